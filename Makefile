@@ -1,0 +1,98 @@
+# One list of commands, for people and for CI. `make` alone prints it.
+#
+# Everything runs in .venv, built on first use from requirements/dev.txt (pinned, with hashes) and rebuilt
+# when that file changes. After that no target but `bench` (first use) and `pins` needs a network.
+
+PYTHON ?= python3
+VENV   ?= .venv
+JOBS   ?= 2
+COVERAGE_PERCENT_MIN := 90
+
+BENCH_VENV := $(VENV)-bench
+PINS_VENV  := $(VENV)-pins
+PY         := $(VENV)/bin/python
+PIP_INSTALL := -m pip install --quiet --disable-pip-version-check --no-input
+FROM_PINS   := --require-hashes --only-binary :all:
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help demo test test-soak check bench golden pins clean
+
+help: ## show this list
+	@echo "usage: make TARGET [PYTHON=python3.12 VENV=.venv-3.12] [JOBS=4]"
+	@echo
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-10s  %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+demo: $(VENV)/.ready ## a run that is killed in the middle and goes on
+	@$(PY) examples/00_survives_a_kill.py
+
+test: $(VENV)/.ready ## the whole suite, with coverage; fails below 90 %
+	@echo "==> pytest, $(JOBS) at a time"
+	@$(PY) -m pytest -n $(JOBS) --durations=10 \
+		--cov --cov-report=term --cov-fail-under=$(COVERAGE_PERCENT_MIN) $(ARGS)
+
+test-soak: $(VENV)/.ready ## the tests that run for minutes and are left out of `test`
+	@echo "==> pytest -m soak"
+	@$(PY) -m pytest tests -m soak --timeout=3600 $(ARGS)
+
+check: $(VENV)/.ready ## style, format, types and the direction of imports
+	@echo "==> ruff check"
+	@$(PY) -m ruff check .
+	@echo "==> ruff format --check"
+	@$(PY) -m ruff format --check .
+	@echo "==> mypy"
+	@$(PY) -m mypy
+	@echo "==> lint-imports"
+	@$(VENV)/bin/lint-imports
+
+bench: $(BENCH_VENV)/.ready ## list the benchmarks; NAME=append runs one, QUICK=1 for a short look
+	@$(BENCH_VENV)/bin/python -m benchmarks.run $(NAME) $(if $(QUICK),--quick)
+
+golden: $(VENV)/.ready ## rewrite the golden files from what the code does now; read the diff before you commit
+	@echo "==> pytest --update-golden"
+	@$(PY) -m pytest --update-golden $(ARGS)
+	@git --no-pager diff --stat -- tests
+
+pins: $(PINS_VENV)/.ready ## resolve requirements/*.in and pyproject.toml again (needs a network)
+	@for name in dev bench; do \
+		echo "==> requirements/$$name.txt"; \
+		$(PINS_VENV)/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
+			--no-emit-index-url --custom-compile-command "make pins" \
+			--output-file requirements/$$name.txt pyproject.toml requirements/$$name.in || exit 1; \
+	done
+
+clean: ## remove everything that was built, the environments too
+	rm -rf $(VENV) $(BENCH_VENV) $(PINS_VENV) build dist .bench .coverage .coverage.* .hypothesis .import_linter_cache \
+		.mypy_cache .pytest_cache .ruff_cache
+	find src tests benchmarks examples -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
+
+# An environment is ready when its last step has left .ready; a half-built one is built again from nothing.
+# pip writes byte code whatever PYTHONDONTWRITEBYTECODE says, so the first start is not slower than the second.
+
+$(VENV)/.installed: requirements/dev.txt
+	$(call new_environment,$(VENV),requirements/dev.txt)
+
+$(BENCH_VENV)/.installed: requirements/bench.txt
+	$(call new_environment,$(BENCH_VENV),requirements/bench.txt)
+
+$(VENV)/.ready $(BENCH_VENV)/.ready: %/.ready: %/.installed pyproject.toml
+	@echo "==> $*: install maos from this directory"
+	@$*/bin/python $(PIP_INSTALL) --no-build-isolation --no-deps --editable .
+	@touch $@
+
+$(PINS_VENV)/.ready:
+	@echo "==> $(PINS_VENV): install uv"
+	@$(PYTHON) -m venv --clear $(PINS_VENV)
+	@$(PINS_VENV)/bin/python $(PIP_INSTALL) uv==0.13.7
+	@touch $@
+
+define new_environment
+@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	{ echo "maos needs Python 3.11 or newer: make $(MAKECMDGOALS) PYTHON=/path/to/python3.11" >&2; exit 1; }
+@echo "==> $(1): new environment ($$($(PYTHON) --version))"
+@$(PYTHON) -m venv --clear $(1) || \
+	{ echo "no virtual environment: on Debian and Ubuntu, install python3-venv" >&2; exit 1; }
+@echo "==> $(1): install $(2) (about a minute)"
+@$(1)/bin/python $(PIP_INSTALL) $(FROM_PINS) -r $(2)
+@touch $@
+endef

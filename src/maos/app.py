@@ -1,0 +1,114 @@
+"""The composition root: the only place that names a concrete store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from types import TracebackType
+
+from maos.clock import Clock, SystemClock
+from maos.errors import InvalidInput
+from maos.journal.codec import EventType
+from maos.journal.journal import Journal
+from maos.journal.verify import Report
+from maos.state import agents as states
+from maos.state.verify import verify
+from maos.store.contract import Store
+from maos.store.sql_store import SqlStore
+
+
+class Maos:
+    """An open journal, and what is folded from it."""
+
+    def __init__(self, journal: Journal, agents: states.AgentStates) -> None:
+        self.journal = journal
+        """Streams of events: append, read, follow."""
+        self.agents = agents
+        """Versioned state of agents."""
+
+    async def verify(self, agent: str | None = None, *, progress: Callable[[int, int], None] | None = None) -> Report:
+        """Check every stored event, snapshot and fold; names stream and version of any damage."""
+        return await verify(
+            self.journal, self.agents.loader, self.agents.snapshot_store, agent=agent, progress=progress
+        )
+
+    async def copy_to(self, path: str | Path) -> int:
+        """A consistent copy of everything beside the running store; returns the position it holds."""
+        return await self.journal.store.copy_to(Path(path))
+
+    async def close(self) -> None:
+        """Finish what was accepted and let go of the store."""
+        await self.journal.close()
+
+
+class open:
+    """Opens a journal: a path, ":memory:", or a `postgresql://` URL.
+
+        async with maos.open("maos.db") as m:
+            await m.agents.create("reviewer")
+
+    Creates what does not exist, upgrades what is older, refuses what is newer. `types` registers event types of your
+    own. With `accept_loss` a journal that lost acknowledged events is opened all the same, and says what it lost.
+    """
+
+    def __init__(
+        self,
+        target: str | Path,
+        *,
+        types: Iterable[EventType] = (),
+        accept_loss: bool = False,
+        clock: Clock | None = None,
+        schema: str = "maos",
+        mark_path: Path | None = None,
+    ) -> None:
+        self._target = target
+        self._types = tuple(types)
+        self._accept_loss = accept_loss
+        self._clock = clock or SystemClock()
+        self._schema = schema
+        self._mark_path = mark_path
+        self._maos: Maos | None = None
+
+    async def _open(self) -> Maos:
+        store = await _open_store(
+            self._target,
+            clock=self._clock,
+            accept_loss=self._accept_loss,
+            schema=self._schema,
+            mark_path=self._mark_path,
+        )
+        journal = Journal(store, (*states.TYPES, *self._types))
+        return Maos(journal, states.AgentStates(journal, self._clock))
+
+    def __await__(self):  # type: ignore[no-untyped-def]
+        return self._open().__await__()
+
+    async def __aenter__(self) -> Maos:
+        self._maos = await self._open()
+        return self._maos
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._maos is not None
+        await self._maos.close()
+
+
+async def _open_store(
+    target: str | Path, *, clock: Clock, accept_loss: bool, schema: str, mark_path: Path | None
+) -> Store:
+    name = str(target)
+    if name == ":memory:":
+        from maos.store.memory import MemoryStore
+
+        return MemoryStore(clock)
+    if name.startswith(("postgresql://", "postgres://")):
+        from maos.store.postgres import PostgresDatabase
+
+        database = PostgresDatabase(name, clock=clock, schema_name=schema, mark_path=mark_path)
+        return await SqlStore.open(database, accept_loss=accept_loss)
+    if "://" in name:
+        raise InvalidInput(f"{name!r} is neither a path nor a PostgreSQL URL", hint="use a path or postgresql://…")
+    from maos.store.sqlite import SqliteDatabase
+
+    return await SqlStore.open(SqliteDatabase(Path(name), clock=clock), accept_loss=accept_loss)

@@ -1,0 +1,125 @@
+"""Every error maos raises on purpose.
+
+MaosError
+├── Conflict             the stream moved while the caller decided; read it again and decide again
+├── LeaseLost            the lease is not, or no longer, the caller's; stop acting for that name
+├── KeyReused            an idempotency key came back with a different body
+├── StoreUnavailable     the disk or the server did not do its part; `written` says what is known
+│   └── DiskFull         no space left; nothing of the append was written
+├── Corrupt              stored bytes do not verify; names stream and version
+├── HistoryLost          acknowledged events are missing at the end of the journal
+├── UnknownFormat        an event, snapshot or schema this version does not know
+├── NotFound             no such agent, version, event or snapshot
+└── InvalidInput         a value that cannot be stored or a request that makes no sense
+
+Each says what happened, which thing it happened to, and what to do next (`hint`).
+"""
+
+from __future__ import annotations
+
+
+class MaosError(Exception):
+    """An expected failure, with what to do about it."""
+
+    hint = ""
+
+    def __init__(self, what: str, *, hint: str | None = None) -> None:
+        super().__init__(what)
+        self.what = what
+        if hint is not None:
+            self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.what} ({self.hint})" if self.hint else self.what
+
+
+class Conflict(MaosError):
+    """The stream is not at the expected version; nothing was written."""
+
+    hint = "read the stream again and repeat with its version"
+
+    def __init__(self, stream: str, *, expected: int, actual: int) -> None:
+        super().__init__(f"{stream} is at version {actual}, expected {expected}")
+        self.stream = stream
+        self.expected = expected
+        self.actual = actual
+
+
+class LeaseLost(MaosError):
+    """The lease expired or has a newer holder; nothing was written."""
+
+    hint = "stop acting for this name; acquire the lease again before going on"
+
+    def __init__(self, name: str, *, token: int, why: str) -> None:
+        super().__init__(f"lease {name} with token {token} is not valid: {why}")
+        self.name = name
+        self.token = token
+
+
+class KeyReused(MaosError):
+    """An idempotency key was used before for something else; nothing was written."""
+
+    hint = "use a new key for a new append"
+
+    def __init__(self, key: str) -> None:
+        super().__init__(f"key {key!r} already belongs to a different append")
+        self.key = key
+
+
+class StoreUnavailable(MaosError):
+    """The store could not do what was asked.
+
+    `written` is False when nothing was written, None when the outcome is unknown.
+    An unknown append may be repeated safely under the same key.
+    """
+
+    def __init__(self, what: str, *, written: bool | None, hint: str | None = None) -> None:
+        super().__init__(what, hint=hint)
+        self.written = written
+
+
+class DiskFull(StoreUnavailable):
+    """No space left on the device; nothing of the append was written."""
+
+    hint = "free some space; maos goes on with the next append"
+
+    def __init__(self, where: str) -> None:
+        super().__init__(f"no space left for {where}", written=False)
+
+
+class Corrupt(MaosError):
+    """Stored bytes do not verify; no value is made up for them."""
+
+    hint = "run `maos state verify` to see what is damaged and what can be recovered"
+
+    def __init__(self, what: str, *, stream: str = "", version: int = 0, hint: str | None = None) -> None:
+        super().__init__(what, hint=hint)
+        self.stream = stream
+        self.version = version
+
+
+class HistoryLost(MaosError):
+    """The journal ends before a position that was acknowledged."""
+
+    def __init__(self, where: str, *, acknowledged: int, found: int, why: str) -> None:
+        super().__init__(
+            f"{where}: position {acknowledged} was acknowledged, but {why}",
+            hint="put back the newest copy of the database (with its -wal file), "
+            "or open with accept_loss=True (`maos state verify --accept-loss`) to go on without the lost events",
+        )
+        self.acknowledged = acknowledged
+        self.found = found
+
+
+class UnknownFormat(MaosError):
+    """Something written by a newer or foreign maos; refused rather than guessed."""
+
+    hint = "use the maos version that wrote it, or a newer one"
+
+
+class NotFound(MaosError):
+    """The thing asked for does not exist."""
+
+
+class InvalidInput(MaosError):
+    """The request cannot be carried out as given; nothing was written."""

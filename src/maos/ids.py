@@ -1,0 +1,40 @@
+"""Identities: who wrote something, and what an event is called."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+
+from maos.errors import InvalidInput
+
+NAME_CHARS_MAX = 512
+
+
+def incarnation() -> str:
+    """A name for this start of this process: new each time, so a restart never looks like its predecessor (I26)."""
+    return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
+
+
+def event_id(stream: str, version: int) -> str:
+    """The name of an event: its stream and its place there. Unique, gap-free, and costs no storage."""
+    return f"{stream}@{version}"
+
+
+def parse_event_id(text: str) -> tuple[str, int]:
+    """The stream and version an event id names."""
+    stream, separator, version = text.rpartition("@")
+    if not separator or not stream or not version.isascii() or not version.isdigit():
+        raise InvalidInput(f"{text!r} is not an event id", hint="an event id looks like agent/reviewer@7")
+    return stream, int(version)
+
+
+def check_name(name: str, what: str) -> str:
+    """The name itself, or an error saying why it cannot be one."""
+    if not name:
+        raise InvalidInput(f"{what} is empty", hint=f"give the {what} a name")
+    if len(name) > NAME_CHARS_MAX:
+        raise InvalidInput(f"{what} has {len(name)} characters", hint=f"at most {NAME_CHARS_MAX} are allowed")
+    if not name.isprintable():
+        raise InvalidInput(f"{what} {name!r} has unprintable characters", hint="use printable characters only")
+    return name

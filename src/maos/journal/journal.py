@@ -1,0 +1,315 @@
+"""The journal: streams of events over a store.
+
+Everything maos knows is here; everything else is a fold of it, a name for a place in it, or the right to extend it.
+What is read has been checked against the hash chain first, so damaged data is an error and never a wrong answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator, Iterable, Sequence
+from typing import Any, NamedTuple
+
+from maos.errors import Conflict, Corrupt, MaosError
+from maos.ids import check_name, event_id, incarnation
+from maos.journal import dictionary
+from maos.journal.codec import Codec, Data, Event, EventType
+from maos.journal.compress import zstd
+from maos.store import chain
+from maos.store.contract import GENESIS, Appended, Document, Key, Lease, RawEvent, Recorded, Replacement, Store, Write
+
+PAGE_EVENTS = 256
+STREAMS_FOLLOWED_MAX = 10_000
+NAMES_KNOWN_MAX = 10_000
+
+TYPES = (EventType("dictionary_trained"),)
+
+
+class Append(NamedTuple):
+    """Events for one stream, as part of an append over several."""
+
+    stream: str
+    events: Sequence[Event]
+    expected: int | None = None
+
+
+class Record(NamedTuple):
+    """An event read from the journal, verified and decoded."""
+
+    position: int
+    stream: str
+    version: int
+    spans: int
+    type: str
+    time_us: int
+    token: int
+    data: Data
+    hash: bytes
+
+    @property
+    def id(self) -> str:
+        """The event's name."""
+        return event_id(self.stream, self.version)
+
+
+class Journal:
+    """Streams with versions, written atomically and read in order."""
+
+    def __init__(self, store: Store, types: Iterable[EventType] = ()) -> None:
+        self.store = store
+        self.owner = incarnation()
+        self._dictionaries = dictionary.Dictionaries()
+        self.codec = Codec((*TYPES, *types), self._dictionaries)
+        self._names: set[str] = set()
+        self._dictionaries_loaded = False
+        self._trainer: asyncio.Task[None] | None = None
+        self.notes: list[str] = []
+        """Things that went wrong without consequence for what is stored."""
+
+    # --- writing ---------------------------------------------------------------------------------------------
+
+    async def append(
+        self,
+        stream: str,
+        events: Event | Sequence[Event],
+        *,
+        expected: int | None = None,
+        key: str | None = None,
+        under: Lease | None = None,
+    ) -> Appended:
+        """Write events to the end of a stream; on disk when this returns.
+
+        `expected` is the version the stream must be at (0: it must not exist). A `key` makes repeating the call
+        harmless. `under` a lease, nothing is written once the lease is lost.
+
+            await journal.append("run/1", maos.Event("note", {"text": "hello"}), expected=0)
+        """
+        if not self._dictionaries_loaded:
+            await self._load_dictionaries()
+        if stream not in self._names:
+            self._check_stream(stream)
+        encode = self.codec.encode
+        several: Sequence[Event] = (events,) if isinstance(events, Event) else events
+        write = Write(stream, [encode(event) for event in several], expected)
+        reply = await self.store.append(
+            write, key=None if key is None else self._key(key, [(stream, several)]), under=under
+        )
+        if self._dictionaries.due():
+            self._train_dictionary()
+        return reply
+
+    async def append_all(
+        self,
+        appends: Sequence[Append],
+        *,
+        key: str | Key | None = None,
+        under: Lease | None = None,
+        documents: Sequence[Document] = (),
+        replacing: Sequence[Replacement] = (),
+    ) -> Appended:
+        """Write to several streams at once: all of it or nothing.
+
+        A `Key` carries a fingerprint of the caller's own; a plain string stands for exactly these events.
+        """
+        if not self._dictionaries_loaded:
+            await self._load_dictionaries()
+        writes = []
+        for stream, events, expected in appends:
+            if stream not in self._names:
+                self._check_stream(stream)
+            writes.append(Write(stream, [self.codec.encode(event) for event in events], expected))
+        reply = await self.store.append(
+            *writes,
+            key=self._key(key, [(each.stream, each.events) for each in appends]) if isinstance(key, str) else key,
+            under=under,
+            documents=documents,
+            replacing=replacing,
+        )
+        if self._dictionaries.due():
+            self._train_dictionary()
+        return reply
+
+    # --- reading ---------------------------------------------------------------------------------------------
+
+    async def read(self, stream: str, *, after: int = 0, until: int | None = None) -> AsyncIterator[Record]:
+        """The events of a stream with versions above `after` (up to `until`), oldest first."""
+        while True:
+            page = await self.page(stream, after=after)
+            for record in page:
+                if until is not None and record.version > until:
+                    return
+                yield record
+            if len(page) < PAGE_EVENTS:
+                return
+            after = page[-1].version
+
+    async def page(self, stream: str, *, after: int = 0, limit: int = PAGE_EVENTS) -> list[Record]:
+        """The next events of a stream, at most `limit`."""
+        events = await self.store.read(stream, after=after, limit=limit)
+        if not events:
+            return []
+        previous = await self._hash_before(events[0])
+        records = []
+        for event in events:
+            _verify(event, previous)
+            previous = event.hash
+            records.append(await self.decode(event))
+        return records
+
+    async def page_back(self, stream: str, *, before: int, limit: int = PAGE_EVENTS) -> list[Record]:
+        """The events of a stream before a version, newest first."""
+        events = await self.store.read(stream, after=before, limit=limit + 1, backwards=True)
+        records = []
+        for index, event in enumerate(events[:limit]):
+            _verify(event, events[index + 1].hash if index + 1 < len(events) else GENESIS)
+            records.append(await self.decode(event))
+        return records
+
+    async def event(self, stream: str, version: int) -> Record | None:
+        """One event, or the compacted one that stands for it."""
+        page = await self.page(stream, after=version - 1, limit=1)
+        return page[0] if page else None
+
+    async def follow(self, *, after: int = 0, prefix: str = "") -> AsyncIterator[Record]:
+        """Every event with a position above `after`, in order, then new ones as they come; never ends by itself.
+
+        async for record in journal.follow(prefix="run/"):
+            print(record.id, record.data)
+        """
+        hashes: dict[str, bytes] = {}
+        while True:
+            for event in await self.store.read_log(after=after, limit=PAGE_EVENTS):
+                after = event.position
+                if not event.stream.startswith(prefix):
+                    continue
+                previous = hashes.get(event.stream)
+                _verify(event, await self._hash_before(event) if previous is None else previous)
+                if len(hashes) >= STREAMS_FOLLOWED_MAX:
+                    hashes.clear()
+                hashes[event.stream] = event.hash
+                yield await self.decode(event)
+            await self.store.wait(after=after, timeout_s=60)
+
+    async def follow_stream(self, stream: str, *, after: int = 0) -> AsyncIterator[Record]:
+        """The events of one stream above a version, then new ones as they come; never ends by itself."""
+        while True:
+            head = await self.store.head()
+            async for record in self.read(stream, after=after):
+                after = record.version
+                yield record
+            await self.store.wait(after=head, timeout_s=60)
+
+    async def version(self, stream: str) -> int:
+        """Where a stream ends; 0 when it does not exist."""
+        return await self.store.version(stream)
+
+    async def head(self) -> int:
+        """Where the journal ends."""
+        return await self.store.head()
+
+    async def streams(self, prefix: str = "") -> AsyncIterator[str]:
+        """The names of all streams with a prefix, sorted."""
+        after = ""
+        while names := await self.store.streams(prefix=prefix, after=after):
+            for name in names:
+                yield name
+            after = names[-1]
+
+    # --- leases ----------------------------------------------------------------------------------------------
+
+    async def acquire(self, name: str, *, ttl_s: float = 30.0, owner: str | None = None) -> Lease | None:
+        """The right to act on a name for a while; None while another holder's is valid."""
+        return await self.store.acquire(check_name(name, "lease"), owner=owner or self.owner, ttl_s=ttl_s)
+
+    async def renew(self, lease: Lease, *, ttl_s: float = 30.0) -> Lease | None:
+        """The lease with a later end; None when it is lost."""
+        return await self.store.renew(lease, ttl_s=ttl_s)
+
+    async def release(self, lease: Lease) -> None:
+        """Give the right back early."""
+        await self.store.release(lease)
+
+    async def close(self) -> None:
+        """Finish what is under way and close the store."""
+        if self._trainer is not None:
+            await asyncio.wait([self._trainer])
+        await self.store.close()
+
+    # --- inside ----------------------------------------------------------------------------------------------
+
+    def _check_stream(self, stream: str) -> None:
+        check_name(stream, "stream")
+        if len(self._names) >= NAMES_KNOWN_MAX:
+            self._names.clear()
+        self._names.add(stream)
+
+    def _key(self, key: str, writes: Iterable[tuple[str, Sequence[Event]]]) -> Key:
+        """The fingerprint is of the plain data: a repeat may be compressed differently and is still the same."""
+        digest = hashlib.sha256()
+        for stream, events in writes:
+            digest.update(f"{len(stream)}:{stream}".encode())
+            for event in events:
+                kind, body = self.codec.plain(event)
+                digest.update(f"{len(kind.name)}:{kind.name}:{len(body)}:".encode() + body)
+        return Key(check_name(key, "key"), digest.digest())
+
+    async def _hash_before(self, event: Recorded) -> bytes:
+        first = event.version - event.spans + 1
+        if first == 1 or event.spans > 1:
+            return GENESIS
+        before = await self.store.read(event.stream, after=first, limit=1, backwards=True)
+        return before[0].hash if before else GENESIS
+
+    async def decode(self, event: Recorded) -> Record:
+        """The decoded form of an event; the caller has verified it."""
+        if not self._dictionaries.knows(event.body):
+            await self._load_dictionaries()  # not read yet, or trained by another process since
+        data = self.codec.decode(event)
+        return Record(
+            event.position,
+            event.stream,
+            event.version,
+            event.spans,
+            event.type,
+            event.time_us,
+            event.token,
+            data,
+            event.hash,
+        )
+
+    async def _load_dictionaries(self) -> None:
+        after = 0
+        while events := await self.store.read(dictionary.STREAM, after=after):
+            previous = await self._hash_before(events[0])
+            for event in events:
+                _verify(event, previous)
+                previous = event.hash
+                self._dictionaries.add(event.body)
+            after = events[-1].version
+        self._dictionaries_loaded = True
+
+    def _train_dictionary(self) -> None:
+        if self._trainer is None or self._trainer.done():
+            self._trainer = asyncio.get_running_loop().create_task(self._train(self._dictionaries.train()))
+
+    async def _train(self, training: Any) -> None:
+        expected = self._dictionaries.count
+        try:
+            content = await asyncio.to_thread(training)
+            raw = RawEvent("dictionary_trained", 1, content)
+            await self.store.append(Write(dictionary.STREAM, [raw], expected))
+            self._dictionaries.add(content)
+        except Conflict:
+            await self._load_dictionaries()  # another process was first; its dictionary serves as well
+        except (MaosError, ValueError, zstd.ZstdError) as error:
+            self.notes.append(f"no compression dictionary was trained: {error}")
+
+
+def _verify(event: Recorded, previous: bytes) -> None:
+    if event.spans == 1 and not chain.follows(event, previous):
+        raise Corrupt(
+            f"{event_id(event.stream, event.version)} does not match its hash",
+            stream=event.stream,
+            version=event.version,
+        )

@@ -1,0 +1,184 @@
+"""Reads the whole journal and names everything that is not as it was written.
+
+For each stream: versions without gaps, hashes that follow from content and predecessor, times and positions that grow,
+fencing tokens that never fall (I22), bodies that decode, compacted events that match the seal their compaction left.
+For the journal as a whole: as many versions as positions, and whatever the database itself reports.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from maos.errors import MaosError
+from maos.journal.journal import PAGE_EVENTS, Journal
+from maos.store import chain
+from maos.store.contract import GENESIS, Recorded
+
+
+class Damage(NamedTuple):
+    """Something that is not as it was written, and what can still be had."""
+
+    stream: str
+    version: int
+    what: str
+    recoverable: str
+
+
+class Report(NamedTuple):
+    """What a verification found."""
+
+    head: int
+    streams: int
+    events: int
+    damage: list[Damage]
+    notes: list[str]
+
+    @property
+    def ok(self) -> bool:
+        """Whether everything is as it was written."""
+        return not self.damage
+
+
+async def verify(journal: Journal, *, prefix: str = "", progress: Callable[[int, int], None] | None = None) -> Report:
+    """Check every event of every stream with a prefix (all by default)."""
+    health = await journal.store.check()
+    head = await journal.head()
+    damage = [
+        Damage("", 0, f"the database reports: {problem}", "what verifies below is intact")
+        for problem in health.problems
+    ]
+    if health.versions != head:
+        damage.append(
+            Damage(
+                "", 0, f"{head} versions were written, {health.versions} are there", "see the streams below, or a copy"
+            )
+        )
+    streams = events = 0
+    async for stream in journal.streams(prefix):
+        check = _StreamCheck(journal, stream)
+        await check.run()
+        damage.extend(check.damage)
+        streams += 1
+        events += check.events
+        if progress is not None:
+            progress(events, head)
+    return Report(head, streams, events, damage, [*health.notes, *journal.notes])
+
+
+class _StreamCheck:
+    """One stream, read from its start to its end."""
+
+    def __init__(self, journal: Journal, stream: str) -> None:
+        self._journal = journal
+        self._stream = stream
+        self._found: list[tuple[int, str]] = []
+        self._previous = GENESIS
+        self._last: Recorded | None = None
+        self._token = 0
+        self._replaced: dict[int, Recorded] = {}
+        self._seals: dict[int, str] = {}
+        self.events = 0
+
+    @property
+    def damage(self) -> list[Damage]:
+        """What was found, with the versions that are intact around it."""
+        bad = sorted({version for version, _what in self._found})
+        last = self._last.version if self._last is not None else 0
+        intact = _ranges([version for version in range(1, last + 1) if version not in set(bad)]) if bad else ""
+        recoverable = f"versions {intact} verify" if intact else "nothing in this stream"
+        return [Damage(self._stream, version, what, recoverable) for version, what in self._found]
+
+    async def run(self) -> None:
+        """Read it all."""
+        after = 0
+        pending: Recorded | None = None
+        while True:
+            try:
+                page = await self._journal.store.read(self._stream, after=after, limit=PAGE_EVENTS)
+            except MaosError as error:
+                self._found.append((after + 1, f"cannot be read: {error.what}"))
+                break
+            for event in page:
+                if pending is not None:
+                    await self._check(pending, event)
+                pending = event
+            if len(page) < PAGE_EVENTS:
+                break
+            after = page[-1].version
+        if pending is not None:
+            await self._check(pending, None)
+        for version, event in self._replaced.items():
+            if self._seals.get(version) != chain.seal(event.type, event.format, event.body).hex():
+                self._found.append((version, "is not what the compaction put there"))
+
+    async def _check(self, event: Recorded, following: Recorded | None) -> None:
+        self.events += 1
+        first = event.version - event.spans + 1
+        expected = self._last.version + 1 if self._last is not None else 1
+        if first != expected:
+            self._found.append((expected, f"versions {expected} to {first - 1} are missing"))
+            if first > expected:
+                self._previous = b""  # what it followed is gone; the next ones are checked against it
+        if event.spans > 1:
+            self._replaced[event.version] = event
+            self._previous = event.hash
+        elif self._previous:
+            self._check_link(event, following)
+        else:
+            self._previous = event.hash
+        self._check_order(event)
+        await self._check_content(event)
+        self._last = event
+
+    def _check_link(self, event: Recorded, following: Recorded | None) -> None:
+        if chain.follows(event, self._previous):
+            self._previous = event.hash
+            return
+        computed = chain.link(
+            self._previous, event.stream.encode(), event.version, event.type.encode(), event.format, event.time_us,
+            event.token, event.body,
+        )  # fmt: skip
+        if following is not None and following.spans == 1 and chain.follows(following, computed):
+            self._found.append((event.version, "its stored hash is damaged; the next event proves its content"))
+            self._previous = computed
+        else:
+            self._found.append((event.version, "does not match its hash"))
+            self._previous = event.hash
+
+    def _check_order(self, event: Recorded) -> None:
+        if self._last is not None:
+            if event.position <= self._last.position:
+                self._found.append((event.version, "stands before its predecessor in the journal"))
+            if event.time_us < self._last.time_us:
+                self._found.append((event.version, "is older than its predecessor"))
+        if event.token:
+            if event.token < self._token:
+                self._found.append((event.version, f"was written under token {event.token} after {self._token}"))
+            self._token = max(self._token, event.token)
+
+    async def _check_content(self, event: Recorded) -> None:
+        try:
+            record = await self._journal.decode(event)
+        except MaosError as error:
+            if not any(version == event.version for version, _what in self._found):
+                self._found.append((event.version, error.what))
+            return
+        replaced = record.data.get("replaced")
+        if event.type == "compacted" and isinstance(replaced, list):
+            for entry in replaced:
+                self._seals[entry["last"]] = entry["seal"]
+
+
+def _ranges(versions: list[int]) -> str:
+    """1-3, 5, 7-9"""
+    parts: list[str] = []
+    start = previous = 0
+    for version in [*versions, 0]:
+        if start and version == previous + 1:
+            previous = version
+            continue
+        if start:
+            parts.append(str(start) if start == previous else f"{start}-{previous}")
+        start = previous = version
+    return ", ".join(parts)

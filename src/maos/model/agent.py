@@ -1,0 +1,81 @@
+"""An agent's state: its usual shape, and what kinds of events change it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from maos.model.changes import Op
+
+PREFIX = "agent/"
+
+EVENT_TYPES = (
+    "instance_created",
+    "status_changed",
+    "configuration_updated",
+    "capability_added",
+    "capability_removed",
+    "task_assigned",
+    "task_completed",
+    "error_occurred",
+    "resource_allocated",
+    "resource_deallocated",
+    "snapshot_created",
+    "migration_started",
+    "migration_completed",
+    "state_updated",  # anything else
+    "rolled_back",
+    "restored",
+    "compacted",  # what a compaction did, with the seals of the events it put in
+    "merged",  # stands for a run of events after a compaction
+    "baseline",  # stands for everything before a version after a compaction
+)
+
+UNCHANGING = frozenset({"snapshot_created", "compacted"})
+"""Types that say something about the history and change nothing in the state."""
+
+CRITICAL = frozenset(
+    {"instance_created", "error_occurred", "rolled_back", "restored", "migration_completed", "compacted"}
+)
+"""Types a compaction keeps one by one."""
+
+
+def stream(agent: str) -> str:
+    """The stream an agent's state lives in."""
+    return PREFIX + agent
+
+
+def new_state(**fields: Any) -> dict[str, Any]:
+    """The usual shape of an agent's state, with some fields given."""
+    state: dict[str, Any] = {
+        "status": "idle",
+        "configuration": {},
+        "capabilities": [],
+        "resources": {},
+        "execution": {"task": None, "history": [], "memory": {}, "process": None, "communication": {}},
+        "performance": {"completion_rate": None, "average_time_s": None, "error_rate": None, "utilisation": None},
+    }
+    state.update(fields)
+    return state
+
+
+def event_type(ops: Iterable[Op]) -> str:
+    """The type of event that says best what some operations do."""
+    kinds = {_type_of(op) for op in ops}
+    return kinds.pop() if len(kinds) == 1 else "state_updated"
+
+
+def _type_of(op: Op) -> str:
+    verb, path = op[0], op[1]
+    gone = verb == "del"
+    if path == "/status":
+        return "status_changed"
+    if path == "/configuration" or path.startswith("/configuration/"):
+        return "configuration_updated"
+    if path == "/capabilities" or path.startswith("/capabilities/"):
+        return "capability_removed" if gone else "capability_added"
+    if path == "/resources" or path.startswith("/resources/"):
+        return "resource_deallocated" if gone else "resource_allocated"
+    if path == "/execution/task":
+        return "task_completed" if gone or op[2] is None else "task_assigned"
+    return "state_updated"

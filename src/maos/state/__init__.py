@@ -1,0 +1,1 @@
+"""Versioned state of agents: a fold of the stream `agent/<id>`."""

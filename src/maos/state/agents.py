@@ -1,0 +1,389 @@
+"""The state of agents: created, updated, read at any version or time, compared, rolled back, followed.
+
+Every change is an event in the agent's stream; the state is their fold. An update computes what it changes, appends
+that under the version it was computed from, and only then shows it; when somebody else was faster it is computed anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import AsyncIterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from maos.clock import Clock
+from maos.errors import Conflict, Corrupt, InvalidInput, NotFound
+from maos.ids import check_name, parse_event_id
+from maos.journal.codec import Event, EventType
+from maos.journal.journal import Append, Journal
+from maos.model import agent as agents
+from maos.model import changes, checksum
+from maos.model.changes import Change, Op
+from maos.model.view import copied
+from maos.state import folds, peeking
+from maos.state.cache import Cache
+from maos.state.compaction import Compactor
+from maos.state.history import History
+from maos.state.loading import Loader
+from maos.state.records import (
+    Compaction,
+    Peek,
+    Replay,
+    Restored,
+    Retention,
+    SnapshotInfo,
+    State,
+    StateEvent,
+    Summary,
+    Update,
+    Version,
+)
+from maos.state.snapshots import Snapshots
+from maos.store.contract import Document, Key, Lease
+
+TYPES = tuple(EventType(name) for name in agents.EVENT_TYPES)
+CONFLICTS_MAX = 100
+"""How often an update without an expected version is computed anew before the contention is reported."""
+
+When = int | datetime
+
+
+class AgentStates:
+    """Versioned, event-sourced state of any number of agents."""
+
+    def __init__(self, journal: Journal, clock: Clock, *, cache: Cache | None = None) -> None:
+        self._journal = journal
+        self.cache = cache or Cache()
+        self.cache.warm_with(self.get)
+        self.loader = Loader(journal, self.cache)
+        self._history = History(journal, self.loader)
+        self.snapshot_store = Snapshots(journal, self.loader, self._write, clock)
+        self._compactor = Compactor(journal, self.loader, self.snapshot_store, self.cache)
+
+    # --- reading and writing ---------------------------------------------------------------------------------
+
+    async def create(
+        self,
+        agent: str,
+        data: Mapping[str, Any] | None = None,
+        *,
+        source: str = "",
+        metadata: Mapping[str, Any] | None = None,
+        causation: str | None = None,
+        correlation: str | None = None,
+        key: str | None = None,
+        under: Lease | None = None,
+    ) -> State:
+        """Begin an agent's history; without data, with the usual fields of an agent.
+
+        state = await m.agents.create("reviewer", {"status": "idle"}, source="cli")
+        """
+        check_name(agent, "agent")
+        content = agents.new_state() if data is None else copied(dict(data))
+        facts = _facts(source, metadata, causation, correlation, critical=False)
+        update = await self._write(
+            State(agent, 0, {}, checksum.EMPTY, 0, "", ""),
+            [["set", "", content]],
+            type_="instance_created",
+            facts=facts,
+            key=None if key is None else _key(key, agent, content, "instance_created", facts),
+            under=under,
+        )
+        return update.state
+
+    async def get(self, agent: str) -> State:
+        """The newest state; from memory when the journal has nothing newer."""
+        return (await self.loader.current(agent)).state
+
+    async def update(
+        self,
+        agent: str,
+        wanted: Mapping[str, Any],
+        *,
+        expected: int | None = None,
+        type: str | None = None,
+        source: str = "",
+        metadata: Mapping[str, Any] | None = None,
+        causation: str | None = None,
+        correlation: str | None = None,
+        critical: bool = False,
+        key: str | None = None,
+        under: Lease | None = None,
+    ) -> Update:
+        """Change some fields; what is not named stays. Nested dictionaries merge.
+
+        With `expected`, Conflict unless the agent is at that version. Without it, the changes are computed anew
+        when somebody else was faster. Nothing is written when nothing would change.
+
+            await m.agents.update("reviewer", {"status": "busy", "messages": maos.Extend([message])})
+        """
+        facts = _facts(source, metadata, causation, correlation, critical=critical)
+        whole_key = None if key is None else _key(key, agent, wanted, type, facts)
+        for _ in range(CONFLICTS_MAX):
+            state = (await self.loader.current(agent)).state
+            if expected is not None and state.version != expected and key is None:
+                raise Conflict(agents.stream(agent), expected=expected, actual=state.version)
+            ops = changes.operations(state.raw(), wanted)
+            if not ops and key is None:
+                return Update(state.version, state.version, (), state.checksum, 0, state)
+            try:
+                return await self._write(state, ops, type_=type, facts=facts, key=whole_key, under=under)
+            except Conflict:
+                if expected is not None:
+                    raise
+        raise Conflict(agents.stream(agent), expected=state.version, actual=await self._version(agent))
+
+    async def peek(self, agent: str, path: str, *, last: int = 50) -> Peek:
+        """The head of the state and the last entries of one long list, without reading the rest of it.
+
+        p = await m.agents.peek("reviewer", "/messages", last=50)
+        """
+        return await peeking.peek(self._journal, self.loader, agent, path, last)
+
+    async def all(self, prefix: str = "") -> AsyncIterator[Summary]:
+        """All agents, sorted by name."""
+        async for stream in self._journal.streams(agents.PREFIX + prefix):
+            state = await self.get(stream.removeprefix(agents.PREFIX))
+            yield Summary(
+                state.agent, state.version, state.raw().get("status"), state.type, state.time_us, state.source
+            )
+
+    # --- time travel -----------------------------------------------------------------------------------------
+
+    async def at(self, agent: str, *, version: int | None = None, time: When | None = None) -> State:
+        """The state at a version, or as it was at a time (microseconds, or a datetime)."""
+        if (version is None) == (time is None):
+            raise InvalidInput("give either a version or a time")
+        if version is None:
+            assert time is not None
+            version = await self.loader.version_at(agent, time)
+        return await self.loader.at(agent, version)
+
+    async def diff(self, agent: str, first: int, second: int) -> list[Change]:
+        """What changed between two versions."""
+        old = (await self.loader.at(agent, first)).raw()
+        new = (await self.loader.at(agent, second)).raw()
+        return list(changes.changes(old, changes.difference(old, new)))
+
+    async def rollback(
+        self,
+        agent: str,
+        version: int,
+        *,
+        expected: int | None = None,
+        source: str = "",
+        metadata: Mapping[str, Any] | None = None,
+        under: Lease | None = None,
+    ) -> Update:
+        """Make the state what it was at a version. This appends: nothing that happened is rewritten (I14)."""
+        target = await self.loader.at(agent, version)
+        facts = _facts(source, {**(metadata or {}), "to": version}, None, None, critical=True)
+        for _ in range(CONFLICTS_MAX):
+            state = (await self.loader.current(agent)).state
+            if expected is not None and state.version != expected:
+                raise Conflict(agents.stream(agent), expected=expected, actual=state.version)
+            ops = changes.difference(state.raw(), target.raw())
+            try:
+                return await self._write(state, ops, type_="rolled_back", facts=facts, under=under)
+            except Conflict:
+                if expected is not None:
+                    raise
+        raise Conflict(agents.stream(agent), expected=state.version, actual=await self._version(agent))
+
+    async def replay(self, agent: str, first: int, last: int) -> Replay:
+        """Fold a range of events again and compare every recorded checksum on the way (I13)."""
+        return await self._history.replay(agent, first, last)
+
+    # --- history ---------------------------------------------------------------------------------------------
+
+    async def history(self, agent: str, *, after: int = 0, limit: int | None = None) -> list[Version]:
+        """The versions of an agent, oldest first."""
+        return await self._history.versions(agent, after, limit)
+
+    async def events(
+        self,
+        agent: str,
+        *,
+        after: int = 0,
+        until: int | None = None,
+        types: Sequence[str] | None = None,
+        since: When | None = None,
+        before: When | None = None,
+        source: str | None = None,
+        correlation: str | None = None,
+        path: str | None = None,
+        limit: int | None = None,
+    ) -> list[StateEvent]:
+        """The events of an agent that pass all given filters, with old and new value of each change."""
+        return await self._history.events(
+            agent,
+            after=after,
+            until=until,
+            types=types,
+            since=since,
+            before=before,
+            source=source,
+            correlation=correlation,
+            path=path,
+            limit=limit,
+        )
+
+    async def event(self, event_id: str) -> StateEvent:
+        """One event by its id, such as agent/reviewer@7."""
+        stream, version = parse_event_id(event_id)
+        found = await self._history.events(stream.removeprefix(agents.PREFIX), after=version - 1, limit=1)
+        if not found or not found[0].version - found[0].spans < version <= found[0].version:
+            raise NotFound(f"there is no event {event_id}")
+        return found[0]
+
+    async def stream(self, agent: str, *, after: int = 0) -> AsyncIterator[StateEvent]:
+        """The events of an agent after a version, then new ones as they happen; never ends by itself."""
+        async for event in self._history.stream(agent, after):
+            yield event
+
+    # --- snapshots and compaction ----------------------------------------------------------------------------
+
+    async def snapshot(
+        self,
+        agent: str,
+        *,
+        kind: str = "full",
+        name: str = "",
+        trigger: str = "manual",
+        retention: Retention | None = None,
+        compression: str = "zstd",
+        source: str = "",
+    ) -> SnapshotInfo:
+        """Keep the newest state: full, incremental (since the last snapshot) or checkpoint (only a name for it)."""
+        return await self.snapshot_store.take(
+            agent,
+            kind=kind,
+            name=name,
+            trigger=trigger,
+            retention=retention or Retention(),
+            compression=compression,
+            source=source,
+        )
+
+    async def snapshots(self, agent: str) -> list[SnapshotInfo]:
+        """The snapshots of an agent, oldest first."""
+        return await self.snapshot_store.of(agent)
+
+    async def restore(self, agent: str, snapshot: str, *, source: str = "", under: Lease | None = None) -> Restored:
+        """Make the state what a snapshot holds, after verifying it. This appends."""
+        return await self.snapshot_store.restore(agent, snapshot, source=source, under=under)
+
+    async def delete_snapshot(self, agent: str, snapshot: str, *, force: bool = False) -> None:
+        """Remove a snapshot; permanent, critical and needed ones only by force."""
+        await self.snapshot_store.delete(agent, snapshot, force=force)
+
+    async def expire_snapshots(self, agent: str) -> list[str]:
+        """Remove the snapshots whose time is over; returns their ids."""
+        return await self.snapshot_store.expire(agent)
+
+    async def compact(
+        self,
+        agent: str,
+        *,
+        strategy: str = "snapshot",
+        keep_last: int | None = None,
+        keep_since: When | None = None,
+        critical_only: bool = False,
+        dry_run: bool = False,
+        source: str = "",
+    ) -> Compaction:
+        """Shrink an agent's history. What the state is does not change; what can be travelled back to does.
+
+        `snapshot` and `delete` put one event in the place of all before the kept ones (`snapshot` also leaves a
+        permanent snapshot); `merge` puts one in the place of each run of uncritical ones.
+        """
+        return await self._compactor.compact(
+            agent,
+            strategy=strategy,
+            keep_last=keep_last,
+            keep_since=keep_since,
+            critical_only=critical_only,
+            dry_run=dry_run,
+            source=source,
+        )
+
+    # --- inside ----------------------------------------------------------------------------------------------
+
+    async def _version(self, agent: str) -> int:
+        return await self._journal.version(agents.stream(agent))
+
+    async def _write(
+        self,
+        state: State,
+        ops: list[Op],
+        *,
+        type_: str | None = None,
+        facts: dict[str, Any] | None = None,
+        key: Key | None = None,
+        under: Lease | None = None,
+        documents: Sequence[Document] = (),
+    ) -> Update:
+        """Append operations computed from a state, and show the result only once it is on disk."""
+        stream = agents.stream(state.agent)
+        try:
+            total, data = checksum.after(state.total, state.raw(), ops)
+        except Corrupt as error:
+            raise InvalidInput(f"the changes contradict each other: {error.what}") from error
+        type_ = type_ or agents.event_type(ops)
+        event = Event(type_, {"ops": ops, "sum": checksum.text(total), **(facts or {})})
+        entry = self.cache.look(state.agent)
+        tally = entry.tally if entry is not None and entry.state is state else None
+        if tally is not None:
+            documents = [*documents, *folds.due(state, tally, stream)]
+        try:
+            if key is None and not documents:
+                reply = await self._journal.append(stream, event, expected=state.version, under=under)
+            else:
+                reply = await self._journal.append_all(
+                    [Append(stream, (event,), state.version)], key=key, under=under, documents=documents
+                )
+        except BaseException:
+            self.cache.invalidate(state.agent)  # the tally counted documents that may not have been saved
+            raise
+        if reply.repeated:
+            return await self._repeated(state.agent, reply.version, reply.position)
+        source = (facts or {}).get("source", "")
+        fresh = State(state.agent, reply.version, data, total, reply.time_us, source, type_)
+        self.loader.keep(entry if tally is not None else None, fresh, ops)
+        shown = tuple(changes.changes(state.raw(), ops))
+        return Update(reply.version, state.version, shown, fresh.checksum, reply.position, fresh)
+
+    async def _repeated(self, agent: str, version: int, position: int) -> Update:
+        event = (await self._history.events(agent, after=version - 1, limit=1))[0]
+        state = await self.loader.at(agent, version)
+        return Update(version, version - 1, event.changes, event.checksum, position, state)
+
+
+def _facts(
+    source: str,
+    metadata: Mapping[str, Any] | None,
+    causation: str | None,
+    correlation: str | None,
+    *,
+    critical: bool,
+) -> dict[str, Any]:
+    """What an event says beside its changes; nothing is stored for what was not given."""
+    facts: dict[str, Any] = {}
+    if source:
+        facts["source"] = source
+    if metadata:
+        facts["meta"] = dict(metadata)
+    if causation:
+        facts["cause"] = causation
+    if correlation:
+        facts["corr"] = correlation
+    if critical:
+        facts["critical"] = True
+    return facts
+
+
+def _key(key: str, agent: str, wanted: Mapping[str, Any], type_: str | None, facts: Mapping[str, Any]) -> Key:
+    """An idempotency key for what was asked: what it changes depends on the state it meets, the wish does not."""
+    wish = json.dumps([agent, changes.describe(wanted), type_, facts], sort_keys=True)
+    return Key(check_name(key, "key"), hashlib.sha256(wish.encode()).digest())

@@ -1,0 +1,156 @@
+"""Makes an agent's history shorter without changing its state.
+
+The last event of a compacted range stays in its place, with its hash, and from then on stands for the whole range; a
+`compacted` event at the end of the stream records the seal of what was put there. So versions have no gaps, every later
+hash still verifies, and the history says that and when it was shortened.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from maos.errors import InvalidInput, NotFound
+from maos.journal.codec import Event
+from maos.journal.journal import Append, Journal, Record
+from maos.model import agent as agents
+from maos.model import changes
+from maos.model.view import copied
+from maos.state import folds, loading
+from maos.state.cache import Cache
+from maos.state.loading import Fold, Loader, empty
+from maos.state.records import Compaction, Retention, State
+from maos.state.snapshots import Snapshots
+from maos.store import chain
+from maos.store.contract import Document, Replacement
+
+STRATEGIES = ("snapshot", "merge", "delete")
+
+
+class _Range(NamedTuple):
+    """Versions that become one event."""
+
+    first: int
+    last: int
+    events: int
+    event: Event
+
+
+class Compactor:
+    """Shortens histories."""
+
+    def __init__(self, journal: Journal, loader: Loader, snapshots: Snapshots, cache: Cache) -> None:
+        self._journal = journal
+        self._loader = loader
+        self._snapshots = snapshots
+        self._cache = cache
+
+    async def compact(
+        self,
+        agent: str,
+        *,
+        strategy: str,
+        keep_last: int | None,
+        keep_since: int | datetime | None,
+        critical_only: bool,
+        dry_run: bool,
+        source: str,
+    ) -> Compaction:
+        """See AgentStates.compact."""
+        if strategy not in STRATEGIES:
+            raise InvalidInput(f"{strategy!r} is not a strategy", hint=f"one of {', '.join(STRATEGIES)}")
+        if sum((keep_last is not None, keep_since is not None, critical_only)) > 1:
+            raise InvalidInput("give only one of keep_last, keep_since and critical_only")
+        if keep_last is not None and keep_last < 0:
+            raise InvalidInput(f"cannot keep the last {keep_last} events")
+        entry = await self._loader.current(agent)
+        state = entry.state
+        loading.check(state)  # never put a wrong state in the place of the events that would show it
+        through = await self._through(state, keep_last, keep_since)
+        records = [record async for record in self._journal.read(agents.stream(agent), until=through)]
+        ranges = _runs(agent, records) if strategy == "merge" or critical_only else _everything(agent, records)
+        removed = sum(each.events - 1 for each in ranges)
+        before = len(records)
+        if not removed or dry_run:
+            return Compaction(agent, strategy, through, before, before - removed, None, None)
+        documents = folds.renewed(state, entry.tally, agents.stream(agent))
+        snapshot: str | None = None
+        if strategy == "snapshot":
+            kept = await self._loader.at(agent, records[-1].version)
+            info, document = await self._snapshots.make(
+                kept, kind="full", name="", trigger="event", retention=Retention(permanent=True),
+                compression="zstd", source=source,
+            )  # fmt: skip
+            documents.append(document)
+            snapshot = info.id
+        version = await self._replace(state, ranges, documents, strategy, source)
+        return Compaction(agent, strategy, through, before, before - removed, snapshot, version)
+
+    async def _through(self, state: State, keep_last: int | None, keep_since: int | datetime | None) -> int:
+        if keep_last is not None:
+            return max(0, state.version - keep_last)
+        if keep_since is not None:
+            try:
+                return await self._loader.version_at(state.agent, keep_since)
+            except NotFound:
+                return 0
+        return state.version
+
+    async def _replace(
+        self, state: State, ranges: list[_Range], documents: list[Document], strategy: str, source: str
+    ) -> int:
+        stream = agents.stream(state.agent)
+        replacing = []
+        seals = []
+        for each in ranges:
+            raw = self._journal.codec.encode_sealed(each.event)
+            replacing.append(Replacement(stream, each.first, each.last, raw))
+            seals.append({"first": each.first, "last": each.last, "seal": chain.seal(*raw).hex()})
+        data: dict[str, Any] = {"ops": [], "sum": state.checksum, "replaced": seals, "meta": {"strategy": strategy}}
+        if source:
+            data["source"] = source
+        try:
+            reply = await self._journal.append_all(
+                [Append(stream, [Event("compacted", data)], state.version)], documents=documents, replacing=replacing
+            )
+        finally:
+            self._cache.invalidate(state.agent)  # its tally counts folds that were replaced, or perhaps not
+        return reply.version
+
+
+def _everything(agent: str, records: list[Record]) -> list[_Range]:
+    """All of them as one baseline that holds the state they led to."""
+    if not records:
+        return []
+    fold = Fold(empty(agent))
+    for record in records:
+        fold.add(record)
+    data = {"ops": [["set", "", copied(fold.data())]], "sum": records[-1].data["sum"]}
+    return [_Range(1, records[-1].version, len(records), Event("baseline", data))]
+
+
+def _runs(agent: str, records: list[Record]) -> list[_Range]:
+    """Each run of uncritical events as one event with what they changed together."""
+    ranges: list[_Range] = []
+    fold = Fold(empty(agent))
+    run: list[Record] = []
+    before: dict[str, Any] = {}
+
+    def close() -> None:
+        if len(run) > 1:
+            ops = changes.difference(before, fold.data())
+            first = run[0].version - run[0].spans + 1
+            data = {"ops": copied(ops), "sum": run[-1].data["sum"], "meta": {"events": len(run)}}
+            ranges.append(_Range(first, run[-1].version, len(run), Event("merged", data)))
+        run.clear()
+
+    for record in records:
+        if record.data.get("critical") or record.type in agents.CRITICAL:
+            close()
+        elif not run:
+            before = copied(fold.data())
+        if not (record.data.get("critical") or record.type in agents.CRITICAL):
+            run.append(record)
+        fold.add(record)
+    close()
+    return ranges

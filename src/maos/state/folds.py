@@ -1,0 +1,233 @@
+"""Folds kept for speed: what a load would otherwise compute from the start.
+
+Two per agent, both disposable (I17), saved with an append now and then, so that they cost no commit of their own:
+
+* the *fold*: the whole state. Long lists are kept in segments that are written once, so saving a state that grows costs
+  what was added, not what is there.
+* the *head*: the state without its long lists. It is small, saved more often, and enough to resume from.
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import Any, NamedTuple
+
+import cramjam
+import msgspec
+
+from maos.model.changes import Op, parse_pointer, pointer
+from maos.state.records import State
+from maos.store.contract import Document, Store
+
+FORMAT = 1
+FOLD_EVERY = 256
+HEAD_EVERY = 32
+HEAD_BYTES_MAX = 32 << 10
+LONG_LIST = 32  # items from which a list is long
+SEGMENT_ITEMS_MAX = 1024
+
+
+class Segment(NamedTuple):
+    """Some consecutive items of a long list."""
+
+    start: int
+    length: int
+    version: int
+
+
+class Kept(NamedTuple):
+    """A fold as loaded."""
+
+    state: State
+    segments: dict[str, list[Segment]]
+
+
+class Tally:
+    """What has happened to an agent since its folds were saved, as far as this process has seen."""
+
+    __slots__ = ("changed_inside", "fold_version", "head_version", "segments")
+
+    def __init__(self, fold_version: int = 0, segments: dict[str, list[Segment]] | None = None) -> None:
+        self.fold_version = fold_version
+        self.head_version = fold_version
+        self.segments = segments or {}
+        self.changed_inside: set[str] = set()
+        """Lists whose old items were altered: their segments are no longer true."""
+
+    def saw(self, ops: list[Op]) -> None:
+        """Take note of operations that segments do not survive."""
+        for op in ops:
+            for path in self.segments:
+                inside = op[1].startswith(path + "/")
+                above = op[0] != "ext" and (path == op[1] or path.startswith(op[1] + "/") or op[1] == "")
+                if inside or above:
+                    self.changed_inside.add(path)
+
+
+def split(state: dict[str, Any]) -> tuple[dict[str, Any], dict[str, list[Any]]]:
+    """The state with its long lists emptied, and those lists by path."""
+    lists: dict[str, list[Any]] = {}
+
+    def strip(node: dict[str, Any], path: tuple[str, ...]) -> dict[str, Any]:
+        result = node
+        for key, value in node.items():
+            replacement: Any = value
+            if type(value) is list and len(value) >= LONG_LIST:
+                lists[pointer((*path, key))] = value
+                replacement = []
+            elif type(value) is dict:
+                replacement = strip(value, (*path, key))
+            if replacement is not value:
+                if result is node:
+                    result = dict(node)
+                result[key] = replacement
+        return result
+
+    return strip(state, ()), lists
+
+
+def due(state: State, tally: Tally, stream: str) -> list[Document]:
+    """The documents to save along with the next append, if any; the tally notes that they are."""
+    documents: list[Document] = []
+    try:
+        if state.version - tally.fold_version >= FOLD_EVERY:
+            documents = _fold_documents(state, tally, stream)
+            tally.fold_version = tally.head_version = state.version
+        elif state.version - tally.head_version >= HEAD_EVERY:
+            tally.head_version = state.version
+            skeleton, lists = split(state.raw())
+            body = _pack({"meta": _meta(state), "state": skeleton, "lists": [[p, len(v)] for p, v in lists.items()]})
+            if len(body) <= HEAD_BYTES_MAX:
+                documents = [Document("head", stream, state.version, body)]
+    except (OverflowError, msgspec.MsgspecError):
+        return []  # integers beyond 64 bits: such a state is loaded from its events
+    return documents
+
+
+def _fold_documents(state: State, tally: Tally, stream: str) -> list[Document]:
+    skeleton, lists = split(state.raw())
+    table: list[Any] = []
+    documents: list[Document] = []
+    kept: dict[str, list[Segment]] = {}
+    for path, items in lists.items():
+        segments = [] if path in tally.changed_inside else list(tally.segments.get(path, ()))
+        start = segments[-1].start + segments[-1].length if segments else 0
+        for begin in range(start, len(items), SEGMENT_ITEMS_MAX):
+            part = items[begin : begin + SEGMENT_ITEMS_MAX]
+            segments.append(Segment(begin, len(part), state.version))
+            documents.append(Document("segment", _segment_key(stream, path, begin), state.version, _pack(part)))
+        kept[path] = segments
+        table.append([path, len(items), [list(segment) for segment in segments]])
+    documents.extend(_gone(tally.segments, kept, stream, state.version))
+    body = _pack({"meta": _meta(state), "state": skeleton, "lists": table})
+    documents.append(Document("fold", stream, state.version, body))
+    small = _pack({"meta": _meta(state), "state": skeleton, "lists": [row[:2] for row in table]})
+    if len(small) <= HEAD_BYTES_MAX:
+        documents.append(Document("head", stream, state.version, small))
+    tally.segments = kept
+    tally.changed_inside = set()
+    return documents
+
+
+def _gone(
+    before: dict[str, list[Segment]], after: dict[str, list[Segment]], stream: str, version: int
+) -> list[Document]:
+    """Deletes the segments no fold refers to any more."""
+    kept = {(path, segment.start) for path, segments in after.items() for segment in segments}
+    return [
+        Document("segment", _segment_key(stream, path, segment.start), version, None)
+        for path, segments in before.items()
+        for segment in segments
+        if (path, segment.start) not in kept
+    ]
+
+
+def renewed(state: State, tally: Tally, stream: str) -> list[Document]:
+    """Folds of this state in the place of older ones, which compaction may have cut off from the events after them."""
+    tally.changed_inside = set(tally.segments)
+    try:
+        return _fold_documents(state, tally, stream)
+    except (OverflowError, msgspec.MsgspecError):
+        return [Document(kind, stream, state.version, None) for kind in ("fold", "head")]
+
+
+async def load(store: Store, stream: str, agent: str, notes: list[str]) -> Kept | None:
+    """The newest fold of an agent; None when there is none, or when it is damaged and the events have to do (I17)."""
+    document = await store.load("fold", stream)
+    if document is None:
+        return None
+    segments: dict[str, list[Segment]] = {}
+    try:
+        content = _unpack(document)
+        for path, length, rows in content["lists"]:
+            segments[path] = [Segment(*row) for row in rows]
+            _put(content["state"], path, await _load_segments(store, stream, path, segments[path], length))
+        return Kept(_state(agent, content), segments)
+    except _UNUSABLE as error:
+        notes.append(f"the saved fold of {stream} could not be used and was computed anew: {error}")
+        return None
+
+
+async def load_head(store: Store, stream: str, agent: str, notes: list[str]) -> tuple[State, dict[str, int]] | None:
+    """The newest head of an agent and the lengths of the lists left out."""
+    document = await store.load("head", stream)
+    if document is None:
+        return None
+    try:
+        content = _unpack(document)
+        return _state(agent, content), dict(content["lists"])
+    except _UNUSABLE as error:
+        notes.append(f"the saved head of {stream} could not be used and was computed anew: {error}")
+        return None
+
+
+async def _load_segments(store: Store, stream: str, path: str, segments: list[Segment], length: int) -> list[Any]:
+    items: list[Any] = []
+    for segment in segments:
+        document = await store.load("segment", _segment_key(stream, path, segment.start))
+        if document is None or document.version != segment.version or len(items) != segment.start:
+            raise ValueError(f"the segment of {path} from {segment.start} is missing")
+        items.extend(_unpack(document))
+    if len(items) != length:
+        raise ValueError(f"{path} has {len(items)} items instead of {length}")
+    return items
+
+
+def _put(state: dict[str, Any], path: str, items: list[Any]) -> None:
+    *parents, last = parse_pointer(path, state)
+    node: Any = state
+    for part in parents:
+        node = node[part]
+    node[last] = items
+
+
+def _segment_key(stream: str, path: str, start: int) -> str:
+    return f"{stream}\t{path}\t{start:012d}"
+
+
+def _meta(state: State) -> list[Any]:
+    return [FORMAT, state.version, f"{state.total:x}", state.time_us, state.source, state.type]
+
+
+def _state(agent: str, content: dict[str, Any]) -> State:
+    format_, version, total, time_us, source, type_ = content["meta"]
+    if format_ != FORMAT:
+        raise ValueError("another format")
+    return State(agent, version, content["state"], int(total, 16), time_us, source, type_)
+
+
+def _pack(content: Any) -> bytes:
+    packed = bytes(cramjam.lz4.compress_block(msgspec.msgpack.encode(content)))
+    return zlib.crc32(packed).to_bytes(4, "big") + packed
+
+
+def _unpack(document: Document) -> Any:
+    body = document.body or b""
+    packed = body[4:]
+    if zlib.crc32(packed) != int.from_bytes(body[:4], "big"):
+        raise ValueError("its checksum does not match")
+    return msgspec.msgpack.decode(memoryview(cramjam.lz4.decompress_block(packed)))
+
+
+_UNUSABLE = (KeyError, TypeError, ValueError, IndexError, cramjam.DecompressionError)
+"""What a damaged document, or one of another format, leads to."""

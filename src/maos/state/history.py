@@ -1,0 +1,166 @@
+"""An agent's past: its versions, its events with what each changed, and replays."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from datetime import datetime
+
+from maos.clock import to_us
+from maos.errors import Corrupt, InvalidInput, NotFound
+from maos.journal.journal import Journal, Record
+from maos.model import agent as agents
+from maos.model import changes, checksum
+from maos.state.cache import Cache
+from maos.state.loading import Fold, Loader, empty, operations, overlaps, recorded_total
+from maos.state.records import Replay, State, StateEvent, Version
+
+
+class History:
+    """Reads an agent's events. Old values are not stored: they are what the fold holds at that point."""
+
+    def __init__(self, journal: Journal, loader: Loader) -> None:
+        self._journal = journal
+        self._loader = loader
+
+    async def versions(self, agent: str, after: int, limit: int | None) -> list[Version]:
+        """The versions after one, oldest first."""
+        found: list[Version] = []
+        async for record in self._journal.read(await self._stream(agent), after=after):
+            if limit is not None and len(found) >= limit:
+                break
+            count = sum(len(op[3]) if op[0] == "ext" else 1 for op in operations(record))
+            found.append(
+                Version(
+                    record.version, record.type, record.time_us, record.data.get("source", ""), count,
+                    record.data.get("sum", ""), record.spans,
+                )
+            )  # fmt: skip
+        return found
+
+    async def events(
+        self,
+        agent: str,
+        *,
+        after: int = 0,
+        until: int | None = None,
+        types: Sequence[str] | None = None,
+        since: int | datetime | None = None,
+        before: int | datetime | None = None,
+        source: str | None = None,
+        correlation: str | None = None,
+        path: str | None = None,
+        limit: int | None = None,
+    ) -> list[StateEvent]:
+        """The events that pass all filters."""
+        for name in types or ():
+            if name not in agents.EVENT_TYPES:
+                raise InvalidInput(f"{name!r} is not an event type", hint=f"one of {', '.join(agents.EVENT_TYPES)}")
+        since_us, before_us = _us(since), _us(before)
+        found: list[StateEvent] = []
+        async for event in self._between(agent, after, until):
+            if limit is not None and len(found) >= limit:
+                break
+            if (
+                (types is None or event.type in types)
+                and (since_us is None or event.time_us >= since_us)
+                and (before_us is None or event.time_us < before_us)
+                and (source is None or event.source == source)
+                and (correlation is None or event.correlation == correlation)
+                and (path is None or any(_below(change.path, path) for change in event.changes))
+            ):
+                found.append(event)
+        return found
+
+    async def stream(self, agent: str, after: int) -> AsyncIterator[StateEvent]:
+        """The events after a version, then new ones as they happen."""
+        stream = agents.stream(agent)
+        fold = Fold(await self._state_before(agent, after) if after else empty(agent))
+        async for record in self._journal.follow_stream(stream, after=fold.version):
+            if overlaps(record, fold.version):  # compacted while we followed: go on from where it ends
+                fold = Fold(await self._loader.at(agent, record.version))
+                continue
+            event = state_event(agent, record, fold.data())
+            fold.add(record)
+            if record.version > after:
+                yield event
+
+    async def replay(self, agent: str, first: int, last: int) -> Replay:
+        """Fold a range again, comparing every checksum."""
+        begin_ns = Cache.clock_ns()
+        if first < 1 or last < first:
+            raise InvalidInput(f"{first} to {last} is not a range of versions", hint="versions begin at 1")
+        start = await self._state_before(agent, first - 1)
+        total, data = checksum.checksum(start.raw()), start.raw()
+        warnings = []
+        if start.version != first - 1:
+            warnings.append(f"begins at version {start.version + 1}: earlier ones were compacted")
+        count = 0
+        state = start
+        async for record in self._journal.read(await self._stream(agent), after=start.version, until=last):
+            total, data = checksum.after(total, data, operations(record))
+            if total != recorded_total(record):
+                raise Corrupt(f"{record.id}: replay gives another state", stream=record.stream, version=record.version)
+            count += 1
+            state = State(
+                agent, record.version, data, total, record.time_us, record.data.get("source", ""), record.type
+            )
+        if state.version != last:
+            warnings.append(f"ends at version {state.version}")
+        return Replay(state, count, (Cache.clock_ns() - begin_ns) // 1000, True, tuple(warnings))
+
+    async def _between(self, agent: str, after: int, until: int | None) -> AsyncIterator[StateEvent]:
+        stream = await self._stream(agent)
+        fold = Fold(await self._state_before(agent, after))
+        async for record in self._journal.read(stream, after=fold.version):
+            if until is not None and record.version > until:
+                return
+            event = state_event(agent, record, fold.data())
+            fold.add(record)
+            if record.version > after:
+                yield event
+
+    async def _state_before(self, agent: str, version: int) -> State:
+        """The state at a version, or the nearest before it that compaction has left."""
+        if version == 0:
+            return empty(agent)
+        record = await self._journal.event(await self._stream(agent), version)
+        if record is None:
+            newest = await self._journal.version(agents.stream(agent))
+            return await self._loader.at(agent, newest)
+        if record.version != version:
+            version = record.version - record.spans
+        return await self._loader.at(agent, version) if version else empty(agent)
+
+    async def _stream(self, agent: str) -> str:
+        stream = agents.stream(agent)
+        if not await self._journal.version(stream):
+            raise NotFound(f"there is no agent {agent!r}", hint="`maos state list` shows the agents there are")
+        return stream
+
+
+def state_event(agent: str, record: Record, data: dict[str, object]) -> StateEvent:
+    """An event with what it changes in the data before it."""
+    facts = record.data
+    return StateEvent(
+        agent=agent,
+        version=record.version,
+        spans=record.spans,
+        type=record.type,
+        time_us=record.time_us,
+        changes=tuple(changes.changes(data, operations(record))),
+        checksum=facts.get("sum", ""),
+        source=facts.get("source", ""),
+        metadata=facts.get("meta", {}),
+        causation=facts.get("cause"),
+        correlation=facts.get("corr"),
+        critical=bool(facts.get("critical")) or record.type in agents.CRITICAL,
+        position=record.position,
+    )
+
+
+def _below(path: str, ancestor: str) -> bool:
+    return path == ancestor or path.startswith(ancestor.rstrip("/") + "/") or ancestor.startswith(path + "/")
+
+
+def _us(when: int | datetime | None) -> int | None:
+    return to_us(when) if isinstance(when, datetime) else when

@@ -1,0 +1,119 @@
+"""Lazy resume: the head of a state and the last entries of one long list.
+
+An agent that goes on after days needs its fields and the end of its conversation, not ten thousand old messages. The
+saved head gives the fields, the newest events give the entries; how long the list is makes no difference.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from maos.errors import InvalidInput
+from maos.journal.journal import Journal
+from maos.model import agent as agents
+from maos.model import checksum
+from maos.model.changes import MISSING, Draft, Op, lookup, parse_pointer
+from maos.model.view import MapView
+from maos.state import folds
+from maos.state.loading import Loader, operations, overlaps, recorded_total
+from maos.state.records import Peek, State
+
+PAGE_BACK = 64
+
+
+class _Cannot(Exception):
+    """The events do not tell without the rest of the state."""
+
+
+async def peek(journal: Journal, loader: Loader, agent: str, path: str, last: int) -> Peek:
+    """See AgentStates.peek."""
+    if not path.startswith("/"):
+        path = "/" + path
+    if last < 0:
+        raise InvalidInput(f"cannot show the last {last} entries")
+    if not loader.cached(agent):
+        head = await folds.load_head(journal.store, agents.stream(agent), agent, journal.notes)
+        if head is not None and path in head[1]:
+            try:
+                return await _from_head(journal, agent, path, last, *head)
+            except _Cannot:
+                pass  # something other than growth happened to the list: read it all
+    return _from_state((await loader.current(agent)).state, path, last)
+
+
+def _from_state(state: State, path: str, last: int) -> Peek:
+    items = lookup(state.raw(), parse_pointer(path, state.raw()))
+    if items is MISSING or type(items) is not list:
+        raise InvalidInput(f"agent {state.agent!r} has no list at {path}", hint="name a list, such as /messages")
+    skeleton, lists = folds.split(state.raw())
+    lengths = {pointer: len(value) for pointer, value in lists.items()}
+    start = max(0, len(items) - last)
+    return _result(state.agent, state.version, state.total, skeleton, lengths, items[start:], start, len(items))
+
+
+async def _from_head(journal: Journal, agent: str, path: str, last: int, state: State, lengths: dict[str, int]) -> Peek:
+    draft = Draft(state.raw())
+    version, total = state.version, state.total
+    stream = agents.stream(agent)
+    entries: list[Any] = []
+    async for record in journal.read(stream, after=state.version):
+        if overlaps(record, version):
+            raise _Cannot
+        for op in operations(record):
+            if _grows(op, lengths):
+                lengths[op[1]] += len(op[3])
+                if op[1] == path:
+                    entries.extend(op[3])
+            else:
+                draft.apply(op)
+        version, total = record.version, recorded_total(record)
+    length = lengths[path]
+    wanted = min(last, length)
+    before = state.version + 1
+    while len(entries) < wanted:
+        page = await journal.page_back(stream, before=before, limit=PAGE_BACK)
+        if not page:
+            raise _Cannot
+        for record in page:
+            earlier = _entries(operations(record), path)
+            if earlier:
+                entries = earlier + entries
+            if len(entries) >= wanted:
+                break
+        before = page[-1].version - page[-1].spans + 1
+    start = length - wanted
+    return _result(agent, version, total, draft.root, lengths, entries[len(entries) - wanted :], start, length)
+
+
+def _grows(op: Op, lengths: dict[str, int]) -> bool:
+    """Whether an operation adds to one of the lists left out; _Cannot if it does anything else to one."""
+    if op[0] == "ext" and op[1] in lengths:
+        return True
+    for path in lengths:
+        if op[1] == path or op[1].startswith(path + "/") or path.startswith(op[1] + "/") or op[1] == "":
+            raise _Cannot
+    return False
+
+
+def _entries(ops: list[Op], path: str) -> list[Any]:
+    """What an event added to the list, if that is all it did to it."""
+    entries: list[Any] = []
+    for op in ops:
+        if op[0] == "ext" and op[1] == path:
+            entries.extend(op[3])
+        elif op[0] == "set" and op[1] == "":
+            found = lookup(op[2], parse_pointer(path, op[2]))
+            entries = list(found) if type(found) is list else []
+        elif op[1] == path or op[1].startswith(path + "/") or path.startswith(op[1] + "/"):
+            raise _Cannot
+    return entries
+
+
+def _result(
+    agent: str, version: int, total: int, skeleton: dict[str, Any], lengths: dict[str, int],
+    entries: list[Any], start: int, length: int,
+) -> Peek:  # fmt: skip
+    head = Draft(skeleton)
+    for elided in lengths:
+        head.apply(["del", elided])
+    return Peek(agent, version, checksum.text(total), MapView(head.root), lengths, entries, start, length)

@@ -1,0 +1,75 @@
+"""Verifies the journal and everything folded from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from maos.errors import MaosError, NotFound
+from maos.journal import verify as journal_verify
+from maos.journal.journal import Journal
+from maos.journal.verify import Damage, Report
+from maos.model import agent as agents
+from maos.model import checksum
+from maos.state import folds
+from maos.state.history import History
+from maos.state.loading import Loader
+from maos.state.snapshots import Snapshots
+
+
+async def verify(
+    journal: Journal,
+    loader: Loader,
+    snapshots: Snapshots,
+    *,
+    agent: str | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Report:
+    """Check every event, replay every agent, and compare its folds and snapshots with the replay (I12, I13)."""
+    prefix = agents.stream(agent) if agent is not None else ""
+    if agent is not None and not await journal.version(prefix):
+        raise NotFound(f"there is no agent {agent!r}", hint="`maos state list` shows the agents there are")
+    report = await journal_verify.verify(journal, prefix=prefix, progress=progress)
+    damage = list(report.damage)
+    history = History(journal, loader)
+    async for stream in journal.streams(prefix or agents.PREFIX):
+        if agent is not None and stream != prefix:
+            continue
+        name = stream.removeprefix(agents.PREFIX)
+        damage.extend(await _check_agent(journal, history, snapshots, name, damaged=_damaged(damage, stream)))
+    return report._replace(damage=damage)
+
+
+async def _check_agent(
+    journal: Journal, history: History, snapshots: Snapshots, agent: str, *, damaged: bool
+) -> list[Damage]:
+    stream = agents.stream(agent)
+    found: list[Damage] = []
+    newest = await journal.version(stream)
+    kept = await folds.load(journal.store, stream, agent, journal.notes)
+    if damaged:
+        good = [info.version for info in await snapshots.of(agent)]
+        if kept is not None:
+            good.append(kept.state.version)
+        if good:
+            hint = f"states at versions {', '.join(map(str, sorted(set(good))))} are kept in snapshots"
+            found.append(Damage(stream, max(good), "its events cannot be replayed without a gap", hint))
+    else:
+        try:
+            await history.replay(agent, 1, newest)
+        except MaosError as error:
+            found.append(Damage(stream, newest, error.what, "see the damaged versions"))
+        else:
+            if kept is not None and kept.state.version <= newest:
+                replayed = (await history.replay(agent, 1, kept.state.version)).state
+                if checksum.checksum(kept.state.raw()) != replayed.total:
+                    found.append(
+                        Damage(stream, kept.state.version, "the saved fold differs from a replay", "all, by replay")
+                    )
+    for version, what in await snapshots.check(agent):
+        recoverable = "its versions by replay" if not damaged else "nothing"
+        found.append(Damage(stream, version, f"snapshot: {what}", recoverable))
+    return found
+
+
+def _damaged(damage: list[Damage], stream: str) -> bool:
+    return any(each.stream == stream for each in damage)

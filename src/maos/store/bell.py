@@ -1,0 +1,102 @@
+"""Tells other processes on this machine that the journal grew.
+
+SQLite has no notifications. Each process that waits keeps a named pipe in a folder beside the database; each process
+that commits writes one byte into every pipe there. Nobody polls, and a waiter wakes within a millisecond. A byte that
+could not be delivered does no harm: waiters look for themselves once a second as well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+
+from maos.clock import SystemClock
+
+_JUST_CHANGED_NS = 100_000_000
+"""A folder changed this recently may change again without its time stamp showing it."""
+
+
+class Bell:
+    """One process's end of the bell: it rings the others, and hears them."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._path = str(folder)
+        self._own: str | None = None
+        self._own_fd = -1
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._peers: dict[str, int] = {}
+        self._seen_ns = -1
+
+    def ring(self) -> None:
+        """Wake every other process that listens."""
+        try:
+            changed_ns = os.stat(self._path).st_mtime_ns
+        except FileNotFoundError:
+            return  # nobody has ever listened
+        if changed_ns != self._seen_ns:
+            self._find_peers()
+            self._seen_ns = -1 if SystemClock().now_us() * 1000 - changed_ns < _JUST_CHANGED_NS else changed_ns
+        for name, fd in list(self._peers.items()):
+            try:
+                os.write(fd, b"!")
+            except BlockingIOError:
+                continue  # its pipe is full of wake-ups it has not read yet
+            except OSError:
+                self._drop(name)
+
+    def listen(self, callback: Callable[[], None]) -> None:
+        """Call back, on the running loop, whenever another process rings."""
+        if self._own is not None:
+            return
+        with contextlib.suppress(FileExistsError):
+            self._folder.mkdir(mode=0o700)
+        name = f"{os.getpid()}-{secrets.token_hex(4)}"
+        hidden = self._folder / f".{name}"
+        os.mkfifo(hidden, 0o600)
+        # Open for both, so that the last writer's leaving is not an end of file; visible to others only once
+        # open, so that they never take it for one whose owner died.
+        self._own_fd = os.open(hidden, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        hidden.rename(self._folder / name)
+        self._own = name
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(self._own_fd, self._hear, callback)
+
+    def close(self) -> None:
+        """Stop listening and forget the others."""
+        if self._own is not None:
+            assert self._loop is not None
+            self._loop.remove_reader(self._own_fd)
+            os.close(self._own_fd)
+            with contextlib.suppress(FileNotFoundError):
+                (self._folder / self._own).unlink()
+            self._own = None
+        for name in list(self._peers):
+            os.close(self._peers.pop(name))
+
+    def _hear(self, callback: Callable[[], None]) -> None:
+        with contextlib.suppress(BlockingIOError):
+            while os.read(self._own_fd, 4096):
+                pass
+        callback()
+
+    def _find_peers(self) -> None:
+        present = {name for name in os.listdir(self._folder) if not name.startswith(".")}
+        for name in set(self._peers) - present:
+            os.close(self._peers.pop(name))
+        for name in present - set(self._peers) - {self._own}:
+            try:
+                self._peers[name] = os.open(self._folder / name, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            except OSError:
+                self._drop(name)  # its process died without closing it
+
+    def _drop(self, name: str) -> None:
+        fd = self._peers.pop(name, -1)
+        if fd >= 0:
+            os.close(fd)
+        with contextlib.suppress(FileNotFoundError):
+            (self._folder / name).unlink()

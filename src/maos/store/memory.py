@@ -1,0 +1,231 @@
+"""A store in dictionaries: the simplest thing that keeps the contract, and the oracle of the tests.
+
+It shares no code with the SQL stores but the chain's hash, so that agreeing with it means something.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+from maos.clock import Clock, SystemClock
+from maos.errors import Conflict, InvalidInput, KeyReused, LeaseLost, StoreUnavailable
+from maos.store import chain
+from maos.store.contract import (
+    GENESIS,
+    Appended,
+    Document,
+    Health,
+    Key,
+    Lease,
+    Recorded,
+    Replacement,
+    Write,
+)
+
+
+class MemoryStore:
+    """Everything a store does, and nothing of it durable."""
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        self.place = ":memory:"
+        self._clock = clock or SystemClock()
+        self._log: list[Recorded] = []
+        self._position = 0
+        self._time_us = 0
+        self._keys: dict[str, tuple[bytes, Appended]] = {}
+        self._leases: dict[str, Lease] = {}
+        self._documents: dict[tuple[str, str], Document] = {}
+        self._changed = asyncio.Condition()
+        self._closed = False
+
+    async def append(
+        self,
+        *writes: Write,
+        key: Key | None = None,
+        under: Lease | None = None,
+        documents: Sequence[Document] = (),
+        replacing: Sequence[Replacement] = (),
+    ) -> Appended:
+        """See Store.append."""
+        self._check_open()
+        if key is not None and key.id in self._keys:
+            fingerprint, reply = self._keys[key.id]
+            if fingerprint != key.fingerprint:
+                raise KeyReused(key.id)
+            return reply._replace(repeated=True, time_us=0)
+        if under is not None:
+            self._check_lease(under)
+        if len({write.stream for write in writes}) < len(writes):
+            raise InvalidInput("one append names the same stream twice", hint="put its events into one write")
+        for write in writes:
+            actual = self._version(write.stream)
+            if write.expected is not None and write.expected != actual:
+                raise Conflict(write.stream, expected=write.expected, actual=actual)
+        before = self._log
+        try:
+            for replacement in replacing:
+                self._replace(replacement)
+        except InvalidInput:
+            self._log = before
+            raise
+        self._time_us = max(self._time_us, self._clock.now_us())
+        versions = tuple(self._write(write, under.token if under is not None else 0) for write in writes)
+        reply = Appended(self._position, versions, False, self._time_us)
+        for document in documents:
+            self._save(document)
+        if key is not None:
+            self._keys[key.id] = (key.fingerprint, reply)
+        async with self._changed:
+            self._changed.notify_all()
+        return reply
+
+    async def read(self, stream: str, *, after: int = 0, limit: int = 256, backwards: bool = False) -> list[Recorded]:
+        """See Store.read."""
+        self._check_open()
+        events = [event for event in self._log if event.stream == stream]
+        if backwards:
+            return [event for event in reversed(events) if event.version < after][:limit]
+        return [event for event in events if event.version > after][:limit]
+
+    async def read_log(self, *, after: int = 0, limit: int = 256) -> list[Recorded]:
+        """See Store.read_log."""
+        self._check_open()
+        return [event for event in self._log if event.position > after][:limit]
+
+    async def version(self, stream: str) -> int:
+        """See Store.version."""
+        self._check_open()
+        return self._version(stream)
+
+    async def head(self) -> int:
+        """See Store.head."""
+        self._check_open()
+        return self._position
+
+    async def streams(self, *, prefix: str = "", after: str = "", limit: int = 256) -> list[str]:
+        """See Store.streams."""
+        self._check_open()
+        names = sorted({event.stream for event in self._log})
+        return [name for name in names if name.startswith(prefix) and name > after][:limit]
+
+    async def wait(self, *, after: int, timeout_s: float) -> int:
+        """See Store.wait."""
+        try:
+            async with asyncio.timeout(timeout_s), self._changed:
+                await self._changed.wait_for(lambda: self._position > after or self._closed)
+        except TimeoutError:
+            pass
+        self._check_open()
+        return self._position
+
+    async def acquire(self, name: str, *, owner: str, ttl_s: float) -> Lease | None:
+        """See Store.acquire."""
+        self._check_open()
+        now_us = self._clock.now_us()
+        held = self._leases.get(name)
+        if held is not None and held.expires_us > now_us:
+            return None
+        token = held.token + 1 if held is not None else 1
+        lease = self._leases[name] = Lease(name, owner, token, now_us + int(ttl_s * 1_000_000))
+        return lease
+
+    async def renew(self, lease: Lease, *, ttl_s: float) -> Lease | None:
+        """See Store.renew."""
+        self._check_open()
+        now_us = self._clock.now_us()
+        held = self._leases.get(lease.name)
+        if held is None or held[:3] != lease[:3] or held.expires_us <= now_us:
+            return None
+        self._leases[lease.name] = held._replace(expires_us=now_us + int(ttl_s * 1_000_000))
+        return self._leases[lease.name]
+
+    async def release(self, lease: Lease) -> None:
+        """See Store.release."""
+        self._check_open()
+        held = self._leases.get(lease.name)
+        if held is not None and held[:3] == lease[:3]:
+            self._leases[lease.name] = held._replace(expires_us=0)
+
+    async def load(self, kind: str, key: str) -> Document | None:
+        """See Store.load."""
+        self._check_open()
+        return self._documents.get((kind, key))
+
+    async def scan(self, kind: str, *, prefix: str = "", after: str = "", limit: int = 256) -> list[Document]:
+        """See Store.scan."""
+        self._check_open()
+        found = sorted(doc for (of, key), doc in self._documents.items() if of == kind and key.startswith(prefix))
+        return [document for document in found if document.key > after][:limit]
+
+    async def copy_to(self, path: Path) -> int:
+        """See Store.copy_to."""
+        raise StoreUnavailable(
+            f"a store in memory cannot be copied to {path}", written=False, hint="open a file instead"
+        )
+
+    async def check(self) -> Health:
+        """See Store.check."""
+        self._check_open()
+        return Health(sum(event.spans for event in self._log), (), ())
+
+    async def close(self) -> None:
+        """See Store.close."""
+        self._closed = True
+        async with self._changed:
+            self._changed.notify_all()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreUnavailable(f"{self.place} is closed", written=False, hint="open another")
+
+    def _version(self, stream: str) -> int:
+        return max((event.version for event in self._log if event.stream == stream), default=0)
+
+    def _check_lease(self, lease: Lease) -> None:
+        held = self._leases.get(lease.name)
+        token = held.token if held is not None else 0
+        if token != lease.token:
+            raise LeaseLost(lease.name, token=lease.token, why=f"the newest token is {token}")
+        if held is None or held.expires_us <= self._clock.now_us():
+            raise LeaseLost(lease.name, token=lease.token, why="it expired")
+
+    def _write(self, write: Write, token: int) -> int:
+        last = [event for event in self._log if event.stream == write.stream][-1:]
+        version, hash_ = (last[0].version, last[0].hash) if last else (0, GENESIS)
+        for type_, format_, body in write.events:
+            version += 1
+            self._position += 1
+            hash_ = chain.link(
+                hash_, write.stream.encode(), version, type_.encode(), format_, self._time_us, token, body
+            )
+            self._log.append(
+                Recorded(self._position, write.stream, version, 1, type_, format_, self._time_us, token, body, hash_)
+            )
+        return version
+
+    def _replace(self, replacement: Replacement) -> None:
+        stream, first, last, event = replacement
+        if not 0 < first <= last <= self._version(stream):
+            raise InvalidInput(f"{stream} has no versions {first}..{last} to replace")
+        inside = [each for each in self._log if each.stream == stream and first <= each.version <= last]
+        if sum(each.spans for each in inside) != last - first + 1 or inside[-1].version != last:
+            raise InvalidInput(f"versions {first}..{last} of {stream} are not whole events")
+        kept = []
+        for old in self._log:
+            if old.stream != stream or not first <= old.version <= last:
+                kept.append(old)
+            elif old.version == last:
+                kept.append(old._replace(spans=last - first + 1, type=event.type, format=event.format, body=event.body))
+        self._log = kept
+
+    def _save(self, document: Document) -> None:
+        place = (document.kind, document.key)
+        held = self._documents.get(place)
+        if held is not None and held.version > document.version:
+            return
+        if document.body is None:
+            self._documents.pop(place, None)
+        else:
+            self._documents[place] = document

@@ -1,0 +1,465 @@
+"""The journal in PostgreSQL, through asyncpg: for many machines.
+
+Positions are handed out under one advisory lock, so a reader that has seen position n has seen everything below n:
+without it a slower transaction could commit n-1 after n was read, and be lost to every follower. An ordinary batch is
+one call of `append_if_unmoved`, one round trip; whatever is out of the ordinary takes the long way, under the same lock.
+All times are the server's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import os
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+import asyncpg
+
+from maos.clock import Clock
+from maos.errors import DiskFull, InvalidInput, MaosError, StoreUnavailable
+from maos.faults import crash_point
+from maos.store import queries, upgrade
+from maos.store.ledger import Head, KeyRow, Ledger, Plan, Request
+from maos.store.mark import Mark, MarkFile
+
+PATIENCE_S = 15.0  # how long a lost server is waited for before callers are told
+COMMAND_TIMEOUT_S = 60.0
+NEWS_MAX = 10_000
+READERS_MAX = 4
+LISTEN_AGAIN_S = 1.0  # between attempts to hear of other nodes again
+
+_FAST_APPEND = "SELECT append_if_unmoved($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)"
+_INSERT_EVENTS = """
+INSERT INTO events (position, stream, version, type, format, time_us, token, body, hash)
+SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::text[], $5::bigint[], $6::bigint[], $7::bigint[],
+                     $8::bytea[], $9::bytea[])
+"""
+_TABLES = ("streams", "events", "keys", "leases", "documents")
+_LOST = (OSError, TimeoutError, asyncpg.InterfaceError, asyncpg.PostgresConnectionError)
+_ENDING = (asyncpg.AdminShutdownError, asyncpg.CrashShutdownError, asyncpg.CannotConnectNowError)
+
+
+class PostgresDatabase:
+    """Connections to one schema of a PostgreSQL database, and the transactions of the writer."""
+
+    blocking = False
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        clock: Clock,
+        schema_name: str = "maos",
+        mark_path: Path | None = None,
+        schema: Traversable | None = None,
+        patience_s: float = PATIENCE_S,
+    ) -> None:
+        if not schema_name.isidentifier() or not schema_name.isascii():
+            raise InvalidInput(f"{schema_name!r} cannot name a schema", hint="use letters, digits and underscores")
+        self.place = _without_password(url) + ("" if schema_name == "maos" else f" (schema {schema_name})")
+        self.mark = MarkFile(mark_path or _default_mark(self.place))
+        self.notes: list[str] = []
+        self._url = url
+        self._schema_name = schema_name.lower()
+        self._channel = f"maos_{self._schema_name}"
+        # The same number on every node, another one for every schema.
+        self._lock = int.from_bytes(hashlib.sha256(self._channel.encode()).digest()[:8], "big", signed=True)
+        self._clock = clock
+        self._schema = schema
+        self._patience_s = patience_s
+        self._sql = queries.load()
+        self._writer: asyncpg.Connection[Any] | None = None
+        self._listener: asyncpg.Connection[Any] | None = None
+        self._keeper: asyncio.Task[None] | None = None
+        self._readers: asyncpg.Pool[Any] | None = None
+        self._server_ahead_us = 0  # of our steady clock: our wall clock may be wrong, or put right at any moment
+
+    # --- opening and closing ---------------------------------------------------------------------------------
+
+    async def open(self) -> None:
+        """Connect, create or upgrade; raises with what is wrong when that cannot be done."""
+        try:
+            self._writer = await self._connect()
+            await self._check_durable(self._writer)
+            await self._upgrade(self._writer)
+            self._readers = await asyncpg.create_pool(
+                self._url, min_size=1, max_size=READERS_MAX, **self._connection_options()
+            )
+        except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, ValueError) as error:
+            await self.close()
+            raise self._cannot_connect(error) from error
+        except BaseException:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        """Let go of the server."""
+        if self._keeper is not None:
+            self._keeper.cancel()
+        for connection in (self._writer, self._listener):
+            if connection is not None and not connection.is_closed():
+                connection.terminate()
+        if self._readers is not None:
+            self._readers.terminate()
+        self._writer = self._listener = self._readers = None
+        self.mark.close()
+
+    def _connection_options(self) -> dict[str, Any]:
+        return {
+            "command_timeout": COMMAND_TIMEOUT_S,
+            "server_settings": {
+                "search_path": self._schema_name,
+                "synchronous_commit": "on",
+                "application_name": "maos",
+                "jit": "off",  # compiling takes longer than any of our statements
+            },
+        }
+
+    async def _connect(self) -> asyncpg.Connection[Any]:
+        connection: asyncpg.Connection[Any] = await asyncpg.connect(self._url, timeout=10, **self._connection_options())
+        return connection
+
+    async def _check_durable(self, connection: asyncpg.Connection[Any]) -> None:
+        if await connection.fetchval("SHOW fsync") != "on":
+            raise StoreUnavailable(
+                f"{self.place} runs with fsync off, so nothing it acknowledges is safe",
+                written=False,
+                hint="set fsync = on in postgresql.conf",
+            )
+
+    def _cannot_connect(self, error: Exception) -> MaosError:
+        return StoreUnavailable(
+            f"cannot use {self.place}: {_say(error)}",
+            written=False,
+            hint="check that the server runs and that the URL, the user and the password are right",
+        )
+
+    # --- schema ----------------------------------------------------------------------------------------------
+
+    async def _upgrade(self, connection: asyncpg.Connection[Any]) -> None:
+        steps = upgrade.steps("postgres", self._schema)
+        if not upgrade.pending(steps, await self._level(connection), self.place):
+            return
+        async with connection.transaction():  # one node upgrades, the others wait and find it done
+            await connection.execute("SELECT pg_advisory_xact_lock($1)", self._lock)
+            await connection.execute(f"CREATE SCHEMA IF NOT EXISTS {self._schema_name}")
+            await connection.execute("CREATE TABLE IF NOT EXISTS schema_level (level bigint NOT NULL)")
+        for step in steps:
+            async with connection.transaction():
+                await connection.execute("SELECT pg_advisory_xact_lock($1)", self._lock)
+                level = await self._level(connection)
+                if level >= step.level:
+                    continue
+                crash_point(f"upgrade: before level {step.level}")
+                if level:
+                    await self._keep_copy(connection, level)
+                await connection.execute(step.sql)
+                await connection.execute("DELETE FROM schema_level")
+                await connection.execute("INSERT INTO schema_level VALUES ($1)", step.level)
+                crash_point(f"upgrade: level {step.level} not committed")
+
+    async def _level(self, connection: asyncpg.Connection[Any]) -> int:
+        found = await connection.fetchval("SELECT to_regclass($1)", f"{self._schema_name}.schema_level")
+        return (await connection.fetchval("SELECT max(level) FROM schema_level") or 0) if found else 0
+
+    async def _keep_copy(self, connection: asyncpg.Connection[Any], level: int) -> None:
+        copy = f"{self._schema_name}_level_{level}"
+        if await connection.fetchval("SELECT to_regnamespace($1)", copy):
+            return
+        await connection.execute(f"CREATE SCHEMA {copy}")
+        for table in _TABLES:
+            await connection.execute(f"CREATE TABLE {copy}.{table} AS TABLE {self._schema_name}.{table}")
+        self.notes.append(f"kept schema {copy} from before the schema upgrade")
+
+    # --- reading ---------------------------------------------------------------------------------------------
+
+    async def fetch(self, query: str, *arguments: Any) -> list[tuple[Any, ...]]:
+        """All rows of a read, on one of the reading connections."""
+
+        async def work(connection: Any) -> list[asyncpg.Record]:
+            return await connection.fetch(self._sql[query], *arguments)  # type: ignore[no-any-return]
+
+        return await self._on_a_reader(work)
+
+    async def fetch_row(self, query: str, *arguments: Any) -> tuple[Any, ...] | None:
+        """The first row, if there is one."""
+        rows = await self.fetch(query, *arguments)
+        return rows[0] if rows else None
+
+    async def execute(self, query: str, *arguments: Any) -> list[tuple[Any, ...]]:
+        """One small write of its own, such as taking a lease.
+
+        It waits for appends under way: whoever is given a lease sees all that was written under the one before (I22).
+        """
+
+        async def work(connection: Any) -> list[asyncpg.Record]:
+            async with connection.transaction():
+                await connection.execute("SELECT pg_advisory_xact_lock($1)", self._lock)
+                return await connection.fetch(self._sql[query], *arguments)  # type: ignore[no-any-return]
+
+        return await self._on_a_reader(work)
+
+    async def _on_a_reader(
+        self, work: Callable[[Any], Coroutine[Any, Any, list[asyncpg.Record]]]
+    ) -> list[tuple[Any, ...]]:
+        readers = self._readers
+        if readers is None:
+            raise StoreUnavailable(f"{self.place} is closed", written=False, hint="open it again")
+        try:
+            async with readers.acquire() as connection:
+                rows = await work(connection)
+        except (*_LOST, *_ENDING):
+            # The pool's connections died with the server: try once more on a new one before giving up.
+            try:
+                await readers.expire_connections()
+                async with readers.acquire() as connection:
+                    rows = await work(connection)
+            except (*_LOST, *_ENDING) as error:
+                raise self._cannot_connect(error) from error
+        return [tuple(row) for row in rows]
+
+    async def listen(self, woken: Callable[[], None]) -> None:
+        """Hear about commits of all nodes; after a lost connection waiters look for themselves until it is back."""
+        lost = await self._listen_until_lost(woken)
+        self._keeper = asyncio.create_task(self._keep_listening(woken, lost))
+
+    async def _listen_until_lost(self, woken: Callable[[], None]) -> asyncio.Event:
+        if self._listener is not None:
+            self._listener.terminate()
+        lost = asyncio.Event()
+        try:
+            self._listener = await self._connect()
+            self._listener.add_termination_listener(lambda _: lost.set())
+            await self._listener.add_listener(self._channel, lambda *_: woken())
+        except (*_LOST, asyncpg.PostgresError):
+            lost.set()
+        return lost
+
+    async def _keep_listening(self, woken: Callable[[], None], lost: asyncio.Event) -> None:
+        while True:
+            await lost.wait()
+            await asyncio.sleep(LISTEN_AGAIN_S)
+            lost = await self._listen_until_lost(woken)
+            woken()  # to look for what was missed
+
+    # --- writing ---------------------------------------------------------------------------------------------
+
+    def commit_now(self, _ledger: Ledger, _batch: Sequence[Request]) -> bool:
+        """Never: a network is not waited for on the loop's thread."""
+        return False
+
+    async def commit(self, ledger: Ledger, batch: Sequence[Request]) -> None:
+        """Write a batch: at once if nobody else wrote since, else after catching up."""
+        plan = await self._commit_fast(ledger, batch) or await self._commit_after_looking(ledger, batch)
+        if plan.rows:
+            self.mark.write(Mark(ledger.position, plan.last_hash))
+
+    async def _commit_fast(self, ledger: Ledger, batch: Sequence[Request]) -> Plan | None:
+        connection = self._writer
+        assert connection is not None
+        if ledger.position < 0 or any(request.key is not None for request in batch) or ledger.unknown(batch):
+            return None
+        plan = ledger.decide(batch, self._clock.steady_us() + self._server_ahead_us, None, {})
+        if plan.empty or not plan.only_events:
+            return None  # a refusal has to be checked as well: others may have written since
+        _positions, streams, versions, types, formats, _times, tokens, bodies, hashes = zip(*plan.rows, strict=True)
+        leases = list(plan.leases)
+        crash_point("commit: about to be sent")
+        now_us = await connection.fetchval(
+            _FAST_APPEND,
+            self._lock, self._channel, plan.expected, [name for name, _ in leases], [token for _, token in leases],
+            plan.time_us,
+            streams, versions, types, formats, tokens, bodies, hashes,
+        )  # fmt: skip
+        if now_us is None:
+            return None
+        crash_point("commit: committed, not marked")
+        self._server_ahead_us = now_us - self._clock.steady_us()
+        ledger.written(plan)
+        return plan
+
+    async def _commit_after_looking(self, ledger: Ledger, batch: Sequence[Request]) -> Plan:
+        connection = self._writer
+        assert connection is not None
+        async with connection.transaction():
+            await connection.execute("SELECT pg_advisory_xact_lock($1)", self._lock)
+            plan = await self._decide(connection, ledger, batch)
+            if not plan.empty:
+                await self._write(connection, plan)
+                crash_point("commit: written, not committed")
+        crash_point("commit: committed, not marked")
+        if not plan.empty:
+            ledger.written(plan)
+        return plan
+
+    async def _decide(self, connection: asyncpg.Connection[Any], ledger: Ledger, batch: Sequence[Request]) -> Plan:
+        sql = self._sql
+        head = await connection.fetchrow(sql["log_head"])
+        position, time_us = head or (0, 0)
+        if position != ledger.position:
+            await self._catch_up(connection, ledger, position, time_us)
+        unknown = ledger.unknown(batch)
+        if unknown:
+            found: dict[str, Head] = {}
+            for name in unknown:
+                row = await connection.fetchrow(sql["stream_head"], name)
+                if row:
+                    found[name] = tuple(row)
+            ledger.learn(unknown, found)
+        keys: dict[str, KeyRow] = {}
+        leases: dict[str, tuple[int, int]] = {}
+        for request in batch:
+            if request.key is not None:
+                row = await connection.fetchrow(sql["used_key"], request.key.id)
+                if row:
+                    keys[request.key.id] = KeyRow(*row)
+            if request.under is not None:
+                row = await connection.fetchrow(sql["lease"], request.under.name)
+                if row:
+                    leases[request.under.name] = tuple(row)
+        now_us = await connection.fetchval("SELECT now_us()")
+        self._server_ahead_us = now_us - self._clock.steady_us()
+        return ledger.decide(batch, now_us, leases, keys)
+
+    async def _catch_up(self, connection: asyncpg.Connection[Any], ledger: Ledger, position: int, time_us: int) -> None:
+        news: Iterable[tuple[str, Head]] | None = None
+        if 0 <= ledger.position < position <= ledger.position + NEWS_MAX:
+            rows = await connection.fetch(self._sql["news"], ledger.position, NEWS_MAX)
+            news = [(row[0], (row[1], row[2], row[3])) for row in rows]
+        next_stream = await connection.fetchval(self._sql["next_stream"])
+        ledger.moved_to(position, time_us, next_stream, news)
+
+    async def _write(self, connection: asyncpg.Connection[Any], plan: Plan) -> None:
+        sql = self._sql
+        if plan.streams:
+            await connection.executemany(sql["insert_stream"], plan.streams)
+        if plan.rows:
+            await connection.execute(_INSERT_EVENTS, *zip(*plan.rows, strict=True))
+        if plan.keys:
+            await connection.executemany(sql["insert_key"], list(plan.keys.values()))
+        for document in plan.documents:
+            if document.body is None:
+                await connection.execute(sql["delete_document"], *document[:3])
+            else:
+                await connection.execute(sql["save_document"], *document)
+        for stream, (name, first, last, event) in plan.replacing:
+            changed = await connection.execute(
+                sql["replace_last"], stream, last, last - first + 1, event.type, event.format, event.body
+            )
+            if changed != "UPDATE 1":
+                raise InvalidInput(f"versions {first}..{last} of {name} are not whole events")
+            await connection.execute(sql["delete_replaced"], stream, first, last)
+        await connection.execute("SELECT pg_notify($1, $2)", self._channel, str(plan.expected + len(plan.rows)))
+
+    def outcome_unknown(self, error: Exception) -> bool:
+        """Whether the connection was lost at a moment when the server may have committed."""
+        return isinstance(error, (*_LOST, *_ENDING))
+
+    def explain(self, error: Exception) -> Exception:
+        """Say a failure of the server in our words."""
+        if isinstance(error, asyncpg.DiskFullError):
+            return DiskFull(self.place)
+        if isinstance(error, (*_LOST, *_ENDING)):
+            return StoreUnavailable(
+                f"the connection to {self.place} was lost: {_say(error)}",
+                written=None,
+                hint="the outcome is unknown; repeating the append under the same key is safe",
+            )
+        if isinstance(error, asyncpg.DataError):
+            return InvalidInput(f"{self.place} cannot store this: {error}")
+        if isinstance(error, asyncpg.PostgresError):
+            return StoreUnavailable(f"{self.place} refused to write: {error}", written=False)
+        return error
+
+    async def recover(self) -> None:
+        """After a lost connection: a new one, waiting a while for a server that restarts."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._patience_s
+        pause_s = 0.05
+        if self._writer is not None:
+            self._writer.terminate()
+        while True:
+            try:
+                self._writer = await self._connect()
+                # An answer under the lock means: no transaction of the old connection is still on its way.
+                async with self._writer.transaction():
+                    await self._writer.execute("SELECT pg_advisory_xact_lock($1)", self._lock)
+            except (*_LOST, *_ENDING, asyncpg.PostgresError) as error:
+                if loop.time() + pause_s > deadline:
+                    raise StoreUnavailable(
+                        f"{self.place} has not answered for {self._patience_s:.0f} s: {_say(error)}",
+                        written=None,
+                        hint="start the server again; maos goes on with the next append",
+                    ) from error
+                await asyncio.sleep(pause_s)
+                pause_s = min(pause_s * 2, 1.0)
+            else:
+                return
+
+    async def was_written(self, plan: Plan) -> bool:
+        """Whether a plan with an unknown outcome is in the database."""
+        if not plan.rows:
+            return False  # documents only: writing them again changes nothing
+        assert self._writer is not None
+        try:
+            return bool(await self._writer.fetchval(self._sql["hash_at"], *plan.last_place) == plan.last_hash)
+        except (*_LOST, *_ENDING) as error:
+            raise self._cannot_connect(error) from error
+
+    def wants_care(self) -> bool:
+        """Never: the server looks after itself."""
+        return False
+
+    def care_meanwhile(self) -> None:
+        """Nothing to do."""
+
+    async def care(self) -> None:
+        """Nothing to do."""
+
+    # --- looking after it ------------------------------------------------------------------------------------
+
+    async def copy_to(self, target: Path) -> None:
+        """All rows of one moment as lines of JSON, complete or not there at all."""
+        partial = target.with_name(target.name + ".partial")
+        descriptor = os.open(partial, os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+        assert self._readers is not None
+        with open(descriptor, "w", encoding="utf-8") as file:
+            async with self._readers.acquire() as connection, connection.transaction(isolation="repeatable_read"):
+                for table in _TABLES:
+                    async for row in connection.cursor(f"SELECT * FROM {table}"):  # noqa: S608 - names of our own
+                        file.write(json.dumps({"table": table, **_plain(row)}) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        partial.rename(target)
+
+    async def problems(self) -> list[str]:
+        """PostgreSQL checks its pages itself as it reads them; a damaged one is an error of the read."""
+        return []
+
+
+def _say(error: BaseException) -> str:
+    return str(error) or type(error).__name__
+
+
+def _plain(row: asyncpg.Record) -> dict[str, Any]:
+    return {name: value.hex() if isinstance(value, bytes) else value for name, value in row.items()}
+
+
+def _without_password(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.password is None:
+        return url
+    return urlunsplit(parts._replace(netloc=parts.netloc.replace(f":{parts.password}@", "@", 1)))
+
+
+def _default_mark(place: str) -> Path:
+    """Each machine remembers for itself what it saw acknowledged."""
+    state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
+    folder = state / "maos" / "heads"
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return folder / hashlib.sha256(place.encode()).hexdigest()[:32]

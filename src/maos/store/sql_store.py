@@ -1,0 +1,234 @@
+"""The store contract in SQL, once for both databases.
+
+Reading and coordinating are plain named statements. Writing goes through the group-commit writer. What differs between
+SQLite and PostgreSQL is behind `Database`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from maos.errors import HistoryLost
+from maos.store.contract import (
+    Appended,
+    Document,
+    Health,
+    Key,
+    Lease,
+    Recorded,
+    Replacement,
+    Write,
+)
+from maos.store.ledger import Request
+from maos.store.mark import Mark, MarkFile
+from maos.store.writer import GroupCommitWriter, Transactor
+
+LOOK_ANYWAY_S = 1.0
+"""A waiter looks for itself this often, in case a wake-up got lost."""
+
+_LAST = "\U0010ffff"
+
+
+class Database(Transactor, Protocol):
+    """What a database adds to the shared SQL."""
+
+    mark: MarkFile
+    notes: list[str]
+
+    async def open(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+    async def fetch(self, query: str, *arguments: Any) -> list[tuple[Any, ...]]: ...
+
+    async def fetch_row(self, query: str, *arguments: Any) -> tuple[Any, ...] | None: ...
+
+    async def execute(self, query: str, *arguments: Any) -> list[tuple[Any, ...]]: ...
+
+    async def listen(self, woken: Callable[[], None]) -> None: ...
+
+    async def copy_to(self, target: Path) -> None: ...
+
+    async def problems(self) -> list[str]: ...
+
+
+class SqlStore:
+    """A store in a SQL database."""
+
+    def __init__(self, database: Database) -> None:
+        self.place = database.place
+        self._database = database
+        self._writer = GroupCommitWriter(database, self._grown)
+        self._head = 0
+        self._waiters: set[asyncio.Future[None]] = set()
+        self._listening = False
+
+    @classmethod
+    async def open(cls, database: Database, *, accept_loss: bool = False) -> SqlStore:
+        """Open, create or upgrade; refuses a journal that lost acknowledged events unless told otherwise."""
+        await database.open()
+        store = cls(database)
+        try:
+            await store._compare_with_mark(accept_loss=accept_loss)
+        except BaseException:
+            await database.close()
+            raise
+        return store
+
+    def append(
+        self,
+        *writes: Write,
+        key: Key | None = None,
+        under: Lease | None = None,
+        documents: Sequence[Document] = (),
+        replacing: Sequence[Replacement] = (),
+    ) -> Coroutine[Any, Any, Appended]:
+        """See Store.append. (Not `async`: one coroutine less is awaited for every event there is.)"""
+        return self._writer.append(Request(writes, key, under, documents, replacing))
+
+    async def read(self, stream: str, *, after: int = 0, limit: int = 256, backwards: bool = False) -> list[Recorded]:
+        """See Store.read."""
+        query = "read_stream_backwards" if backwards else "read_stream"
+        return [Recorded._make(row) for row in await self._database.fetch(query, stream, after, limit)]
+
+    async def read_log(self, *, after: int = 0, limit: int = 256) -> list[Recorded]:
+        """See Store.read_log."""
+        return [Recorded._make(row) for row in await self._database.fetch("read_log", after, limit)]
+
+    async def version(self, stream: str) -> int:
+        """See Store.version."""
+        row = await self._database.fetch_row("stream_version", stream)
+        return row[0] if row else 0
+
+    async def head(self) -> int:
+        """See Store.head."""
+        row = await self._database.fetch_row("log_head")
+        return row[0] if row else 0
+
+    async def streams(self, *, prefix: str = "", after: str = "", limit: int = 256) -> list[str]:
+        """See Store.streams."""
+        rows = await self._database.fetch("stream_names", after, prefix, prefix + _LAST, limit)
+        return [row[0] for row in rows]
+
+    async def wait(self, *, after: int, timeout_s: float) -> int:
+        """See Store.wait."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_s
+        if not self._listening:
+            self._listening = True
+            await self._database.listen(self._ring)
+        while True:
+            waiter = loop.create_future()
+            self._waiters.add(waiter)
+            try:
+                # Look after signing up: what is written from now on wakes the waiter.
+                self._head = max(self._head, await self.head())
+                remaining = deadline - loop.time()
+                if self._head > after or remaining <= 0:
+                    return self._head
+                await asyncio.wait((waiter,), timeout=min(remaining, LOOK_ANYWAY_S))
+            finally:
+                self._waiters.discard(waiter)
+
+    async def acquire(self, name: str, *, owner: str, ttl_s: float) -> Lease | None:
+        """See Store.acquire."""
+        return await self._lease("acquire_lease", name, owner, None, ttl_s)
+
+    async def renew(self, lease: Lease, *, ttl_s: float) -> Lease | None:
+        """See Store.renew."""
+        return await self._lease("renew_lease", lease.name, lease.owner, lease.token, ttl_s)
+
+    async def release(self, lease: Lease) -> None:
+        """See Store.release."""
+        await self._lease("release_lease", lease.name, lease.owner, lease.token, None)
+
+    async def load(self, kind: str, key: str) -> Document | None:
+        """See Store.load."""
+        row = await self._database.fetch_row("load_document", kind, key)
+        return Document._make(row) if row else None
+
+    async def scan(self, kind: str, *, prefix: str = "", after: str = "", limit: int = 256) -> list[Document]:
+        """See Store.scan."""
+        rows = await self._database.fetch("scan_documents", kind, after, prefix, prefix + _LAST, limit)
+        return [Document._make(row) for row in rows]
+
+    async def copy_to(self, path: Path) -> int:
+        """See Store.copy_to."""
+        position = await self.head()
+        await self._database.copy_to(path)
+        return position
+
+    async def check(self) -> Health:
+        """See Store.check."""
+        notes = list(self._database.notes)
+        for trouble in (self._database.mark.trouble, self._writer.care_trouble):
+            if trouble:
+                notes.append(trouble)
+        rows = await self._database.fetch("count_versions")
+        return Health(int(rows[0][0]), tuple(await self._database.problems()), tuple(notes))
+
+    async def close(self) -> None:
+        """See Store.close."""
+        await self._writer.close()
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+        await self._database.close()
+
+    async def _lease(self, query: str, name: str, owner: str, token: int | None, ttl_s: float | None) -> Lease | None:
+        arguments: list[object] = [name, owner]
+        if token is not None:
+            arguments.append(token)
+        if ttl_s is not None:
+            arguments.append(int(ttl_s * 1_000_000))
+
+        async def work() -> list[tuple[Any, ...]]:
+            return await self._database.execute(query, *arguments)
+
+        rows = await self._writer.exclusively(work)
+        return Lease(name, owner, rows[0][0], rows[0][1]) if rows else None
+
+    async def _compare_with_mark(self, *, accept_loss: bool) -> None:
+        """Notice at once when the end of the journal is missing (I8)."""
+        row = await self._database.fetch_row("log_head")
+        self._head = row[0] if row else 0
+        file = self._database.mark
+        mark = file.read()
+        if mark is None:
+            if self._head == 0:
+                file.trouble = None  # a new journal has no mark yet
+                return
+            self._database.notes.append(f"{file.trouble}: a lost end of the journal could not have been noticed")
+        elif why := await self._differs(mark):
+            if not accept_loss:
+                raise HistoryLost(self.place, acknowledged=mark.position, found=self._head, why=why)
+            self._database.notes.append(f"went on although position {mark.position} was acknowledged and {why}")
+            file.path.unlink()
+        if self._head:
+            found = await self._database.fetch_row("hash_at_position", self._head)
+            assert found is not None
+            file.write(Mark(self._head, found[0]))
+
+    async def _differs(self, mark: Mark) -> str | None:
+        if mark.position > self._head:
+            return f"the journal ends at {self._head}"
+        found = await self._database.fetch_row("hash_at_position", mark.position)
+        # No row there: compaction merged it and died before it could mark its own, later, event.
+        if found is not None and found[0] != mark.hash:
+            return "a different event stands there"
+        return None
+
+    def _grown(self, position: int) -> None:
+        """The writer committed."""
+        self._head = max(self._head, position)
+        if self._waiters:
+            self._ring()
+
+    def _ring(self) -> None:
+        waiters, self._waiters = self._waiters, set()
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)

@@ -1,0 +1,522 @@
+"""The journal in one SQLite file, through apsw.
+
+apsw brings its own SQLite: every release before 3.51.3 can lose committed writes in a race of checkpoint and commit.
+Reads and uncontended commits run on the event loop's thread (microseconds, and one fsync); group commits run in one
+worker thread. The live file is never opened by anything but the driver: closing it would drop SQLite's locks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from importlib.resources.abc import Traversable
+from itertools import chain
+from pathlib import Path
+from typing import Any, TypeVar
+
+import apsw
+
+from maos.clock import Clock
+from maos.errors import Corrupt, DiskFull, InvalidInput, MaosError, StoreUnavailable
+from maos.faults import crash_point
+from maos.store import queries, upgrade
+from maos.store.bell import Bell
+from maos.store.contract import Replacement
+from maos.store.ledger import Head, KeyRow, Ledger, Plan, Request
+from maos.store.mark import Mark, MarkFile
+
+SQLITE_MIN = (3, 51, 3)
+BUSY_MS_MAX = 10_000  # how long a writer waits for other processes before it says so
+WAL_PAGES_MAX = 1_000  # then the log is copied into the database
+WAL_PAGES_LAID_OUT = 64  # a process that has written so much will write more
+WAL_BYTES = 32 + (WAL_PAGES_MAX + 100) * (24 + 4096)
+NEWS_MAX = 10_000  # events of other processes the writer follows before it starts its memory anew
+
+ROWS_AT_ONCE = 16  # rows in one statement: a third less work than a statement for each
+
+_VALUES = "(?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_INSERT_EVENT = (
+    "INSERT INTO events (position, stream, version, type, format, time_us, token, body, hash) VALUES " + _VALUES
+)
+_INSERT_EVENTS = _INSERT_EVENT + f", {_VALUES}" * (ROWS_AT_ONCE - 1)
+
+Row = tuple[Any, ...]
+T = TypeVar("T")
+
+
+class _Locked(Exception):
+    """Another process is writing, and the caller did not want to wait."""
+
+
+class SqliteDatabase:
+    """Connections to one SQLite file, and the transactions of the writer."""
+
+    blocking = True
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        clock: Clock,
+        vfs: str | None = None,
+        schema: Traversable | None = None,
+    ) -> None:
+        self.path = path
+        self.place = str(path)
+        self.mark = MarkFile(path.with_name(path.name + "-head"))
+        self.notes: list[str] = []
+        self.wal_pages = 0
+        self._care_at = WAL_PAGES_LAID_OUT
+        self._laid_out = False
+        self._bell = Bell(path.with_name(path.name + "-wake"))
+        self._clock = clock
+        self._vfs = vfs
+        self._schema = schema
+        self._sql = queries.for_sqlite()
+        self._reader: apsw.Connection | None = None
+        self._writer: apsw.Connection | None = None
+
+    # --- opening and closing ---------------------------------------------------------------------------------
+
+    async def open(self) -> None:
+        """Connect, create or upgrade; raises with what is wrong when that cannot be done."""
+        _check_library()
+        with translated(self.place):
+            created = self._create_file()
+            self._reader = self._connect()
+            level = int(_one(self._reader, "PRAGMA user_version"))
+            todo = upgrade.pending(upgrade.steps("sqlite", self._schema), level, self.place)
+            if todo:
+                self._upgrade(level, todo)
+            if created:
+                _sync_folder(self.path.parent)
+
+    async def close(self) -> None:
+        """Copy the log into the database and let go of the file."""
+        self._bell.close()
+        for connection in (self._writer, self._reader):
+            if connection is not None:
+                connection.close()
+        self._writer = self._reader = None
+        self.mark.close()
+
+    def _create_file(self) -> bool:
+        """Make the file ourselves, readable by nobody else; SQLite gives its other files the same mode."""
+        if self._vfs is not None:
+            return False
+        try:
+            os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+        except FileExistsError:
+            return False
+        except OSError as error:
+            raise StoreUnavailable(
+                f"{self.place} cannot be created: {error.strerror}",
+                written=False,
+                hint="check that the folder exists and can be written",
+            ) from error
+        return True
+
+    def _connect(self) -> apsw.Connection:
+        flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
+        connection = apsw.Connection(self.place, flags, vfs=self._vfs)
+        connection.set_busy_timeout(BUSY_MS_MAX)
+        connection.create_scalar_function("now_us", lambda *_: self._clock.now_us(), 0)
+        return connection
+
+    def _connect_writer(self) -> apsw.Connection:
+        connection = self._connect()
+        connection.execute("PRAGMA synchronous = FULL")
+        if _one(connection, "PRAGMA synchronous") != 2:
+            raise StoreUnavailable(f"{self.place}: synchronous=FULL was not accepted", written=False)
+        connection.set_wal_hook(self._after_commit)  # replaces SQLite's own checkpoints; see `care`
+        self._writer = connection
+        return connection
+
+    def _after_commit(self, _connection: apsw.Connection, _name: str, pages: int) -> int:
+        self.wal_pages = pages
+        return apsw.SQLITE_OK
+
+    # --- schema ----------------------------------------------------------------------------------------------
+
+    def _upgrade(self, level: int, todo: Sequence[upgrade.Step]) -> None:
+        connection = self._connect_writer()
+        try:
+            if level == 0:
+                connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # compaction can give pages back
+            else:
+                self._keep_copy(connection, level)
+            self._switch_to_wal(connection)
+            for step in todo:
+                crash_point(f"upgrade: before level {step.level}")
+                connection.execute("BEGIN IMMEDIATE")
+                try:
+                    if int(_one(connection, "PRAGMA user_version")) < step.level:  # another process may be first
+                        connection.execute(step.sql)
+                        connection.execute(f"PRAGMA user_version = {step.level:d}")
+                    crash_point(f"upgrade: level {step.level} not committed")
+                    connection.execute("COMMIT")
+                except BaseException:
+                    connection.execute("ROLLBACK")
+                    raise
+        finally:
+            connection.close()
+            self._writer = None
+
+    def _switch_to_wal(self, connection: apsw.Connection) -> None:
+        if _one(connection, "PRAGMA journal_mode") == "wal":
+            return
+        deadline = time.monotonic() + BUSY_MS_MAX / 1000
+        while True:
+            try:
+                mode = _one(connection, "PRAGMA journal_mode = WAL")
+            except apsw.BusyError:  # another process creates it at this moment; SQLite does not wait here
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.005)
+                continue
+            if mode != "wal" and self._vfs is None:
+                raise StoreUnavailable(
+                    f"{self.place}: the file system does not allow write-ahead logging",
+                    written=False,
+                    hint="put the database on a local disk",
+                )
+            return
+
+    def _keep_copy(self, connection: apsw.Connection, level: int) -> None:
+        copy = self.path.with_name(f"{self.path.name}.level-{level}.bak")
+        if not copy.exists():
+            _copy(connection, copy)
+            self.notes.append(f"kept {copy} from before the schema upgrade")
+
+    # --- reading ---------------------------------------------------------------------------------------------
+
+    async def fetch(self, query: str, *arguments: apsw.SQLiteValue) -> list[Row]:
+        """All rows of a short read, at once: a thread would cost more than the read."""
+        try:
+            return self._open_reader().execute(self._sql[query], arguments).fetchall()
+        except apsw.Error as error:
+            raise translate(error, self.place) from error
+
+    async def fetch_row(self, query: str, *arguments: apsw.SQLiteValue) -> Row | None:
+        """The first row, if there is one."""
+        try:
+            return self._open_reader().execute(self._sql[query], arguments).fetchone()
+        except apsw.Error as error:
+            raise translate(error, self.place) from error
+
+    def _open_reader(self) -> apsw.Connection:
+        if self._reader is None:
+            raise StoreUnavailable(f"{self.place} is closed", written=False, hint="open it again")
+        return self._reader
+
+    async def listen(self, woken: Callable[[], None]) -> None:
+        """Hear about commits of other processes."""
+        self._bell.listen(woken)
+
+    # --- writing ---------------------------------------------------------------------------------------------
+
+    def commit_now(self, ledger: Ledger, batch: Sequence[Request]) -> bool:
+        """Write a batch on this thread, unless another process is writing."""
+        try:
+            self._transact(ledger, batch)
+        except _Locked:
+            return False
+        return True
+
+    async def commit(self, ledger: Ledger, batch: Sequence[Request]) -> None:
+        """Write a batch, after other processes if need be."""
+        self._transact(ledger, batch, wait_ms=BUSY_MS_MAX)
+
+    def _transact(self, ledger: Ledger, batch: Sequence[Request], wait_ms: int = 0) -> None:
+        """Decide and write a batch in one transaction."""
+        connection = self._writer or self._connect_writer()
+        connection.set_busy_timeout(wait_ms)
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+        except apsw.BusyError:
+            if wait_ms:
+                raise
+            raise _Locked from None
+        try:
+            plan = self._decide(connection, ledger, batch)
+            if plan.empty:
+                connection.execute("ROLLBACK")
+                return
+            self._write(connection, plan)
+            crash_point("commit: written, not committed")
+            connection.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:
+                with contextlib.suppress(apsw.Error):  # the first error is the one that matters
+                    connection.execute("ROLLBACK")
+            raise
+        crash_point("commit: committed, not marked")
+        ledger.written(plan)
+        if plan.rows:
+            self.mark.write(Mark(ledger.position, plan.last_hash))
+        crash_point("commit: marked, nobody told")
+        self._bell.ring()
+
+    async def execute(self, query: str, *arguments: apsw.SQLiteValue) -> list[Row]:
+        """One small write of its own, such as taking a lease; needs the writer's turn."""
+        with translated(self.place):
+            connection = self._writer or self._connect_writer()
+            connection.set_busy_timeout(BUSY_MS_MAX)
+            return connection.execute(self._sql[query], arguments).fetchall()
+
+    def outcome_unknown(self, error: Exception) -> bool:
+        """A full disk or a lock leaves nothing behind; after any other failure of SQLite one has to look."""
+        return isinstance(error, apsw.Error) and not isinstance(error, (apsw.FullError, apsw.BusyError))
+
+    def explain(self, error: Exception) -> Exception:
+        """Say a failure of SQLite in our words."""
+        return translate(error, self.place) if isinstance(error, apsw.Error) else error
+
+    async def recover(self) -> None:
+        """After an I/O error: a new connection, and all that is readable brought to disk anew (I9).
+
+        A failed fsync may have thrown away what it could not write while the page cache still shows it. Copying the
+        log into the database writes those pages once more and syncs them there.
+        """
+
+        if self._writer is not None:
+            with contextlib.suppress(apsw.Error):  # it is being replaced because it is broken
+                self._writer.close()
+            self._writer = None
+        with translated(self.place):
+            self._connect_writer().wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_FULL)
+
+    async def was_written(self, plan: Plan) -> bool:
+        """Whether a plan with an unknown outcome is in the database."""
+        if not plan.rows:
+            return False  # documents only: writing them again changes nothing
+        assert self._writer is not None
+        with translated(self.place):
+            found = self._writer.execute(self._sql["hash_at"], plan.last_place).fetchone()
+        return found is not None and found[0] == plan.last_hash
+
+    def wants_care(self) -> bool:
+        """Whether the log has grown enough to be copied into the database, or to be laid out in advance."""
+        return self.wal_pages >= self._care_at
+
+    def care_meanwhile(self) -> None:
+        """Copy most of the log on a connection of its own, while commits go on."""
+        if not self._laid_out:
+            return
+        self._care_at = self.wal_pages + WAL_PAGES_MAX  # if this fails, not again at once
+        with translated(self.place):
+            connection = self._connect()
+            try:
+                connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+            finally:
+                connection.close()
+
+    async def care(self) -> None:
+        """Copy the rest of the log, so that the next commit starts it over."""
+        self._care_at = WAL_PAGES_MAX
+        writer = self._writer or self._connect_writer()
+        with translated(self.place):
+            if not self._laid_out:
+                self._lay_out_wal(writer)
+                return
+            writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+            writer.execute("PRAGMA incremental_vacuum").fetchall()  # pages that compaction freed
+        self.mark.sync()
+        self.wal_pages = 0
+
+    def _lay_out_wal(self, writer: apsw.Connection) -> None:
+        """Fill the log's file with zeros to its usual length: syncing a file that does not grow takes half the time.
+
+        SQLite ignores what follows the last valid frame. The write lock is held meanwhile, so nobody appends frames
+        where the zeros go. Unlike the database file, the log carries no locks that closing it here could drop.
+        """
+        self._laid_out = True
+        if self._vfs is not None:
+            return
+        writer.set_busy_timeout(BUSY_MS_MAX)
+        writer.execute("BEGIN IMMEDIATE")
+        try:
+            log = os.open(f"{self.place}-wal", os.O_RDWR | os.O_CLOEXEC)
+            try:
+                size = os.fstat(log).st_size
+                if size < WAL_BYTES:
+                    os.pwrite(log, bytes(WAL_BYTES - size), size)
+                    os.fdatasync(log)
+            except OSError as error:  # no space for the zeros: go on with a log that grows as it needs
+                self.notes.append(f"{self.place}-wal was not laid out: {error.strerror}")
+            finally:
+                os.close(log)
+        finally:
+            writer.execute("ROLLBACK")
+
+    def _decide(self, connection: apsw.Connection, ledger: Ledger, batch: Sequence[Request]) -> Plan:
+        sql = self._sql
+        position, time_us = connection.execute(sql["log_head"]).fetchone() or (0, 0)
+        if position != ledger.position:
+            self._catch_up(connection, ledger, position, time_us)
+        unknown = ledger.unknown(batch)
+        if unknown:
+            ledger.learn(unknown, dict(_heads(connection, sql["stream_head"], unknown)))
+        keys: dict[str, KeyRow] = {}
+        leases: dict[str, tuple[int, int]] = {}
+        for request in batch:
+            if request.key is not None:
+                row = connection.execute(sql["used_key"], (request.key.id,)).fetchone()
+                if row:
+                    keys[row[0]] = KeyRow(*row)
+            if request.under is not None:
+                row = connection.execute(sql["lease"], (request.under.name,)).fetchone()
+                if row:
+                    leases[request.under.name] = row
+        return ledger.decide(batch, self._clock.now_us(), leases, keys)
+
+    def _catch_up(self, connection: apsw.Connection, ledger: Ledger, position: int, time_us: int) -> None:
+        news: Iterable[tuple[str, Head]] | None = None
+        if 0 <= ledger.position < position <= ledger.position + NEWS_MAX:
+            rows: Any = connection.execute(self._sql["news"], (ledger.position, NEWS_MAX)).fetchall()
+            news = [(name, (id_, version, hash_)) for name, id_, version, hash_ in rows]
+        ledger.moved_to(position, time_us, int(_one(connection, self._sql["next_stream"])), news)
+
+    def _write(self, connection: apsw.Connection, plan: Plan) -> None:
+        sql = self._sql
+        for stream in plan.streams:
+            connection.execute(sql["insert_stream"], stream)
+        rows = plan.rows
+        whole = len(rows) - len(rows) % ROWS_AT_ONCE
+        for start in range(0, whole, ROWS_AT_ONCE):
+            connection.execute(_INSERT_EVENTS, tuple(chain.from_iterable(rows[start : start + ROWS_AT_ONCE])))
+        for row in rows[whole:]:
+            connection.execute(_INSERT_EVENT, row)
+        crash_point("commit: events inserted")
+        for key in plan.keys.values():
+            connection.execute(sql["insert_key"], key)
+        for document in plan.documents:
+            if document.body is None:
+                connection.execute(sql["delete_document"], document[:3])
+            else:
+                connection.execute(sql["save_document"], document)
+        for stream_id, replacement in plan.replacing:
+            _replace(connection, sql, stream_id, replacement)
+
+    # --- looking after it ------------------------------------------------------------------------------------
+
+    async def copy_to(self, target: Path) -> None:
+        """A whole copy under another name, complete or not there at all, while work goes on."""
+
+        def work() -> None:
+            with translated(self.place):
+                connection = self._connect()
+                try:
+                    _copy(connection, target)
+                finally:
+                    connection.close()
+
+        await asyncio.get_running_loop().run_in_executor(None, work)
+
+    async def problems(self) -> list[str]:
+        """What SQLite's own integrity check finds."""
+
+        def work() -> list[Row]:
+            connection = self._connect()
+            try:
+                return connection.execute("PRAGMA integrity_check(20)").fetchall()
+            except apsw.CorruptError as error:
+                return [(str(error),)]
+            finally:
+                connection.close()
+
+        rows = await asyncio.get_running_loop().run_in_executor(None, work)
+        return [str(row[0]) for row in rows if row[0] != "ok"]
+
+
+def _copy(connection: apsw.Connection, target: Path) -> None:
+    partial = target.with_name(target.name + ".partial")
+    partial.unlink(missing_ok=True)
+    os.close(os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+    crash_point("copy: begun")
+    connection.execute("VACUUM INTO ?", (str(partial),))
+    descriptor = os.open(partial, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    crash_point("copy: not yet named")
+    partial.rename(target)
+    _sync_folder(target.parent)
+
+
+def _heads(connection: apsw.Connection, query: str, names: Iterable[str]) -> Iterable[tuple[str, Head]]:
+    for name in names:
+        row = connection.execute(query, (name,)).fetchone()
+        if row:
+            yield name, row
+
+
+def _replace(connection: apsw.Connection, sql: dict[str, str], stream: int, replacement: Replacement) -> None:
+    first, last, event = replacement.first, replacement.last, replacement.event
+    connection.execute(sql["replace_last"], (stream, last, last - first + 1, event.type, event.format, event.body))
+    if connection.changes() != 1:
+        raise InvalidInput(f"versions {first}..{last} of {replacement.stream} are not whole events")
+    connection.execute(sql["delete_replaced"], (stream, first, last))
+
+
+def _one(connection: apsw.Connection, query: str) -> Any:
+    row = connection.execute(query).fetchone()
+    assert row is not None
+    return row[0]
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make new names in a folder survive a power cut."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _check_library() -> None:
+    version = tuple(int(part) for part in apsw.sqlite_lib_version().split("."))
+    if version < SQLITE_MIN:
+        raise StoreUnavailable(
+            f"the SQLite library is {apsw.sqlite_lib_version()}, which can lose committed writes",
+            written=False,
+            hint="install apsw 3.51.3 or newer",
+        )
+
+
+@contextlib.contextmanager
+def translated(place: str) -> Iterator[None]:
+    """Say SQLite's errors in our words: what, which and what next."""
+    try:
+        yield
+    except apsw.Error as error:
+        raise translate(error, place) from error
+
+
+def translate(error: apsw.Error, place: str) -> MaosError:
+    """The error of ours that an error of SQLite means."""
+    if isinstance(error, apsw.FullError):
+        return DiskFull(place)
+    if isinstance(error, apsw.BusyError):
+        return StoreUnavailable(
+            f"another process has kept {place} locked for {BUSY_MS_MAX // 1000} s",
+            written=False,
+            hint="find it with `lsof` and let it finish or end it",
+        )
+    if isinstance(error, (apsw.CorruptError, apsw.NotADBError)):
+        return Corrupt(f"{place} is damaged or not a maos database: {error}")
+    if isinstance(error, (apsw.CantOpenError, apsw.ReadOnlyError, apsw.PermissionsError)):
+        return StoreUnavailable(
+            f"{place} cannot be opened for writing: {error}",
+            written=False,
+            hint="check that the folder exists and can be written",
+        )
+    return StoreUnavailable(
+        f"{place}: {error}",
+        written=None,
+        hint="the outcome is unknown; repeating the append under the same key is safe",
+    )

@@ -1,0 +1,47 @@
+"""Schema levels: numbered files, applied upwards only, each in one transaction.
+
+A database of a newer level is refused: guessing what a newer maos meant is how data gets lost. Before an existing
+database is changed, a copy of it is kept; the databases do that in their own ways.
+"""
+
+from __future__ import annotations
+
+import re
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from typing import NamedTuple
+
+from maos.errors import UnknownFormat
+
+_FILE = re.compile(r"(\d{4})_(\w+)\.sql")
+
+
+class Step(NamedTuple):
+    """One schema level: its number, its name and the statements that lead to it from the level below."""
+
+    level: int
+    name: str
+    sql: str
+
+
+def steps(dialect: str, folder: Traversable | None = None) -> list[Step]:
+    """All levels of a dialect, lowest first."""
+    folder = folder or files("maos.store").joinpath("schema")
+    found = []
+    for file in folder.joinpath(dialect).iterdir():
+        match = _FILE.fullmatch(file.name)
+        if match:
+            found.append(Step(int(match[1]), match[2], file.read_text(encoding="utf-8")))
+    found.sort()
+    return found
+
+
+def pending(known: list[Step], level: int, place: str) -> list[Step]:
+    """The steps still to take from a level; refuses a level newer than any known."""
+    newest = known[-1].level
+    if level > newest:
+        raise UnknownFormat(
+            f"{place} has schema level {level}, this maos knows levels up to {newest}",
+            hint="upgrade maos; nothing was changed",
+        )
+    return [step for step in known if step.level > level]

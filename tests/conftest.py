@@ -1,0 +1,66 @@
+"""What all tests share: a PostgreSQL server, a fresh database in it, and golden files."""
+
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from maos.testing.postgres import PostgresServer, why_unavailable
+
+GOLDEN = Path(__file__).parent / "golden"
+database_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """A PostgreSQL server that all tests of this process share.
+
+    Each worker of a parallel run starts its own: a test that kills the server disturbs nobody else.
+    """
+    if reason := why_unavailable():
+        pytest.skip(reason)
+    with PostgresServer() as server:
+        yield server
+
+
+@pytest.fixture
+def postgres_url(postgres: PostgresServer) -> Iterator[str]:
+    """The URL of an empty database that only this test uses."""
+    if not postgres.pid:
+        postgres.start()  # the test before us killed it and stopped there
+    name = f"test_{next(database_numbers)}"
+    yield postgres.create_database(name)
+    if not postgres.pid:
+        postgres.start()
+    postgres.drop_database(name)
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+    """Compare a text with a file below tests/golden: `golden("cli/help.txt", text)`.
+
+    `make golden` writes the file instead, so that the difference is read in the commit and not typed by hand.
+    """
+    update: bool = request.config.getoption("--update-golden")
+
+    def compare(name: str, text: str) -> None:
+        path = GOLDEN / name
+        if update:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        assert path.exists(), f"tests/golden/{name} is missing: `make golden` writes it"
+        assert text == path.read_text()
+
+    return compare
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help="run only golden tests and rewrite their files")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--update-golden"):
+        kept = [item for item in items if "golden" in getattr(item, "fixturenames", ())]
+        config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+        items[:] = kept
