@@ -10,10 +10,11 @@ Names are loaded when they are first used, so importing maos costs next to nothi
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+TYPE_CHECKING = False  # as in typing, whose import would cost ten times what the rest of this module does
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from maos.app import Maos, open
     from maos.errors import (
         Conflict,
@@ -79,6 +80,8 @@ def __getattr__(name: str) -> Any:
     home = _HOME.get(name)
     if home is None:
         raise AttributeError(f"module 'maos' has no attribute {name!r}")
+    from importlib import import_module
+
     value = getattr(import_module(home), name)
     globals()[name] = value
     return value

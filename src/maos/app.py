@@ -77,7 +77,11 @@ class open:
             schema=self._schema,
             mark_path=self._mark_path,
         )
-        journal = Journal(store, (*states.TYPES, *self._types))
+        try:
+            journal = Journal(store, (*states.TYPES, *self._types))
+        except BaseException:
+            await store.close()
+            raise
         return Maos(journal, states.AgentStates(journal, self._clock))
 
     def __await__(self):  # type: ignore[no-untyped-def]

@@ -15,7 +15,8 @@ import msgspec
 
 from maos.errors import Corrupt, InvalidInput, UnknownFormat
 from maos.ids import event_id
-from maos.journal.dictionary import DICTIONARY_MAGIC, Dictionaries
+from maos.journal import dictionary
+from maos.journal.dictionary import Dictionaries
 from maos.store.contract import RawEvent, Recorded
 
 Data = dict[str, Any]
@@ -49,6 +50,8 @@ class EventType:
     def __init__(self, name: str, format: int = 1, *, upcasts: Mapping[int, Upcast] | None = None) -> None:
         if not name or len(name) > TYPE_CHARS_MAX or not name.isprintable():
             raise InvalidInput(f"{name!r} cannot name an event type", hint="use a short word such as task_done")
+        if format < 1:
+            raise InvalidInput(f"event type {name} cannot have format {format}", hint="formats begin at 1")
         self.name = name
         self.format = format
         self.upcasts = dict(upcasts or {})
@@ -84,12 +87,15 @@ class Codec:
             raise UnknownFormat(
                 f"event type {type_!r} is not registered", hint="pass types=[maos.EventType(...)] to maos.open"
             )
+        if type(data) is not dict:
+            raise InvalidInput(f"the data of event {type_} is a {type(data).__name__}", hint="give it a dictionary")
         check_plain(data)
         try:
             body = _encode(data)
-        except UnicodeEncodeError as error:
+        except ValueError as error:
             raise InvalidInput(
-                f"event {type_}: {error}", hint="lone surrogates are not text; clean the string"
+                f"event {type_}: {_culprit(data) or '/'}: {error}",
+                hint="lone surrogates are not text, and numbers have at most 4300 digits",
             ) from error
         if len(body) > BODY_BYTES_MAX:
             raise InvalidInput(f"event {type_} has {len(body)} bytes", hint=f"at most {BODY_BYTES_MAX} are allowed")
@@ -112,7 +118,7 @@ class Codec:
         kind = self._types.get(event.type)
         if kind is None:
             raise UnknownFormat(f"{event_id(event.stream, event.version)} has the unknown type {event.type!r}")
-        if event.format > kind.format:
+        if not 1 <= event.format <= kind.format:
             raise UnknownFormat(
                 f"{event_id(event.stream, event.version)} is {event.type} in format {event.format}, "
                 f"this maos knows formats up to {kind.format}"
@@ -127,10 +133,10 @@ class Codec:
         try:
             if body.startswith(_ZSTD_MAGIC):
                 body = self._dictionaries.decompress(body)
-            elif body.startswith(DICTIONARY_MAGIC):
+            elif event.type == dictionary.TYPE and body.startswith(dictionary.MAGIC):
                 return {"bytes": len(body)}
             data = _decode(body)
-        except (ValueError, Corrupt) as error:  # msgspec and zstd errors are ValueErrors or become Corrupt
+        except (ValueError, RecursionError, Corrupt) as error:  # msgspec's errors are ValueErrors, zstd's are Corrupt
             raise Corrupt(
                 f"{event_id(event.stream, event.version)} cannot be decoded: {error}",
                 stream=event.stream,
@@ -141,6 +147,17 @@ class Codec:
                 f"{event_id(event.stream, event.version)} is not an object", stream=event.stream, version=event.version
             )
         return data
+
+
+def _culprit(value: Any, path: str = "") -> str:
+    """The path of what could not be encoded, or of the dictionary with a key that could not."""
+    items = value.items() if type(value) is dict else enumerate(value) if type(value) is list else ()
+    for key, item in items:
+        try:
+            _encode(item)
+        except ValueError:
+            return _culprit(item, f"{path}/{key}")
+    return path
 
 
 def check_plain(value: Any, path: str = "", depth: int = 0) -> None:

@@ -7,32 +7,15 @@ Whoever decompresses says how large the result may be, so a hostile file cannot 
 from __future__ import annotations
 
 import gzip
-import sys
 import time
 import zlib
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import cramjam
+import zstandard
 
 from maos.errors import Corrupt, InvalidInput
-
-if sys.version_info >= (3, 14):
-    from compression import zstd
-else:
-    from backports import zstd
-
-__all__ = [
-    "ALGORITHMS",
-    "Comparison",
-    "compare",
-    "compress",
-    "compress_all",
-    "decompress",
-    "decompress_all",
-    "recommend",
-    "zstd",
-]
 
 ZSTD_LEVEL = 3
 GZIP_LEVEL = 6
@@ -58,10 +41,10 @@ def _gunzip(data: bytes, size_max: int) -> bytes:
 
 
 def _unzstd(data: bytes, size_max: int) -> bytes:
-    declared: int | None = zstd.get_frame_info(data).decompressed_size  # None when the frame does not say
-    if declared is None or declared > size_max:
+    declared = zstandard.get_frame_parameters(data).content_size
+    if declared > size_max:  # a frame that does not say declares the largest number there is
         raise ValueError(f"declares {declared} bytes")
-    return zstd.decompress(data)
+    return zstandard.ZstdDecompressor().decompress(data)
 
 
 def _unlz4(data: bytes, size_max: int) -> bytes:
@@ -81,7 +64,7 @@ def _same(data: bytes, _size_max: int) -> bytes:
 
 
 _PAIRS: dict[str, tuple[Callable[[bytes], bytes], Callable[[bytes, int], bytes]]] = {
-    "zstd": (lambda data: zstd.compress(data, ZSTD_LEVEL), _unzstd),
+    "zstd": (lambda data: zstandard.ZstdCompressor(level=ZSTD_LEVEL).compress(data), _unzstd),
     "gzip": (lambda data: gzip.compress(data, GZIP_LEVEL, mtime=0), _gunzip),
     "lz4": (lambda data: bytes(cramjam.lz4.compress_block(data)), _unlz4),
     "snappy": (lambda data: bytes(cramjam.snappy.compress_raw(data)), _unsnappy),
@@ -102,7 +85,7 @@ def decompress(data: bytes, algorithm: str, *, size: int) -> bytes:
         raise Corrupt(f"{algorithm} data declares {size} bytes, at most {SIZE_BYTES_MAX} are allowed")
     try:
         content = _pair(algorithm)[1](data, size)
-    except (ValueError, EOFError, OSError, zlib.error, zstd.ZstdError, cramjam.DecompressionError) as error:
+    except (ValueError, EOFError, OSError, zlib.error, zstandard.ZstdError, cramjam.DecompressionError) as error:
         raise Corrupt(f"{algorithm} data cannot be decompressed: {error}") from error
     if len(content) != size:
         raise Corrupt(f"{algorithm} data came to {len(content)} bytes instead of {size}")

@@ -11,11 +11,12 @@ import hashlib
 from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from maos.errors import Conflict, Corrupt, MaosError
+import zstandard
+
+from maos.errors import Conflict, Corrupt, InvalidInput, MaosError
 from maos.ids import check_name, event_id, incarnation
 from maos.journal import dictionary
 from maos.journal.codec import Codec, Data, Event, EventType
-from maos.journal.compress import zstd
 from maos.store import chain
 from maos.store.contract import GENESIS, Appended, Document, Key, Lease, RawEvent, Recorded, Replacement, Store, Write
 
@@ -23,7 +24,7 @@ PAGE_EVENTS = 256
 STREAMS_FOLLOWED_MAX = 10_000
 NAMES_KNOWN_MAX = 10_000
 
-TYPES = (EventType("dictionary_trained"),)
+TYPES = (EventType(dictionary.TYPE),)
 
 
 class Append(NamedTuple):
@@ -46,6 +47,8 @@ class Record(NamedTuple):
     token: int
     data: Data
     hash: bytes
+    size: int
+    """The bytes its body takes up in the store."""
 
     @property
     def id(self) -> str:
@@ -133,36 +136,38 @@ class Journal:
     # --- reading ---------------------------------------------------------------------------------------------
 
     async def read(self, stream: str, *, after: int = 0, until: int | None = None) -> AsyncIterator[Record]:
-        """The events of a stream with versions above `after` (up to `until`), oldest first."""
+        """The events of a stream with versions above `after` (up to `until`), oldest first.
+
+        Corrupt, or UnknownFormat, at the first one that is; those before it are read all the same.
+        """
         while True:
-            page = await self.page(stream, after=after)
-            for record in page:
-                if until is not None and record.version > until:
+            events, damage = await self._verified(stream, after, PAGE_EVENTS)
+            for event in events:
+                if until is not None and event.version > until:
                     return
-                yield record
-            if len(page) < PAGE_EVENTS:
+                yield await self.decode(event)
+                after = event.version
+            if until is not None and after >= until:
                 return
-            after = page[-1].version
+            if damage is not None:
+                raise damage
+            if len(events) < PAGE_EVENTS:
+                return
 
     async def page(self, stream: str, *, after: int = 0, limit: int = PAGE_EVENTS) -> list[Record]:
         """The next events of a stream, at most `limit`."""
-        events = await self.store.read(stream, after=after, limit=limit)
-        if not events:
-            return []
-        previous = await self._hash_before(events[0])
-        records = []
-        for event in events:
-            _verify(event, previous)
-            previous = event.hash
-            records.append(await self.decode(event))
-        return records
+        events, damage = await self._verified(stream, after, limit)
+        if damage is not None:
+            raise damage
+        return [await self.decode(event) for event in events]
 
     async def page_back(self, stream: str, *, before: int, limit: int = PAGE_EVENTS) -> list[Record]:
         """The events of a stream before a version, newest first."""
         events = await self.store.read(stream, after=before, limit=limit + 1, backwards=True)
         records = []
         for index, event in enumerate(events[:limit]):
-            _verify(event, events[index + 1].hash if index + 1 < len(events) else GENESIS)
+            if not _follows(event, events[index + 1] if index + 1 < len(events) else None):
+                raise _mismatch(event)
             records.append(await self.decode(event))
         return records
 
@@ -178,18 +183,24 @@ class Journal:
             print(record.id, record.data)
         """
         hashes: dict[str, bytes] = {}
+        doubtful: Recorded | None = None
         while True:
             for event in await self.store.read_log(after=after, limit=PAGE_EVENTS):
+                if event.stream.startswith(prefix):
+                    previous = hashes.get(event.stream) or await self._hash_before(event)
+                    if event.spans == 1 and not chain.follows(event, previous):
+                        if event == doubtful:
+                            raise _mismatch(event)
+                        doubtful = event  # or its stream was compacted since this page was read: look again
+                        hashes.pop(event.stream, None)
+                        break
+                    if len(hashes) >= STREAMS_FOLLOWED_MAX:
+                        hashes.clear()
+                    hashes[event.stream] = event.hash
+                    yield await self.decode(event)
                 after = event.position
-                if not event.stream.startswith(prefix):
-                    continue
-                previous = hashes.get(event.stream)
-                _verify(event, await self._hash_before(event) if previous is None else previous)
-                if len(hashes) >= STREAMS_FOLLOWED_MAX:
-                    hashes.clear()
-                hashes[event.stream] = event.hash
-                yield await self.decode(event)
-            await self.store.wait(after=after, timeout_s=60)
+            else:
+                await self.store.wait(after=after, timeout_s=60)
 
     async def follow_stream(self, stream: str, *, after: int = 0) -> AsyncIterator[Record]:
         """The events of one stream above a version, then new ones as they come; never ends by itself."""
@@ -240,6 +251,8 @@ class Journal:
 
     def _check_stream(self, stream: str) -> None:
         check_name(stream, "stream")
+        if stream == dictionary.STREAM:
+            raise InvalidInput(f"the stream {stream} is the journal's own", hint="choose another name")
         if len(self._names) >= NAMES_KNOWN_MAX:
             self._names.clear()
         self._names.add(stream)
@@ -254,39 +267,66 @@ class Journal:
                 digest.update(f"{len(kind.name)}:{kind.name}:{len(body)}:".encode() + body)
         return Key(check_name(key, "key"), digest.digest())
 
-    async def _hash_before(self, event: Recorded) -> bytes:
+    async def _verified(self, stream: str, after: int, limit: int) -> tuple[list[Recorded], Corrupt | None]:
+        """The next events of a stream, each compared with the one before it; up to the first that is damaged."""
+        events = await self.store.read(stream, after=after, limit=limit)
+        while events:
+            before = await self._before(events[0])
+            for index, event in enumerate(events):
+                if not _follows(event, before):
+                    break
+                before = event
+            else:
+                break
+            again = await self.store.read(stream, after=after, limit=limit)
+            if again == events:  # else it was compacted between the two reads
+                return events[:index], _mismatch(event)
+            events = again
+        return events, None
+
+    async def _before(self, event: Recorded) -> Recorded | None:
         first = event.version - event.spans + 1
-        if first == 1 or event.spans > 1:
-            return GENESIS
+        if first <= 1:
+            return None
         before = await self.store.read(event.stream, after=first, limit=1, backwards=True)
-        return before[0].hash if before else GENESIS
+        return before[0] if before else None
+
+    async def _hash_before(self, event: Recorded) -> bytes:
+        before = await self._before(event)
+        return before.hash if before is not None else GENESIS
 
     async def decode(self, event: Recorded) -> Record:
         """The decoded form of an event; the caller has verified it."""
-        if not self._dictionaries.knows(event.body):
+        try:
+            data = self.codec.decode(event)
+        except dictionary.UnknownDictionary:
             await self._load_dictionaries()  # not read yet, or trained by another process since
-        data = self.codec.decode(event)
-        return Record(
-            event.position,
-            event.stream,
-            event.version,
-            event.spans,
-            event.type,
-            event.time_us,
-            event.token,
-            data,
-            event.hash,
-        )
+            data = self._decode_again(event)
+        position, stream, version, spans, type_, _format, time_us, token, body, hash_ = event
+        return Record(position, stream, version, spans, type_, time_us, token, data, hash_, len(body))
+
+    def _decode_again(self, event: Recorded) -> Data:
+        try:
+            return self.codec.decode(event)
+        except dictionary.UnknownDictionary as missing:
+            raise Corrupt(
+                f"{event_id(event.stream, event.version)} needs compression dictionary {missing}, "
+                f"which is not in {dictionary.STREAM}",
+                stream=event.stream,
+                version=event.version,
+            ) from missing
 
     async def _load_dictionaries(self) -> None:
         after = 0
-        while events := await self.store.read(dictionary.STREAM, after=after):
-            previous = await self._hash_before(events[0])
+        while True:
+            events, damage = await self._verified(dictionary.STREAM, after, PAGE_EVENTS)
             for event in events:
-                _verify(event, previous)
-                previous = event.hash
                 self._dictionaries.add(event.body)
-            after = events[-1].version
+                after = event.version
+            if damage is not None:
+                raise damage
+            if len(events) < PAGE_EVENTS:
+                break
         self._dictionaries_loaded = True
 
     def _train_dictionary(self) -> None:
@@ -297,19 +337,24 @@ class Journal:
         expected = self._dictionaries.count
         try:
             content = await asyncio.to_thread(training)
-            raw = RawEvent("dictionary_trained", 1, content)
-            await self.store.append(Write(dictionary.STREAM, [raw], expected))
-            self._dictionaries.add(content)
-        except Conflict:
-            await self._load_dictionaries()  # another process was first; its dictionary serves as well
-        except (MaosError, ValueError, zstd.ZstdError) as error:
+            raw = RawEvent(dictionary.TYPE, 1, content)
+            try:
+                await self.store.append(Write(dictionary.STREAM, [raw], expected))
+                self._dictionaries.add(content)
+            except Conflict:
+                await self._load_dictionaries()  # another process was first; its dictionary serves as well
+        except (MaosError, ValueError, zstandard.ZstdError) as error:
             self.notes.append(f"no compression dictionary was trained: {error}")
 
 
-def _verify(event: Recorded, previous: bytes) -> None:
-    if event.spans == 1 and not chain.follows(event, previous):
-        raise Corrupt(
-            f"{event_id(event.stream, event.version)} does not match its hash",
-            stream=event.stream,
-            version=event.version,
-        )
+def _follows(event: Recorded, before: Recorded | None) -> bool:
+    """Whether an event follows the one before it; one that compaction put there has no hash of its own, but a place."""
+    if event.spans == 1:
+        return chain.follows(event, before.hash if before is not None else GENESIS)
+    return event.version - event.spans == (before.version if before is not None else 0)
+
+
+def _mismatch(event: Recorded) -> Corrupt:
+    return Corrupt(
+        f"{event_id(event.stream, event.version)} does not match its hash", stream=event.stream, version=event.version
+    )

@@ -40,8 +40,10 @@ class Report(NamedTuple):
         return not self.damage
 
 
-async def verify(journal: Journal, *, prefix: str = "", progress: Callable[[int, int], None] | None = None) -> Report:
-    """Check every event of every stream with a prefix (all by default)."""
+async def verify(
+    journal: Journal, *, stream: str | None = None, progress: Callable[[int, int], None] | None = None
+) -> Report:
+    """Check every event of every stream, or of one."""
     health = await journal.store.check()
     head = await journal.head()
     damage = [
@@ -55,8 +57,10 @@ async def verify(journal: Journal, *, prefix: str = "", progress: Callable[[int,
             )
         )
     streams = events = 0
-    async for stream in journal.streams(prefix):
-        check = _StreamCheck(journal, stream)
+    async for name in journal.streams(stream or ""):
+        if stream is not None and name != stream:
+            continue
+        check = _StreamCheck(journal, name)
         await check.run()
         damage.extend(check.damage)
         streams += 1
@@ -77,7 +81,7 @@ class _StreamCheck:
         self._last: Recorded | None = None
         self._token = 0
         self._replaced: dict[int, Recorded] = {}
-        self._seals: dict[int, str] = {}
+        self._seals: dict[int, tuple[str, int, int, int]] = {}
         self.events = 0
 
     @property
@@ -109,17 +113,19 @@ class _StreamCheck:
         if pending is not None:
             await self._check(pending, None)
         for version, event in self._replaced.items():
-            if self._seals.get(version) != chain.seal(event.type, event.format, event.body).hex():
+            seal = chain.seal(event.type, event.format, event.body).hex()
+            if self._seals.get(version) != (seal, event.spans, event.time_us, event.token):
                 self._found.append((version, "is not what the compaction put there"))
 
     async def _check(self, event: Recorded, following: Recorded | None) -> None:
         self.events += 1
         first = event.version - event.spans + 1
         expected = self._last.version + 1 if self._last is not None else 1
-        if first != expected:
+        if first > expected:
             self._found.append((expected, f"versions {expected} to {first - 1} are missing"))
-            if first > expected:
-                self._previous = b""  # what it followed is gone; the next ones are checked against it
+            self._previous = b""  # what it followed is gone; the next ones are checked against it
+        elif first < expected:
+            self._found.append((event.version, f"stands for versions from {first} on, which others stand for"))
         if event.spans > 1:
             self._replaced[event.version] = event
             self._previous = event.hash
@@ -167,7 +173,8 @@ class _StreamCheck:
         replaced = record.data.get("replaced")
         if event.type == "compacted" and isinstance(replaced, list):
             for entry in replaced:
-                self._seals[entry["last"]] = entry["seal"]
+                spans = entry["last"] - entry["first"] + 1
+                self._seals[entry["last"]] = (entry["seal"], spans, entry["time_us"], entry["token"])
 
 
 def _ranges(versions: list[int]) -> str:

@@ -10,11 +10,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
 from maos.errors import Corrupt, InvalidInput
+from maos.model.view import copied
 
 Kind = Literal["create", "update", "delete"]
 Path = tuple[str | int, ...]
 Op = list[Any]
 """A stored change: ["set", path, value], ["del", path] or ["ext", path, index of the first item, items]."""
+
+
+INDEX_DIGITS_MAX = 18
+"""What has more digits is no index of any list, and Python refuses to read very long numbers."""
 
 
 class _Marker:
@@ -77,11 +82,14 @@ def parse_pointer(text: str, state: Any) -> Path:
         raise InvalidInput(f"{text!r} is not a path", hint="a path looks like /memory/facts/0")
     parts: list[str | int] = []
     for raw in text[1:].split("/"):
-        part: str | int = raw.replace("~1", "/").replace("~0", "~")
-        if isinstance(state, list) and raw.isascii() and raw.isdigit():
-            part = int(raw)
+        part: str | int = raw.replace("~1", "/").replace("~0", "~") if "~" in raw else raw
+        if type(state) is list:
+            if raw.isascii() and raw.isdigit() and len(raw) <= INDEX_DIGITS_MAX:
+                part = int(raw)
+            state = _child(state, part)
+        elif type(state) is dict:
+            state = state.get(part, MISSING)
         parts.append(part)
-        state = _child(state, part)
     return tuple(parts)
 
 
@@ -108,17 +116,21 @@ def _child(node: Any, part: str | int) -> Any:
 def operations(state: dict[str, Any], wanted: Mapping[str, Any]) -> list[Op]:
     """The operations that bring about a partial update; none for what is so already.
 
-    Nested dictionaries merge. A key that starts with "/" is a path. A list is compared item by item.
+    Nested dictionaries merge. A key that starts with "/" is a path. A list is compared item by item. The operations
+    share nothing with what is wanted, so the caller may go on altering that.
     """
     found: list[Op] = []
-    for key, value in wanted.items():
-        if type(key) is not str:
-            raise InvalidInput(f"the key {key!r} is a {type(key).__name__}", hint="keys are strings in JSON")
-        path = parse_pointer(key, state) if key.startswith("/") else (key,)
-        if not path:
-            raise InvalidInput("the whole state cannot be replaced by an update", hint="name the fields to change")
-        _merge(found, path, lookup(state, path), value, state)
-    return found
+    try:
+        for key, value in wanted.items():
+            if type(key) is not str:
+                raise InvalidInput(f"the key {key!r} is a {type(key).__name__}", hint="keys are strings in JSON")
+            path = parse_pointer(key, state) if key.startswith("/") else (key,)
+            if not path:
+                raise InvalidInput("the whole state cannot be replaced by an update", hint="name the fields to change")
+            _merge(found, path, lookup(state, path), value, state)
+        return [copied(op) for op in found]
+    except RecursionError:
+        raise InvalidInput("the update is nested too deep, or contains itself") from None
 
 
 def _merge(found: list[Op], path: Path, old: Any, new: Any, root: dict[str, Any]) -> None:
@@ -126,8 +138,10 @@ def _merge(found: list[Op], path: Path, old: Any, new: Any, root: dict[str, Any]
         if old is not MISSING:
             _delete(found, path, root)
     elif type(new) is Extend:
+        _check_parent(path, root)
         _extend(found, path, old, new)
     elif type(new) is Replace:
+        _check_parent(path, root)
         _compare(found, path, old, new.value)
     elif type(new) is dict and type(old) is dict:
         for key, value in new.items():
@@ -295,21 +309,22 @@ def apply(state: dict[str, Any], ops: Iterable[Op]) -> dict[str, Any]:
 
 
 def changes(state: dict[str, Any], ops: Iterable[Op]) -> Iterator[Change]:
-    """What operations change in a state, one path at a time."""
+    """What operations change in a state, one path at a time; the values are copies, the caller's own."""
     draft = Draft(state)
     for op in ops:
         verb, path = op[0], op[1]
         if verb == "ext":
             for offset, item in enumerate(op[3]):
-                yield Change(f"{path}/{op[2] + offset}", MISSING, item, "create")
+                yield Change(f"{path}/{op[2] + offset}", MISSING, copied(item), "create")
         elif path == "":
             for key, value in op[2].items():
                 old = draft.root.get(key, MISSING)
-                yield Change(pointer((key,)), old, value, "create" if old is MISSING else "update")
+                kind: Kind = "create" if old is MISSING else "update"
+                yield Change(pointer((key,)), copied(old), copied(value), kind)
         else:
             old = lookup(draft.root, parse_pointer(path, draft.root))
             if verb == "del":
-                yield Change(path, old, MISSING, "delete")
+                yield Change(path, copied(old), MISSING, "delete")
             else:
-                yield Change(path, old, op[2], "create" if old is MISSING else "update")
+                yield Change(path, copied(old), copied(op[2]), "create" if old is MISSING else "update")
         draft.apply(op)

@@ -16,7 +16,8 @@ from maos.errors import InvalidInput
 from maos.model.changes import MISSING, Draft, Op, lookup, parse_pointer
 
 MODULUS = 1 << 128
-DEPTH_MAX = 100
+DEPTH_MAX = 96
+"""What lies deeper would not fit into an event that carries the whole state (see the codec's limit)."""
 _PERSON = b"maos state"
 
 
@@ -30,17 +31,18 @@ def after(total: int, state: dict[str, Any], ops: Iterable[Op]) -> tuple[int, di
     draft = Draft(state)
     for op in ops:
         path = op[1]
+        depth = path.count("/")
         if path == "":
             total = checksum(op[2])
         elif op[0] == "ext":
             for offset, item in enumerate(op[3]):
-                total += _total(item, f"{path}/{op[2] + offset}", 1)
+                total += _total(item, f"{path}/{op[2] + offset}", depth + 1)
         else:
             old = lookup(draft.root, parse_pointer(path, draft.root))
             if old is not MISSING:
-                total -= _total(old, path, 1)
+                total -= _total(old, path, depth)
             if op[0] == "set":
-                total += _total(op[2], path, 1)
+                total += _total(op[2], path, depth)
         draft.apply(op)
     return total % MODULUS, draft.root
 
@@ -67,13 +69,16 @@ def _total(value: Any, path: str, depth: int) -> int:
         except UnicodeEncodeError as error:
             raise InvalidInput(f"{path}: {error}", hint="lone surrogates are not text; clean the string") from error
     if kind is int:
-        return _hash(path, b"i%d" % value)
+        try:
+            return _hash(path, b"i%d" % value)
+        except ValueError as error:  # Python refuses to write very long numbers
+            raise InvalidInput(f"{path} is too large a number", hint="store it as a string") from error
     if kind is bool or value is None:
         return _hash(path, b"%a" % value)
     if kind is float:
         if not math.isfinite(value):
             raise InvalidInput(f"{path} is {value}", hint="JSON has no such number; use None or a string")
-        return _hash(path, b"f" + repr(value).encode())
+        return _hash(path, b"f" + repr(value + 0.0).encode())  # -0.0 equals 0.0
     if depth > DEPTH_MAX:
         raise InvalidInput(f"{path} is nested more than {DEPTH_MAX} levels deep")
     if kind is dict:

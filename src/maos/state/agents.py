@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from maos.clock import Clock
-from maos.errors import Conflict, Corrupt, InvalidInput, NotFound
+from maos.errors import Conflict, Corrupt, InvalidInput, MaosError, NotFound
 from maos.ids import check_name, parse_event_id
 from maos.journal.codec import Event, EventType
 from maos.journal.journal import Append, Journal
@@ -25,7 +25,7 @@ from maos.state import folds, peeking
 from maos.state.cache import Cache
 from maos.state.compaction import Compactor
 from maos.state.history import History
-from maos.state.loading import Loader
+from maos.state.loading import Loader, empty
 from maos.state.records import (
     Compaction,
     Peek,
@@ -47,6 +47,7 @@ CONFLICTS_MAX = 100
 """How often an update without an expected version is computed anew before the contention is reported."""
 
 When = int | datetime
+T = TypeVar("T")
 
 
 class AgentStates:
@@ -80,10 +81,13 @@ class AgentStates:
         state = await m.agents.create("reviewer", {"status": "idle"}, source="cli")
         """
         check_name(agent, "agent")
-        content = agents.new_state() if data is None else copied(dict(data))
+        try:
+            content = agents.new_state() if data is None else copied(dict(data))
+        except RecursionError:
+            raise InvalidInput("the data is nested too deep, or contains itself") from None
         facts = _facts(source, metadata, causation, correlation, critical=False)
         update = await self._write(
-            State(agent, 0, {}, checksum.EMPTY, 0, "", ""),
+            empty(agent),
             [["set", "", content]],
             type_="instance_created",
             facts=facts,
@@ -120,19 +124,34 @@ class AgentStates:
         """
         facts = _facts(source, metadata, causation, correlation, critical=critical)
         whole_key = None if key is None else _key(key, agent, wanted, type, facts)
+        # What is in memory will do, however old: the append is refused unless it is the newest.
+        state = self.loader.remembered(agent)
         for _ in range(CONFLICTS_MAX):
-            state = (await self.loader.current(agent)).state
-            if expected is not None and state.version != expected and key is None:
-                raise Conflict(agents.stream(agent), expected=expected, actual=state.version)
-            ops = changes.operations(state.raw(), wanted)
-            if not ops and key is None:
-                return Update(state.version, state.version, (), state.checksum, 0, state)
+            if state is None or (expected is not None and state.version != expected):
+                state = (await self.loader.current(agent)).state
+                if expected is not None and state.version != expected:
+                    error = Conflict(agents.stream(agent), expected=expected, actual=state.version)
+                    return await self._earlier(agent, whole_key, error)
             try:
-                return await self._write(state, ops, type_=type, facts=facts, key=whole_key, under=under)
+                ops = changes.operations(state.raw(), wanted)
+                if ops or key is not None:
+                    return await self._write(state, ops, type_=type, facts=facts, key=whole_key, under=under)
             except Conflict:
                 if expected is not None:
                     raise
-        raise Conflict(agents.stream(agent), expected=state.version, actual=await self._version(agent))
+                state = None
+                continue
+            except InvalidInput as error:
+                newest = (await self.loader.current(agent)).state
+                if newest.version == state.version:
+                    return await self._earlier(agent, whole_key, error)
+            else:
+                newest = (await self.loader.current(agent)).state
+                if newest.version == state.version:
+                    return Update(state.version, state, state, (), 0)
+            state = newest  # what cannot be done, or need not, is decided from the newest state only
+        newer = await self._version(agent)
+        raise Conflict(agents.stream(agent), expected=newer - 1, actual=newer)
 
     async def peek(self, agent: str, path: str, *, last: int = 50) -> Peek:
         """The head of the state and the last entries of one long list, without reading the rest of it.
@@ -256,14 +275,16 @@ class AgentStates:
         source: str = "",
     ) -> SnapshotInfo:
         """Keep the newest state: full, incremental (since the last snapshot) or checkpoint (only a name for it)."""
-        return await self.snapshot_store.take(
-            agent,
-            kind=kind,
-            name=name,
-            trigger=trigger,
-            retention=retention or Retention(),
-            compression=compression,
-            source=source,
+        return await _persistently(
+            lambda: self.snapshot_store.take(
+                agent,
+                kind=kind,
+                name=name,
+                trigger=trigger,
+                retention=retention or Retention(),
+                compression=compression,
+                source=source,
+            )
         )
 
     async def snapshots(self, agent: str) -> list[SnapshotInfo]:
@@ -272,10 +293,10 @@ class AgentStates:
 
     async def restore(self, agent: str, snapshot: str, *, source: str = "", under: Lease | None = None) -> Restored:
         """Make the state what a snapshot holds, after verifying it. This appends."""
-        return await self.snapshot_store.restore(agent, snapshot, source=source, under=under)
+        return await _persistently(lambda: self.snapshot_store.restore(agent, snapshot, source=source, under=under))
 
     async def delete_snapshot(self, agent: str, snapshot: str, *, force: bool = False) -> None:
-        """Remove a snapshot; permanent, critical and needed ones only by force."""
+        """Remove a snapshot; permanent, critical and damaged ones only by force, the base of others not at all."""
         await self.snapshot_store.delete(agent, snapshot, force=force)
 
     async def expire_snapshots(self, agent: str) -> list[str]:
@@ -298,14 +319,16 @@ class AgentStates:
         `snapshot` and `delete` put one event in the place of all before the kept ones (`snapshot` also leaves a
         permanent snapshot); `merge` puts one in the place of each run of uncritical ones.
         """
-        return await self._compactor.compact(
-            agent,
-            strategy=strategy,
-            keep_last=keep_last,
-            keep_since=keep_since,
-            critical_only=critical_only,
-            dry_run=dry_run,
-            source=source,
+        return await _persistently(
+            lambda: self._compactor.compact(
+                agent,
+                strategy=strategy,
+                keep_last=keep_last,
+                keep_since=keep_since,
+                critical_only=critical_only,
+                dry_run=dry_run,
+                source=source,
+            )
         )
 
     # --- inside ----------------------------------------------------------------------------------------------
@@ -351,13 +374,37 @@ class AgentStates:
         source = (facts or {}).get("source", "")
         fresh = State(state.agent, reply.version, data, total, reply.time_us, source, type_)
         self.loader.keep(entry if tally is not None else None, fresh, ops)
-        shown = tuple(changes.changes(state.raw(), ops))
-        return Update(reply.version, state.version, shown, fresh.checksum, reply.position, fresh)
+        return Update(reply.version, state, fresh, ops, reply.position)
+
+    async def _earlier(self, agent: str, key: Key | None, error: MaosError) -> Update:
+        """What an earlier call with the same key did; the error if there was none."""
+        if key is None:
+            raise error
+        try:
+            # No stream is at version -1: this is answered from what the key stands for, or not at all.
+            reply = await self._journal.append_all([Append(agents.stream(agent), (), -1)], key=key)
+        except Conflict:
+            raise error from None
+        return await self._repeated(agent, reply.version, reply.position)
 
     async def _repeated(self, agent: str, version: int, position: int) -> Update:
-        event = (await self._history.events(agent, after=version - 1, limit=1))[0]
-        state = await self.loader.at(agent, version)
-        return Update(version, version - 1, event.changes, event.checksum, position, state)
+        """The reply to a repeated key; if its event was compacted, with what the one in its place did."""
+        event = await self._journal.event(agents.stream(agent), version)
+        assert event is not None
+        first = event.version - event.spans
+        before = await self.loader.at(agent, first) if first else empty(agent)
+        after = await self.loader.at(agent, event.version)
+        return Update(version, before, after, changes.difference(before.raw(), after.raw()), position)
+
+
+async def _persistently(work: Callable[[], Awaitable[T]]) -> T:
+    """Does something from the newest state, and again while somebody else is faster."""
+    for _ in range(CONFLICTS_MAX - 1):
+        try:
+            return await work()
+        except Conflict:
+            continue
+    return await work()
 
 
 def _facts(
@@ -385,5 +432,8 @@ def _facts(
 
 def _key(key: str, agent: str, wanted: Mapping[str, Any], type_: str | None, facts: Mapping[str, Any]) -> Key:
     """An idempotency key for what was asked: what it changes depends on the state it meets, the wish does not."""
-    wish = json.dumps([agent, changes.describe(wanted), type_, facts], sort_keys=True)
+    try:
+        wish = json.dumps([agent, changes.describe(wanted), type_, facts], sort_keys=True)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidInput(f"what is asked for under key {key!r} is not plain data: {error}") from error
     return Key(check_name(key, "key"), hashlib.sha256(wish.encode()).digest())

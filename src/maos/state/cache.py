@@ -9,23 +9,31 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
 
 from maos.state.folds import Tally
 from maos.state.records import CacheStatistics, State
 
 BYTES_MAX = 64 << 20
 ENTRY_BYTES_MIN = 1024
+ENTRY_BYTES_SLACK = 64 << 10
 
 
 class Entry:
     """A state in the cache."""
 
-    __slots__ = ("bytes", "state", "tally")
+    __slots__ = ("_measured", "bytes", "state", "tally")
 
     def __init__(self, state: State, tally: Tally, size: int) -> None:
         self.state = state
         self.tally = tally
-        self.bytes = max(size, ENTRY_BYTES_MIN)
+        self.bytes = self._measured = max(size, ENTRY_BYTES_MIN)
+
+    def grow(self, size: int) -> None:
+        """Count what was added. What it took the place of is not known, so now and then all of it is measured."""
+        self.bytes += size
+        if self.bytes > 2 * self._measured + ENTRY_BYTES_SLACK:
+            self.bytes = self._measured = max(size_of(self.state.raw()), ENTRY_BYTES_MIN)
 
 
 class Cache:
@@ -54,15 +62,15 @@ class Cache:
         self.invalidate(agent)
         self._entries[agent] = entry
         self._bytes += entry.bytes
-        while self._bytes > self._bytes_max and len(self._entries) > 1:
-            _agent, oldest = self._entries.popitem(last=False)
-            self._bytes -= oldest.bytes
-            self._evictions += 1
+        self._shrink()
 
     def grow(self, entry: Entry, size: int) -> None:
         """Count what an update added."""
-        entry.bytes += size
-        self._bytes += size
+        before = entry.bytes
+        entry.grow(size)
+        if self._entries.get(entry.state.agent) is entry:  # it may have been let go meanwhile
+            self._bytes += entry.bytes - before
+            self._shrink()
 
     def invalidate(self, agent: str) -> None:
         """Forget an agent's state; the next read loads it again."""
@@ -74,6 +82,12 @@ class Cache:
         """Forget everything."""
         self._entries.clear()
         self._bytes = 0
+
+    def _shrink(self) -> None:
+        while self._bytes > self._bytes_max and len(self._entries) > 1:
+            _agent, oldest = self._entries.popitem(last=False)
+            self._bytes -= oldest.bytes
+            self._evictions += 1
 
     async def warm(self, agents: Iterable[str]) -> None:
         """Load states before they are asked for."""
@@ -97,3 +111,20 @@ class Cache:
     def clock_ns() -> int:
         """For measuring how long an access takes."""
         return time.perf_counter_ns()
+
+
+def size_of(value: Any) -> int:
+    """Roughly the memory that plain data takes."""
+    size = 0
+    stack = [value]
+    while stack:
+        value = stack.pop()
+        if type(value) is dict:
+            size += 64
+            stack.extend(value.values())
+        elif type(value) is list:
+            size += 56 + 8 * len(value)
+            stack.extend(value)
+        else:
+            size += 49 + len(value) if type(value) is str else 28
+    return size

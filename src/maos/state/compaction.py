@@ -10,7 +10,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from maos.errors import InvalidInput, NotFound
+from maos.errors import InvalidInput
 from maos.journal.codec import Event
 from maos.journal.journal import Append, Journal, Record
 from maos.model import agent as agents
@@ -31,7 +31,7 @@ class _Range(NamedTuple):
     """Versions that become one event."""
 
     first: int
-    last: int
+    last: Record
     events: int
     event: Event
 
@@ -83,6 +83,8 @@ class Compactor:
             )  # fmt: skip
             documents.append(document)
             snapshot = info.id
+        gone = {version for each in ranges for version in range(each.first, each.last.version)}
+        documents.extend(await self._snapshots.filled(agent, gone))
         version = await self._replace(state, ranges, documents, strategy, source)
         return Compaction(agent, strategy, through, before, before - removed, snapshot, version)
 
@@ -90,10 +92,7 @@ class Compactor:
         if keep_last is not None:
             return max(0, state.version - keep_last)
         if keep_since is not None:
-            try:
-                return await self._loader.version_at(state.agent, keep_since)
-            except NotFound:
-                return 0
+            return await self._loader.version_before(state.agent, loading.instant(keep_since))
         return state.version
 
     async def _replace(
@@ -104,8 +103,13 @@ class Compactor:
         seals = []
         for each in ranges:
             raw = self._journal.codec.encode_sealed(each.event)
-            replacing.append(Replacement(stream, each.first, each.last, raw))
-            seals.append({"first": each.first, "last": each.last, "seal": chain.seal(*raw).hex()})
+            replacing.append(Replacement(stream, each.first, each.last.version, raw))
+            seals.append(
+                {
+                    "first": each.first, "last": each.last.version, "seal": chain.seal(*raw).hex(),
+                    "time_us": each.last.time_us, "token": each.last.token,
+                }
+            )  # fmt: skip
         data: dict[str, Any] = {"ops": [], "sum": state.checksum, "replaced": seals, "meta": {"strategy": strategy}}
         if source:
             data["source"] = source
@@ -125,8 +129,9 @@ def _everything(agent: str, records: list[Record]) -> list[_Range]:
     fold = Fold(empty(agent))
     for record in records:
         fold.add(record)
+    loading.check(fold.state())
     data = {"ops": [["set", "", copied(fold.data())]], "sum": records[-1].data["sum"]}
-    return [_Range(1, records[-1].version, len(records), Event("baseline", data))]
+    return [_Range(1, records[-1], len(records), Event("baseline", data))]
 
 
 def _runs(agent: str, records: list[Record]) -> list[_Range]:
@@ -141,7 +146,7 @@ def _runs(agent: str, records: list[Record]) -> list[_Range]:
             ops = changes.difference(before, fold.data())
             first = run[0].version - run[0].spans + 1
             data = {"ops": copied(ops), "sum": run[-1].data["sum"], "meta": {"events": len(run)}}
-            ranges.append(_Range(first, run[-1].version, len(run), Event("merged", data)))
+            ranges.append(_Range(first, run[-1], len(run), Event("merged", data)))
         run.clear()
 
     for record in records:
@@ -153,4 +158,5 @@ def _runs(agent: str, records: list[Record]) -> list[_Range]:
             run.append(record)
         fold.add(record)
     close()
+    loading.check(fold.state())
     return ranges

@@ -40,6 +40,8 @@ class Kept(NamedTuple):
 
     state: State
     segments: dict[str, list[Segment]]
+    size: int
+    """The bytes it comes to, unpacked."""
 
 
 class Tally:
@@ -100,6 +102,7 @@ def due(state: State, tally: Tally, stream: str) -> list[Document]:
             if len(body) <= HEAD_BYTES_MAX:
                 documents = [Document("head", stream, state.version, body)]
     except (OverflowError, msgspec.MsgspecError):
+        tally.fold_version = tally.head_version = state.version  # not again with every update
         return []  # integers beyond 64 bits: such a state is loaded from its events
     return documents
 
@@ -157,12 +160,15 @@ async def load(store: Store, stream: str, agent: str, notes: list[str]) -> Kept 
     if document is None:
         return None
     segments: dict[str, list[Segment]] = {}
+    size = _size(document)
     try:
         content = _unpack(document)
         for path, length, rows in content["lists"]:
             segments[path] = [Segment(*row) for row in rows]
-            _put(content["state"], path, await _load_segments(store, stream, path, segments[path], length))
-        return Kept(_state(agent, content), segments)
+            items, added = await _load_segments(store, stream, path, segments[path], length)
+            _put(content["state"], path, items)
+            size += added
+        return Kept(_state(agent, content), segments, size)
     except _UNUSABLE as error:
         notes.append(f"the saved fold of {stream} could not be used and was computed anew: {error}")
         return None
@@ -181,16 +187,20 @@ async def load_head(store: Store, stream: str, agent: str, notes: list[str]) -> 
         return None
 
 
-async def _load_segments(store: Store, stream: str, path: str, segments: list[Segment], length: int) -> list[Any]:
+async def _load_segments(
+    store: Store, stream: str, path: str, segments: list[Segment], length: int
+) -> tuple[list[Any], int]:
     items: list[Any] = []
+    size = 0
     for segment in segments:
         document = await store.load("segment", _segment_key(stream, path, segment.start))
         if document is None or document.version != segment.version or len(items) != segment.start:
             raise ValueError(f"the segment of {path} from {segment.start} is missing")
         items.extend(_unpack(document))
+        size += _size(document)
     if len(items) != length:
         raise ValueError(f"{path} has {len(items)} items instead of {length}")
-    return items
+    return items, size
 
 
 def _put(state: dict[str, Any], path: str, items: list[Any]) -> None:
@@ -219,6 +229,10 @@ def _state(agent: str, content: dict[str, Any]) -> State:
 def _pack(content: Any) -> bytes:
     packed = bytes(cramjam.lz4.compress_block(msgspec.msgpack.encode(content)))
     return zlib.crc32(packed).to_bytes(4, "big") + packed
+
+
+def _size(document: Document) -> int:
+    return int.from_bytes((document.body or b"")[4:8], "little")
 
 
 def _unpack(document: Document) -> Any:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from datetime import datetime
 
-from maos.clock import to_us
 from maos.errors import Corrupt, InvalidInput, NotFound
 from maos.journal.journal import Journal, Record
 from maos.model import agent as agents
 from maos.model import changes, checksum
+from maos.model.changes import Op
 from maos.state.cache import Cache
-from maos.state.loading import Fold, Loader, empty, operations, overlaps, recorded_total
+from maos.state.loading import Fold, Loader, empty, instant, operations, recorded_total
 from maos.state.records import Replay, State, StateEvent, Version
 
 
@@ -25,9 +25,10 @@ class History:
     async def versions(self, agent: str, after: int, limit: int | None) -> list[Version]:
         """The versions after one, oldest first."""
         found: list[Version] = []
-        async for record in self._journal.read(await self._stream(agent), after=after):
-            if limit is not None and len(found) >= limit:
-                break
+        stream = await self._stream(agent)
+        if limit is not None and limit <= 0:
+            return found
+        async for record in self._journal.read(stream, after=after):
             count = sum(len(op[3]) if op[0] == "ext" else 1 for op in operations(record))
             found.append(
                 Version(
@@ -35,6 +36,8 @@ class History:
                     record.data.get("sum", ""), record.spans,
                 )
             )  # fmt: skip
+            if len(found) == limit:
+                break
         return found
 
     async def events(
@@ -55,11 +58,14 @@ class History:
         for name in types or ():
             if name not in agents.EVENT_TYPES:
                 raise InvalidInput(f"{name!r} is not an event type", hint=f"one of {', '.join(agents.EVENT_TYPES)}")
-        since_us, before_us = _us(since), _us(before)
+        since_us = instant(since) if since is not None else None
+        before_us = instant(before) if before is not None else None
+        if path and not path.startswith("/"):
+            path = "/" + path
         found: list[StateEvent] = []
+        if limit is not None and limit <= 0:
+            return found
         async for event in self._between(agent, after, until):
-            if limit is not None and len(found) >= limit:
-                break
             if (
                 (types is None or event.type in types)
                 and (since_us is None or event.time_us >= since_us)
@@ -69,6 +75,8 @@ class History:
                 and (path is None or any(_below(change.path, path) for change in event.changes))
             ):
                 found.append(event)
+                if len(found) == limit:
+                    break
         return found
 
     async def stream(self, agent: str, after: int) -> AsyncIterator[StateEvent]:
@@ -76,12 +84,8 @@ class History:
         stream = agents.stream(agent)
         fold = Fold(await self._state_before(agent, after) if after else empty(agent))
         async for record in self._journal.follow_stream(stream, after=fold.version):
-            if overlaps(record, fold.version):  # compacted while we followed: go on from where it ends
-                fold = Fold(await self._loader.at(agent, record.version))
-                continue
-            event = state_event(agent, record, fold.data())
-            fold.add(record)
-            if record.version > after:
+            event, fold = await self._take(agent, record, fold)
+            if event is not None and record.version > after:
                 yield event
 
     async def replay(self, agent: str, first: int, last: int) -> Replay:
@@ -97,6 +101,8 @@ class History:
         count = 0
         state = start
         async for record in self._journal.read(await self._stream(agent), after=start.version, until=last):
+            if record.version - record.spans != state.version:
+                return await self.replay(agent, first, last)  # compacted while we read
             total, data = checksum.after(total, data, operations(record))
             if total != recorded_total(record):
                 raise Corrupt(f"{record.id}: replay gives another state", stream=record.stream, version=record.version)
@@ -111,13 +117,24 @@ class History:
     async def _between(self, agent: str, after: int, until: int | None) -> AsyncIterator[StateEvent]:
         stream = await self._stream(agent)
         fold = Fold(await self._state_before(agent, after))
-        async for record in self._journal.read(stream, after=fold.version):
-            if until is not None and record.version > until:
-                return
+        async for record in self._journal.read(stream, after=fold.version, until=until):
+            event, fold = await self._take(agent, record, fold)
+            if event is not None and record.version > after:
+                yield event
+
+    async def _take(self, agent: str, record: Record, fold: Fold) -> tuple[StateEvent | None, Fold]:
+        """An event as its reader sees it, and the fold after it."""
+        if record.version - record.spans == fold.version:
             event = state_event(agent, record, fold.data())
             fold.add(record)
-            if record.version > after:
-                yield event
+            return event, fold
+        try:
+            state = await self._loader.at(agent, record.version)
+        except NotFound:
+            return None, fold  # compacted once more: a later event stands for this one too
+        # Compacted while we read: what was not seen yet comes as one event.
+        ops = changes.difference(fold.data(), state.raw())
+        return state_event(agent, record, fold.data(), ops), Fold(state)
 
     async def _state_before(self, agent: str, version: int) -> State:
         """The state at a version, or the nearest before it that compaction has left."""
@@ -138,8 +155,8 @@ class History:
         return stream
 
 
-def state_event(agent: str, record: Record, data: dict[str, object]) -> StateEvent:
-    """An event with what it changes in the data before it."""
+def state_event(agent: str, record: Record, data: dict[str, object], ops: list[Op] | None = None) -> StateEvent:
+    """An event with what it, or what is given instead, changes in the data before it."""
     facts = record.data
     return StateEvent(
         agent=agent,
@@ -147,7 +164,7 @@ def state_event(agent: str, record: Record, data: dict[str, object]) -> StateEve
         spans=record.spans,
         type=record.type,
         time_us=record.time_us,
-        changes=tuple(changes.changes(data, operations(record))),
+        changes=tuple(changes.changes(data, operations(record) if ops is None else ops)),
         checksum=facts.get("sum", ""),
         source=facts.get("source", ""),
         metadata=facts.get("meta", {}),
@@ -160,7 +177,3 @@ def state_event(agent: str, record: Record, data: dict[str, object]) -> StateEve
 
 def _below(path: str, ancestor: str) -> bool:
     return path == ancestor or path.startswith(ancestor.rstrip("/") + "/") or ancestor.startswith(path + "/")
-
-
-def _us(when: int | datetime | None) -> int | None:
-    return to_us(when) if isinstance(when, datetime) else when

@@ -12,8 +12,12 @@ from maos.model import agent as agents
 from maos.model import checksum
 from maos.model.changes import Draft, Op
 from maos.state import folds
-from maos.state.cache import Cache, Entry
+from maos.state.cache import Cache, Entry, size_of
 from maos.state.records import State
+
+TIME_US_MAX = 253_402_300_800 * 1_000_000  # the year 10000
+MEMORY_FACTOR = 4
+"""Roughly how much larger data is in memory than as stored."""
 
 
 class Loader:
@@ -39,26 +43,27 @@ class Loader:
             raise NotFound(f"there is no agent {agent!r}", hint="`maos state list` shows the agents there are")
         else:
             cache.misses += 1
-            entry = await self._load(agent)
+            entry = await self._load(agent, version)
             cache.put(agent, entry)
         cache.access_ns += cache.clock_ns() - begin_ns
         return entry
 
-    def cached(self, agent: str) -> bool:
-        """Whether the state is in memory, however old."""
-        return self._cache.look(agent) is not None
+    def remembered(self, agent: str) -> State | None:
+        """The state in memory, however old."""
+        entry = self._cache.look(agent)
+        return entry.state if entry is not None else None
 
     def keep(self, entry: Entry | None, state: State, ops: list[Op]) -> None:
         """Take a state just written into the cache."""
         if entry is None:
             if state.version == 1:
-                self._cache.put(state.agent, Entry(state, folds.Tally(), _size(ops)))
+                self._cache.put(state.agent, Entry(state, folds.Tally(), _added(ops)))
             else:
                 self._cache.invalidate(state.agent)
             return
         entry.tally.saw(ops)
         entry.state = state
-        self._cache.grow(entry, _size(ops))
+        self._cache.grow(entry, _added(ops))
 
     async def at(self, agent: str, version: int) -> State:
         """The state at a version."""
@@ -77,45 +82,64 @@ class Loader:
 
     async def fold(self, state: State, until: int) -> State:
         """A state and the events after it, up to a version."""
+        if state.version == until:
+            return state
         fold = Fold(state)
         async for record in self._journal.read(agents.stream(state.agent), after=state.version):
             if overlaps(record, fold.version):
                 return await self.fold(empty(state.agent), until)
             if record.version > until:
-                if record.version - record.spans < until:
-                    raise NotFound(
-                        f"agent {state.agent!r} no longer has version {until}: versions "
-                        f"{record.version - record.spans + 1} to {record.version} were compacted into one",
-                        hint=f"ask for version {record.version} or later",
-                    )
-                break
+                raise NotFound(
+                    f"agent {state.agent!r} no longer has version {until}: versions "
+                    f"{record.version - record.spans + 1} to {record.version} were compacted into one",
+                    hint=f"ask for version {record.version} or later",
+                )
             fold.add(record)
+            if record.version == until:  # what comes later may be damaged
+                break
         return fold.state()
 
     async def version_at(self, agent: str, time: int | datetime) -> int:
-        """The newest version not later than a time."""
-        instant_us = to_us(time) if isinstance(time, datetime) else time
+        """The version that was the newest at a time; NotFound when there was none, or compaction has merged it."""
+        instant_us = instant(time)
+        version = await self.version_before(agent, instant_us + 1)
+        following = await self._journal.store.read(agents.stream(agent), after=version, limit=1)
+        if following and following[0].spans > 1:
+            last = following[0].version
+            raise NotFound(
+                f"what agent {agent!r} was at {to_datetime(instant_us).isoformat()} is no longer known: versions "
+                f"{version + 1} to {last} were compacted into one",
+                hint=f"ask for version {last} or later, or for {to_datetime(following[0].time_us).isoformat()}",
+            )
+        if version == 0:
+            raise NotFound(f"agent {agent!r} did not exist at {to_datetime(instant_us).isoformat()}")
+        return version
+
+    async def version_before(self, agent: str, instant_us: int) -> int:
+        """The newest version older than a time; 0 when there is none."""
         stream = agents.stream(agent)
         low, high = 0, await self._journal.version(stream)
         if high == 0:
             raise NotFound(f"there is no agent {agent!r}", hint="`maos state list` shows the agents there are")
-        while low < high:  # the newest version whose event is not later; times never decrease along a stream
+        while low < high:  # times never decrease along a stream
             middle = (low + high + 1) // 2
             event = (await self._journal.store.read(stream, after=middle - 1, limit=1))[0]
-            if event.time_us <= instant_us:
+            if event.time_us < instant_us:
                 low = max(middle, min(event.version, high))
             else:
                 high = event.version - event.spans
-        if low == 0:
-            raise NotFound(f"agent {agent!r} did not exist at {to_datetime(instant_us).isoformat()}")
         return low
 
-    async def _load(self, agent: str) -> Entry:
+    async def _load(self, agent: str, version: int) -> Entry:
         stream = agents.stream(agent)
         kept = await folds.load(self._journal.store, stream, agent, self._journal.notes)
-        start = kept.state if kept is not None else empty(agent)
-        tally = folds.Tally(start.version, kept.segments if kept is not None else None)
-        entry = Entry(start, tally, 0)
+        if kept is not None and kept.state.version > version:
+            self._journal.notes.append(f"the saved fold of {stream} is newer than its events and was not used")
+            kept = None
+        if kept is None:
+            entry = Entry(empty(agent), folds.Tally(), 0)
+        else:
+            entry = Entry(kept.state, folds.Tally(kept.state.version, kept.segments), kept.size * 2)
         await self._catch_up(entry)
         return entry
 
@@ -132,13 +156,12 @@ class Loader:
                 entry.tally = folds.Tally()
                 continue
             for record in page:
-                ops = fold.add(record)
-                entry.tally.saw(ops)
-                size += _size(ops)
+                entry.tally.saw(fold.add(record))
+                size += record.size
             if len(page) < PAGE_EVENTS:
                 break
         entry.state = fold.state()
-        self._cache.grow(entry, size)
+        self._cache.grow(entry, size * MEMORY_FACTOR)
 
 
 class Fold:
@@ -218,18 +241,14 @@ def check(state: State) -> None:
         )
 
 
-def _size(ops: list[Op]) -> int:
+def instant(time: int | datetime) -> int:
+    """A time as it is stored; InvalidInput for what no calendar has."""
+    instant_us = to_us(time) if isinstance(time, datetime) else time
+    if not 0 <= instant_us < TIME_US_MAX:
+        raise InvalidInput(f"{instant_us} is not a time", hint="times are microseconds since 1970, or datetimes")
+    return instant_us
+
+
+def _added(ops: list[Op]) -> int:
     """Roughly the memory that operations add."""
-    size = 0
-    stack: list[Any] = [op[-1] for op in ops]
-    while stack:
-        value = stack.pop()
-        if type(value) is dict:
-            size += 64
-            stack.extend(value.values())
-        elif type(value) is list:
-            size += 56 + 8 * len(value)
-            stack.extend(value)
-        else:
-            size += 49 + len(value) if type(value) is str else 28
-    return size
+    return sum(size_of(op[-1]) for op in ops if op[0] != "del")

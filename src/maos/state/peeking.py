@@ -13,7 +13,7 @@ from maos.journal.journal import Journal
 from maos.model import agent as agents
 from maos.model import checksum
 from maos.model.changes import MISSING, Draft, Op, lookup, parse_pointer
-from maos.model.view import MapView
+from maos.model.view import MapView, copied
 from maos.state import folds
 from maos.state.loading import Loader, operations, overlaps, recorded_total
 from maos.state.records import Peek, State
@@ -31,7 +31,7 @@ async def peek(journal: Journal, loader: Loader, agent: str, path: str, last: in
         path = "/" + path
     if last < 0:
         raise InvalidInput(f"cannot show the last {last} entries")
-    if not loader.cached(agent):
+    if loader.remembered(agent) is None:
         head = await folds.load_head(journal.store, agents.stream(agent), agent, journal.notes)
         if head is not None and path in head[1]:
             try:
@@ -48,7 +48,8 @@ def _from_state(state: State, path: str, last: int) -> Peek:
     skeleton, lists = folds.split(state.raw())
     lengths = {pointer: len(value) for pointer, value in lists.items()}
     start = max(0, len(items) - last)
-    return _result(state.agent, state.version, state.total, skeleton, lengths, items[start:], start, len(items))
+    entries = copied(items[start:])
+    return _result(state.agent, state.version, state.total, skeleton, lengths, entries, start, len(items))
 
 
 async def _from_head(journal: Journal, agent: str, path: str, last: int, state: State, lengths: dict[str, int]) -> Peek:
@@ -71,7 +72,7 @@ async def _from_head(journal: Journal, agent: str, path: str, last: int, state: 
     wanted = min(last, length)
     before = state.version + 1
     while len(entries) < wanted:
-        page = await journal.page_back(stream, before=before, limit=PAGE_BACK)
+        page = await journal.page_back(stream, before=before, limit=min(PAGE_BACK, wanted - len(entries)))
         if not page:
             raise _Cannot
         for record in page:
@@ -82,7 +83,9 @@ async def _from_head(journal: Journal, agent: str, path: str, last: int, state: 
                 break
         before = page[-1].version - page[-1].spans + 1
     start = length - wanted
-    return _result(agent, version, total, draft.root, lengths, entries[len(entries) - wanted :], start, length)
+    skeleton, grown = folds.split(draft.root)
+    lengths.update({pointer: len(items) for pointer, items in grown.items()})
+    return _result(agent, version, total, skeleton, lengths, entries[len(entries) - wanted :], start, length)
 
 
 def _grows(op: Op, lengths: dict[str, int]) -> bool:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from maos.ids import event_id
 from maos.model import agent as agents
+from maos.model import changes
 from maos.model import checksum as checksums
-from maos.model.changes import Change
+from maos.model.changes import Change, Op
 from maos.model.view import MapView, copied
 
 
@@ -52,15 +53,37 @@ class State:
         return f"State(agent={self.agent!r}, version={self.version}, checksum={self.checksum!r})"
 
 
-class Update(NamedTuple):
+class Update:
     """What an update did."""
 
-    version: int
-    previous: int
-    changes: tuple[Change, ...]
-    checksum: str
-    position: int
-    state: State
+    __slots__ = ("_before", "_ops", "position", "state", "version")
+
+    def __init__(self, version: int, before: State, state: State, ops: Sequence[Op], position: int) -> None:
+        self.version = version
+        self.position = position
+        """The place of its event in the journal; 0 when nothing had to change."""
+        self.state = state
+        """The state after it."""
+        self._before = before
+        self._ops = ops
+
+    @property
+    def previous(self) -> int:
+        """The version before it."""
+        return self._before.version
+
+    @property
+    def checksum(self) -> str:
+        """The checksum of the state after it."""
+        return self.state.checksum
+
+    @property
+    def changes(self) -> tuple[Change, ...]:
+        """What it changed: path, old, new and kind."""
+        return tuple(changes.changes(self._before.raw(), self._ops))
+
+    def __repr__(self) -> str:
+        return f"Update(version={self.version}, previous={self.previous}, checksum={self.checksum!r})"
 
 
 class StateEvent(NamedTuple):

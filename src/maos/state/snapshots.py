@@ -1,14 +1,14 @@
 """Snapshots a person or a policy asked for: kept by their retention, restored after verification.
 
-They are documents, not truth: the events they were folded from are. A damaged one costs the time of a replay, as long as
-the events are still there (I17), and says so.
+They are documents, not truth: the events they were folded from are. A damaged one costs the time of a replay, as long
+as the events are still there (I17), and says so.
 """
 
 from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -82,12 +82,11 @@ class Snapshots:
         base: SnapshotInfo | None = None
         content: Any = None
         if kind == "incremental":
-            earlier = [each for each in await self.of(state.agent) if each.kind != "checkpoint"]
-            base = earlier[-1] if earlier else None
-            if base is None:
-                kind = "full"  # the first one has nothing to build on
+            base, before = await self._newest(state.agent)
+            if before is None:
+                kind = "full"  # there is nothing to build on
             else:
-                content = changes.difference((await self._state_of(base)).raw(), state.raw())
+                content = changes.difference(before.raw(), state.raw())
         if kind == "full":
             content = state.raw()
         elif kind not in KINDS:
@@ -124,36 +123,63 @@ class Snapshots:
         found.sort(key=lambda info: (info.version, info.time_us))
         return found
 
+    async def filled(self, agent: str, versions: Container[int]) -> list[Document]:
+        """The checkpoints of some versions that are about to go, as full snapshots: they shall not go with them."""
+        documents = []
+        for info in await self.of(agent):
+            if info.kind == "checkpoint" and info.version in versions:
+                plain = msgspec.json.encode((await self._loader.at(agent, info.version)).raw())
+                stored = compress.compress(plain)
+                info = info._replace(kind="full", compression="zstd", bytes_plain=len(plain), bytes_stored=len(stored))
+                documents.append(Document("snapshot", _key(info), info.version, _seal(info, stored)))
+        return documents
+
     async def state(self, agent: str, snapshot: str) -> State:
         """What a snapshot holds, verified; Corrupt if it does not verify."""
-        info, _document = await self._find(agent, snapshot)
-        return await self._state_of(info)
+        return await self._state_of(_open(await self._find(agent, snapshot))[0])
 
     async def restore(self, agent: str, snapshot: str, *, source: str, under: Lease | None) -> Restored:
         """See AgentStates.restore."""
         begin_ns = Cache.clock_ns()
-        warnings: list[str] = []
-        info, _document = await self._find(agent, snapshot)
-        try:
-            target = await self._state_of(info)
-        except Corrupt as error:
-            target = await self._loader.at(agent, info.version)
-            loading.check(target)
-            warnings.append(f"the snapshot is damaged ({error.what}); its state was taken from the events instead")
+        id_, target, warnings = await self.sought(agent, snapshot)
         current = (await self._loader.current(agent)).state
-        facts: dict[str, Any] = {"meta": {"snapshot": info.id, "to": info.version}, "critical": True}
+        facts: dict[str, Any] = {"meta": {"snapshot": id_, "to": target.version}, "critical": True}
         if source:
             facts["source"] = source
         ops = changes.difference(current.raw(), target.raw())
         update = await self._write(current, ops, type_="restored", facts=facts, under=under)
-        if update.checksum != info.checksum:
-            raise Corrupt(f"restoring {info.id} led to {update.checksum} instead of {info.checksum}")
+        if update.checksum != target.checksum:
+            raise Corrupt(f"restoring {id_} led to {update.checksum} instead of {target.checksum}")
         duration_us = (Cache.clock_ns() - begin_ns) // 1000
-        return Restored(update.version, update.previous, info.id, True, 0, duration_us, tuple(warnings))
+        return Restored(update.version, update.previous, id_, True, 0, duration_us, warnings)
+
+    async def sought(self, agent: str, snapshot: str) -> tuple[str, State, tuple[str, ...]]:
+        """The id of a snapshot, the state restoring it leads to, and warnings.
+
+        That of a damaged snapshot is taken from the events, if they still have its version.
+        """
+        document = await self._find(agent, snapshot)
+        id_ = document.key.rpartition("\t")[2]
+        try:
+            return id_, await self._state_of(_open(document)[0]), ()
+        except Corrupt as error:
+            try:
+                state = await self._loader.at(agent, document.version)
+            except NotFound:
+                raise error from None
+            loading.check(state)
+            return id_, state, (f"the snapshot is damaged ({error.what}); its state is taken from the events",)
 
     async def delete(self, agent: str, snapshot: str, *, force: bool) -> None:
         """See AgentStates.delete_snapshot."""
-        info, document = await self._find(agent, snapshot)
+        document = await self._find(agent, snapshot)
+        try:
+            info = _open(document)[0]
+        except Corrupt:
+            if not force:  # nobody can tell any more how long it was to be kept
+                raise
+            await self._journal.store.append(documents=[document._replace(body=None)])
+            return
         needed = [each.id for each in await self.of(agent) if each.base == info.id]
         if needed:
             raise InvalidInput(f"snapshot {info.id} is the base of {', '.join(needed)}", hint="delete those first")
@@ -187,6 +213,16 @@ class Snapshots:
                 bad.append((document.version, error.what))
         return bad
 
+    async def _newest(self, agent: str) -> tuple[SnapshotInfo | None, State | None]:
+        """The newest snapshot that holds a state, and that state; None for both when there is none that verifies."""
+        for info in reversed(await self.of(agent)):
+            if info.kind != "checkpoint":
+                try:
+                    return info, await self._state_of(info)
+                except Corrupt as error:
+                    self._journal.notes.append(f"snapshot {info.id} of {agent!r} cannot be built on: {error.what}")
+        return None, None
+
     async def _documents(self, agent: str) -> list[Document]:
         found: list[Document] = []
         after = ""
@@ -196,13 +232,15 @@ class Snapshots:
             after = page[-1].key
         return found
 
-    async def _find(self, agent: str, snapshot: str) -> tuple[SnapshotInfo, Document]:
+    async def _find(self, agent: str, snapshot: str) -> Document:
         for document in await self._documents(agent):
             if document.key.endswith(f"\t{snapshot}"):
-                return _open(document)[0], document
+                return document
         for info in await self.of(agent):
             if info.name and info.name == snapshot:
                 return await self._find(agent, info.id)
+        if not await self._journal.version(agents.stream(agent)):
+            raise NotFound(f"there is no agent {agent!r}", hint="`maos state list` shows the agents there are")
         raise NotFound(
             f"agent {agent!r} has no snapshot {snapshot!r}", hint="`maos state snapshot AGENT --list` shows them"
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from maos.errors import MaosError, NotFound
+from maos.errors import InvalidInput, MaosError, NotFound
 from maos.journal import verify as journal_verify
 from maos.journal.journal import Journal
 from maos.journal.verify import Damage, Report
@@ -13,6 +13,7 @@ from maos.model import checksum
 from maos.state import folds
 from maos.state.history import History
 from maos.state.loading import Loader
+from maos.state.records import State
 from maos.state.snapshots import Snapshots
 
 
@@ -25,17 +26,22 @@ async def verify(
     progress: Callable[[int, int], None] | None = None,
 ) -> Report:
     """Check every event, replay every agent, and compare its folds and snapshots with the replay (I12, I13)."""
-    prefix = agents.stream(agent) if agent is not None else ""
-    if agent is not None and not await journal.version(prefix):
+    only = agents.stream(agent) if agent is not None else None
+    if only is not None and not await journal.version(only):
         raise NotFound(f"there is no agent {agent!r}", hint="`maos state list` shows the agents there are")
-    report = await journal_verify.verify(journal, prefix=prefix, progress=progress)
+    report = await journal_verify.verify(journal, stream=only, progress=progress)
     damage = list(report.damage)
     history = History(journal, loader)
-    async for stream in journal.streams(prefix or agents.PREFIX):
-        if agent is not None and stream != prefix:
+    async for stream in journal.streams(only or agents.PREFIX):
+        if only is not None and stream != only:
             continue
         name = stream.removeprefix(agents.PREFIX)
-        damage.extend(await _check_agent(journal, history, snapshots, name, damaged=_damaged(damage, stream)))
+        known = _damaged(damage, stream)
+        try:
+            damage.extend(await _check_agent(journal, history, snapshots, name, damaged=known))
+        except MaosError as error:  # a damaged page: the others are still looked at
+            if not known:
+                damage.append(Damage(stream, 0, f"cannot be read: {error.what}", "what verifies of its events"))
     return report._replace(damage=damage)
 
 
@@ -61,7 +67,7 @@ async def _check_agent(
         else:
             if kept is not None and kept.state.version <= newest:
                 replayed = (await history.replay(agent, 1, kept.state.version)).state
-                if checksum.checksum(kept.state.raw()) != replayed.total:
+                if not _same(kept.state, replayed):
                     found.append(
                         Damage(stream, kept.state.version, "the saved fold differs from a replay", "all, by replay")
                     )
@@ -69,6 +75,13 @@ async def _check_agent(
         recoverable = "its versions by replay" if not damaged else "nothing"
         found.append(Damage(stream, version, f"snapshot: {what}", recoverable))
     return found
+
+
+def _same(kept: State, replayed: State) -> bool:
+    try:
+        return checksum.checksum(kept.raw()) == replayed.total == kept.total
+    except InvalidInput:
+        return False  # it holds something that is not plain data
 
 
 def _damaged(damage: list[Damage], stream: str) -> bool:

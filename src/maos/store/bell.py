@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import secrets
 from collections.abc import Callable
@@ -33,14 +34,16 @@ class Bell:
         self._seen_ns = -1
 
     def ring(self) -> None:
-        """Wake every other process that listens."""
+        """Wake every other process that listens. Never fails the caller: the event is on disk already."""
+        if not os.access(self._path, os.F_OK):
+            return  # nobody has ever listened: the usual case, so it is found out without an exception
         try:
             changed_ns = os.stat(self._path).st_mtime_ns
-        except FileNotFoundError:
-            return  # nobody has ever listened
-        if changed_ns != self._seen_ns:
-            self._find_peers()
-            self._seen_ns = -1 if SystemClock().now_us() * 1000 - changed_ns < _JUST_CHANGED_NS else changed_ns
+            if changed_ns != self._seen_ns:
+                self._find_peers()
+                self._seen_ns = -1 if SystemClock().now_us() * 1000 - changed_ns < _JUST_CHANGED_NS else changed_ns
+        except OSError:
+            return  # there is no way to find them just now
         for name, fd in list(self._peers.items()):
             try:
                 os.write(fd, b"!")
@@ -53,15 +56,17 @@ class Bell:
         """Call back, on the running loop, whenever another process rings."""
         if self._own is not None:
             return
-        with contextlib.suppress(FileExistsError):
-            self._folder.mkdir(mode=0o700)
         name = f"{os.getpid()}-{secrets.token_hex(4)}"
         hidden = self._folder / f".{name}"
-        os.mkfifo(hidden, 0o600)
-        # Open for both, so that the last writer's leaving is not an end of file; visible to others only once
-        # open, so that they never take it for one whose owner died.
-        self._own_fd = os.open(hidden, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
-        hidden.rename(self._folder / name)
+        try:
+            self._folder.mkdir(mode=0o700, exist_ok=True)
+            os.mkfifo(hidden, 0o600)
+            # Open for both, so that the last writer's leaving is not an end of file; visible to others only once
+            # open, so that they never take it for one whose owner died.
+            self._own_fd = os.open(hidden, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+            hidden.rename(self._folder / name)
+        except OSError:
+            return  # a full disk, or one that may not be written: whoever waits looks for himself
         self._own = name
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(self._own_fd, self._hear, callback)
@@ -91,12 +96,13 @@ class Bell:
         for name in present - set(self._peers) - {self._own}:
             try:
                 self._peers[name] = os.open(self._folder / name, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-            except OSError:
-                self._drop(name)  # its process died without closing it
+            except OSError as error:
+                if error.errno == errno.ENXIO:
+                    self._drop(name)  # its process died without closing it
 
     def _drop(self, name: str) -> None:
         fd = self._peers.pop(name, -1)
         if fd >= 0:
             os.close(fd)
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(OSError):
             (self._folder / name).unlink()

@@ -136,7 +136,7 @@ class Store(Protocol):
         ...
 
     async def read_log(self, *, after: int = 0, limit: int = 256) -> list[Recorded]:
-        """Events of all streams with a position above `after`, in order; what is seen has no gaps to be filled later."""
+        """Events of all streams with a position above `after`, in order and without gaps to be filled later."""
         ...
 
     async def version(self, stream: str) -> int:

@@ -173,13 +173,12 @@ class Ledger:
                 if request.under is not None:
                     _check_lease(request.under, now_us, leases)
                     plan.leases.add((request.under.name, request.under.token))
-                self._place(request, plan)
+                reply = request.reply = self._place(request, plan)
             except MaosError as error:
                 request.error = error
                 continue
             plan.requests.append(request)
-            if request.key is not None and request.reply is not None:
-                reply = request.reply
+            if request.key is not None:
                 row = KeyRow(*request.key, reply.position, json.dumps(reply.versions))
                 plan.keys[row.id] = row
         return plan
@@ -201,7 +200,7 @@ class Ledger:
         request.reply = Appended(row.position, tuple(json.loads(row.versions)), repeated=True)
         return True
 
-    def _place(self, request: Request, plan: Plan) -> None:
+    def _place(self, request: Request, plan: Plan) -> Appended:
         """Give each event its position, version and hash; a refusal leaves the plan as it was."""
         heads, known, writes = plan.heads, self._heads, request.writes
         if len(writes) > 1 and len({write.stream for write in writes}) < len(writes):
@@ -234,7 +233,7 @@ class Ledger:
             versions.append(version)
         if request.documents:
             plan.documents.extend(request.documents)
-        request.reply = Appended(position, tuple(versions), False, time_us)
+        return Appended(position, tuple(versions), False, time_us)
 
     def _check_replacing(self, replacing: Sequence[Replacement]) -> None:
         for stream, first, last, _event in replacing:

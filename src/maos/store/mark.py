@@ -41,6 +41,9 @@ class MarkFile:
         except FileNotFoundError:
             self.trouble = f"{self.path} is missing"
             return None
+        except OSError as error:
+            self.trouble = f"{self.path} could not be read: {error.strerror}"
+            return None
         marks = []
         for start in (0, _LINE_BYTES):
             mark = _parse(content[start : start + _LINE_BYTES])

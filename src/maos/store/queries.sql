@@ -108,7 +108,8 @@ SELECT kind, key, version, body FROM documents
 -- that was merged before is either inside the range or outside, else versions would be lost or counted twice.
 UPDATE events SET spans = $3, type = $4, format = $5, body = $6
  WHERE stream = $1 AND version = $2
-   AND $3 = (SELECT sum(e.spans) FROM events e WHERE e.stream = $1 AND e.version > $2 - $3 AND e.version <= $2);
+   AND $3 = (SELECT CAST(sum(e.spans) AS bigint) FROM events e
+              WHERE e.stream = $1 AND e.version > $2 - $3 AND e.version <= $2);
 
 -- delete_replaced --
 DELETE FROM events WHERE stream = $1 AND version >= $2 AND version < $3;

@@ -7,11 +7,12 @@ SQLite and PostgreSQL is behind `Database`.
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from maos.errors import HistoryLost
+from maos.errors import Corrupt, DiskFull, HistoryLost, StoreUnavailable
 from maos.store.contract import (
     Appended,
     Document,
@@ -40,7 +41,7 @@ class Database(Transactor, Protocol):
 
     async def open(self) -> None: ...
 
-    async def close(self) -> None: ...
+    async def close(self, *, refused: bool = False) -> None: ...
 
     async def fetch(self, query: str, *arguments: Any) -> list[tuple[Any, ...]]: ...
 
@@ -48,9 +49,13 @@ class Database(Transactor, Protocol):
 
     async def execute(self, query: str, *arguments: Any) -> list[tuple[Any, ...]]: ...
 
+    def stamp(self) -> int | None:
+        """A number that is another one after every commit of anybody; None where asking costs as much as reading."""
+        ...
+
     async def listen(self, woken: Callable[[], None]) -> None: ...
 
-    async def copy_to(self, target: Path) -> None: ...
+    async def copy_to(self, target: Path) -> int: ...
 
     async def problems(self) -> list[str]: ...
 
@@ -65,6 +70,9 @@ class SqlStore:
         self._head = 0
         self._waiters: set[asyncio.Future[None]] = set()
         self._listening = False
+        # Versions looked up since the database last changed, whoever changed it.
+        self._stamp: int | None = None
+        self._versions: dict[str, int] = {}
 
     @classmethod
     async def open(cls, database: Database, *, accept_loss: bool = False) -> SqlStore:
@@ -74,7 +82,7 @@ class SqlStore:
         try:
             await store._compare_with_mark(accept_loss=accept_loss)
         except BaseException:
-            await database.close()
+            await database.close(refused=True)
             raise
         return store
 
@@ -96,12 +104,24 @@ class SqlStore:
 
     async def read_log(self, *, after: int = 0, limit: int = 256) -> list[Recorded]:
         """See Store.read_log."""
-        return [Recorded._make(row) for row in await self._database.fetch("read_log", after, limit)]
+        rows = await self._database.fetch("read_log", after, limit)
+        if rows and rows[-1][0] <= after:
+            raise Corrupt(f"position {rows[-1][0]} stands behind {after}")  # a follower would go round for ever
+        return [Recorded._make(row) for row in rows]
 
     async def version(self, stream: str) -> int:
         """See Store.version."""
+        stamp = self._database.stamp()
+        if stamp != self._stamp:
+            self._stamp = stamp
+            self._versions.clear()
+        elif (known := self._versions.get(stream)) is not None:
+            return known
         row = await self._database.fetch_row("stream_version", stream)
-        return row[0] if row else 0
+        version: int = row[0] if row else 0
+        if stamp is not None:
+            self._versions[stream] = version
+        return version
 
     async def head(self) -> int:
         """See Store.head."""
@@ -119,7 +139,11 @@ class SqlStore:
         deadline = loop.time() + timeout_s
         if not self._listening:
             self._listening = True
-            await self._database.listen(self._ring)
+            try:
+                await self._database.listen(self._ring)
+            except BaseException:
+                self._listening = False  # whoever waits next tries again
+                raise
         while True:
             waiter = loop.create_future()
             self._waiters.add(waiter)
@@ -157,9 +181,16 @@ class SqlStore:
 
     async def copy_to(self, path: Path) -> int:
         """See Store.copy_to."""
-        position = await self.head()
-        await self._database.copy_to(path)
-        return position
+        try:
+            return await self._database.copy_to(path)
+        except OSError as error:
+            if error.errno == errno.ENOSPC:
+                raise DiskFull(str(path)) from error
+            raise StoreUnavailable(
+                f"{path} cannot be written: {error.strerror}",
+                written=False,
+                hint="check that the folder exists and can be written",
+            ) from error
 
     async def check(self) -> Health:
         """See Store.check."""
@@ -193,10 +224,10 @@ class SqlStore:
 
     async def _compare_with_mark(self, *, accept_loss: bool) -> None:
         """Notice at once when the end of the journal is missing (I8)."""
+        file = self._database.mark
+        mark = file.read()  # before the head: another process may append between the two
         row = await self._database.fetch_row("log_head")
         self._head = row[0] if row else 0
-        file = self._database.mark
-        mark = file.read()
         if mark is None:
             if self._head == 0:
                 file.trouble = None  # a new journal has no mark yet
@@ -207,7 +238,7 @@ class SqlStore:
                 raise HistoryLost(self.place, acknowledged=mark.position, found=self._head, why=why)
             self._database.notes.append(f"went on although position {mark.position} was acknowledged and {why}")
             file.path.unlink()
-        if self._head:
+        if self._head and (mark is None or mark.position != self._head or accept_loss):
             found = await self._database.fetch_row("hash_at_position", self._head)
             assert found is not None
             file.write(Mark(self._head, found[0]))

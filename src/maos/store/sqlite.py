@@ -20,28 +20,33 @@ from typing import Any, TypeVar
 import apsw
 
 from maos.clock import Clock
-from maos.errors import Corrupt, DiskFull, InvalidInput, MaosError, StoreUnavailable
+from maos.errors import Corrupt, DiskFull, InvalidInput, MaosError, StoreUnavailable, UnknownFormat
 from maos.faults import crash_point
 from maos.store import queries, upgrade
 from maos.store.bell import Bell
 from maos.store.contract import Replacement
+from maos.store.folder import sync_folder
 from maos.store.ledger import Head, KeyRow, Ledger, Plan, Request
 from maos.store.mark import Mark, MarkFile
 
 SQLITE_MIN = (3, 51, 3)
 BUSY_MS_MAX = 10_000  # how long a writer waits for other processes before it says so
 WAL_PAGES_MAX = 1_000  # then the log is copied into the database
-WAL_PAGES_LAID_OUT = 64  # a process that has written so much will write more
-WAL_BYTES = 32 + (WAL_PAGES_MAX + 100) * (24 + 4096)
+WAL_LAYOUT_PAGES = (256, 1_100)  # the log is laid out in advance: some soon, all for those who write much
+WAL_PAGES_LAID_OUT = 12  # from so many on; not for a process that writes once and ends
 NEWS_MAX = 10_000  # events of other processes the writer follows before it starts its memory anew
 
 ROWS_AT_ONCE = 16  # rows in one statement: a third less work than a statement for each
 
 _VALUES = "(?, ?, ?, ?, ?, ?, ?, ?, ?)"
-_INSERT_EVENT = (
+_INSERT_EVENT = (  # noqa: S608 - a constant
     "INSERT INTO events (position, stream, version, type, format, time_us, token, body, hash) VALUES " + _VALUES
 )
 _INSERT_EVENTS = _INSERT_EVENT + f", {_VALUES}" * (ROWS_AT_ONCE - 1)
+
+# SQLite does not look whether a stored value has its column's type; a flipped bit can make a number of a text.
+_EVENT_QUERIES = frozenset(("read_stream", "read_stream_backwards", "read_log"))
+_EVENT_TYPES: list[type] = [int, str, int, int, str, int, int, int, bytes, bytes]
 
 Row = tuple[Any, ...]
 T = TypeVar("T")
@@ -70,33 +75,45 @@ class SqliteDatabase:
         self.notes: list[str] = []
         self.wal_pages = 0
         self._care_at = WAL_PAGES_LAID_OUT
-        self._laid_out = False
+        self._laid_out_pages = 0
         self._bell = Bell(path.with_name(path.name + "-wake"))
         self._clock = clock
         self._vfs = vfs
         self._schema = schema
         self._sql = queries.for_sqlite()
         self._reader: apsw.Connection | None = None
+        self._stamps: apsw.Cursor | None = None
         self._writer: apsw.Connection | None = None
+        self._data_version = -1
+        """SQLite's count of changes as of our last commit; the same count at the next means nobody else wrote."""
 
     # --- opening and closing ---------------------------------------------------------------------------------
 
     async def open(self) -> None:
         """Connect, create or upgrade; raises with what is wrong when that cannot be done."""
         _check_library()
-        with translated(self.place):
-            created = self._create_file()
-            self._reader = self._connect()
-            level = int(_one(self._reader, "PRAGMA user_version"))
-            todo = upgrade.pending(upgrade.steps("sqlite", self._schema), level, self.place)
-            if todo:
-                self._upgrade(level, todo)
-            if created:
-                _sync_folder(self.path.parent)
+        try:
+            with translated(self.place):
+                created = self._create_file()
+                self._reader = self._connect()
+                self._stamps = self._reader.cursor()
+                level = self._level()
+                todo = upgrade.pending(upgrade.steps("sqlite", self._schema), level, self.place)
+                if todo:
+                    self._upgrade(level, todo)
+                if created:
+                    sync_folder(self.path.parent)
+        except BaseException:
+            await self.close(refused=True)
+            raise
 
-    async def close(self) -> None:
-        """Copy the log into the database and let go of the file."""
+    async def close(self, *, refused: bool = False) -> None:
+        """Copy the log into the database and let go of the file; one that was refused is left as it is."""
         self._bell.close()
+        log = self.path.with_name(self.path.name + "-wal")
+        if refused and self._reader is not None and log.exists() and log.stat().st_size:
+            # Behind the damage the log may hold frames that somebody can still read; copying it would end that.
+            self._reader.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         for connection in (self._writer, self._reader):
             if connection is not None:
                 connection.close()
@@ -141,25 +158,41 @@ class SqliteDatabase:
 
     # --- schema ----------------------------------------------------------------------------------------------
 
+    def _level(self) -> int:
+        """The schema level; refuses to write into a database that belongs to another program."""
+        assert self._reader is not None
+        row: Any = self._reader.execute(
+            "SELECT user_version, (SELECT count(*) FROM sqlite_schema),"
+            " (SELECT count(*) FROM sqlite_schema WHERE name IN ('streams', 'events')) FROM pragma_user_version"
+        ).fetchone()
+        level, tables, ours = row
+        if tables if level == 0 else ours < 2:
+            raise UnknownFormat(
+                f"{self.place} is a SQLite database, but not a journal",
+                hint="give maos a file of its own; nothing was changed",
+            )
+        return int(level)
+
     def _upgrade(self, level: int, todo: Sequence[upgrade.Step]) -> None:
         connection = self._connect_writer()
         try:
             if level == 0:
                 connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # compaction can give pages back
-            else:
-                self._keep_copy(connection, level)
             self._switch_to_wal(connection)
             for step in todo:
                 crash_point(f"upgrade: before level {step.level}")
                 connection.execute("BEGIN IMMEDIATE")
                 try:
-                    if int(_one(connection, "PRAGMA user_version")) < step.level:  # another process may be first
+                    found = int(_one(connection, "PRAGMA user_version"))
+                    if found < step.level:  # another process may be first
+                        if found and found == level:
+                            self._keep_copy(level)
                         connection.execute(step.sql)
                         connection.execute(f"PRAGMA user_version = {step.level:d}")
                     crash_point(f"upgrade: level {step.level} not committed")
                     connection.execute("COMMIT")
                 except BaseException:
-                    connection.execute("ROLLBACK")
+                    _roll_back(connection)
                     raise
         finally:
             connection.close()
@@ -185,32 +218,45 @@ class SqliteDatabase:
                 )
             return
 
-    def _keep_copy(self, connection: apsw.Connection, level: int) -> None:
+    def _keep_copy(self, level: int) -> None:
+        """Copy what is there while nobody can write; a copy from an upgrade that failed may lack newer events."""
+        assert self._reader is not None
         copy = self.path.with_name(f"{self.path.name}.level-{level}.bak")
-        if not copy.exists():
-            _copy(connection, copy)
-            self.notes.append(f"kept {copy} from before the schema upgrade")
+        _copy(self._reader, copy)
+        self.notes.append(f"kept {copy} from before the schema upgrade")
 
     # --- reading ---------------------------------------------------------------------------------------------
 
     async def fetch(self, query: str, *arguments: apsw.SQLiteValue) -> list[Row]:
         """All rows of a short read, at once: a thread would cost more than the read."""
         try:
-            return self._open_reader().execute(self._sql[query], arguments).fetchall()
-        except apsw.Error as error:
+            rows: list[Row] = self._open_reader().execute(self._sql[query], arguments).fetchall()
+        except (apsw.Error, UnicodeDecodeError) as error:
             raise translate(error, self.place) from error
+        if query in _EVENT_QUERIES and [*map(type, chain.from_iterable(rows))] != _EVENT_TYPES * len(rows):
+            raise _wrong_type(rows)
+        return rows
 
     async def fetch_row(self, query: str, *arguments: apsw.SQLiteValue) -> Row | None:
         """The first row, if there is one."""
         try:
             return self._open_reader().execute(self._sql[query], arguments).fetchone()
-        except apsw.Error as error:
+        except (apsw.Error, UnicodeDecodeError) as error:
             raise translate(error, self.place) from error
 
     def _open_reader(self) -> apsw.Connection:
         if self._reader is None:
             raise StoreUnavailable(f"{self.place} is closed", written=False, hint="open it again")
         return self._reader
+
+    def stamp(self) -> int | None:
+        """SQLite's own count of changes made through other connections, as they all are to the one that reads."""
+        assert self._stamps is not None
+        try:
+            stamp: int = self._stamps.execute("PRAGMA data_version").get
+        except apsw.Error as error:
+            raise translate(error, self.place) from error
+        return stamp
 
     async def listen(self, woken: Callable[[], None]) -> None:
         """Hear about commits of other processes."""
@@ -248,10 +294,13 @@ class SqliteDatabase:
             self._write(connection, plan)
             crash_point("commit: written, not committed")
             connection.execute("COMMIT")
-        except BaseException:
-            if connection.in_transaction:
-                with contextlib.suppress(apsw.Error):  # the first error is the one that matters
-                    connection.execute("ROLLBACK")
+            self._data_version = connection.data_version()
+        except BaseException as error:
+            self._data_version = -1
+            _roll_back(connection)
+            if isinstance(error, apsw.ReadOnlyError):
+                connection.close()  # it stays so; a new connection may be allowed to write one day
+                self._writer = None
             raise
         crash_point("commit: committed, not marked")
         ledger.written(plan)
@@ -268,8 +317,10 @@ class SqliteDatabase:
             return connection.execute(self._sql[query], arguments).fetchall()
 
     def outcome_unknown(self, error: Exception) -> bool:
-        """A full disk or a lock leaves nothing behind; after any other failure of SQLite one has to look."""
-        return isinstance(error, apsw.Error) and not isinstance(error, (apsw.FullError, apsw.BusyError))
+        """A full disk, a lock or a missing right leaves nothing behind; after any other failure one has to look."""
+        return isinstance(error, apsw.Error) and not isinstance(
+            error, (apsw.FullError, apsw.BusyError, apsw.ReadOnlyError)
+        )
 
     def explain(self, error: Exception) -> Exception:
         """Say a failure of SQLite in our words."""
@@ -304,7 +355,7 @@ class SqliteDatabase:
 
     def care_meanwhile(self) -> None:
         """Copy most of the log on a connection of its own, while commits go on."""
-        if not self._laid_out:
+        if self._laid_out_pages < WAL_LAYOUT_PAGES[-1]:
             return
         self._care_at = self.wal_pages + WAL_PAGES_MAX  # if this fails, not again at once
         with translated(self.place):
@@ -316,12 +367,12 @@ class SqliteDatabase:
 
     async def care(self) -> None:
         """Copy the rest of the log, so that the next commit starts it over."""
-        self._care_at = WAL_PAGES_MAX
         writer = self._writer or self._connect_writer()
         with translated(self.place):
-            if not self._laid_out:
+            if self._laid_out_pages < WAL_LAYOUT_PAGES[-1]:
                 self._lay_out_wal(writer)
                 return
+            self._care_at = WAL_PAGES_MAX
             writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
             writer.execute("PRAGMA incremental_vacuum").fetchall()  # pages that compaction freed
         self.mark.sync()
@@ -333,17 +384,20 @@ class SqliteDatabase:
         SQLite ignores what follows the last valid frame. The write lock is held meanwhile, so nobody appends frames
         where the zeros go. Unlike the database file, the log carries no locks that closing it here could drop.
         """
-        self._laid_out = True
+        pages = next(pages for pages in WAL_LAYOUT_PAGES if pages > self._laid_out_pages)
+        self._laid_out_pages = pages
+        self._care_at = min(WAL_PAGES_MAX, pages - pages // 8)
         if self._vfs is not None:
             return
+        length = 32 + pages * (24 + 4096)  # a header, and for each page its header and itself
         writer.set_busy_timeout(BUSY_MS_MAX)
         writer.execute("BEGIN IMMEDIATE")
         try:
             log = os.open(f"{self.place}-wal", os.O_RDWR | os.O_CLOEXEC)
             try:
                 size = os.fstat(log).st_size
-                if size < WAL_BYTES:
-                    os.pwrite(log, bytes(WAL_BYTES - size), size)
+                if size < length:
+                    os.pwrite(log, bytes(length - size), size)
                     os.fdatasync(log)
             except OSError as error:  # no space for the zeros: go on with a log that grows as it needs
                 self.notes.append(f"{self.place}-wal was not laid out: {error.strerror}")
@@ -354,9 +408,11 @@ class SqliteDatabase:
 
     def _decide(self, connection: apsw.Connection, ledger: Ledger, batch: Sequence[Request]) -> Plan:
         sql = self._sql
-        position, time_us = connection.execute(sql["log_head"]).fetchone() or (0, 0)
-        if position != ledger.position:
-            self._catch_up(connection, ledger, position, time_us)
+        if connection.data_version() != self._data_version or ledger.position < 0:
+            # Somebody else has committed since we did, or may have.
+            position, time_us = connection.execute(sql["log_head"]).fetchone() or (0, 0)
+            if position != ledger.position:
+                self._catch_up(connection, ledger, position, time_us)
         unknown = ledger.unknown(batch)
         if unknown:
             ledger.learn(unknown, dict(_heads(connection, sql["stream_head"], unknown)))
@@ -403,18 +459,28 @@ class SqliteDatabase:
 
     # --- looking after it ------------------------------------------------------------------------------------
 
-    async def copy_to(self, target: Path) -> None:
-        """A whole copy under another name, complete or not there at all, while work goes on."""
+    async def copy_to(self, target: Path) -> int:
+        """A whole copy under another name, complete or not there at all, while work goes on; the position it holds."""
 
-        def work() -> None:
+        def work() -> int:
             with translated(self.place):
                 connection = self._connect()
                 try:
                     _copy(connection, target)
                 finally:
                     connection.close()
+                return self._head_of_copy(target)
 
-        await asyncio.get_running_loop().run_in_executor(None, work)
+        return await asyncio.get_running_loop().run_in_executor(None, work)
+
+    def _head_of_copy(self, copy: Path) -> int:
+        flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+        connection = apsw.Connection(f"{copy.absolute().as_uri()}?immutable=1", flags)  # leaves no files beside it
+        try:
+            row: Any = connection.execute(self._sql["log_head"]).fetchone()
+            return row[0] if row else 0
+        finally:
+            connection.close()
 
     async def problems(self) -> list[str]:
         """What SQLite's own integrity check finds."""
@@ -437,15 +503,26 @@ def _copy(connection: apsw.Connection, target: Path) -> None:
     partial.unlink(missing_ok=True)
     os.close(os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
     crash_point("copy: begun")
-    connection.execute("VACUUM INTO ?", (str(partial),))
-    descriptor = os.open(partial, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-    crash_point("copy: not yet named")
-    partial.rename(target)
-    _sync_folder(target.parent)
+        connection.execute("VACUUM INTO ?", (str(partial),))
+        descriptor = os.open(partial, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        crash_point("copy: not yet named")
+        partial.rename(target)
+    except BaseException:  # a part of a copy is no use, and the disk may be full because of it
+        for left in (partial, partial.with_name(partial.name + "-journal")):
+            left.unlink(missing_ok=True)
+        raise
+    sync_folder(target.parent)
+
+
+def _roll_back(connection: apsw.Connection) -> None:
+    if connection.in_transaction:
+        with contextlib.suppress(apsw.Error):  # the first error is the one that matters
+            connection.execute("ROLLBACK")
 
 
 def _heads(connection: apsw.Connection, query: str, names: Iterable[str]) -> Iterable[tuple[str, Head]]:
@@ -469,15 +546,6 @@ def _one(connection: apsw.Connection, query: str) -> Any:
     return row[0]
 
 
-def _sync_folder(folder: Path) -> None:
-    """Make new names in a folder survive a power cut."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def _check_library() -> None:
     version = tuple(int(part) for part in apsw.sqlite_lib_version().split("."))
     if version < SQLITE_MIN:
@@ -497,7 +565,16 @@ def translated(place: str) -> Iterator[None]:
         raise translate(error, place) from error
 
 
-def translate(error: apsw.Error, place: str) -> MaosError:
+def _wrong_type(rows: Iterable[Row]) -> Corrupt:
+    stream, version = next(row[1:3] for row in rows if [*map(type, row)] != _EVENT_TYPES)
+    return Corrupt(
+        f"{stream} has an event with a column of another type at version {version}",
+        stream=str(stream),
+        version=version if isinstance(version, int) else 0,
+    )
+
+
+def translate(error: apsw.Error | UnicodeDecodeError, place: str) -> MaosError:
     """The error of ours that an error of SQLite means."""
     if isinstance(error, apsw.FullError):
         return DiskFull(place)
@@ -507,7 +584,7 @@ def translate(error: apsw.Error, place: str) -> MaosError:
             written=False,
             hint="find it with `lsof` and let it finish or end it",
         )
-    if isinstance(error, (apsw.CorruptError, apsw.NotADBError)):
+    if isinstance(error, (apsw.CorruptError, apsw.NotADBError, UnicodeDecodeError)):
         return Corrupt(f"{place} is damaged or not a maos database: {error}")
     if isinstance(error, (apsw.CantOpenError, apsw.ReadOnlyError, apsw.PermissionsError)):
         return StoreUnavailable(

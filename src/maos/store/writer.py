@@ -29,6 +29,7 @@ QUEUE_REQUESTS_MAX = 10_000
 QUEUE_BYTES_MAX = 64 << 20
 BATCH_REQUESTS_MAX = 4_096
 BATCH_BYTES_MAX = 16 << 20
+REPEAT = "the outcome is unknown; repeating the append under the same key is safe"
 
 
 class Transactor(Protocol):
@@ -117,18 +118,19 @@ class GroupCommitWriter:
         """The reply to a request, once it is on disk."""
         self._inside += 1
         try:
-            if self._closed:
-                raise StoreUnavailable(f"{self._database.place} is closed", written=False, hint="open it again")
             if self._inside == 1 and self._database.blocking:
                 # Everybody who is ready to run comes in first: with company this joins a group.
                 await asyncio.sleep(0)
                 if self._inside == 1 and self._commit_at_once(request):
                     return _answer(request)
-            while self._pending >= QUEUE_REQUESTS_MAX or self._pending_bytes >= QUEUE_BYTES_MAX:
+            while self._full() and not self._closed:
                 await self._room()
+            self._check_open()  # after all waiting: once it is closed nobody serves the queue
             for write in request.writes:
                 for event in write[1]:
                     request.size += len(event[2])
+            for document in request.documents:
+                request.size += len(document.body or b"")
             self._pending += 1
             self._pending_bytes += request.size
             waiter = request.waiter = self._loop.create_future()
@@ -140,8 +142,7 @@ class GroupCommitWriter:
 
     async def exclusively(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Run something that needs the writing connection, between two batches."""
-        if self._closed:
-            raise StoreUnavailable(f"{self._database.place} is closed", written=False, hint="open it again")
+        self._check_open()
         job = _Job(work, self._loop.create_future())
         self._send(job)
         await job.waiter
@@ -152,6 +153,7 @@ class GroupCommitWriter:
     async def close(self) -> None:
         """Finish what was accepted; accept nothing more."""
         self._closed = True
+        self._let_in(len(self._space))  # to be told that it is closed
         if self._carer is not None:
             await asyncio.wait([self._carer])
         if self._thread is not None:
@@ -169,7 +171,7 @@ class GroupCommitWriter:
         try:
             if not self._database.commit_now(self._ledger, (request,)):
                 return False
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - the ordinary way meets it again and explains it
             self._failed(error)
             return False
         finally:
@@ -177,11 +179,30 @@ class GroupCommitWriter:
         self._grown(self._ledger.position)
         return True
 
+    def _full(self) -> bool:
+        return self._pending >= QUEUE_REQUESTS_MAX or self._pending_bytes >= QUEUE_BYTES_MAX
+
     async def _room(self) -> None:
         """Back-pressure: wait until something has been answered."""
         turn: asyncio.Future[None] = self._loop.create_future()
         self._space.append(turn)
-        await turn
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if not turn.cancelled():
+                self._let_in(1)  # it was let in at the moment it gave up: the next one takes its place
+            raise
+
+    def _let_in(self, count: int) -> None:
+        while count and self._space:
+            turn = self._space.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                count -= 1
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreUnavailable(f"{self._database.place} is closed", written=False, hint="open it again")
 
     def _send(self, item: Request | _Job) -> None:
         self._inbox.put(item)
@@ -197,14 +218,10 @@ class GroupCommitWriter:
         self._grown(position)
         for request in batch:
             self._pending_bytes -= request.size
-            waiter = request.waiter
-            if waiter is not None and not waiter.done():  # its caller may have been cancelled
-                waiter.set_result(None)
+            if request.waiter is not None:
+                _wake(request.waiter)
         self._pending -= len(batch)
-        for _ in range(min(len(batch), len(self._space))):
-            turn = self._space.popleft()
-            if not turn.done():
-                turn.set_result(None)
+        self._let_in(len(batch))
 
     def _grown(self, position: int) -> None:
         if position > 0:
@@ -235,7 +252,7 @@ class GroupCommitWriter:
             if job is not None:
                 with self._turn:
                     _run(self._do(job))
-                self._loop.call_soon_threadsafe(job.waiter.set_result, None)
+                self._loop.call_soon_threadsafe(_wake, job.waiter)
 
     async def _serve(self) -> None:
         try:
@@ -248,7 +265,7 @@ class GroupCommitWriter:
                     self._tell(batch, self._ledger.position)
                 if job is not None:
                     await self._do(job)
-                    job.waiter.set_result(None)
+                    _wake(job.waiter)
                 await asyncio.sleep(0)  # those just answered send their next appends: a fuller batch
         finally:
             self._server = None
@@ -276,7 +293,7 @@ class GroupCommitWriter:
     async def _do(self, job: _Job) -> None:
         try:
             job.result = await job.work()
-        except Exception as error:  # handed to whoever asked for the job
+        except Exception as error:  # noqa: BLE001 - handed to whoever asked for the job
             job.error = error
 
     # --- with the writer's turn ------------------------------------------------------------------------------
@@ -290,12 +307,17 @@ class GroupCommitWriter:
                     batch = [request for request in batch if not request.settled]
                 if batch:
                     await self._database.commit(self._ledger, batch)
-            except Exception as error:  # explained to the callers, or tried again
+            except Exception as error:  # noqa: BLE001 - explained to the callers, or tried again
                 self._failed(error)
                 for request in batch:
                     request.error = None
                 if last_try or not self._broken:
-                    self._refuse(batch, self._database.explain(error))
+                    explained = self._database.explain(error)
+                    if len(batch) > 1 and not self._broken and not isinstance(explained, StoreUnavailable):
+                        for request in batch:  # one of them cannot be written: that is not the others' fault
+                            await self._commit((request,))
+                    else:
+                        self._refuse(batch, explained)
                     return
             else:
                 return
@@ -303,10 +325,10 @@ class GroupCommitWriter:
     async def _mend(self) -> None:
         """Reopen the database and find out what became of the batch that failed."""
         await self._database.recover()
-        attempted, self._attempted = self._attempted, None
-        if attempted is not None and await self._database.was_written(attempted):
-            for request in attempted.requests:
+        if self._attempted is not None and await self._database.was_written(self._attempted):
+            for request in self._attempted.requests:
                 request.settled = True
+        self._attempted = None  # not before it was looked up: else the next try would write it once more
         self._broken = False
 
     def _failed(self, error: Exception) -> None:
@@ -316,11 +338,17 @@ class GroupCommitWriter:
         self._ledger.forget()
 
     def _refuse(self, batch: Sequence[Request], error: Exception) -> None:
-        """Tell what is known: a request that never reached the disk was not written, whatever became of others."""
-        attempted = self._attempted.requests if self._attempted is not None else ()
+        """Tell what is known: a request that never reached the disk was not written, whatever became of others.
+
+        One that did, and could not be looked up, stays unknown, whatever stopped the looking.
+        """
+        attempted = set(self._attempted.requests) if self._attempted is not None else set()
         for request in batch:
-            if isinstance(error, StoreUnavailable) and error.written is None and request not in attempted:
-                request.error = StoreUnavailable(error.what, written=False, hint=error.hint)
+            written = None if request in attempted else False
+            if isinstance(error, StoreUnavailable) and error.written is not written:
+                request.error = StoreUnavailable(
+                    error.what, written=written, hint=error.hint if written is False else REPEAT
+                )
             else:
                 request.error = error
 
@@ -332,6 +360,11 @@ def _run(work: Coroutine[Any, Any, None]) -> None:
     except StopIteration:
         return
     raise AssertionError("a blocking database suspended")
+
+
+def _wake(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():  # its caller may have been cancelled
+        waiter.set_result(None)
 
 
 def _answer(request: Request) -> Appended:

@@ -1,0 +1,98 @@
+"""What all commands have in common: they are loaded when needed, show examples, and take versions from the end."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import Any
+
+import click
+
+from maos.cli.arguments import VersionType
+
+_FROM_NEWEST = re.compile(r"-\d+")
+
+
+class Command(click.Command):
+    """A command whose help ends with examples."""
+
+    def __init__(self, *args: Any, examples: Sequence[str] = (), **attributes: Any) -> None:
+        super().__init__(*args, **attributes)
+        self.examples = tuple(examples)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        super().format_epilog(ctx, formatter)
+        _write_examples(self.examples, formatter)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if any(isinstance(each, click.Argument) and isinstance(each.type, VersionType) for each in self.params):
+            args = self._with_versions(args)
+        return super().parse_args(ctx, args)
+
+    def _with_versions(self, args: list[str]) -> list[str]:
+        """`-2` in the place of a version as `newest-2`: click would take it for an option."""
+        valued = {name for each in self.params if isinstance(each, click.Option) and not each.is_flag
+                  for name in each.opts}  # fmt: skip
+        result: list[str] = []
+        for index, arg in enumerate(args):
+            if arg == "--":
+                return result + args[index:]
+            is_value = index > 0 and args[index - 1] in valued
+            result.append(f"newest{arg}" if _FROM_NEWEST.fullmatch(arg) and not is_value else arg)
+        return result
+
+
+class LazyGroup(click.Group):
+    """A group that imports a command when it is used or its help is shown."""
+
+    def __init__(self, *args: Any, lazy: Mapping[str, str], examples: Sequence[str] = (), **attributes: Any) -> None:
+        super().__init__(*args, **attributes)
+        self._lazy = lazy
+        self.examples = tuple(examples)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self._lazy)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        place = self._lazy.get(cmd_name)
+        if place is None:
+            return None
+        module, _, name = place.partition(":")
+        command: click.Command = getattr(import_module(module), name)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if name not in self._lazy and not name.startswith("-") and not ctx.resilient_parsing:
+            from difflib import get_close_matches
+
+            near = get_close_matches(name, self._lazy, n=1)
+            also = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(self._lazy)}"
+            raise click.UsageError(f"no command {name!r}; {also}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        super().format_epilog(ctx, formatter)
+        _write_examples(self.examples, formatter)
+
+
+def _write_examples(examples: Sequence[str], formatter: click.HelpFormatter) -> None:
+    if examples:
+        with formatter.section("Examples"):
+            for line in examples:
+                formatter.write(f"{'':>{formatter.current_indent}}{line}\n")
+
+
+agent_argument = click.argument("agent", metavar="AGENT")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead.")
+json_lines_option = click.option("--json", "as_json", is_flag=True, help="Print a JSON document per line instead.")
+full_option = click.option("--full", is_flag=True, help="Shorten nothing.")
+yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+dry_run_option = click.option("--dry-run", is_flag=True, help="Only show what would be done.")
+source_option = click.option(
+    "--source", default="cli", show_default=True, help="Who makes the change, as shown in the history."
+)
+path_option = click.option("--path", metavar="POINTER", help="Only the value at this path, such as /messages/0.")

@@ -1,0 +1,111 @@
+"""The database a command works on: opened for the length of one piece of work."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import TYPE_CHECKING, NoReturn, TypeVar
+
+import click
+
+from maos.cli.failures import FAILED, note
+from maos.cli.plain import clean
+from maos.errors import Corrupt, InvalidInput
+
+if TYPE_CHECKING:
+    from maos.app import Maos
+
+T = TypeVar("T")
+
+
+class Target:
+    """A database by name."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def read(self, work: Callable[[Maos], Awaitable[T]], *, accept_loss: bool = False) -> T:
+        """Do something that changes nothing; Ctrl+C ends it wherever it is."""
+        with _interruptible():
+            return self._run(work, accept_loss=accept_loss)
+
+    def write(self, work: Callable[[Maos], Awaitable[T]], *, create: bool = False) -> T:
+        """Do something that writes; Ctrl+C waits for a write that is under way."""
+        return self._run(work, create=create)
+
+    def _run(self, work: Callable[[Maos], Awaitable[T]], *, create: bool = False, accept_loss: bool = False) -> T:
+        self._check(create=create)
+        import asyncio
+
+        from maos.app import open as open_
+
+        async def opened() -> T:
+            try:
+                m = await open_(self.name, accept_loss=accept_loss)
+            except Corrupt as error:  # verifying it, as the usual hint says, needs an open one
+                hint = "put back a copy of it, or name another database with --db"
+                raise Corrupt(error.what, hint=hint) from error
+            try:
+                return await work(m)
+            finally:
+                await m.close()
+                for text in m.journal.notes:
+                    note(text)
+
+        return asyncio.run(opened())
+
+    def _check(self, *, create: bool) -> None:
+        """Refuse what opening would make out of nothing: a mistyped path is not a new database."""
+        if self.name == ":memory:":
+            raise InvalidInput("a database in memory ends with the command", hint="give --db a path or a URL")
+        if "://" in self.name or create:
+            return
+        from pathlib import Path
+
+        path = Path(self.name)
+        if path.is_dir():
+            raise InvalidInput(f"{self.name} is a folder", hint=f"name the file in it, such as {path / 'maos.db'}")
+        if not path.exists() or path.stat().st_size == 0:
+            raise InvalidInput(
+                f"there is no database {self.name}",
+                hint="name another one with --db or MAOS_DB, or begin one with `maos state create AGENT`",
+            )
+
+
+def ask(question: str) -> None:
+    """Go on only when a person says yes; only called on a terminal."""
+    if not click.confirm(clean(question), err=True):
+        click.echo("nothing was changed", err=True)
+        raise click.exceptions.Exit(FAILED)
+
+
+def need_yes(what: str, *, yes: bool, as_json: bool) -> None:
+    """Refuse to change something when nobody has said yes and there is nobody to ask."""
+    if not yes and (as_json or sys.stdin is None or not sys.stdin.isatty()):
+        raise InvalidInput(f"{what}, and there is nobody to ask", hint="repeat it with --yes, or with --dry-run")
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Ctrl+C stops at once, also between two reads that never wait; a second one does not even clean up.
+
+    asyncio's own handler would cancel the task at its next pause, and a long read of a local file makes none.
+    """
+    import signal
+    import threading
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(_signal: int, _frame: FrameType | None) -> NoReturn:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

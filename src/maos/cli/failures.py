@@ -1,0 +1,124 @@
+"""What goes wrong, as a message for people and a number for scripts."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from maos import errors
+from maos.cli.plain import clean
+
+FAILED, USAGE, NOT_FOUND, CONFLICT, UNAVAILABLE, INTERRUPTED, PIPE_CLOSED = 1, 2, 3, 4, 5, 130, 141
+
+EXIT_CODES = (
+    (0, "done"),
+    (FAILED, "damaged or lost data, an unknown format, or a question answered with no"),
+    (USAGE, "wrong usage or input, or no such database"),
+    (NOT_FOUND, "no such agent, version, snapshot or path"),
+    (CONFLICT, "somebody else was faster, holds the lease, or used the key"),
+    (UNAVAILABLE, "the disk or the server did not do its part"),
+    (INTERRUPTED, "interrupted with Ctrl+C"),
+    (PIPE_CLOSED, "whoever read the output went away"),
+)
+
+_CODES: tuple[tuple[tuple[type[BaseException], ...], int], ...] = (
+    ((errors.InvalidInput,), USAGE),
+    ((errors.NotFound,), NOT_FOUND),
+    ((errors.Conflict, errors.LeaseLost, errors.KeyReused), CONFLICT),
+    ((errors.StoreUnavailable, OSError), UNAVAILABLE),
+)
+
+
+def exit_code_of(work: Callable[[], Any]) -> int:
+    """Run the command line; the number to leave with, after saying what went wrong."""
+    _never_fail_to_encode()
+    try:
+        code = work()
+        sys.stdout.flush()  # here, where a closed pipe can still be handled, and not while Python shuts down
+    except errors.MaosError as error:
+        report(error.what, error.hint)
+        return code_for(error)
+    except click.ClickException as error:
+        return _usage(error)
+    except click.Abort as error:
+        return _aborted(error)
+    except SystemExit as leaving:  # click's answer to a closed pipe
+        if isinstance(leaving.__context__, BrokenPipeError):
+            return _pipe_closed()
+        raise
+    except BrokenPipeError:
+        return _pipe_closed()
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        report(f"{where}{error.strerror or error}")
+        return code_for(error)
+    return code if isinstance(code, int) else 0
+
+
+def code_for(error: BaseException) -> int:
+    """The exit code of a kind of error."""
+    for kinds, code in _CODES:
+        if isinstance(error, kinds):
+            return code
+    return FAILED
+
+
+def report(what: str, hint: str = "") -> None:
+    """Say on standard error what went wrong and what to do about it."""
+    styled = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
+    label = click.style("error:", fg="red", bold=True) if styled else "error:"
+    click.echo(f"{label} {clean(what)}", err=True)
+    if hint:
+        label = click.style("hint:", bold=True) if styled else "hint:"
+        click.echo(f"{label} {clean(hint)}", err=True)
+
+
+def note(what: str) -> None:
+    """Say something beside the result."""
+    click.echo(f"note: {clean(what)}", err=True)
+
+
+def _usage(error: click.ClickException) -> int:
+    context = getattr(error, "ctx", None)
+    path = context.command_path if context is not None else "maos"
+    message = error.format_message()
+    if type(error).__name__ == "NoArgsIsHelpError":  # `maos` alone: the message is the help text
+        click.echo(message, err=True)
+        return USAGE
+    hint = f"`{path} --help` shows how it is used"
+    if isinstance(error, click.NoSuchOption) and error.option_name == "--db":
+        hint = f"--db comes before the command: `maos --db TEXT {path.partition(' ')[2]} …`"
+    report(message[:1].lower() + message[1:].rstrip("."), hint)
+    return USAGE
+
+
+def _aborted(error: click.Abort) -> int:
+    if isinstance(error.__cause__, KeyboardInterrupt):
+        return INTERRUPTED
+    click.echo(err=True)  # the line of the question is still open
+    if isinstance(error.__context__, KeyboardInterrupt):
+        return INTERRUPTED
+    click.echo("nothing was changed", err=True)
+    return FAILED
+
+
+def _pipe_closed() -> int:
+    """Be silent: whoever read our output has seen enough."""
+    try:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.__stdout__.fileno() if sys.__stdout__ is not None else 1)  # for what is still buffered
+        os.close(nowhere)
+    except (OSError, ValueError):
+        pass
+    return PIPE_CLOSED
+
+
+def _never_fail_to_encode() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors="backslashreplace")

@@ -1,0 +1,52 @@
+"""The command `maos` itself."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import click
+
+import maos
+from maos import settings
+from maos.cli import failures
+from maos.cli.commands import LazyGroup
+from maos.cli.database import Target
+
+
+class Program(LazyGroup):
+    """The outermost group: what its commands raise becomes a message and an exit code, for tests too."""
+
+    def main(self, *args: Any, standalone_mode: bool = True, **extra: Any) -> Any:
+        work: Any = partial(super().main, *args, standalone_mode=False, **extra)
+        if standalone_mode:
+            raise SystemExit(failures.exit_code_of(work))
+        return work()
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        super().format_epilog(ctx, formatter)
+        with formatter.section("Exit codes"):
+            formatter.write_dl([(str(code), meaning) for code, meaning in failures.EXIT_CODES])
+
+
+@click.group(
+    cls=Program,
+    lazy={"state": "maos.cli.state:state", "copy": "maos.cli.copy:copy"},
+    examples=[
+        """maos state create reviewer '{"status": "idle"}'""",
+        "maos state show reviewer",
+        "maos --db postgresql://maos@127.0.0.1/maos state list",
+    ],
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.option(
+    "--db",
+    metavar="TEXT",
+    help="The database: a path or a postgresql:// URL. Comes before the command: `maos --db x.db state list`."
+    f"  [default: the variable MAOS_DB, else ./{settings.DATABASE_DEFAULT}]",
+)
+@click.version_option(maos.__version__, prog_name="maos", message="%(prog)s %(version)s")
+@click.pass_context
+def program(ctx: click.Context, db: str | None) -> None:
+    """Durable state of agents: every version is kept, every change is an event."""
+    ctx.obj = Target(settings.database(db))

@@ -1,0 +1,270 @@
+"""What people see. Rich draws on a terminal; anywhere else it is plain text in columns, without colour or lines.
+
+All text that comes from the data passes through `clean` first, and none of it is read as Rich markup.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from functools import cache
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from maos.cli.plain import clean, shorten
+from maos.clock import SystemClock, to_datetime
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from maos.model.changes import Change
+    from maos.state.records import State, StateEvent
+
+CHANGES_SHOWN_MAX = 40
+PATH_WIDTH_MAX = 40
+RUN_SHOWN_MAX = 5  # lines for entries of one list that came or went together
+WIDE_MIN = 8  # characters that a column keeps, however narrow the terminal
+VALUE_WIDTH = 70  # of a value when nobody says how wide the output is
+CONTEXT_CHARS = 12  # shown before the first difference of two long values
+
+Part = tuple[str, str]
+"""Text and the Rich style it has on a terminal."""
+
+
+class Column(NamedTuple):
+    """A column of a table."""
+
+    title: str
+    right: bool = False
+    style: str = ""
+    wide: bool = False
+    """May be cut when the terminal is narrow."""
+
+
+def terminal() -> bool:
+    """Whether a person is looking."""
+    return sys.stdout.isatty()
+
+
+@cache
+def console() -> Console:
+    """Rich, told to take text as text."""
+    from rich.console import Console
+
+    return Console(markup=False, highlight=False, emoji=False)
+
+
+def line(*parts: str | Part) -> None:
+    """One line; long ones are left to the terminal to wrap."""
+    pairs = [(part, "") if isinstance(part, str) else part for part in parts]
+    if not terminal():
+        sys.stdout.write("".join(text for text, _style in pairs) + "\n")
+        return
+    from rich.text import Text
+
+    console().print(Text.assemble(*pairs), soft_wrap=True)
+
+
+def table(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> None:
+    """Rows under titles."""
+    cells = [[clean(cell) for cell in row] for row in rows]
+    if not terminal():
+        _plain_table(columns, cells)
+        return
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    drawn = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold", padding=(0, 1, 0, 0))
+    for column in columns:
+        drawn.add_column(
+            column.title, justify="right" if column.right else "left", style=column.style, no_wrap=True,
+            overflow="ellipsis",
+        )  # fmt: skip
+    for row in _fitted(columns, cells, console().width - 2 * len(columns)):
+        drawn.add_row(*(Text(cell) for cell in row))
+    console().print(drawn)
+
+
+def _fitted(columns: Sequence[Column], rows: list[list[str]], room: int) -> list[list[str]]:
+    """Rows whose wide columns were cut, the widest first, until everything has room."""
+    from rich.cells import cell_len, set_cell_size
+
+    widths = [max([len(column.title), *(cell_len(row[index]) for row in rows)]) for index, column in enumerate(columns)]
+    while sum(widths) > room:
+        width, index = max((width if columns[index].wide else 0, index) for index, width in enumerate(widths))
+        if width <= WIDE_MIN:
+            break
+        widths[index] = width - 1
+    return [
+        [
+            cell if cell_len(cell) <= width else set_cell_size(cell, width - 1) + "…"
+            for cell, width in zip(row, widths, strict=True)
+        ]
+        for row in rows
+    ]
+
+
+def _plain_table(columns: Sequence[Column], rows: list[list[str]]) -> None:
+    from rich.cells import cell_len  # wide characters take two places
+
+    whole = [[column.title for column in columns], *rows]
+    widths = [max(cell_len(row[index]) for row in whole) for index in range(len(columns))]
+    for row in whole:
+        parts = []
+        for column, cell, width in zip(columns, row, widths, strict=True):
+            space = " " * (width - cell_len(cell))
+            parts.append(space + cell if column.right else cell + space)
+        sys.stdout.write("  ".join(parts).rstrip() + "\n")
+
+
+# --- values ------------------------------------------------------------------------------------------------------
+
+
+def when(time_us: int) -> str:
+    """A time as people say it: local, and without the date when it is near."""
+    instant = to_datetime(time_us).astimezone()
+    clock = instant.strftime("%H:%M:%S")
+    if terminal():
+        days = (to_datetime(SystemClock().now_us()).astimezone().date() - instant.date()).days
+        if days in (0, 1):
+            return f"{'today' if days == 0 else 'yesterday'} {clock}"
+    return f"{instant:%Y-%m-%d} {clock}"
+
+
+def size(count: int) -> str:
+    """A number of bytes as people say it."""
+    if count < 1000:
+        return f"{count} B"
+    for unit in ("kB", "MB", "GB"):
+        count_in_unit = count / {"kB": 1e3, "MB": 1e6, "GB": 1e9}[unit]
+        if count_in_unit < 999.5 or unit == "GB":
+            break
+    return f"{count_in_unit:.1f} {unit}"
+
+
+def many(count: int, one: str, several: str | None = None) -> str:
+    """A number of things: 1 event, 2 events."""
+    return f"{count} {one if count == 1 else several or one + 's'}"
+
+
+def compact(value: Any) -> str:
+    """A value on one line."""
+    return clean(json.dumps(value, ensure_ascii=False))
+
+
+def pretty(value: Any) -> None:
+    """A value over as many lines as it takes."""
+    text = clean(json.dumps(value, indent=2, ensure_ascii=False), lines=True)
+    if not terminal():
+        sys.stdout.write(text + "\n")
+        return
+    from rich.highlighter import JSONHighlighter
+    from rich.text import Text
+
+    drawn = Text(text)
+    JSONHighlighter().highlight(drawn)
+    console().print(drawn, soft_wrap=True)
+
+
+def state(state: State) -> None:
+    """A state: what it is, then its data."""
+    heading(state)
+    pretty(state.raw())
+
+
+def heading(state: State) -> None:
+    """Agent, version, time, and who changed it last."""
+    by = f" by {clean(state.source)}" if state.source else ""
+    line(
+        (clean(state.agent), "bold"), f" at version {state.version}, ",
+        (f"{state.type} {when(state.time_us)}{by}", "dim"),
+    )  # fmt: skip
+
+
+# --- changes -----------------------------------------------------------------------------------------------------
+
+
+def changes(found: Sequence[Change], *, full: bool = False, indent: str = "") -> None:
+    """A line for each path: + came, - went, ~ changed from old to new."""
+    rows = list(found) if full else _without_long_runs(found)[:CHANGES_SHOWN_MAX]
+    paths = ["" if isinstance(each, int) else clean(each.path) or "/" for each in rows]
+    width = min(PATH_WIDTH_MAX, max((len(path) for path in paths), default=0))
+    room = None if full else room_for_value(len(indent) + 2 + width + 2)
+    for path, each in zip(paths, rows, strict=True):
+        path = f"{path:<{width}}  "
+        if isinstance(each, int):
+            line((f"{indent}  … {each} more like these (--full shows them)", "dim"))
+        elif each.kind == "create":
+            line(indent, ("+ ", "green"), path, (shorten(compact(each.new), room), "green"))
+        elif each.kind == "delete":
+            line(indent, ("- ", "red"), path, (shorten(compact(each.old), room), "red"))
+        else:
+            old, new = _beside(compact(each.old), compact(each.new), room)
+            line(indent, ("~ ", "yellow"), path, (old, "red"), (" → ", "dim"), (new, "green"))
+    hidden = len(found) - sum(each if isinstance(each, int) else 1 for each in rows)
+    if hidden:
+        line((f"{indent}… and {many(hidden, 'more change')} (--full shows all)", "dim"))
+
+
+def _without_long_runs(found: Sequence[Change]) -> list[Change | int]:
+    """Changes, with the number of those left out in the middle of many alike: a list that grew by a hundred entries."""
+    rows: list[Change | int] = []
+    for _place, group in groupby(found, lambda each: (each.kind, _list_of(each.path))):
+        run = list(group)
+        if len(run) > RUN_SHOWN_MAX and _list_of(run[0].path):
+            rows += [*run[: RUN_SHOWN_MAX - 2], len(run) - RUN_SHOWN_MAX + 1, run[-1]]
+        else:
+            rows += run
+    return rows
+
+
+def _list_of(path: str) -> str:
+    """The path of the list an entry is in; nothing for what is not an entry."""
+    parent, _, part = path.rpartition("/")
+    return parent if part.isascii() and part.isdigit() else ""
+
+
+def room_for_value(used: int) -> int:
+    """The characters left on a line for values."""
+    if not terminal():
+        return VALUE_WIDTH * 2
+    return max(20, os.get_terminal_size(sys.stdout.fileno()).columns - used)
+
+
+def _beside(old: str, new: str, room: int | None) -> tuple[str, str]:
+    """Two values cut to fit a line; long ones that begin alike are shown from where they differ."""
+    if room is None or len(old) + len(new) + 3 <= room:
+        return old, new
+    half = max(8, (room - 3) // 2)
+    alike = next((index for index, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
+    if alike > half - CONTEXT_CHARS and max(len(old), len(new)) > half:
+        skip = alike - CONTEXT_CHARS
+        old, new = "…" + old[skip:], "…" + new[skip:]
+    if len(old) < half:
+        return old, shorten(new, room - 3 - len(old))
+    if len(new) < half:
+        return shorten(old, room - 3 - len(new)), new
+    return shorten(old, half), shorten(new, half)
+
+
+def event(event: StateEvent, *, full: bool = False) -> None:
+    """An event: what it is, then what it changed."""
+    facts = [event.type, when(event.time_us)]
+    if event.source:
+        facts.append(f"by {clean(event.source)}")
+    if event.critical:
+        facts.append("critical")
+    if event.spans > 1:
+        facts.append(f"stands for {event.spans} versions")
+    line((clean(event.id), "bold"), "  ", ("  ".join(facts), "dim"))
+    room = None if full else room_for_value(18)
+    for name, value in (
+        ("caused by", event.causation), ("correlation", event.correlation), ("metadata", event.metadata or None),
+    ):  # fmt: skip
+        if value is not None:
+            text = clean(value) if isinstance(value, str) else compact(value)
+            line((f"    {name} {shorten(text, room)}", "dim"))
+    changes(event.changes, full=full, indent="    ")
