@@ -1,0 +1,184 @@
+"""A database as agents leave it, and the command line in this process, in one of its own, and on a terminal."""
+
+import asyncio
+import fcntl
+import os
+import pty
+import select
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+import maos
+from maos.cli.program import program
+from maos.testing.manual_clock import MICROSECONDS, ManualClock
+
+START_US = 1_577_880_000 * MICROSECONDS  # 2020-01-01T12:00:00Z
+WAIT_S_MAX = 30
+HOSTILE = "\x1b[31mred\x1b[0m [bold]x[/bold] \x9b2J\u202egnp.exe\r\n"
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+Invoke = Callable[..., Result]
+
+
+async def fill(path: Path) -> None:
+    """Three agents, an hour between one change and the next, on the first days of 2020."""
+    clock = ManualClock(START_US)
+    async with maos.open(path, clock=clock) as m:
+        update = m.agents.update
+
+        async def wait_and_update(wanted: dict[str, Any], **more: Any) -> None:
+            clock.advance(3600)
+            await update("reviewer", wanted, **more)
+
+        first: dict[str, Any] = {"status": "idle", "messages": [], "execution": {"task": None}, "memory": {"old": 1}}
+        await m.agents.create("reviewer", first, source="setup")
+        await wait_and_update({"status": "busy"}, source="runner", correlation="run/1")
+        await wait_and_update({"messages": maos.Extend([{"role": "user", "text": "hello"}])}, source="runner")
+        await wait_and_update({"memory": {"old": maos.DELETE, "new": [1, 2]}}, critical=True, metadata={"why": "tidy"})
+        await wait_and_update({"messages": maos.Extend([f"message {n}" for n in range(40)])}, source="runner")
+        await m.agents.snapshot("reviewer", name="before-upgrade")
+        await wait_and_update({"execution": {"task": "review"}}, causation="agent/planner@1")
+        await m.agents.create("planner", source="setup")
+        await m.agents.create("[bold]evil[/bold]", {"status": HOSTILE, HOSTILE: HOSTILE}, source=HOSTILE)
+
+
+@pytest.fixture(scope="session")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("filled") / "maos.db"
+    asyncio.run(fill(path))
+    return path
+
+
+@pytest.fixture
+def db(filled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The path of a filled database of this test's own, which is the default in the current folder."""
+    for file in filled.parent.iterdir():
+        shutil.copy(file, tmp_path)
+    empty_folder(tmp_path, monkeypatch)
+    return tmp_path / "maos.db"
+
+
+@pytest.fixture
+def no_db(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The path of the default database, which does not exist."""
+    empty_folder(tmp_path, monkeypatch)
+    return tmp_path / "maos.db"
+
+
+def empty_folder(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(path / "home"))
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    for name in ("MAOS_DB", "NO_COLOR", "FORCE_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(autouse=True)
+def local_time() -> Iterator[None]:
+    yield
+    time.tzset()  # after TZ was put back
+
+
+@pytest.fixture
+def invoke() -> Invoke:
+    """Run a command in this process; what is not an expected failure is raised."""
+
+    def run(*args: str, stdin: str | None = None) -> Result:
+        result = CliRunner().invoke(program, args, input=stdin, prog_name="maos")
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        return result
+
+    return run
+
+
+@pytest.fixture
+def run() -> Run:
+    """Run a command in a process of its own, as a shell would."""
+
+    def run(*args: str, stdin: str | None = None, **env: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "maos", *args],
+            input=stdin,
+            stdin=subprocess.DEVNULL if stdin is None else None,
+            capture_output=True,
+            text=True,
+            timeout=WAIT_S_MAX,
+            env={**os.environ, **env},
+        )
+
+    return run
+
+
+class Terminal:
+    """A command with a person in front of it: all three streams are a terminal of 100 columns."""
+
+    def __init__(self, *args: str) -> None:
+        self._ours, theirs = pty.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
+        environment = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "maos", *args],
+            stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True,
+            env={**environment, "TERM": "xterm-256color"},
+        )  # fmt: skip
+        os.close(theirs)
+        self.text = ""
+
+    def wait_for(self, text: str) -> None:
+        """Read until something is shown."""
+        while text not in self.text:
+            assert self._read(), f"{text!r} did not come, but {self.text!r}"
+
+    def type(self, text: str) -> None:
+        os.write(self._ours, text.encode())
+
+    def interrupt(self) -> None:
+        self._process.send_signal(signal.SIGINT)
+
+    def end(self) -> int:
+        """Read what is left; the exit code."""
+        while self._read():
+            pass
+        return self._process.wait(WAIT_S_MAX)
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        os.close(self._ours)
+
+    def _read(self) -> bool:
+        ready, _, _ = select.select([self._ours], [], [], WAIT_S_MAX)
+        try:
+            new = os.read(self._ours, 65536) if ready else b""
+        except OSError:  # how a terminal says that the other side is gone
+            new = b""
+        self.text += new.decode(errors="replace")
+        return bool(new)
+
+
+@pytest.fixture
+def terminal() -> Iterator[Callable[..., Terminal]]:
+    """Start a command on a terminal."""
+    opened: list[Terminal] = []
+
+    def start(*args: str) -> Terminal:
+        opened.append(Terminal(*args))
+        return opened[-1]
+
+    yield start
+    for each in opened:
+        each.close()

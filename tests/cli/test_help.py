@@ -1,0 +1,113 @@
+"""The help: complete, with examples that work, and quick to load."""
+
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+import maos
+from maos.cli.program import program
+from maos.cli.state import snapshots, upkeep
+from tests.cli.conftest import Invoke
+
+HEAVY = {"apsw", "asyncio", "asyncpg", "cramjam", "maos.app", "msgspec", "rich"}
+
+
+def walk(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    yield path, command
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            child = command.get_command(context, name)
+            assert child is not None
+            yield from walk(child, (*path, name))
+
+
+COMMANDS = dict(walk(program))
+EXAMPLES = [
+    (path, example) for path, command in COMMANDS.items() for example in getattr(command, "examples", ())
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("path", COMMANDS, ids=lambda path: "-".join(path) or "maos")
+def test_the_help_is_as_recorded(
+    path: tuple[str, ...], no_db: Path, invoke: Invoke, golden: Callable[[str, str], None]
+) -> None:
+    result = invoke(*path, "--help")
+    assert result.exit_code == 0
+    golden(f"cli/{'-'.join(('maos', *path))}.txt", result.stdout)
+
+
+@pytest.mark.parametrize("path", COMMANDS, ids=lambda path: "-".join(path) or "maos")
+def test_every_command_has_help_with_an_example(path: tuple[str, ...], no_db: Path, invoke: Invoke) -> None:
+    command = COMMANDS[path]
+    assert command.help
+    assert getattr(command, "examples", ())
+    text = invoke(*path, "-h").stdout
+    assert f"Examples:\n  {command.examples[0]}\n" in text  # type: ignore[attr-defined]
+    for parameter in command.params:
+        if isinstance(parameter, click.Option):
+            assert parameter.help, f"--{parameter.name} says nothing"
+
+
+@pytest.mark.parametrize("path", [path for path, command in COMMANDS.items() if not isinstance(command, click.Group)])
+def test_every_command_can_print_json(path: tuple[str, ...]) -> None:
+    assert "as_json" in {parameter.name for parameter in COMMANDS[path].params}
+
+
+@pytest.mark.parametrize(("path", "example"), EXAMPLES, ids=[example for _path, example in EXAMPLES])
+def test_every_example_works(path: tuple[str, ...], example: str, db: Path, invoke: Invoke) -> None:
+    if "postgresql://" in example or path == ("state", "stream"):
+        return  # these have tests of their own
+    stdin, _, command = example.rpartition(" | ")
+    args = shlex.split(command)
+    assert args[0] == "maos"
+    if "create" in args:
+        for file in db.parent.glob("maos.db*"):
+            file.unlink()
+    if "--db" in args:
+        args[args.index("--db") + 1] = str(db)
+    (db.parent / "state.json").write_text('{"status": "idle"}')
+    takes_yes = any(parameter.name == "yes" for parameter in COMMANDS[path].params)
+    result = invoke(*args[1:], *(["--yes"] if takes_yes else []), stdin=shlex.split(stdin)[1] if stdin else None)
+    assert result.exit_code == 0, result.output
+    assert result.stdout or "events" in args
+
+
+def test_choices_are_those_of_the_layers_below() -> None:
+    from maos.journal import compress
+    from maos.state import compaction
+    from maos.state import snapshots as below
+
+    assert set(snapshots.COMPRESSIONS) == set(compress.ALGORITHMS)
+    assert snapshots.KINDS == below.KINDS
+    assert upkeep.STRATEGIES == compaction.STRATEGIES
+
+
+def test_the_version_is_printed(run: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+    assert run("--version").stdout == f"maos {maos.__version__}\n"
+
+
+@pytest.mark.parametrize(
+    "args", [["--help"], ["--version"], ["state", "--help"], ["state", "show", "--help"], ["oops"]]
+)
+def test_help_loads_nothing_heavy(args: list[str]) -> None:
+    code = (
+        "import sys\n"
+        "from maos.__main__ import main\n"
+        f"sys.argv = ['maos', *{args!r}]\n"
+        "try: main()\n"
+        f"except SystemExit: sys.stderr.write('loaded: ' + ','.join({HEAVY!r} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stderr.endswith("loaded: ")
+
+
+def test_importing_maos_loads_next_to_nothing() -> None:
+    code = "import sys; before = set(sys.modules); import maos; print(*sorted(set(sys.modules) - before))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout.split() == ["__future__", "maos"]

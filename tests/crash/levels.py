@@ -1,0 +1,39 @@
+"""A schema with a second level, for tests of upgrades."""
+
+import shutil
+from pathlib import Path
+
+import apsw
+import asyncpg
+
+from maos.store import upgrade
+from tests.crash.stores import Place
+
+SECOND = {
+    "sqlite": "CREATE TABLE colours (name TEXT PRIMARY KEY) STRICT; INSERT INTO colours SELECT DISTINCT type FROM events;",
+    "postgres": "CREATE TABLE colours (name text PRIMARY KEY); INSERT INTO colours SELECT DISTINCT type FROM events;",
+}
+
+
+def two_levels(folder: Path) -> Path:
+    """A folder with the schema that maos ships and one level above it."""
+    levels = folder / "levels"
+    shipped = Path(upgrade.__file__).parent / "schema"
+    for dialect, statements in SECOND.items():
+        shutil.copytree(shipped / dialect, levels / dialect)
+        (levels / dialect / "0002_colours.sql").write_text(statements)
+    return levels
+
+
+async def level_of(place: Place) -> int:
+    """The schema level of a store that nobody else has open."""
+    if place.url:
+        connection = await asyncpg.connect(place.url)
+        try:
+            return int(await connection.fetchval(f"SELECT max(level) FROM {place.schema_name}.schema_level"))
+        finally:
+            await connection.close()
+    with apsw.Connection(str(place.path)) as connection:
+        level = connection.execute("PRAGMA user_version").get
+    connection.close()
+    return int(level)

@@ -1,0 +1,78 @@
+"""The reference says what the code says."""
+
+import importlib.util
+import re
+from types import ModuleType
+
+import pytest
+
+import maos
+from maos import errors
+from maos.model import agent
+from maos.store import queries, upgrade
+from tests.docs.documents import ROOT
+
+REFERENCE = ROOT / "docs" / "reference"
+
+
+@pytest.fixture(scope="module")
+def generate() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("name", ["python_api", "cli"])
+def test_generated_pages_are_up_to_date(name: str, generate: ModuleType) -> None:
+    """`python docs/generate.py` writes them."""
+    page = REFERENCE / f"{name.replace('_', '-')}.md"
+    assert page.read_text() == getattr(generate, name)()
+
+
+def test_every_public_name_is_in_the_reference() -> None:
+    text = (REFERENCE / "python-api.md").read_text() + (REFERENCE / "errors.md").read_text()
+    missing = [name for name in maos.__all__ if not re.search(rf"\b{name}\b", text) and name != "Maos"]
+    assert missing == []
+
+
+def test_every_error_is_explained() -> None:
+    text = (REFERENCE / "errors.md").read_text()
+    kinds = [name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, Exception)]
+    assert [name for name in kinds if name != "MaosError" and f"| `{name}` |" not in text] == []
+
+
+def test_every_event_type_is_explained() -> None:
+    text = (REFERENCE / "event-types.md").read_text()
+    assert [name for name in agent.EVENT_TYPES if f"`{name}`" not in text] == []
+
+
+def test_every_table_is_explained() -> None:
+    """And every column, of the newest schema."""
+    text = (REFERENCE / "store-format.md").read_text()
+    level = upgrade.steps("sqlite")[-1].level
+    assert f"Schema level {level}." in text
+    tables = set(re.findall(r"(?:FROM|JOIN|INTO|UPDATE) (\w+)", " ".join(queries.load().values()))) - {"SET", "events"}
+    assert [table for table in (*tables, "events") if f"**{table}**" not in text] == []
+
+
+def test_every_decision_is_listed() -> None:
+    folder = ROOT / "docs" / "decisions"
+    index = (folder / "README.md").read_text()
+    for path in folder.glob("0*.md"):
+        assert f"({path.name})" in index
+        for heading in ("## Context", "## Decision", "## Consequences", "## What would change our mind"):
+            assert heading in path.read_text(), f"{path.name} has no {heading!r}"
+
+
+def test_every_guarantee_names_tests_that_exist() -> None:
+    text = (ROOT / "docs" / "explanation" / "guarantees.md").read_text()
+    rows = re.findall(r"^\| (I\d+) \|.*\| ([^|]+) \|$", text, re.MULTILINE)
+    assert [name for name, _folders in rows] == [f"I{n}" for n in (*range(1, 18), *range(22, 27))]
+    for name, cell in rows:
+        folders = re.findall(r"`(\w+)`", cell)
+        assert folders, f"{name} names no tests"
+        for folder in folders:
+            assert (ROOT / "tests" / folder).is_dir(), f"{name}: there is no tests/{folder}"
