@@ -1,0 +1,278 @@
+"""Writes the parts of the reference that are already in the code: docs/reference/python-api.md and cli.md.
+
+    .venv/bin/python docs/generate.py            writes both files
+    .venv/bin/python docs/generate.py --check    exit status 1 if one of them is out of date
+
+Signatures and docstrings are read from the source, help texts from the commands, so neither file can say anything that
+the code does not. A test runs the check.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+import maos
+from maos.cli.program import program
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "maos"
+REFERENCE = ROOT / "docs" / "reference"
+WIDTH = 100
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+PARTS: list[tuple[str, str, list[tuple[str, list[str]]]]] = [
+    ("Open and close", "", [("app.py", ["open", "Maos"])]),
+    ("State of agents", "", [("state/agents.py", ["AgentStates"])]),
+    (
+        "What an update may say",
+        "Markers with a meaning of their own among the values given to `update`.",
+        [("model/changes.py", ["DELETE", "Extend", "Replace"])],
+    ),
+    (
+        "What calls about agents give back",
+        "All but `State` and `Update` are named tuples: they unpack, compare and print. Times are microseconds, UTC.",
+        [
+            ("state/records.py", ["State", "Update"]),
+            ("model/changes.py", ["Change", "MISSING"]),
+            ("state/records.py", ["Version", "StateEvent", "Replay", "Peek", "Summary"]),
+            ("state/records.py", ["Retention", "SnapshotInfo", "Restored", "Compaction"]),
+        ],
+    ),
+    ("Cache", "", [("state/cache.py", ["Cache"]), ("state/records.py", ["CacheStatistics"])]),
+    ("Journal", "", [("journal/journal.py", ["Journal"])]),
+    (
+        "What calls about the journal take and give back",
+        "",
+        [
+            ("journal/codec.py", ["Event", "EventType"]),
+            ("journal/journal.py", ["Append", "Record"]),
+            ("store/contract.py", ["Appended", "Lease"]),
+        ],
+    ),
+    ("Verification", "", [("journal/verify.py", ["Report", "Damage"])]),
+    (
+        "Compression",
+        "`from maos.journal import compress`: the algorithms that snapshots may choose from, and how they compare.",
+        [("journal/compress.py", ["compress", "decompress", "compare", "recommend", "Comparison"])],
+    ),
+]
+
+HANDLES = {"Maos": "m", "AgentStates": "m.agents", "Cache": "m.agents.cache", "Journal": "m.journal"}
+"""What an object is called by those who use it."""
+
+EXPORTED = set(maos.__all__)
+HIDDEN = {
+    "access_ns", "add", "clock_ns", "codec", "decode", "grow", "hits", "loader", "look", "misses", "owner", "page",
+    "page_back", "put", "raw", "refreshes", "snapshot_store", "store", "total", "warm_with",
+}  # fmt: skip
+"""Public for maos' own modules; not part of what is promised to others."""
+
+
+def python_api() -> str:
+    """The reference of the public Python API."""
+    lines = [
+        "# Python API",
+        "",
+        "<!-- Written by docs/generate.py from the docstrings. Change those and run it again. -->",
+        "",
+        "Everything is `async` and belongs to the event loop on which the journal was opened. Whatever a writing call",
+        "returns is on disk. All errors are in [errors.md](errors.md); numbers such as I14 refer to",
+        "[what is guaranteed](../explanation/guarantees.md).",
+        "",
+    ]
+    for title, text, sources in PARTS:
+        lines += [f"## {title}", ""]
+        if text:
+            lines += [text, ""]
+        for file, names in sources:
+            module = ast.parse((SOURCE / file).read_text())
+            for name in names:
+                lines += _thing(module, name)
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _thing(module: ast.Module, name: str) -> list[str]:
+    for index, node in enumerate(module.body):
+        if isinstance(node, ast.ClassDef) and node.name == name:
+            return _class(node)
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == name:
+            return [f"### {name}", "", *_code(_call(node, name)), *_prose(ast.get_docstring(node))]
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.target.id == name:
+            return [f"### maos.{name}", "", *_prose(_text_after(module.body, index))]
+    raise SystemExit(f"docs/generate.py: there is no {name} any more")
+
+
+def _class(node: ast.ClassDef) -> list[str]:
+    handle = HANDLES.get(node.name)
+    lines = [] if handle else [f"### {'maos.' if node.name in EXPORTED else ''}{node.name}", ""]
+    methods = [each for each in node.body if isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef))]
+    init = next((each for each in methods if each.name == "__init__"), None)
+    if init is not None and not handle and node.name in EXPORTED - {"State"}:
+        lines += _code(_call(init, f"maos.{node.name}"))
+    text = ast.get_docstring(node) or ""
+    lines += _prose(f"`{handle}`: {text[0].lower()}{text[1:]}" if handle else text)
+    lines += _table([*_fields(node), *(_attributes(init) if init is not None else ()), *_properties(methods)])
+    for method in methods:
+        if method.name.startswith("_") or method.name in HIDDEN or _is_property(method):
+            continue
+        if handle:
+            lines += [f"### {handle}.{method.name}", ""]
+        lines += [
+            *_code(_call(method, f"{handle or node.name.lower()}.{method.name}")),
+            *_prose(ast.get_docstring(method)),
+        ]
+    return lines
+
+
+def _fields(node: ast.ClassDef) -> Iterator[tuple[str, str]]:
+    """The fields of a named tuple, with the text below each."""
+    for index, each in enumerate(node.body):
+        if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name):
+            default = f" = {ast.unparse(each.value)}" if each.value is not None else ""
+            kind = ast.unparse(each.annotation)
+            yield f"{each.target.id}: {kind}{default}", _text_after(node.body, index)
+
+
+def _attributes(init: Function) -> Iterator[tuple[str, str]]:
+    """The public attributes a constructor takes over from its parameters, or explains."""
+    kinds = {each.arg: f": {ast.unparse(each.annotation)}" for each in init.args.args if each.annotation is not None}
+    for index, each in enumerate(init.body):
+        if isinstance(each, ast.Assign) and isinstance(each.targets[0], ast.Attribute):
+            name, text = each.targets[0].attr, _text_after(init.body, index)
+            value = each.value.id if isinstance(each.value, ast.Name) else ""
+            if not name.startswith("_") and name not in HIDDEN and (text or value):
+                yield name + kinds.get(value, "").replace("states.", ""), text
+
+
+def _properties(methods: list[Function]) -> Iterator[tuple[str, str]]:
+    for each in methods:
+        if _is_property(each) and not each.name.startswith("_"):
+            assert each.returns is not None
+            yield f"{each.name}: {ast.unparse(each.returns)}", ast.get_docstring(each) or ""
+
+
+def _is_property(method: Function) -> bool:
+    return any(isinstance(each, ast.Name) and each.id == "property" for each in method.decorator_list)
+
+
+def _table(fields: list[tuple[str, str]]) -> list[str]:
+    if not fields:
+        return []
+    width = max(len(field) for field, text in fields)
+    return _code(
+        "\n".join(f"{field:<{width}}  # {' '.join(text.split())}" if text else field for field, text in fields)
+    )
+
+
+def _text_after(body: list[ast.stmt], index: int) -> str:
+    following = body[index + 1] if index + 1 < len(body) else None
+    if isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant):
+        return inspect.cleandoc(str(following.value.value))
+    return ""
+
+
+def _call(node: Function, name: str) -> str:
+    """A call as one would write it: one line if it fits, else one argument a line."""
+    returns = f" -> {ast.unparse(node.returns)}" if node.returns is not None and node.name != "__init__" else ""
+    prefix = "await " if isinstance(node, ast.AsyncFunctionDef) else ""
+    if "AsyncIterator" in returns:
+        prefix, returns = "async for … in ", returns.replace("AsyncIterator[", "").removesuffix("]")
+    arguments = list(_arguments(node.args))
+    line = f"{prefix}{name}({', '.join(arguments)}){returns}"
+    if len(line) <= WIDTH:
+        return line
+    return f"{prefix}{name}(\n" + "".join(f"    {each},\n" for each in arguments) + f"){returns}"
+
+
+def _arguments(arguments: ast.arguments) -> Iterator[str]:
+    bare = len(arguments.args) - len(arguments.defaults)
+    for each, default in zip(arguments.args, [None] * bare + list(arguments.defaults), strict=True):
+        if each.arg != "self":
+            yield _argument(each, default)
+    if arguments.kwonlyargs:
+        yield "*"
+    for each, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
+        yield _argument(each, default)
+
+
+def _argument(argument: ast.arg, default: ast.expr | None) -> str:
+    value = "" if default is None else f" = {ast.unparse(default)}".replace("'", '"')
+    return ast.unparse(argument) + value
+
+
+def _prose(docstring: str | None) -> list[str]:
+    """A docstring as Markdown: paragraphs that are code become blocks."""
+    lines: list[str] = []
+    for paragraph in (docstring or "").split("\n\n"):
+        code = textwrap.dedent(paragraph)
+        lines += _code(code, "py") if _is_code(code) else [paragraph, ""]
+    return lines
+
+
+def _is_code(text: str) -> bool:
+    if "await " not in text and "async " not in text:
+        return False
+    try:
+        ast.parse("async def _():\n" + textwrap.indent(text, "    "))
+    except SyntaxError:
+        return False
+    return True
+
+
+def _code(text: str, language: str = "text") -> list[str]:
+    return [f"```{language}", text, "```", ""]  # `text` where the formatter of Python would break the columns
+
+
+def cli() -> str:
+    """The reference of the command line: every help text."""
+    lines = [
+        "# Command line",
+        "",
+        "<!-- Written by docs/generate.py from the help texts. Change those and run it again. -->",
+        "",
+        "Every command has `--json` for programs that read the output. What `maos state` can do is also in the",
+        "[Python API](python-api.md).",
+        "",
+    ]
+    for context in _commands(program, None, "maos"):
+        lines += [f"## {context.command_path}", "", "```text", context.get_help().rstrip(), "```", ""]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _commands(command: click.Command, parent: click.Context | None, name: str) -> Iterator[click.Context]:
+    context = click.Context(command, info_name=name, parent=parent, terminal_width=WIDTH, **command.context_settings)
+    yield context
+    if isinstance(command, click.Group):
+        for each in command.list_commands(context):
+            found = command.get_command(context, each)
+            assert found is not None
+            yield from _commands(found, context, each)
+
+
+def main() -> int:
+    """Write the files, or only compare."""
+    stale = []
+    for name, text in (("python-api.md", python_api()), ("cli.md", cli())):
+        path = REFERENCE / name
+        if not path.exists() or path.read_text() != text:
+            stale.append(name)
+            if "--check" not in sys.argv:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(text)
+                sys.stdout.write(f"wrote docs/reference/{name}\n")
+    if stale and "--check" in sys.argv:
+        sys.stdout.write(f"out of date: {', '.join(stale)}; run `python docs/generate.py`\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
