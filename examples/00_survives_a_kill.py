@@ -200,7 +200,9 @@ async def flip_one_bit(watcher: Watcher) -> None:
 
 async def demo(seed: int, kills: int) -> int:
     """The whole proof."""
-    console.print(f"\n[bold]{len(AGENTS)} agents, one journal, {kills} kills[/] (SIGKILL, at random; seed {seed})\n")
+    console.print(
+        f"\n[bold]{len(AGENTS)} agents, one journal, killed {times(kills)}[/] (SIGKILL, at random; seed {seed})\n"
+    )
     with tempfile.TemporaryDirectory(prefix="maos-demo-") as folder:
         watcher = Watcher(Path(folder) / "maos.db", random.Random(seed))
         try:
@@ -210,9 +212,14 @@ async def demo(seed: int, kills: int) -> int:
         except Broken as error:
             console.print(f"\n[bold red]The proof failed:[/] {error}\n")
             return 1
-    console.print(f"\n[bold green]{total:,} acknowledged updates, {kills} kills: none lost, none twice.[/]")
+    console.print(f"\n[bold green]{total:,} acknowledged updates, killed {times(kills)}: none lost, none twice.[/]")
     console.print("What else is promised, and the tests that show it: docs/explanation/guarantees.md\n")
     return 0
+
+
+def times(count: int) -> str:
+    """Once, or so many times."""
+    return "once" if count == 1 else f"{count} times"
 
 
 def main() -> int:

@@ -47,7 +47,7 @@ class open:
         async with maos.open("maos.db") as m:
             await m.agents.create("reviewer")
 
-    Creates what does not exist, upgrades what is older, refuses what is newer. `types` registers event types of your
+    Creates what does not exist (unless `create` is off), upgrades what is older, refuses what is newer. `types` registers event types of your
     own. With `accept_loss` a journal that lost acknowledged events is opened all the same, and says what it lost.
     """
 
@@ -57,11 +57,13 @@ class open:
         *,
         types: Iterable[EventType] = (),
         accept_loss: bool = False,
+        create: bool = True,
         clock: Clock | None = None,
         schema: str = "maos",
         mark_path: Path | None = None,
     ) -> None:
         self._target = target
+        self._create = create
         self._types = tuple(types)
         self._accept_loss = accept_loss
         self._clock = clock or SystemClock()
@@ -74,6 +76,7 @@ class open:
             self._target,
             clock=self._clock,
             accept_loss=self._accept_loss,
+            create=self._create,
             schema=self._schema,
             mark_path=self._mark_path,
         )
@@ -99,7 +102,7 @@ class open:
 
 
 async def _open_store(
-    target: str | Path, *, clock: Clock, accept_loss: bool, schema: str, mark_path: Path | None
+    target: str | Path, *, clock: Clock, accept_loss: bool, create: bool, schema: str, mark_path: Path | None
 ) -> Store:
     name = str(target)
     if name == ":memory:":
@@ -109,10 +112,12 @@ async def _open_store(
     if name.startswith(("postgresql://", "postgres://")):
         from maos.store.postgres import PostgresDatabase
 
-        database = PostgresDatabase(name, clock=clock, schema_name=schema, mark_path=mark_path)
+        database = PostgresDatabase(
+            name, clock=clock, create=create, schema_name=schema, mark_path=mark_path
+        )
         return await SqlStore.open(database, accept_loss=accept_loss)
     if "://" in name:
         raise InvalidInput(f"{name!r} is neither a path nor a PostgreSQL URL", hint="use a path or postgresql://…")
     from maos.store.sqlite import SqliteDatabase
 
-    return await SqlStore.open(SqliteDatabase(Path(name), clock=clock), accept_loss=accept_loss)
+    return await SqlStore.open(SqliteDatabase(Path(name), clock=clock, create=create), accept_loss=accept_loss)

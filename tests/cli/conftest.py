@@ -87,9 +87,13 @@ def empty_folder(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(autouse=True)
-def local_time() -> Iterator[None]:
+def surroundings(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A process that Ctrl+C can end, also when the tests run in the background; and, afterwards, our own time zone."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
-    time.tzset()  # after TZ was put back
+    signal.signal(signal.SIGINT, before)
+    monkeypatch.undo()
+    time.tzset()
 
 
 @pytest.fixture
@@ -145,6 +149,14 @@ class Terminal:
 
     def type(self, text: str) -> None:
         os.write(self._ours, text.encode())
+
+    def wait_until_idle(self) -> None:
+        """Wait until it waits: a signal between a prompt and the reading of the answer is seen after the answer."""
+        seen = 0
+        while seen < 3:
+            state = Path(f"/proc/{self._process.pid}/stat")
+            seen = seen + 1 if not state.exists() or state.read_text().rpartition(")")[2].split()[0] == "S" else 0
+            time.sleep(0.05)
 
     def interrupt(self) -> None:
         self._process.send_signal(signal.SIGINT)

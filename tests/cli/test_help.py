@@ -110,4 +110,4 @@ def test_help_loads_nothing_heavy(args: list[str]) -> None:
 def test_importing_maos_loads_next_to_nothing() -> None:
     code = "import sys; before = set(sys.modules); import maos; print(*sorted(set(sys.modules) - before))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.stdout.split() == ["__future__", "maos"]
+    assert set(done.stdout.split()) <= {"__future__", "maos"}

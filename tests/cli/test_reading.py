@@ -94,6 +94,7 @@ def test_at_a_time(db: Path, invoke: Invoke, time: str, version: int) -> None:
         (["newest-99"], 3),
         (["--time", "2019-12-31"], 3),
         (["--time", "later"], 2),
+        (["--time", "99999999w"], 2),
         (["--time", "99999-01-01"], 2),
         (["newish"], 2),
         ([""], 2),

@@ -70,8 +70,9 @@ def test_update_shows_what_it_changed(db: Path, invoke: Invoke) -> None:
 
 def test_update_as_json_with_everything_there_is_to_say(db: Path, invoke: Invoke) -> None:
     done = document(
-        invoke, "state", "update", "planner", '{"status": "busy"}', "--meta", '{"why": "test"}', "--correlation", "run/2",
-        "--causation", "agent/reviewer@7", "--source", "me", "--type", "task_assigned", "--critical", "--expected", "1",
+        invoke, "state", "update", "planner", '{"status": "busy"}', "--meta", '{"why": "test"}', "--correlation",
+        "run/2", "--causation", "agent/reviewer@7", "--source", "me", "--type", "task_assigned", "--critical",
+        "--expected", "1",
     )  # fmt: skip
     assert (done["version"], done["previous"]) == (2, 1)
     event = json.loads(invoke("state", "events", "planner", "--after", "1", "--json").stdout)
@@ -185,7 +186,7 @@ def test_compaction_shortens_the_history(db: Path, invoke: Invoke) -> None:
     assert "earlier" not in lines[-1]
     assert "stands for 4 versions" in invoke("state", "events", "reviewer").stdout
     assert invoke("state", "at", "reviewer", "2").exit_code == 3
-    assert "nothing to compact" in invoke(*command, "--strategy", "merge", "--yes").stdout
+    assert "nothing to compact" in invoke(*command[:-1], "5", "--strategy", "merge", "--yes").stdout
     assert invoke("state", "compact", "reviewer", "--keep-last", "1", "--critical-only", "--yes").exit_code == 2
 
 

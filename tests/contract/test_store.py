@@ -119,9 +119,7 @@ class TestPostgres(StoreContract):
         return f"contract_{next(schema_numbers)}"
 
     @pytest.fixture
-    async def open_again(
-        self, url: str, schema: str, tmp_path: Path, clock: ManualClock
-    ) -> AsyncIterator[OpenAgain]:
+    async def open_again(self, url: str, schema: str, tmp_path: Path, clock: ManualClock) -> AsyncIterator[OpenAgain]:
         opened = []
 
         async def open_again() -> Store:

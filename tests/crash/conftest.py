@@ -17,7 +17,8 @@ def abandoned(tmp_path_factory: pytest.TempPathFactory) -> Abandoned:
     folder = tmp_path_factory.mktemp("abandoned")
     argv = [sys.executable, "-m", "tests.crash.scenarios", "abandon", Place(str(folder)).said()]
     life = Process(argv, cwd=ROOT).wait(1)
-    left = Abandoned(folder, [], [position for _number, position, _versions in life.acks])
+    used = len((folder / "maos.db-wal").read_bytes().rstrip(b"\0"))
+    left = Abandoned(folder, [], [position for _number, position, _versions in life.acks], used)
     left.log.extend(asyncio.run(left.read(tmp_path_factory.mktemp("whole"))))
     assert left.log[-1].position == left.ends[-1]
     return left

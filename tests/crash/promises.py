@@ -146,8 +146,7 @@ class Found:
 
     def _is_merged(self, stream: str, version: int) -> bool:
         return any(
-            event.stream == stream and event.version - event.spans < version <= event.version
-            for event in self._merged
+            event.stream == stream and event.version - event.spans < version <= event.version for event in self._merged
         )
 
 

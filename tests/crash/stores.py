@@ -105,6 +105,8 @@ class Abandoned(NamedTuple):
     log: list[Recorded]
     ends: list[int]
     """The position of each acknowledgement."""
+    used: int
+    """How much of the log is in use; zeros may follow."""
 
     def copy(self, folder: Path) -> Place:
         """The same files somewhere else; what was there before goes."""

@@ -92,8 +92,7 @@ async def test_flips_in_the_first_page(closed: tuple[Place, list[Recorded]], tmp
 async def test_flips_in_the_log(abandoned: Abandoned, tmp_path: Path) -> None:
     """SQLite takes a damaged frame for the end of the log: without the mark every one of these would be silent."""
     place = Place(str(abandoned.folder))
-    size = (abandoned.folder / "maos.db-wal").stat().st_size
-    bits = Random(4).sample(range(size * 8), 150)
+    bits = Random(4).sample(range(abandoned.used * 8), 150)
     seen = await flip(place, "maos.db-wal", bits, abandoned.log, tmp_path)
     assert seen["lost end"] > 100
 
@@ -105,6 +104,5 @@ async def test_many_flips(
 ) -> None:
     place, log = closed
     await flip(place, "maos.db", Random(seed).sample(range(place.path.stat().st_size * 8), 3_000), log, tmp_path)
-    size = (abandoned.folder / "maos.db-wal").stat().st_size
-    bits = Random(seed).sample(range(size * 8), 2_000)
+    bits = Random(seed).sample(range(abandoned.used * 8), 2_000)
     await flip(Place(str(abandoned.folder)), "maos.db-wal", bits, abandoned.log, tmp_path)

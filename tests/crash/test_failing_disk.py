@@ -272,7 +272,7 @@ async def test_a_copy_of_the_log_into_the_database_may_fail(
             disk.fault = None
         hits += fault.hits
         await told_the_truth(place, told, f"{kind} {at}")
-    assert hits > 2
+    assert hits
 
 
 @pytest.mark.parametrize("kind", ["full", "write", "sync"])

@@ -1,12 +1,11 @@
 """A PostgreSQL server that dies, goes away or hangs up: acknowledged stays, unknown ends once, work goes on (I1, I3, I9)."""
 
 import asyncio
-import contextlib
 import itertools
 import shutil
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from urllib.parse import urlsplit
 

@@ -54,7 +54,7 @@ def test_the_one_for_postgresql_says_what_it_needs(tmp_path: Path) -> None:
 def test_the_demonstration_proves_what_it_says(tmp_path: Path) -> None:
     result = run("00_survives_a_kill.py", tmp_path, "--seed", "1", "--kills", "3")
     assert (result.returncode, result.stderr) == (0, ""), result.stdout
-    assert "3 kills: none lost, none twice" in result.stdout
+    assert "killed 3 times: none lost, none twice" in result.stdout
     assert "does not match its hash" in result.stdout
 
 

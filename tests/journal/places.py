@@ -13,6 +13,8 @@ import pytest
 import maos
 from maos.app import Maos
 from maos.clock import Clock
+from maos.errors import MaosError
+from maos.journal.journal import Record
 from maos.testing.postgres import PostgresServer, why_unavailable
 
 NOTE = maos.EventType("note")
@@ -59,9 +61,21 @@ class Place(NamedTuple):
             finally:
                 await connection.close()
         with apsw.Connection(self.target) as connection:
+            connection.set_busy_timeout(10_000)
             rows = list(connection.execute(re.sub(r"\$(\d)", r"?\1", statement), arguments))
         connection.close()
         return rows
+
+
+async def readable(m: Maos, stream: str) -> tuple[list[Record], MaosError | None]:
+    """The events of a stream that can be read, and the error that ended it."""
+    found = []
+    try:
+        async for record in m.journal.read(stream):
+            found.append(record)
+    except MaosError as error:
+        return found, error
+    return found, None
 
 
 @pytest.fixture(scope="session")

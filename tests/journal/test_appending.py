@@ -106,9 +106,7 @@ class TestAppending:
                 await m.journal.append_all([maos.Append(stream, [note("x")])])
             assert await m.journal.head() == 0
 
-    async def test_many_streams_are_more_than_are_remembered(
-        self, m: Maos, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    async def test_many_streams_are_more_than_are_remembered(self, m: Maos, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(journal_module, "NAMES_KNOWN_MAX", 3)
         for number in range(8):
             await m.journal.append(f"run/{number}", note("x"))
@@ -267,9 +265,7 @@ class TestWhatCanBeStored:
         with pytest.raises(UnknownFormat, match="'remark' is not registered"):
             await m.journal.append("run/1", maos.Event("remark", {}))
 
-    async def test_an_event_that_is_too_large_is_refused(
-        self, sqlite: Place, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    async def test_an_event_that_is_too_large_is_refused(self, sqlite: Place, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("maos.journal.codec.BODY_BYTES_MAX", 1000)
         async with sqlite.open() as m:
             with pytest.raises(InvalidInput, match="at most 1000 are allowed"):

@@ -15,8 +15,9 @@ from maos.errors import NotFound
 if TYPE_CHECKING:
     from maos.app import Maos
 
-_VERSION = re.compile(r"(newest)?(-\d+)?")
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|h|d|w)")
+_VERSION = re.compile(r"(newest)?(-[0-9]+)?")
+_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(s|m|h|d|w)")
+_DURATION_S_MAX = 50 * 366 * 86_400  # beyond it lie times before 1970, and after what a calendar can show
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 
@@ -141,4 +142,7 @@ def _text(value: str) -> str:
 
 def _duration_us(text: str) -> int | None:
     match = _DURATION.fullmatch(text)
-    return int(float(match[1]) * _SECONDS[match[2]] * MICROSECONDS) if match else None
+    if match is None:
+        return None
+    seconds = float(match[1]) * _SECONDS[match[2]]
+    return int(seconds * MICROSECONDS) if seconds <= _DURATION_S_MAX else None

@@ -11,7 +11,7 @@ import click
 
 from maos.cli.arguments import VersionType
 
-_FROM_NEWEST = re.compile(r"-\d+")
+_FROM_NEWEST = re.compile(r"-[0-9]+")
 
 
 class Command(click.Command):

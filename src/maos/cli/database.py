@@ -43,7 +43,7 @@ class Target:
 
         async def opened() -> T:
             try:
-                m = await open_(self.name, accept_loss=accept_loss)
+                m = await open_(self.name, accept_loss=accept_loss, create=create)
             except Corrupt as error:  # verifying it, as the usual hint says, needs an open one
                 hint = "put back a copy of it, or name another database with --db"
                 raise Corrupt(error.what, hint=hint) from error
@@ -96,8 +96,9 @@ def _interruptible() -> Iterator[None]:
     import signal
     import threading
 
-    if threading.current_thread() is not threading.main_thread():
-        yield
+    ours = threading.current_thread() is threading.main_thread()
+    if not ours or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield  # in the background of a script, Ctrl+C is meant for somebody else
         return
 
     def stop(_signal: int, _frame: FrameType | None) -> NoReturn:

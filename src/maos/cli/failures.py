@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import click
@@ -33,6 +34,19 @@ _CODES: tuple[tuple[tuple[type[BaseException], ...], int], ...] = (
 )
 
 
+class _PipeClosed(Exception):
+    """Whoever read the output went away; not an OSError, for which click has a code of its own."""
+
+
+@contextmanager
+def closed_pipe_noticed() -> Iterator[None]:
+    """Say a closed pipe in a way that click leaves alone."""
+    try:
+        yield
+    except BrokenPipeError as error:
+        raise _PipeClosed from error
+
+
 def exit_code_of(work: Callable[[], Any]) -> int:
     """Run the command line; the number to leave with, after saying what went wrong."""
     _never_fail_to_encode()
@@ -46,11 +60,7 @@ def exit_code_of(work: Callable[[], Any]) -> int:
         return _usage(error)
     except click.Abort as error:
         return _aborted(error)
-    except SystemExit as leaving:  # click's answer to a closed pipe
-        if isinstance(leaving.__context__, BrokenPipeError):
-            return _pipe_closed()
-        raise
-    except BrokenPipeError:
+    except (_PipeClosed, BrokenPipeError):
         return _pipe_closed()
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""

@@ -23,6 +23,22 @@ class Program(LazyGroup):
             raise SystemExit(failures.exit_code_of(work))
         return work()
 
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
+        with failures.closed_pipe_noticed():  # the help is printed here
+            return super().make_context(*args, **extra)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        for arg in args:
+            try:
+                arg.encode()
+            except UnicodeEncodeError:  # bytes that are not UTF-8; no database could store them
+                raise click.UsageError(f"{arg!r} is not text", ctx) from None
+        return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with failures.closed_pipe_noticed():
+            return super().invoke(ctx)
+
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         super().format_epilog(ctx, formatter)
         with formatter.section("Exit codes"):

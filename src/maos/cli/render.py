@@ -6,7 +6,6 @@ All text that comes from the data passes through `clean` first, and none of it i
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Iterable, Sequence
 from functools import cache
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 CHANGES_SHOWN_MAX = 40
 PATH_WIDTH_MAX = 40
 RUN_SHOWN_MAX = 5  # lines for entries of one list that came or went together
-WIDE_MIN = 8  # characters that a column keeps, however narrow the terminal
+YIELDING_MIN = 8  # characters that a column keeps, however narrow the terminal
 VALUE_WIDTH = 70  # of a value when nobody says how wide the output is
 CONTEXT_CHARS = 12  # shown before the first difference of two long values
 
@@ -39,8 +38,8 @@ class Column(NamedTuple):
     title: str
     right: bool = False
     style: str = ""
-    wide: bool = False
-    """May be cut when the terminal is narrow."""
+    yields: int = 0
+    """Whether it may be cut when the terminal is narrow; the highest number first."""
 
 
 def terminal() -> bool:
@@ -89,15 +88,19 @@ def table(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> None:
 
 
 def _fitted(columns: Sequence[Column], rows: list[list[str]], room: int) -> list[list[str]]:
-    """Rows whose wide columns were cut, the widest first, until everything has room."""
+    """Rows whose yielding columns were cut until everything has room."""
     from rich.cells import cell_len, set_cell_size
 
     widths = [max([len(column.title), *(cell_len(row[index]) for row in rows)]) for index, column in enumerate(columns)]
     while sum(widths) > room:
-        width, index = max((width if columns[index].wide else 0, index) for index, width in enumerate(widths))
-        if width <= WIDE_MIN:
+        candidates = [
+            (column.yields, width, index)
+            for index, (column, width) in enumerate(zip(columns, widths, strict=True))
+            if column.yields and width > YIELDING_MIN
+        ]
+        if not candidates:
             break
-        widths[index] = width - 1
+        widths[max(candidates)[2]] -= 1
     return [
         [
             cell if cell_len(cell) <= width else set_cell_size(cell, width - 1) + "…"
@@ -138,11 +141,12 @@ def size(count: int) -> str:
     """A number of bytes as people say it."""
     if count < 1000:
         return f"{count} B"
-    for unit in ("kB", "MB", "GB"):
-        count_in_unit = count / {"kB": 1e3, "MB": 1e6, "GB": 1e9}[unit]
-        if count_in_unit < 999.5 or unit == "GB":
-            break
-    return f"{count_in_unit:.1f} {unit}"
+    amount = float(count)
+    for unit in ("kB", "MB"):
+        amount /= 1000
+        if amount < 999.95:
+            return f"{amount:.1f} {unit}"
+    return f"{amount / 1000:.1f} GB"
 
 
 def many(count: int, one: str, several: str | None = None) -> str:
@@ -231,7 +235,7 @@ def room_for_value(used: int) -> int:
     """The characters left on a line for values."""
     if not terminal():
         return VALUE_WIDTH * 2
-    return max(20, os.get_terminal_size(sys.stdout.fileno()).columns - used)
+    return max(20, console().width - used)
 
 
 def _beside(old: str, new: str, room: int | None) -> tuple[str, str]:

@@ -122,7 +122,7 @@ def recommend(data: bytes, *, prefer: str = "balance") -> Comparison:
     scores: dict[str, Callable[[Comparison], float]] = {
         "size": lambda result: result.ratio,
         "speed": lambda result: -(result.compress_us + result.decompress_us),
-        "balance": lambda result: result.ratio / (1 + (result.compress_us + result.decompress_us) / len(data)),
+        "balance": lambda result: result.ratio / (1 + (result.compress_us + result.decompress_us) / max(1, len(data))),
     }
     if prefer not in scores:
         raise InvalidInput(f"cannot prefer {prefer!r}", hint=f"choose one of {', '.join(scores)}")

@@ -41,11 +41,11 @@ class Dictionaries:
 
     def add(self, content: bytes) -> None:
         """Take a dictionary into use."""
-        if not content.startswith(MAGIC):  # zstd would take anything for a dictionary without a number
-            raise Corrupt(f"a compression dictionary in {STREAM} is damaged", stream=STREAM)
         try:
             dictionary = zstandard.ZstdCompressionDict(content)
             number = dictionary.dict_id()
+            if number == 0:  # zstd takes anything for a dictionary without a number
+                raise Corrupt(f"a compression dictionary in {STREAM} is damaged", stream=STREAM)
             if number in self._decompressors:
                 return
             self._decompressors[number] = zstandard.ZstdDecompressor(dict_data=dictionary)

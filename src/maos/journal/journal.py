@@ -272,23 +272,24 @@ class Journal:
         events = await self.store.read(stream, after=after, limit=limit)
         while events:
             before = await self._before(events[0])
-            for index, event in enumerate(events):
+            sound = 0
+            for event in events:
                 if not _follows(event, before):
                     break
                 before = event
-            else:
+                sound += 1
+            if sound == len(events):
                 break
             again = await self.store.read(stream, after=after, limit=limit)
             if again == events:  # else it was compacted between the two reads
-                return events[:index], _mismatch(event)
+                return events[:sound], _mismatch(events[sound])
             events = again
         return events, None
 
     async def _before(self, event: Recorded) -> Recorded | None:
-        first = event.version - event.spans + 1
-        if first <= 1:
+        if event.version <= 1:
             return None
-        before = await self.store.read(event.stream, after=first, limit=1, backwards=True)
+        before = await self.store.read(event.stream, after=event.version, limit=1, backwards=True)
         return before[0] if before else None
 
     async def _hash_before(self, event: Recorded) -> bytes:

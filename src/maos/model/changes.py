@@ -244,6 +244,20 @@ def describe(wanted: Any) -> Any:
 # --- from operations to states and changes -----------------------------------------------------------------------
 
 
+def well_formed(op: Any) -> bool:
+    """Whether something read from outside is an operation; whether it fits a state is another question."""
+    if type(op) is not list or len(op) < 2 or type(op[1]) is not str:
+        return False
+    verb, path = op[0], op[1]
+    if path == "":
+        return verb == "set" and len(op) == 3 and type(op[2]) is dict
+    if path[0] != "/":
+        return False
+    if verb == "ext":
+        return len(op) == 4 and type(op[2]) is int and type(op[3]) is list
+    return len(op) == 3 if verb == "set" else verb == "del" and len(op) == 2
+
+
 class Draft:
     """A state being changed: copies what lies on the paths of the operations, shares the rest with the original."""
 

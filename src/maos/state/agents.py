@@ -291,6 +291,10 @@ class AgentStates:
         """The snapshots of an agent, oldest first."""
         return await self.snapshot_store.of(agent)
 
+    async def read_snapshot(self, agent: str, snapshot: str) -> State:
+        """What a snapshot holds, verified, even when the agent's events are damaged."""
+        return await self.snapshot_store.state(agent, snapshot)
+
     async def restore(self, agent: str, snapshot: str, *, source: str = "", under: Lease | None = None) -> Restored:
         """Make the state what a snapshot holds, after verifying it. This appends."""
         return await _persistently(lambda: self.snapshot_store.restore(agent, snapshot, source=source, under=under))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from datetime import datetime
 
-from maos.errors import Corrupt, InvalidInput, NotFound
+from maos.errors import Corrupt, InvalidInput, MaosError, NotFound
 from maos.journal.journal import Journal, Record
 from maos.model import agent as agents
 from maos.model import changes, checksum
@@ -103,7 +103,10 @@ class History:
         async for record in self._journal.read(await self._stream(agent), after=start.version, until=last):
             if record.version - record.spans != state.version:
                 return await self.replay(agent, first, last)  # compacted while we read
-            total, data = checksum.after(total, data, operations(record))
+            try:
+                total, data = checksum.after(total, data, operations(record))
+            except (Corrupt, InvalidInput) as error:
+                raise _named(error, record) from error
             if total != recorded_total(record):
                 raise Corrupt(f"{record.id}: replay gives another state", stream=record.stream, version=record.version)
             count += 1
@@ -158,13 +161,17 @@ class History:
 def state_event(agent: str, record: Record, data: dict[str, object], ops: list[Op] | None = None) -> StateEvent:
     """An event with what it, or what is given instead, changes in the data before it."""
     facts = record.data
+    try:
+        shown = tuple(changes.changes(data, operations(record) if ops is None else ops))
+    except Corrupt as error:
+        raise _named(error, record) from error
     return StateEvent(
         agent=agent,
         version=record.version,
         spans=record.spans,
         type=record.type,
         time_us=record.time_us,
-        changes=tuple(changes.changes(data, operations(record) if ops is None else ops)),
+        changes=shown,
         checksum=facts.get("sum", ""),
         source=facts.get("source", ""),
         metadata=facts.get("meta", {}),
@@ -173,6 +180,11 @@ def state_event(agent: str, record: Record, data: dict[str, object], ops: list[O
         critical=bool(facts.get("critical")) or record.type in agents.CRITICAL,
         position=record.position,
     )
+
+
+def _named(error: MaosError, record: Record) -> Corrupt:
+    what = error.what if record.id in error.what else f"{record.id}: {error.what}"
+    return Corrupt(what, stream=record.stream, version=record.version)
 
 
 def _below(path: str, ancestor: str) -> bool:

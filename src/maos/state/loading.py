@@ -10,7 +10,7 @@ from maos.errors import Corrupt, InvalidInput, NotFound
 from maos.journal.journal import PAGE_EVENTS, Journal, Record
 from maos.model import agent as agents
 from maos.model import checksum
-from maos.model.changes import Draft, Op
+from maos.model.changes import Draft, Op, well_formed
 from maos.state import folds
 from maos.state.cache import Cache, Entry, size_of
 from maos.state.records import State
@@ -213,7 +213,7 @@ def empty(agent: str) -> State:
 def operations(record: Record) -> list[Op]:
     """The operations of an event of an agent."""
     ops = record.data.get("ops")
-    if not isinstance(ops, list):
+    if not isinstance(ops, list) or not all(map(well_formed, ops)):
         raise Corrupt(f"{record.id} has no operations", stream=record.stream, version=record.version)
     return ops
 

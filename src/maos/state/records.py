@@ -220,7 +220,9 @@ class Compaction(NamedTuple):
     through: int
     """Versions up to here were compacted."""
     events_before: int
+    """How many events stood for these versions before..."""
     events_after: int
+    """...and how many do now."""
     snapshot: str | None
     version: int | None
     """The version of the event that records it; None after a dry run or when there was nothing to do."""

@@ -57,7 +57,8 @@ async def _check_agent(
         if kept is not None:
             good.append(kept.state.version)
         if good:
-            hint = f"states at versions {', '.join(map(str, sorted(set(good))))} are kept in snapshots"
+            versions = ", ".join(map(str, sorted(set(good))))
+            hint = f"the state at version{'s' if len(set(good)) > 1 else ''} {versions} is kept in a snapshot"
             found.append(Damage(stream, max(good), "its events cannot be replayed without a gap", hint))
     else:
         try:
@@ -67,7 +68,7 @@ async def _check_agent(
         else:
             if kept is not None and kept.state.version <= newest:
                 replayed = (await history.replay(agent, 1, kept.state.version)).state
-                if not _same(kept.state, replayed):
+                if replayed.version == kept.state.version and not _same(kept.state, replayed):
                     found.append(
                         Damage(stream, kept.state.version, "the saved fold differs from a replay", "all, by replay")
                     )

@@ -12,7 +12,7 @@ import asyncio
 import hashlib
 import json
 import os
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from urllib.parse import urlsplit, urlunsplit
 import asyncpg
 
 from maos.clock import Clock
-from maos.errors import Corrupt, DiskFull, InvalidInput, MaosError, StoreUnavailable
+from maos.errors import Corrupt, DiskFull, InvalidInput, MaosError, NotFound, StoreUnavailable
 from maos.faults import crash_point
 from maos.store import queries, upgrade
 from maos.store.folder import sync_folder
@@ -31,6 +31,7 @@ from maos.store.mark import Mark, MarkFile
 PATIENCE_S = 15.0  # how long a lost server is waited for before callers are told
 COMMAND_TIMEOUT_S = 60.0
 NEWS_MAX = 10_000
+IDLE_MS_MAX = 5_000  # between two statements of one transaction; then the server ends it
 READERS_MAX = 4
 LISTEN_AGAIN_S = 1.0  # between attempts to hear of other nodes again
 
@@ -46,7 +47,12 @@ SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::text[], $5::b
 """
 _TABLES = ("streams", "events", "keys", "leases", "documents")
 _LOST = (OSError, TimeoutError, asyncpg.InterfaceError, asyncpg.PostgresConnectionError)
-_ENDING = (asyncpg.AdminShutdownError, asyncpg.CrashShutdownError, asyncpg.CannotConnectNowError)
+_ENDING = (
+    asyncpg.AdminShutdownError,
+    asyncpg.CrashShutdownError,
+    asyncpg.CannotConnectNowError,
+    asyncpg.IdleInTransactionSessionTimeoutError,
+)
 
 
 class PostgresDatabase:
@@ -59,6 +65,7 @@ class PostgresDatabase:
         url: str,
         *,
         clock: Clock,
+        create: bool = True,
         schema_name: str = "maos",
         mark_path: Path | None = None,
         schema: Traversable | None = None,
@@ -75,6 +82,7 @@ class PostgresDatabase:
         # The same number on every node, another one for every schema.
         self._lock = int.from_bytes(hashlib.sha256(self._channel.encode()).digest()[:8], "big", signed=True)
         self._clock = clock
+        self._create = create
         self._schema = schema
         self._patience_s = patience_s
         self._sql = queries.load()
@@ -124,6 +132,8 @@ class PostgresDatabase:
                 "synchronous_commit": "on",
                 "application_name": "maos",
                 "jit": "off",  # compiling takes longer than any of our statements
+                # A node that is stopped in the middle of a transaction must not hold up all the others.
+                "idle_in_transaction_session_timeout": f"{IDLE_MS_MAX}ms",
             },
         }
 
@@ -150,8 +160,11 @@ class PostgresDatabase:
 
     async def _upgrade(self, connection: asyncpg.Connection[Any]) -> None:
         steps = upgrade.steps("postgres", self._schema)
-        if not upgrade.pending(steps, await self._level(connection), self.place):
+        level = await self._level(connection)
+        if not upgrade.pending(steps, level, self.place):
             return
+        if level == 0 and not self._create:
+            raise NotFound(f"there is no journal in {self.place}", hint="check the URL; nothing was created")
         async with connection.transaction():  # one node upgrades, the others wait and find it done
             await connection.execute("SELECT pg_advisory_xact_lock($1)", self._lock)
             await connection.execute(f"CREATE SCHEMA IF NOT EXISTS {self._schema_name}")
@@ -187,11 +200,23 @@ class PostgresDatabase:
 
     async def fetch(self, query: str, *arguments: Any) -> list[tuple[Any, ...]]:
         """All rows of a read, on one of the reading connections."""
-
-        async def work(connection: Any) -> list[asyncpg.Record]:
-            return await connection.fetch(self._sql[query], *arguments)  # type: ignore[no-any-return]
-
-        return await self._on_a_reader(work)
+        readers = self._readers
+        if readers is None:
+            raise StoreUnavailable(f"{self.place} is closed", written=False, hint="open it again")
+        try:
+            rows = await readers.fetch(self._sql[query], *arguments)
+        except (*_LOST, *_ENDING):
+            # The pool's connections died with the server: try once more on a new one before giving up.
+            try:
+                await readers.expire_connections()
+                rows = await readers.fetch(self._sql[query], *arguments)
+            except (*_LOST, *_ENDING) as error:
+                raise self._cannot_connect(error) from error
+            except asyncpg.PostgresError as error:
+                raise self.explain(error) from error
+        except asyncpg.PostgresError as error:
+            raise self.explain(error) from error
+        return [tuple(row) for row in rows]
 
     async def fetch_row(self, query: str, *arguments: Any) -> tuple[Any, ...] | None:
         """The first row, if there is one."""
@@ -203,40 +228,8 @@ class PostgresDatabase:
         return None
 
     async def execute(self, query: str, *arguments: Any) -> list[tuple[Any, ...]]:
-        """One small write of its own, such as taking a lease.
-
-        It waits for appends under way: whoever is given a lease sees all that was written under the one before (I22).
-        """
-
-        async def work(connection: Any) -> list[asyncpg.Record]:
-            async with connection.transaction():
-                await connection.execute("SELECT pg_advisory_xact_lock($1)", self._lock)
-                return await connection.fetch(self._sql[query], *arguments)  # type: ignore[no-any-return]
-
-        return await self._on_a_reader(work)
-
-    async def _on_a_reader(
-        self, work: Callable[[Any], Coroutine[Any, Any, list[asyncpg.Record]]]
-    ) -> list[tuple[Any, ...]]:
-        readers = self._readers
-        if readers is None:
-            raise StoreUnavailable(f"{self.place} is closed", written=False, hint="open it again")
-        try:
-            async with readers.acquire() as connection:
-                rows = await work(connection)
-        except (*_LOST, *_ENDING):
-            # The pool's connections died with the server: try once more on a new one before giving up.
-            try:
-                await readers.expire_connections()
-                async with readers.acquire() as connection:
-                    rows = await work(connection)
-            except (*_LOST, *_ENDING) as error:
-                raise self._cannot_connect(error) from error
-            except asyncpg.PostgresError as error:
-                raise self.explain(error) from error
-        except asyncpg.PostgresError as error:
-            raise self.explain(error) from error
-        return [tuple(row) for row in rows]
+        """One small write of its own, such as taking a lease."""
+        return await self.fetch(query, *arguments)
 
     async def listen(self, woken: Callable[[], None]) -> None:
         """Hear about commits of all nodes; after a lost connection waiters look for themselves until it is back."""
@@ -335,7 +328,8 @@ class PostgresDatabase:
                 if row:
                     keys[request.key.id] = KeyRow(*row)
             if request.under is not None:
-                row = await connection.fetchrow(sql["lease"], request.under.name)
+                # Locked until the commit, as in `append_if_unmoved`: a take-over waits, and then sees what was written.
+                row = await connection.fetchrow(sql["lease"] + " FOR SHARE", request.under.name)
                 if row:
                     leases[request.under.name] = tuple(row)
         now_us = await connection.fetchval("SELECT now_us()")

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 import apsw
 
 from maos.clock import Clock
-from maos.errors import Corrupt, DiskFull, InvalidInput, MaosError, StoreUnavailable, UnknownFormat
+from maos.errors import Corrupt, DiskFull, InvalidInput, MaosError, NotFound, StoreUnavailable, UnknownFormat
 from maos.faults import crash_point
 from maos.store import queries, upgrade
 from maos.store.bell import Bell
@@ -66,6 +66,7 @@ class SqliteDatabase:
         path: Path,
         *,
         clock: Clock,
+        create: bool = True,
         vfs: str | None = None,
         schema: Traversable | None = None,
     ) -> None:
@@ -78,6 +79,7 @@ class SqliteDatabase:
         self._laid_out_pages = 0
         self._bell = Bell(path.with_name(path.name + "-wake"))
         self._clock = clock
+        self._create = create
         self._vfs = vfs
         self._schema = schema
         self._sql = queries.for_sqlite()
@@ -122,6 +124,8 @@ class SqliteDatabase:
 
     def _create_file(self) -> bool:
         """Make the file ourselves, readable by nobody else; SQLite gives its other files the same mode."""
+        if not self._create and (not self.path.exists() or self.path.stat().st_size == 0):
+            raise NotFound(f"there is no database {self.place}", hint="check the path; nothing was created")
         if self._vfs is not None:
             return False
         try:
@@ -399,10 +403,10 @@ class SqliteDatabase:
                 if size < length:
                     os.pwrite(log, bytes(length - size), size)
                     os.fdatasync(log)
-            except OSError as error:  # no space for the zeros: go on with a log that grows as it needs
-                self.notes.append(f"{self.place}-wal was not laid out: {error.strerror}")
             finally:
                 os.close(log)
+        except OSError as error:  # no space for the zeros: go on with a log that grows as it needs
+            self.notes.append(f"{self.place}-wal was not laid out: {error.strerror}")
         finally:
             writer.execute("ROLLBACK")
 
@@ -585,7 +589,10 @@ def translate(error: apsw.Error | UnicodeDecodeError, place: str) -> MaosError:
             hint="find it with `lsof` and let it finish or end it",
         )
     if isinstance(error, (apsw.CorruptError, apsw.NotADBError, UnicodeDecodeError)):
-        return Corrupt(f"{place} is damaged or not a maos database: {error}")
+        return Corrupt(
+            f"{place} is damaged or not a maos database: {error}",
+            hint="check the path; if it is the right file, put back a copy and see what `maos state verify` says of it",
+        )
     if isinstance(error, (apsw.CantOpenError, apsw.ReadOnlyError, apsw.PermissionsError)):
         return StoreUnavailable(
             f"{place} cannot be opened for writing: {error}",

@@ -14,7 +14,7 @@ The tests run under pytest with pytest-asyncio in its `auto` mode.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 
 import pytest
 
@@ -153,10 +153,9 @@ class StoreContract(
     """What every store must do. Inherit, and provide the fixtures."""
 
     @pytest.fixture
-    async def store(self) -> AsyncIterator[Store]:
+    async def store(self) -> Store:
         """An empty store, open."""
         raise NotImplementedError
-        yield
 
     @pytest.fixture
     async def open_again(self) -> Callable[[], Awaitable[Store]]:

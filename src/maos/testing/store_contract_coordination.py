@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from maos.errors import Conflict, LeaseLost
-from maos.store.contract import Appended, Document, Key, Lease, Store
+from maos.store.contract import Document, Key, Lease, Store
 from maos.testing.store_contract_reading import log_of, write
 
 

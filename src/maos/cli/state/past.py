@@ -56,7 +56,7 @@ def history(database: Target, agent: str, last: int, everything: bool, as_json: 
             render.Column("event"),
             render.Column("changes", right=True),
             render.Column("time"),
-            render.Column("by", style="dim", wide=True),
+            render.Column("by", style="dim", yields=1),
             render.Column("checksum", style="dim"),
         ),
         [

@@ -59,12 +59,12 @@ def _show_list(states: list[State]) -> None:
         render.line("no agents; `maos state create AGENT` makes one")
         return
     columns = (
-        render.Column("agent", style="bold", wide=True),
+        render.Column("agent", style="bold", yields=1),
         render.Column("version", right=True),
-        render.Column("status", wide=True),
-        render.Column("last event", style="dim"),
+        render.Column("status", yields=2),
+        render.Column("last event", style="dim", yields=2),
         render.Column("changed"),
-        render.Column("by", style="dim", wide=True),
+        render.Column("by", style="dim", yields=2),
     )
     rows = []
     for state in states:

@@ -53,9 +53,7 @@ class _Plan(NamedTuple):
         for warning in self.warnings:
             render.line((f"warning: {clean(warning)}", "yellow"))
         found = render.many(len(self.changes), "change") if self.changes else "no difference"
-        render.line(
-            (clean(agent), "bold"), f" from version {self.newest} to {clean(target)}: {found}"
-        )  # fmt: skip
+        render.line((clean(agent), "bold"), f" from version {self.newest} to {clean(target)}: {found}")
         render.changes(self.changes, full=full)
 
 

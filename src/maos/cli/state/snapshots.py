@@ -111,7 +111,7 @@ def _show_snapshots(database: Target, agent: str, as_json: bool) -> None:
         return
     columns = (
         render.Column("id", style="bold"),
-        render.Column("name", wide=True),
+        render.Column("name", yields=1),
         render.Column("version", right=True),
         render.Column("kind"),
         render.Column("taken"),

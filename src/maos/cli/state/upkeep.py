@@ -48,7 +48,7 @@ def verify(ctx: click.Context, agent: str | None, accept_loss: bool, as_json: bo
     lost: HistoryLost | None = None
 
     async def work(m: Maos) -> Report:
-        with _progress(f"checking {clean(agent or database.name)}", count=agent is None) as progress:
+        with _progress(f"checking {clean(agent or 'the journal')}", count=agent is None) as progress:
             return await m.verify(agent, progress=progress)
 
     try:

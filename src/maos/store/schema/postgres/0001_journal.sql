@@ -61,6 +61,10 @@ DECLARE
     ending bigint;
 BEGIN
     PERFORM pg_advisory_xact_lock(log_lock);
+    IF cardinality(lease_names) > 0 THEN
+        -- They stay as they are until the commit: whoever takes one over waits, and then sees what was written under it.
+        PERFORM FROM leases l WHERE l.name = ANY (lease_names) FOR SHARE;
+    END IF;
     clock := now_us();
     SELECT e.position INTO ending FROM events e ORDER BY e.position DESC LIMIT 1;
     IF COALESCE(ending, 0) <> expected THEN
