@@ -261,7 +261,7 @@ def state(kilobytes: int, seed: object = "state") -> State:
 
 def report() -> str:
     """How well the texts compress alone and with a trained dictionary."""
-    from backports import zstd
+    import zstandard
 
     encode = msgspec.json.encode
     samples = {
@@ -271,12 +271,12 @@ def report() -> str:
         "200 KB state": [encode(state(200, n)) for n in range(4)],
     }
     training = [encode(message) for message in messages(6_000, "training")]
-    dictionary = zstd.train_dict(training, 64 * 1024)
+    dictionary = zstandard.train_dictionary(64 * 1024, training)
     lines = [f"{'sample':<14}{'bytes':>9}{'zstd-3':>9}{'zstd-3 + 64K dictionary':>26}"]
     for name, items in samples.items():
         total = sum(map(len, items))
-        alone = sum(len(zstd.compress(item, 3)) for item in items)
-        shared = sum(len(zstd.compress(item, 3, zstd_dict=dictionary)) for item in items)
+        alone = sum(len(zstandard.ZstdCompressor(3).compress(item)) for item in items)
+        shared = sum(len(zstandard.ZstdCompressor(3, dict_data=dictionary).compress(item)) for item in items)
         lines.append(f"{name:<14}{total // len(items):>9}{total / alone:>9.2f}{total / shared:>26.2f}")
     return "\n".join(lines)
 

@@ -61,7 +61,10 @@ PARTS: list[tuple[str, str, list[tuple[str, list[str]]]]] = [
     (
         "Compression",
         "`from maos.journal import compress`: the algorithms that snapshots may choose from, and how they compare.",
-        [("journal/compress.py", ["compress", "decompress", "compare", "recommend", "Comparison"])],
+        [
+            ("journal/compress.py", ["compress", "decompress", "compress_all", "decompress_all"]),
+            ("journal/compress.py", ["compare", "recommend", "Comparison"]),
+        ],
     ),
 ]
 
@@ -95,16 +98,17 @@ def python_api() -> str:
         for file, names in sources:
             module = ast.parse((SOURCE / file).read_text())
             for name in names:
-                lines += _thing(module, name)
+                lines += _thing(module, Path(file).stem, name)
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _thing(module: ast.Module, name: str) -> list[str]:
+def _thing(module: ast.Module, module_name: str, name: str) -> list[str]:
     for index, node in enumerate(module.body):
         if isinstance(node, ast.ClassDef) and node.name == name:
             return _class(node)
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == name:
-            return [f"### {name}", "", *_code(_call(node, name)), *_prose(ast.get_docstring(node))]
+            whole = f"{module_name}.{name}"
+            return [f"### {whole}", "", *_code(_call(node, whole)), *_prose(ast.get_docstring(node))]
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.target.id == name:
             return [f"### maos.{name}", "", *_prose(_text_after(module.body, index))]
     raise SystemExit(f"docs/generate.py: there is no {name} any more")
@@ -209,22 +213,14 @@ def _argument(argument: ast.arg, default: ast.expr | None) -> str:
 
 
 def _prose(docstring: str | None) -> list[str]:
-    """A docstring as Markdown: paragraphs that are code become blocks."""
+    """A docstring as Markdown: what stands indented below `Example::` becomes a block."""
     lines: list[str] = []
     for paragraph in (docstring or "").split("\n\n"):
-        code = textwrap.dedent(paragraph)
-        lines += _code(code, "py") if _is_code(code) else [paragraph, ""]
+        if paragraph.startswith("    "):
+            lines += _code(textwrap.dedent(paragraph), "py")  # not `python`: those in documents are run as programs
+        elif paragraph != "Example::":
+            lines += [paragraph, ""]
     return lines
-
-
-def _is_code(text: str) -> bool:
-    if "await " not in text and "async " not in text:
-        return False
-    try:
-        ast.parse("async def _():\n" + textwrap.indent(text, "    "))
-    except SyntaxError:
-        return False
-    return True
 
 
 def _code(text: str, language: str = "text") -> list[str]:

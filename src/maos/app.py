@@ -18,7 +18,14 @@ from maos.store.sql_store import SqlStore
 
 
 class Maos:
-    """An open journal, and what is folded from it."""
+    """An open journal, and what is folded from it.
+
+    Example::
+
+        async with maos.open("maos.db") as m:
+            state = await m.agents.get("reviewer")
+            position = await m.journal.head()
+    """
 
     def __init__(self, journal: Journal, agents: states.AgentStates) -> None:
         self.journal = journal
@@ -27,28 +34,48 @@ class Maos:
         """Versioned state of agents."""
 
     async def verify(self, agent: str | None = None, *, progress: Callable[[int, int], None] | None = None) -> Report:
-        """Check every stored event, snapshot and fold; names stream and version of any damage."""
+        """Check every stored event, snapshot and fold; names stream and version of any damage.
+
+        Example::
+
+            report = await m.verify()
+            print(report.ok, report.damage)
+        """
         return await verify(
             self.journal, self.agents.loader, self.agents.snapshot_store, agent=agent, progress=progress
         )
 
     async def copy_to(self, path: str | Path) -> int:
-        """A consistent copy of everything beside the running store; returns the position it holds."""
+        """A consistent copy of everything beside the running store; returns the position it holds.
+
+        Example::
+
+            position = await m.copy_to("copy.db")
+        """
         return await self.journal.store.copy_to(Path(path))
 
     async def close(self) -> None:
-        """Finish what was accepted and let go of the store."""
+        """Finish what was accepted and let go of the store.
+
+        Example::
+
+            m = await maos.open("maos.db")
+            await m.close()
+        """
         await self.journal.close()
 
 
 class open:
     """Opens a journal: a path, ":memory:", or a `postgresql://` URL.
 
+    Creates what does not exist (unless `create` is off), upgrades what is older, refuses what is newer. `types`
+    registers event types of your own. With `accept_loss` a journal that lost acknowledged events is opened all the
+    same, and says what it lost.
+
+    Example::
+
         async with maos.open("maos.db") as m:
             await m.agents.create("reviewer")
-
-    Creates what does not exist (unless `create` is off), upgrades what is older, refuses what is newer. `types` registers event types of your
-    own. With `accept_loss` a journal that lost acknowledged events is opened all the same, and says what it lost.
     """
 
     def __init__(

@@ -19,7 +19,15 @@ from __future__ import annotations
 
 
 class MaosError(Exception):
-    """An expected failure, with what to do about it."""
+    """An expected failure, with what to do about it.
+
+    Example::
+
+        try:
+            await m.agents.get("nobody")
+        except maos.MaosError as error:
+            print(error.what, error.hint)
+    """
 
     hint = ""
 
@@ -34,7 +42,15 @@ class MaosError(Exception):
 
 
 class Conflict(MaosError):
-    """The stream is not at the expected version; nothing was written."""
+    """The stream is not at the expected version; nothing was written.
+
+    Example::
+
+        try:
+            await m.agents.update("reviewer", {"status": "busy"}, expected=1)
+        except maos.Conflict as error:
+            print(error.stream, error.expected, error.actual)
+    """
 
     hint = "read the stream again and repeat with its version"
 
@@ -46,7 +62,15 @@ class Conflict(MaosError):
 
 
 class LeaseLost(MaosError):
-    """The lease expired or has a newer holder; nothing was written."""
+    """The lease expired or has a newer holder; nothing was written.
+
+    Example::
+
+        try:
+            await m.agents.update("reviewer", {"status": "busy"}, under=lease)
+        except maos.LeaseLost as error:
+            lease = await journal.acquire(error.name)
+    """
 
     hint = "stop acting for this name; acquire the lease again before going on"
 
@@ -57,7 +81,15 @@ class LeaseLost(MaosError):
 
 
 class KeyReused(MaosError):
-    """An idempotency key was used before for something else; nothing was written."""
+    """An idempotency key was used before for something else; nothing was written.
+
+    Example::
+
+        try:
+            await m.agents.update("reviewer", {"status": "done"}, key="task/1")
+        except maos.KeyReused as error:
+            print(error.key)
+    """
 
     hint = "use a new key for a new append"
 
@@ -71,6 +103,13 @@ class StoreUnavailable(MaosError):
 
     `written` is False when nothing was written, None when the outcome is unknown.
     An unknown append may be repeated safely under the same key.
+
+    Example::
+
+        try:
+            await m.agents.update("reviewer", {"status": "busy"}, key="task/2")
+        except maos.StoreUnavailable as error:
+            print("unknown" if error.written is None else "nothing was written")
     """
 
     def __init__(self, what: str, *, written: bool | None, hint: str | None = None) -> None:
@@ -79,7 +118,15 @@ class StoreUnavailable(MaosError):
 
 
 class DiskFull(StoreUnavailable):
-    """No space left on the device; nothing of the append was written."""
+    """No space left on the device; nothing of the append was written.
+
+    Example::
+
+        try:
+            await m.agents.update("reviewer", {"status": "busy"})
+        except maos.DiskFull as error:
+            print(error.what, error.hint)
+    """
 
     hint = "free some space; maos goes on with the next append"
 
@@ -88,7 +135,15 @@ class DiskFull(StoreUnavailable):
 
 
 class Corrupt(MaosError):
-    """Stored bytes do not verify; no value is made up for them."""
+    """Stored bytes do not verify; no value is made up for them.
+
+    Example::
+
+        try:
+            await m.agents.history("reviewer")
+        except maos.Corrupt as error:
+            print(error.stream, error.version)
+    """
 
     hint = "run `maos state verify` to see what is damaged and what can be recovered"
 
@@ -99,7 +154,15 @@ class Corrupt(MaosError):
 
 
 class HistoryLost(MaosError):
-    """The journal ends before a position that was acknowledged."""
+    """The journal ends before a position that was acknowledged.
+
+    Example::
+
+        try:
+            m = await maos.open("maos.db")
+        except maos.HistoryLost as error:
+            print(error.acknowledged, error.found)
+    """
 
     def __init__(self, where: str, *, acknowledged: int, found: int, why: str) -> None:
         super().__init__(
@@ -112,14 +175,38 @@ class HistoryLost(MaosError):
 
 
 class UnknownFormat(MaosError):
-    """Something written by a newer or foreign maos; refused rather than guessed."""
+    """Something written by a newer or foreign maos; refused rather than guessed.
+
+    Example::
+
+        try:
+            await journal.append("run/1", maos.Event("unheard of", {}))
+        except maos.UnknownFormat as error:
+            print(error.what, error.hint)
+    """
 
     hint = "use the maos version that wrote it, or a newer one"
 
 
 class NotFound(MaosError):
-    """The thing asked for does not exist."""
+    """The thing asked for does not exist.
+
+    Example::
+
+        try:
+            state = await m.agents.get("writer")
+        except maos.NotFound:
+            state = await m.agents.create("writer")
+    """
 
 
 class InvalidInput(MaosError):
-    """The request cannot be carried out as given; nothing was written."""
+    """The request cannot be carried out as given; nothing was written.
+
+    Example::
+
+        try:
+            await m.agents.update("reviewer", {"score": float("nan")})
+        except maos.InvalidInput as error:
+            print(error.what, error.hint)
+    """

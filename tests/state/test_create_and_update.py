@@ -130,8 +130,9 @@ class TestUpdating:
     async def test_what_is_named_changes_and_the_rest_stays(self, m: Maos) -> None:
         """R-403."""
         await m.agents.create("a", START)
+        more = maos.Extend([{"role": "agent"}])
         update = await m.agents.update(
-            "a", {"status": "busy", "memory": {"new": 2, "k": maos.DELETE}, "messages": maos.Extend([{"role": "agent"}])}
+            "a", {"status": "busy", "memory": {"new": 2, "k": maos.DELETE}, "messages": more}
         )
         assert (update.version, update.previous, update.position) == (2, 1, 2)
         assert update.changes == (
@@ -159,8 +160,8 @@ class TestUpdating:
         """The caller's message is the caller's; the state's is the state's."""
         await m.agents.create("a", {"messages": [], "map": {}})
         message = {"role": "user", "parts": [1]}
-        wanted = {"messages": maos.Extend([message]), "map": {"deep": {"list": [message]}}, "put": maos.Replace(message)}
-        await m.agents.update("a", wanted)
+        deep = {"deep": {"list": [message]}}
+        await m.agents.update("a", {"messages": maos.Extend([message]), "map": deep, "put": maos.Replace(message)})
         message["role"] = "changed"
         message["parts"].append(2)
         expected = {"role": "user", "parts": [1]}

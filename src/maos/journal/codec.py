@@ -33,7 +33,12 @@ _decode = msgspec.json.Decoder().decode
 
 
 class Event(NamedTuple):
-    """A fact to be recorded: what kind, and its data (plain JSON values only)."""
+    """A fact to be recorded: what kind, and its data (plain JSON values only).
+
+    Example::
+
+        await journal.append("run/1", maos.Event("note", {"text": "hello"}))
+    """
 
     type: str
     data: Mapping[str, Any]
@@ -43,6 +48,12 @@ class EventType:
     """A kind of event: its name, its current format, and how to read its older formats.
 
     `upcasts[n]` turns data of format n into data of format n + 1.
+
+    Example::
+
+        note = maos.EventType("note", 2, upcasts={1: lambda data: {"text": data["body"]}})
+        async with maos.open("maos.db", types=[note]) as m:
+            await m.journal.append("run/3", maos.Event("note", {"text": "hello"}))
     """
 
     __slots__ = ("format", "name", "upcasts")

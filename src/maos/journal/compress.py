@@ -75,12 +75,23 @@ ALGORITHMS = tuple(_PAIRS)
 
 
 def compress(data: bytes, algorithm: str = "zstd") -> bytes:
-    """The data, smaller."""
+    """The data, smaller.
+
+    Example::
+
+        small = compress.compress(b"hello " * 100, "lz4")
+    """
     return _pair(algorithm)[0](data)
 
 
 def decompress(data: bytes, algorithm: str, *, size: int) -> bytes:
-    """The data as it was; Corrupt unless it comes to exactly `size` bytes."""
+    """The data as it was; Corrupt unless it comes to exactly `size` bytes.
+
+    Example::
+
+        small = compress.compress(b"hello " * 100, "lz4")
+        data = compress.decompress(small, "lz4", size=600)
+    """
     if size > SIZE_BYTES_MAX:
         raise Corrupt(f"{algorithm} data declares {size} bytes, at most {SIZE_BYTES_MAX} are allowed")
     try:
@@ -93,18 +104,35 @@ def decompress(data: bytes, algorithm: str, *, size: int) -> bytes:
 
 
 def compress_all(items: Iterable[bytes], algorithm: str = "zstd") -> list[bytes]:
-    """Each of them, smaller."""
+    """Each of them, smaller.
+
+    Example::
+
+        small = compress.compress_all([b"hello " * 100, b"world " * 50])
+    """
     squeeze = _pair(algorithm)[0]
     return [squeeze(item) for item in items]
 
 
 def decompress_all(items: Sequence[bytes], algorithm: str, *, sizes: Sequence[int]) -> list[bytes]:
-    """Each of them as it was."""
+    """Each of them as it was.
+
+    Example::
+
+        small = compress.compress_all([b"hello " * 100, b"world " * 50])
+        items = compress.decompress_all(small, "zstd", sizes=[600, 300])
+    """
     return [decompress(item, algorithm, size=size) for item, size in zip(items, sizes, strict=True)]
 
 
 def compare(data: bytes, algorithms: Iterable[str] = ALGORITHMS, *, rounds: int = 5) -> list[Comparison]:
-    """Every algorithm on the same data, the smallest result first; times are the best of some rounds."""
+    """Every algorithm on the same data, the smallest result first; times are the best of some rounds.
+
+    Example::
+
+        for result in compress.compare(b"hello " * 100, ["zstd", "lz4"]):
+            print(result.algorithm, result.ratio, result.compress_us)
+    """
     results = []
     for algorithm in algorithms:
         squeeze, restore = _pair(algorithm)
@@ -117,7 +145,13 @@ def compare(data: bytes, algorithms: Iterable[str] = ALGORITHMS, *, rounds: int 
 
 
 def recommend(data: bytes, *, prefer: str = "balance") -> Comparison:
-    """The algorithm to use: the smallest ("size"), the quickest ("speed"), or the best of both ("balance")."""
+    """The algorithm to use: the smallest ("size"), the quickest ("speed"), or the best of both ("balance").
+
+    Example::
+
+        best = compress.recommend(b"hello " * 100, prefer="size")
+        small = compress.compress(b"hello " * 100, best.algorithm)
+    """
     measured = [result for result in compare(data, rounds=3) if result.algorithm != "none"]
     scores: dict[str, Callable[[Comparison], float]] = {
         "size": lambda result: result.ratio,

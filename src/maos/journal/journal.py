@@ -28,7 +28,13 @@ TYPES = (EventType(dictionary.TYPE),)
 
 
 class Append(NamedTuple):
-    """Events for one stream, as part of an append over several."""
+    """Events for one stream, as part of an append over several.
+
+    Example::
+
+        note = maos.Event("note", {"text": "hello"})
+        await journal.append_all([maos.Append("run/1", [note]), maos.Append("run/2", [note], expected=0)])
+    """
 
     stream: str
     events: Sequence[Event]
@@ -86,6 +92,8 @@ class Journal:
         `expected` is the version the stream must be at (0: it must not exist). A `key` makes repeating the call
         harmless. `under` a lease, nothing is written once the lease is lost.
 
+        Example::
+
             await journal.append("run/1", maos.Event("note", {"text": "hello"}), expected=0)
         """
         if not self._dictionaries_loaded:
@@ -114,6 +122,11 @@ class Journal:
         """Write to several streams at once: all of it or nothing.
 
         A `Key` carries a fingerprint of the caller's own; a plain string stands for exactly these events.
+
+        Example::
+
+            note = maos.Event("note", {"text": "hello"})
+            await journal.append_all([maos.Append("run/1", [note]), maos.Append("run/2", [note])], key="task/2")
         """
         if not self._dictionaries_loaded:
             await self._load_dictionaries()
@@ -139,6 +152,11 @@ class Journal:
         """The events of a stream with versions above `after` (up to `until`), oldest first.
 
         Corrupt, or UnknownFormat, at the first one that is; those before it are read all the same.
+
+        Example::
+
+            async for record in journal.read("run/1", after=1):
+                print(record.version, record.type, record.data)
         """
         while True:
             events, damage = await self._verified(stream, after, PAGE_EVENTS)
@@ -172,15 +190,26 @@ class Journal:
         return records
 
     async def event(self, stream: str, version: int) -> Record | None:
-        """One event, or the compacted one that stands for it."""
+        """One event, or the compacted one that stands for it.
+
+        Example::
+
+            record = await journal.event("run/1", 2)
+            if record is not None:
+                print(record.type, record.data)
+        """
         page = await self.page(stream, after=version - 1, limit=1)
         return page[0] if page else None
 
     async def follow(self, *, after: int = 0, prefix: str = "") -> AsyncIterator[Record]:
         """Every event with a position above `after`, in order, then new ones as they come; never ends by itself.
 
-        async for record in journal.follow(prefix="run/"):
-            print(record.id, record.data)
+        Example::
+
+            async for record in journal.follow(prefix="run/"):
+                print(record.id, record.data)
+                if record.type == "done":
+                    break
         """
         hashes: dict[str, bytes] = {}
         doubtful: Recorded | None = None
@@ -203,7 +232,15 @@ class Journal:
                 await self.store.wait(after=after, timeout_s=60)
 
     async def follow_stream(self, stream: str, *, after: int = 0) -> AsyncIterator[Record]:
-        """The events of one stream above a version, then new ones as they come; never ends by itself."""
+        """The events of one stream above a version, then new ones as they come; never ends by itself.
+
+        Example::
+
+            async for record in journal.follow_stream("run/1", after=1):
+                print(record.version, record.data)
+                if record.type == "done":
+                    break
+        """
         while True:
             head = await self.store.head()
             async for record in self.read(stream, after=after):
@@ -212,15 +249,31 @@ class Journal:
             await self.store.wait(after=head, timeout_s=60)
 
     async def version(self, stream: str) -> int:
-        """Where a stream ends; 0 when it does not exist."""
+        """Where a stream ends; 0 when it does not exist.
+
+        Example::
+
+            version = await journal.version("run/1")
+            await journal.append("run/1", maos.Event("note", {"text": "hello"}), expected=version)
+        """
         return await self.store.version(stream)
 
     async def head(self) -> int:
-        """Where the journal ends."""
+        """Where the journal ends.
+
+        Example::
+
+            position = await journal.head()
+        """
         return await self.store.head()
 
     async def streams(self, prefix: str = "") -> AsyncIterator[str]:
-        """The names of all streams with a prefix, sorted."""
+        """The names of all streams with a prefix, sorted.
+
+        Example::
+
+            names = [name async for name in journal.streams("run/")]
+        """
         after = ""
         while names := await self.store.streams(prefix=prefix, after=after):
             for name in names:
@@ -230,19 +283,45 @@ class Journal:
     # --- leases ----------------------------------------------------------------------------------------------
 
     async def acquire(self, name: str, *, ttl_s: float = 30.0, owner: str | None = None) -> Lease | None:
-        """The right to act on a name for a while; None while another holder's is valid."""
+        """The right to act on a name for a while; None while another holder's is valid.
+
+        Example::
+
+            lease = await journal.acquire("reviewer", ttl_s=60)
+            if lease is not None:
+                await m.agents.update("reviewer", {"status": "busy"}, under=lease)
+        """
         return await self.store.acquire(check_name(name, "lease"), owner=owner or self.owner, ttl_s=ttl_s)
 
     async def renew(self, lease: Lease, *, ttl_s: float = 30.0) -> Lease | None:
-        """The lease with a later end; None when it is lost."""
+        """The lease with a later end; None when it is lost.
+
+        Example::
+
+            renewed = await journal.renew(lease, ttl_s=60)
+            if renewed is not None:
+                lease = renewed
+        """
         return await self.store.renew(lease, ttl_s=ttl_s)
 
     async def release(self, lease: Lease) -> None:
-        """Give the right back early."""
+        """Give the right back early.
+
+        Example::
+
+            lease = await journal.acquire("reviewer")
+            if lease is not None:
+                await journal.release(lease)
+        """
         await self.store.release(lease)
 
     async def close(self) -> None:
-        """Finish what is under way and close the store."""
+        """Finish what is under way and close the store.
+
+        Example::
+
+            await journal.close()
+        """
         if self._trainer is not None:
             await asyncio.wait([self._trainer])
         await self.store.close()

@@ -33,14 +33,30 @@ class _Marker:
 
 
 DELETE: Final = _Marker("maos.DELETE")
-"""In an update: remove this field."""
+"""In an update: remove this field.
+
+Example::
+
+    await m.agents.update("reviewer", {"error": maos.DELETE})
+"""
 
 MISSING: Final = _Marker("maos.MISSING")
-"""In a change: there was, or is, nothing at this path."""
+"""In a change: there was, or is, nothing at this path.
+
+Example::
+
+    changes = await m.agents.diff("reviewer", 1, 3)
+    added = [change.path for change in changes if change.old is maos.MISSING]
+"""
 
 
 class Extend:
-    """In an update: add these items to the end of a list."""
+    """In an update: add these items to the end of a list.
+
+    Example::
+
+        await m.agents.update("reviewer", {"messages": maos.Extend([{"text": "hello"}])})
+    """
 
     __slots__ = ("items",)
 
@@ -49,7 +65,12 @@ class Extend:
 
 
 class Replace:
-    """In an update: put this value in the place of a dictionary instead of merging the two."""
+    """In an update: put this value in the place of a dictionary instead of merging the two.
+
+    Example::
+
+        await m.agents.update("reviewer", {"configuration": maos.Replace({"model": "small"})})
+    """
 
     __slots__ = ("value",)
 
@@ -58,7 +79,13 @@ class Replace:
 
 
 class Change(NamedTuple):
-    """One path of a state that became, changed or went."""
+    """One path of a state that became, changed or went.
+
+    Example::
+
+        for path, old, new, kind in await m.agents.diff("reviewer", 1, 3):
+            print(kind, path, old, new)
+    """
 
     path: str
     old: Any

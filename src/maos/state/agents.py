@@ -78,7 +78,9 @@ class AgentStates:
     ) -> State:
         """Begin an agent's history; without data, with the usual fields of an agent.
 
-        state = await m.agents.create("reviewer", {"status": "idle"}, source="cli")
+        Example::
+
+            state = await m.agents.create("reviewer", {"status": "idle"}, source="cli")
         """
         check_name(agent, "agent")
         try:
@@ -97,7 +99,13 @@ class AgentStates:
         return update.state
 
     async def get(self, agent: str) -> State:
-        """The newest state; from memory when the journal has nothing newer."""
+        """The newest state; from memory when the journal has nothing newer.
+
+        Example::
+
+            state = await m.agents.get("reviewer")
+            print(state.version, state.data["status"])
+        """
         return (await self.loader.current(agent)).state
 
     async def update(
@@ -120,7 +128,9 @@ class AgentStates:
         With `expected`, Conflict unless the agent is at that version. Without it, the changes are computed anew
         when somebody else was faster. Nothing is written when nothing would change.
 
-            await m.agents.update("reviewer", {"status": "busy", "messages": maos.Extend([message])})
+        Example::
+
+            await m.agents.update("reviewer", {"status": "busy", "messages": maos.Extend([{"text": "hello"}])})
         """
         facts = _facts(source, metadata, causation, correlation, critical=critical)
         whole_key = None if key is None else _key(key, agent, wanted, type, facts)
@@ -156,12 +166,21 @@ class AgentStates:
     async def peek(self, agent: str, path: str, *, last: int = 50) -> Peek:
         """The head of the state and the last entries of one long list, without reading the rest of it.
 
-        p = await m.agents.peek("reviewer", "/messages", last=50)
+        Example::
+
+            p = await m.agents.peek("reviewer", "/messages", last=50)
+            print(p.head["status"], p.entries, p.length)
         """
         return await peeking.peek(self._journal, self.loader, agent, path, last)
 
     async def all(self, prefix: str = "") -> AsyncIterator[Summary]:
-        """All agents, sorted by name."""
+        """All agents, sorted by name.
+
+        Example::
+
+            async for summary in m.agents.all("review"):
+                print(summary.agent, summary.version, summary.status)
+        """
         async for stream in self._journal.streams(agents.PREFIX + prefix):
             state = await self.get(stream.removeprefix(agents.PREFIX))
             yield Summary(
@@ -171,7 +190,13 @@ class AgentStates:
     # --- time travel -----------------------------------------------------------------------------------------
 
     async def at(self, agent: str, *, version: int | None = None, time: When | None = None) -> State:
-        """The state at a version, or as it was at a time (microseconds, or a datetime)."""
+        """The state at a version, or as it was at a time (microseconds, or a datetime).
+
+        Example::
+
+            state = await m.agents.at("reviewer", version=2)
+            same = await m.agents.at("reviewer", time=state.time_us)
+        """
         if (version is None) == (time is None):
             raise InvalidInput("give either a version or a time")
         if version is None:
@@ -180,7 +205,13 @@ class AgentStates:
         return await self.loader.at(agent, version)
 
     async def diff(self, agent: str, first: int, second: int) -> list[Change]:
-        """What changed between two versions."""
+        """What changed between two versions.
+
+        Example::
+
+            for change in await m.agents.diff("reviewer", 1, 3):
+                print(change.kind, change.path, change.old, change.new)
+        """
         old = (await self.loader.at(agent, first)).raw()
         new = (await self.loader.at(agent, second)).raw()
         return list(changes.changes(old, changes.difference(old, new)))
@@ -195,7 +226,12 @@ class AgentStates:
         metadata: Mapping[str, Any] | None = None,
         under: Lease | None = None,
     ) -> Update:
-        """Make the state what it was at a version. This appends: nothing that happened is rewritten (I14)."""
+        """Make the state what it was at a version. This appends: nothing that happened is rewritten (I14).
+
+        Example::
+
+            update = await m.agents.rollback("reviewer", 2, source="cli")
+        """
         target = await self.loader.at(agent, version)
         facts = _facts(source, {**(metadata or {}), "to": version}, None, None, critical=True)
         for _ in range(CONFLICTS_MAX):
@@ -211,13 +247,25 @@ class AgentStates:
         raise Conflict(agents.stream(agent), expected=state.version, actual=await self._version(agent))
 
     async def replay(self, agent: str, first: int, last: int) -> Replay:
-        """Fold a range of events again and compare every recorded checksum on the way (I13)."""
+        """Fold a range of events again and compare every recorded checksum on the way (I13).
+
+        Example::
+
+            replay = await m.agents.replay("reviewer", 1, 3)
+            print(replay.verified, replay.events, replay.state.data["status"])
+        """
         return await self._history.replay(agent, first, last)
 
     # --- history ---------------------------------------------------------------------------------------------
 
     async def history(self, agent: str, *, after: int = 0, limit: int | None = None) -> list[Version]:
-        """The versions of an agent, oldest first."""
+        """The versions of an agent, oldest first.
+
+        Example::
+
+            for version in await m.agents.history("reviewer", limit=10):
+                print(version.version, version.type, version.source)
+        """
         return await self._history.versions(agent, after, limit)
 
     async def events(
@@ -234,7 +282,13 @@ class AgentStates:
         path: str | None = None,
         limit: int | None = None,
     ) -> list[StateEvent]:
-        """The events of an agent that pass all given filters, with old and new value of each change."""
+        """The events of an agent that pass all given filters, with old and new value of each change.
+
+        Example::
+
+            for event in await m.agents.events("reviewer", types=["status_changed"], limit=10):
+                print(event.id, event.changes)
+        """
         return await self._history.events(
             agent,
             after=after,
@@ -249,7 +303,12 @@ class AgentStates:
         )
 
     async def event(self, event_id: str) -> StateEvent:
-        """One event by its id, such as agent/reviewer@7."""
+        """One event by its id, such as agent/reviewer@7.
+
+        Example::
+
+            event = await m.agents.event("agent/reviewer@2")
+        """
         stream, version = parse_event_id(event_id)
         found = await self._history.events(stream.removeprefix(agents.PREFIX), after=version - 1, limit=1)
         if not found or not found[0].version - found[0].spans < version <= found[0].version:
@@ -257,7 +316,15 @@ class AgentStates:
         return found[0]
 
     async def stream(self, agent: str, *, after: int = 0) -> AsyncIterator[StateEvent]:
-        """The events of an agent after a version, then new ones as they happen; never ends by itself."""
+        """The events of an agent after a version, then new ones as they happen; never ends by itself.
+
+        Example::
+
+            async for event in m.agents.stream("reviewer", after=1):
+                print(event.version, event.type)
+                if event.type == "task_completed":
+                    break
+        """
         async for event in self._history.stream(agent, after):
             yield event
 
@@ -274,7 +341,12 @@ class AgentStates:
         compression: str = "zstd",
         source: str = "",
     ) -> SnapshotInfo:
-        """Keep the newest state: full, incremental (since the last snapshot) or checkpoint (only a name for it)."""
+        """Keep the newest state: full, incremental (since the last snapshot) or checkpoint (only a name for it).
+
+        Example::
+
+            info = await m.agents.snapshot("reviewer", name="before")
+        """
         return await _persistently(
             lambda: self.snapshot_store.take(
                 agent,
@@ -288,23 +360,50 @@ class AgentStates:
         )
 
     async def snapshots(self, agent: str) -> list[SnapshotInfo]:
-        """The snapshots of an agent, oldest first."""
+        """The snapshots of an agent, oldest first.
+
+        Example::
+
+            for info in await m.agents.snapshots("reviewer"):
+                print(info.id, info.name, info.version, info.kind)
+        """
         return await self.snapshot_store.of(agent)
 
     async def read_snapshot(self, agent: str, snapshot: str) -> State:
-        """What a snapshot holds, verified, even when the agent's events are damaged."""
+        """What a snapshot holds, verified, even when the agent's events are damaged.
+
+        Example::
+
+            state = await m.agents.read_snapshot("reviewer", "before")
+        """
         return await self.snapshot_store.state(agent, snapshot)
 
     async def restore(self, agent: str, snapshot: str, *, source: str = "", under: Lease | None = None) -> Restored:
-        """Make the state what a snapshot holds, after verifying it. This appends."""
+        """Make the state what a snapshot holds, after verifying it. This appends.
+
+        Example::
+
+            restored = await m.agents.restore("reviewer", "before")
+            print(restored.previous, restored.version)
+        """
         return await _persistently(lambda: self.snapshot_store.restore(agent, snapshot, source=source, under=under))
 
     async def delete_snapshot(self, agent: str, snapshot: str, *, force: bool = False) -> None:
-        """Remove a snapshot; permanent, critical and damaged ones only by force, the base of others not at all."""
+        """Remove a snapshot; permanent, critical and damaged ones only by force, the base of others not at all.
+
+        Example::
+
+            await m.agents.delete_snapshot("reviewer", "before")
+        """
         await self.snapshot_store.delete(agent, snapshot, force=force)
 
     async def expire_snapshots(self, agent: str) -> list[str]:
-        """Remove the snapshots whose time is over; returns their ids."""
+        """Remove the snapshots whose time is over; returns their ids.
+
+        Example::
+
+            removed = await m.agents.expire_snapshots("reviewer")
+        """
         return await self.snapshot_store.expire(agent)
 
     async def compact(
@@ -322,6 +421,12 @@ class AgentStates:
 
         `snapshot` and `delete` put one event in the place of all before the kept ones (`snapshot` also leaves a
         permanent snapshot); `merge` puts one in the place of each run of uncritical ones.
+
+        Example::
+
+            plan = await m.agents.compact("reviewer", keep_last=2, dry_run=True)
+            if plan.events_after < plan.events_before:
+                await m.agents.compact("reviewer", keep_last=2)
         """
         return await _persistently(
             lambda: self._compactor.compact(

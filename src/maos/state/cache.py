@@ -73,13 +73,23 @@ class Cache:
             self._shrink()
 
     def invalidate(self, agent: str) -> None:
-        """Forget an agent's state; the next read loads it again."""
+        """Forget an agent's state; the next read loads it again.
+
+        Example::
+
+            m.agents.cache.invalidate("reviewer")
+        """
         entry = self._entries.pop(agent, None)
         if entry is not None:
             self._bytes -= entry.bytes
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Forget everything.
+
+        Example::
+
+            m.agents.cache.clear()
+        """
         self._entries.clear()
         self._bytes = 0
 
@@ -90,13 +100,24 @@ class Cache:
             self._evictions += 1
 
     async def warm(self, agents: Iterable[str]) -> None:
-        """Load states before they are asked for."""
+        """Load states before they are asked for.
+
+        Example::
+
+            await m.agents.cache.warm(["reviewer"])
+        """
         assert self._warm is not None
         for agent in agents:
             await self._warm(agent)
 
     def statistics(self) -> CacheStatistics:
-        """How the cache has been doing since it was opened."""
+        """How the cache has been doing since it was opened.
+
+        Example::
+
+            statistics = m.agents.cache.statistics()
+            print(statistics.hit_rate, statistics.bytes)
+        """
         reads = self.hits + self.refreshes + self.misses
         mean_us = self.access_ns / 1000 / reads if reads else 0.0
         return CacheStatistics(

@@ -10,6 +10,7 @@ Two per agent, both disposable (I17), saved with an append now and then, so that
 from __future__ import annotations
 
 import zlib
+from hashlib import blake2b
 from typing import Any, NamedTuple
 
 import cramjam
@@ -212,7 +213,8 @@ def _put(state: dict[str, Any], path: str, items: list[Any]) -> None:
 
 
 def _segment_key(stream: str, path: str, start: int) -> str:
-    return f"{stream}\t{path}\t{start:012d}"
+    """A path may be long and have any characters; the name of a document may not."""
+    return f"{stream}\t{blake2b(path.encode(), digest_size=16).hexdigest()}\t{start:012d}"
 
 
 def _meta(state: State) -> list[Any]:

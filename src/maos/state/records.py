@@ -14,7 +14,13 @@ from maos.model.view import MapView, copied
 
 
 class State:
-    """An agent's data at a version. It never changes; an update makes another one."""
+    """An agent's data at a version. It never changes; an update makes another one.
+
+    Example::
+
+        state = await m.agents.get("reviewer")
+        print(state.version, state.data["status"], state.checksum)
+    """
 
     __slots__ = ("_data", "agent", "source", "time_us", "total", "type", "version")
 
@@ -42,7 +48,14 @@ class State:
         return checksums.text(self.total)
 
     def to_dict(self) -> dict[str, Any]:
-        """A copy of the data that is the caller's own."""
+        """A copy of the data that is the caller's own.
+
+        Example::
+
+            state = await m.agents.get("reviewer")
+            draft = state.to_dict()
+            draft["status"] = "busy"
+        """
         return copied(self._data)  # type: ignore[no-any-return]
 
     def raw(self) -> dict[str, Any]:
@@ -166,7 +179,12 @@ class Summary(NamedTuple):
 
 
 class Retention(NamedTuple):
-    """How long a snapshot is kept. Permanent and critical ones are never removed by themselves."""
+    """How long a snapshot is kept. Permanent and critical ones are never removed by themselves.
+
+    Example::
+
+        await m.agents.snapshot("reviewer", retention=maos.Retention(permanent=True))
+    """
 
     expires_us: int | None = None
     permanent: bool = False

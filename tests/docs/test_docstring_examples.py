@@ -1,0 +1,206 @@
+"""Everything public has an example in its docstring, and every line of every example runs.
+
+An example stands indented below `Example::`, which keeps the formatter from moving it. It finds what `prepared` makes:
+`maos`, `m`, `journal`, a held `lease`, an agent "reviewer" with a history and a snapshot "before", a stream "run/1".
+"""
+
+import ast
+import asyncio
+import inspect
+import runpy
+import shutil
+import textwrap
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, NoReturn
+
+import apsw
+import pytest
+
+import maos
+from maos.app import Maos
+from maos.journal import compress
+from maos.journal.journal import Journal
+from maos.model import changes
+from maos.state.agents import AgentStates
+from maos.state.cache import Cache
+from maos.store.contract import Lease
+from tests.docs.documents import ROOT
+
+EXAMPLE_LINES_MAX = 4
+EXAMPLE_S_MAX = 10
+
+BEGINNINGS = {"maos.open", "AgentStates.create", "Journal.append"}
+"""Examples of how something begins: they find nothing."""
+
+HIDDEN = runpy.run_path(str(ROOT / "docs" / "generate.py"), run_name="generate")["HIDDEN"]
+
+
+# --- what is public ----------------------------------------------------------------------------------------------
+
+
+def public() -> Iterator[tuple[str, str]]:
+    """The name and the docstring of everything that is promised to users of the Python API."""
+    classes: list[type] = [Journal, AgentStates, Cache]
+    for name in maos.__all__:
+        thing = getattr(maos, name)
+        if isinstance(thing, type):
+            classes.append(thing)
+            yield f"maos.{name}", thing.__doc__ or ""
+        else:
+            yield f"maos.{name}", text_below(name)
+    for each in classes:
+        for name, method in vars(each).items():
+            if inspect.isfunction(method) and not name.startswith("_") and name not in HIDDEN:
+                yield f"{each.__name__}.{name}", method.__doc__ or ""
+    for name, function in vars(compress).items():
+        if inspect.isfunction(function) and function.__module__ == compress.__name__ and not name.startswith("_"):
+            yield f"compress.{name}", function.__doc__ or ""
+
+
+def text_below(constant: str) -> str:
+    """A constant has no docstring of its own, but a text below it."""
+    body = ast.parse(inspect.getsource(changes)).body
+    for statement, below in zip(body, body[1:], strict=False):
+        if isinstance(statement, ast.AnnAssign) and ast.unparse(statement.target) == constant:
+            assert isinstance(below, ast.Expr)
+            return str(ast.literal_eval(below.value))
+    raise AssertionError(f"{constant} is not in {changes.__name__}")
+
+
+def example_in(docstring: str) -> str:
+    """What stands below `Example::`, at the end of a docstring; nothing when there is no such thing."""
+    _text, _heading, example = inspect.cleandoc(docstring).partition("\n\nExample::\n\n")
+    return textwrap.dedent(example) if example.startswith("    ") else ""
+
+
+PUBLIC = dict(public())
+
+
+# --- what examples find ------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def prepared(name: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[dict[str, Any]]:
+    """The names that an example may use, in the folder it runs in."""
+    types = (maos.EventType("note", 2, upcasts={1: dict}), maos.EventType("done"))
+    async with maos.open("empty.db" if name in BEGINNINGS else "maos.db", types=types) as m:
+        lease = await m.journal.acquire("run/1", ttl_s=600)
+        assert lease is not None
+        if name not in BEGINNINGS:
+            await fill(m)
+        if name in FAILURES:
+            await FAILURES[name](m, lease, monkeypatch)
+        yield {"maos": maos, "m": m, "journal": m.journal, "lease": lease, "compress": compress}
+
+
+async def fill(m: Maos) -> None:
+    """An agent at work, and a run of events that ends."""
+    agents = m.agents
+    await agents.create("reviewer", {"status": "idle", "configuration": {"model": "large"}, "messages": []})
+    await agents.update("reviewer", {"status": "busy"}, key="task/1")
+    await agents.update("reviewer", {"messages": maos.Extend([{"text": "hello"}]), "error": "none yet"})
+    await agents.snapshot("reviewer", name="before")
+    await agents.update("reviewer", {"execution": {"task": "review"}})
+    await agents.update("reviewer", {"execution": {"task": None}})
+    await m.journal.append("run/1", [maos.Event("note", {"text": text}) for text in ("hello", "world")])
+    await m.journal.append("run/1", maos.Event("done", {}))
+
+
+async def lose_lease(m: Maos, lease: Lease, monkeypatch: pytest.MonkeyPatch) -> None:
+    await m.journal.release(lease)
+
+
+async def fill_disk(m: Maos, lease: Lease, monkeypatch: pytest.MonkeyPatch) -> None:
+    refuse_appends(m, monkeypatch, maos.DiskFull("maos.db"))
+
+
+async def unplug(m: Maos, lease: Lease, monkeypatch: pytest.MonkeyPatch) -> None:
+    refuse_appends(m, monkeypatch, maos.StoreUnavailable("the server is away", written=None))
+
+
+def refuse_appends(m: Maos, monkeypatch: pytest.MonkeyPatch, error: maos.MaosError) -> None:
+    async def refuse(*_writes: Any, **_options: Any) -> NoReturn:
+        raise error
+
+    monkeypatch.setattr(m.journal.store, "append", refuse)
+
+
+async def flip_a_bit(m: Maos, lease: Lease, monkeypatch: pytest.MonkeyPatch) -> None:
+    connection = apsw.Connection("maos.db")
+    connection.execute("UPDATE events SET time_us = time_us + 1 WHERE position = 2")
+    connection.close()
+
+
+async def put_back_an_older_copy(m: Maos, lease: Lease, monkeypatch: pytest.MonkeyPatch) -> None:
+    await m.copy_to("older.db")
+    await m.agents.update("reviewer", {"status": "done"})
+    await m.close()
+    shutil.copyfile("older.db", "maos.db")
+
+
+FAILURES: dict[str, Callable[[Maos, Lease, pytest.MonkeyPatch], Awaitable[None]]] = {
+    "maos.LeaseLost": lose_lease,
+    "maos.DiskFull": fill_disk,
+    "maos.StoreUnavailable": unplug,
+    "maos.Corrupt": flip_a_bit,
+    "maos.HistoryLost": put_back_an_older_copy,
+}
+"""What has to go wrong for the error that an example catches. The other errors come about by themselves."""
+
+
+# --- running them ------------------------------------------------------------------------------------------------
+
+
+async def run(example: str, names: dict[str, Any]) -> list[int]:
+    """Run an example as the body of an async function; returns the lines that were not reached."""
+    program = ast.parse("async def example():\n" + textwrap.indent(example, "    "))
+    function = program.body[0]
+    statements = {each.lineno for each in ast.walk(function) if isinstance(each, ast.stmt) and each is not function}
+    reached: set[int] = set()
+    for node in list(ast.walk(function)):
+        for part in ("body", "orelse", "finalbody"):
+            block = getattr(node, part, None)
+            if isinstance(block, list):
+                setattr(node, part, [marked for each in block for marked in (reaching(each.lineno), each)])
+    # Names that the example assigns are the module's, so that it may use one before: `lease = await renew(lease)`.
+    assigned = sorted({each.id for each in ast.walk(function) if stored(each)})
+    if assigned:
+        function.body.insert(0, ast.Global(assigned))
+    scope = {**names, "reach": reached.add}
+    exec(compile(ast.fix_missing_locations(program), "<example>", "exec"), scope)
+    async with asyncio.timeout(EXAMPLE_S_MAX):
+        await scope["example"]()
+    return sorted(line - 1 for line in statements - reached)
+
+
+def reaching(line: int) -> ast.stmt:
+    return ast.parse(f"reach({line})").body[0]
+
+
+def stored(node: ast.AST) -> bool:
+    return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_everything_public_has_a_short_example(name: str) -> None:
+    example = example_in(PUBLIC[name])
+    assert example, "its docstring does not end with `Example::` and an indented example"
+    assert len(example.splitlines()) <= EXAMPLE_LINES_MAX
+    assert example_of(name) in example, "the example is of something else"
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+async def test_every_line_of_an_example_runs(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    async with prepared(name, monkeypatch) as names:
+        assert await run(example_in(PUBLIC[name]), names) == [], "these lines were not reached"
+
+
+def example_of(name: str) -> str:
+    """What an example of this has in it."""
+    owner, _, attribute = name.partition(".")
+    return f".{attribute}"
