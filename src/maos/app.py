@@ -139,9 +139,7 @@ async def _open_store(
     if name.startswith(("postgresql://", "postgres://")):
         from maos.store.postgres import PostgresDatabase
 
-        database = PostgresDatabase(
-            name, clock=clock, create=create, schema_name=schema, mark_path=mark_path
-        )
+        database = PostgresDatabase(name, clock=clock, create=create, schema_name=schema, mark_path=mark_path)
         return await SqlStore.open(database, accept_loss=accept_loss)
     if "://" in name:
         raise InvalidInput(f"{name!r} is neither a path nor a PostgreSQL URL", hint="use a path or postgresql://…")

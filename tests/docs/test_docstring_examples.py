@@ -12,6 +12,7 @@ import shutil
 import textwrap
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -19,6 +20,7 @@ import apsw
 import pytest
 
 import maos
+from maos import errors
 from maos.app import Maos
 from maos.journal import compress
 from maos.journal.journal import Journal
@@ -34,6 +36,10 @@ EXAMPLE_S_MAX = 10
 BEGINNINGS = {"maos.open", "AgentStates.create", "Journal.append"}
 """Examples of how something begins: they find nothing."""
 
+GIVEN_BACK = {"maos.Change", "maos.Maos", "maos.State"}
+"""What users are given and do not name themselves."""
+
+ERRORS = {f"maos.{name}" for name in maos.__all__ if name in vars(errors)}
 HIDDEN = runpy.run_path(str(ROOT / "docs" / "generate.py"), run_name="generate")["HIDDEN"]
 
 
@@ -62,7 +68,7 @@ def public() -> Iterator[tuple[str, str]]:
 def text_below(constant: str) -> str:
     """A constant has no docstring of its own, but a text below it."""
     body = ast.parse(inspect.getsource(changes)).body
-    for statement, below in zip(body, body[1:], strict=False):
+    for statement, below in pairwise(body):
         if isinstance(statement, ast.AnnAssign) and ast.unparse(statement.target) == constant:
             assert isinstance(below, ast.Expr)
             return str(ast.literal_eval(below.value))
@@ -99,7 +105,7 @@ async def fill(m: Maos) -> None:
     """An agent at work, and a run of events that ends."""
     agents = m.agents
     await agents.create("reviewer", {"status": "idle", "configuration": {"model": "large"}, "messages": []})
-    await agents.update("reviewer", {"status": "busy"}, key="task/1")
+    await agents.update("reviewer", {"status": "waiting"}, key="task/1")
     await agents.update("reviewer", {"messages": maos.Extend([{"text": "hello"}]), "error": "none yet"})
     await agents.snapshot("reviewer", name="before")
     await agents.update("reviewer", {"execution": {"task": "review"}})
@@ -157,6 +163,7 @@ async def run(example: str, names: dict[str, Any]) -> list[int]:
     """Run an example as the body of an async function; returns the lines that were not reached."""
     program = ast.parse("async def example():\n" + textwrap.indent(example, "    "))
     function = program.body[0]
+    assert isinstance(function, ast.AsyncFunctionDef)
     statements = {each.lineno for each in ast.walk(function) if isinstance(each, ast.stmt) and each is not function}
     reached: set[int] = set()
     for node in list(ast.walk(function)):
@@ -165,7 +172,8 @@ async def run(example: str, names: dict[str, Any]) -> list[int]:
             if isinstance(block, list):
                 setattr(node, part, [marked for each in block for marked in (reaching(each.lineno), each)])
     # Names that the example assigns are the module's, so that it may use one before: `lease = await renew(lease)`.
-    assigned = sorted({each.id for each in ast.walk(function) if stored(each)})
+    names_in_it = [each for each in ast.walk(function) if isinstance(each, ast.Name)]
+    assigned = sorted({each.id for each in names_in_it if isinstance(each.ctx, ast.Store)})
     if assigned:
         function.body.insert(0, ast.Global(assigned))
     scope = {**names, "reach": reached.add}
@@ -179,16 +187,12 @@ def reaching(line: int) -> ast.stmt:
     return ast.parse(f"reach({line})").body[0]
 
 
-def stored(node: ast.AST) -> bool:
-    return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
-
-
 @pytest.mark.parametrize("name", PUBLIC)
 def test_everything_public_has_a_short_example(name: str) -> None:
     example = example_in(PUBLIC[name])
     assert example, "its docstring does not end with `Example::` and an indented example"
     assert len(example.splitlines()) <= EXAMPLE_LINES_MAX
-    assert example_of(name) in example, "the example is of something else"
+    assert name in GIVEN_BACK or f".{name.rpartition('.')[2]}" in example, "this is an example of something else"
 
 
 @pytest.mark.parametrize("name", PUBLIC)
@@ -200,7 +204,46 @@ async def test_every_line_of_an_example_runs(
         assert await run(example_in(PUBLIC[name]), names) == [], "these lines were not reached"
 
 
-def example_of(name: str) -> str:
-    """What an example of this has in it."""
-    owner, _, attribute = name.partition(".")
-    return f".{attribute}"
+def test_the_reference_shows_every_example() -> None:
+    """Those of errors excepted: the reference explains errors in a table."""
+    page = (ROOT / "docs" / "reference" / "python-api.md").read_text()
+    hidden = [name for name, text in PUBLIC.items() if f"```py\n{example_in(text)}\n```" not in page]
+    assert [name for name in hidden if name not in ERRORS] == []
+
+
+def test_all_kinds_of_public_things_are_found() -> None:
+    """So that a mistake in the search cannot make the tests above pass by looking at nothing."""
+    some = {"maos.open", "maos.DELETE", "maos.Conflict", "Maos.verify", "State.to_dict", "Journal.append"}
+    assert some | {"AgentStates.get", "Cache.warm", "compress.compress_all"} <= PUBLIC.keys()
+    assert not {"Journal.page", "State.raw", "Cache.put", "compress.ALGORITHMS"} & PUBLIC.keys()
+
+
+@pytest.mark.parametrize(
+    ("docstring", "example"),
+    [
+        ("What.\n\n    Example::\n\n        a()\n        b()\n    ", "a()\nb()"),
+        ("What.\n\n    Example::\n\n    a()\n    ", ""),
+        ("What.\n\n        a()\n    ", ""),
+        ("What.", ""),
+    ],
+)
+def test_an_example_is_what_stands_indented_below_its_heading(docstring: str, example: str) -> None:
+    assert example_in(docstring) == example
+
+
+@pytest.mark.parametrize(
+    ("example", "missed"),
+    [
+        ("a = 1\nb = a", []),
+        ("if n:\n    n = 0\nelse:\n    n = 1", [4]),
+        ("for each in ():\n    print(each)", [2]),
+        ("try:\n    n\nexcept ValueError:\n    raise", [4]),
+    ],
+)
+async def test_a_line_that_is_not_reached_is_noticed(example: str, missed: list[int]) -> None:
+    assert await run(example, {"n": 1}) == missed
+
+
+async def test_an_example_that_fails_is_noticed() -> None:
+    with pytest.raises(NameError):
+        await run("await nothing()", {})

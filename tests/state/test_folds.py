@@ -67,7 +67,9 @@ async def test_whatever_happens_to_lists_a_fold_and_its_tail_give_the_state(plac
                 name = chance.choice(LISTS)
                 node, key = node_of(copy.deepcopy(wanted), name)
                 if type(node.get(key)) is list:
-                    path = "/memory/facts" if name == "memory/facts" else "/" + name.replace("~", "~0").replace("/", "~1")
+                    path = (
+                        "/memory/facts" if name == "memory/facts" else "/" + name.replace("~", "~0").replace("/", "~1")
+                    )
                     last = chance.choice((0, 1, 3, 50))
                     peek = await reader.agents.peek("a", path, last=last)
                     assert agrees(peek, wanted, path, last), f"peek at {path} in version {len(versions)}"

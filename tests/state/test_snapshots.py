@@ -124,7 +124,9 @@ class TestTaking:
             assert (await m.agents.get("a")).data == state.data
 
     @pytest.mark.parametrize(
-        "wrong", [{"kind": "partial"}, {"trigger": "whim"}, {"compression": "brotli"}], ids=lambda wrong: next(iter(wrong))
+        "wrong",
+        [{"kind": "partial"}, {"trigger": "whim"}, {"compression": "brotli"}],
+        ids=lambda wrong: next(iter(wrong)),
     )
     async def test_what_there_is_not_is_refused(self, m: Maos, wrong: dict[str, str]) -> None:
         await aged(m)

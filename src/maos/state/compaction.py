@@ -130,7 +130,9 @@ def _everything(agent: str, records: list[Record]) -> list[_Range]:
     for record in records:
         fold.add(record)
     loading.check(fold.state())
-    data = {"ops": [["set", "", copied(fold.data())]], "sum": records[-1].data["sum"]}
+    data = {
+        "ops": [["set", "", copied(fold.data())]], "sum": records[-1].data["sum"], "since_us": loading.begin(records[0])
+    }  # fmt: skip
     return [_Range(1, records[-1], len(records), Event("baseline", data))]
 
 
@@ -145,7 +147,10 @@ def _runs(agent: str, records: list[Record]) -> list[_Range]:
         if len(run) > 1:
             ops = changes.difference(before, fold.data())
             first = run[0].version - run[0].spans + 1
-            data = {"ops": copied(ops), "sum": run[-1].data["sum"], "meta": {"events": len(run)}}
+            data = {
+                "ops": copied(ops), "sum": run[-1].data["sum"], "since_us": loading.begin(run[0]),
+                "meta": {"events": len(run)},
+            }  # fmt: skip
             ranges.append(_Range(first, run[-1], len(run), Event("merged", data)))
         run.clear()
 

@@ -103,13 +103,13 @@ class Loader:
         """The version that was the newest at a time; NotFound when there was none, or compaction has merged it."""
         instant_us = instant(time)
         version = await self.version_before(agent, instant_us + 1)
-        following = await self._journal.store.read(agents.stream(agent), after=version, limit=1)
-        if following and following[0].spans > 1:
-            last = following[0].version
+        following = await self._journal.event(agents.stream(agent), version + 1)
+        if following is not None and following.spans > 1 and begin(following) <= instant_us:
+            last = following.version
             raise NotFound(
                 f"what agent {agent!r} was at {to_datetime(instant_us).isoformat()} is no longer known: versions "
                 f"{version + 1} to {last} were compacted into one",
-                hint=f"ask for version {last} or later, or for {to_datetime(following[0].time_us).isoformat()}",
+                hint=f"ask for version {last} or later, or for {to_datetime(following.time_us).isoformat()}",
             )
         if version == 0:
             raise NotFound(f"agent {agent!r} did not exist at {to_datetime(instant_us).isoformat()}")
@@ -216,6 +216,11 @@ def operations(record: Record) -> list[Op]:
     if not isinstance(ops, list) or not all(map(well_formed, ops)):
         raise Corrupt(f"{record.id} has no operations", stream=record.stream, version=record.version)
     return ops
+
+
+def begin(record: Record) -> int:
+    """The time of the first event that an event stands for."""
+    return int(record.data.get("since_us", record.time_us))
 
 
 def recorded_total(record: Record) -> int:
