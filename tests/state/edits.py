@@ -28,9 +28,9 @@ def wish_for(name: str, value: Any) -> Wish:
     return {"memory": {"facts": value}} if name == "memory/facts" else {name: value}
 
 
-def pointer_to(name: str, index: int) -> str:
+def pointer_to(name: str, index: int | None = None) -> str:
     path = "/memory/facts" if name == "memory/facts" else "/" + name.replace("~", "~0").replace("/", "~1")
-    return f"{path}/{index}"
+    return path if index is None else f"{path}/{index}"
 
 
 def edit(chance: Random, state: dict[str, Any], number: int) -> Wish:

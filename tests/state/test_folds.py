@@ -1,4 +1,4 @@
-"""Saved folds: the same state as a full replay gives, for every version and every edit, or no fold at all (I12, I17)."""
+"""Saved folds: the state that a full replay gives, for every version and every edit, or no fold at all (I12, I17)."""
 
 import copy
 from random import Random
@@ -15,7 +15,7 @@ from maos.state.records import Peek, State
 from maos.store.contract import Document
 from tests.journal.places import Place
 from tests.model.data import same
-from tests.state.edits import LISTS, edit, node_of, start
+from tests.state.edits import LISTS, edit, node_of, pointer_to, start
 
 pytestmark = pytest.mark.usefixtures("small_folds")
 
@@ -67,9 +67,7 @@ async def test_whatever_happens_to_lists_a_fold_and_its_tail_give_the_state(plac
                 name = chance.choice(LISTS)
                 node, key = node_of(copy.deepcopy(wanted), name)
                 if type(node.get(key)) is list:
-                    path = (
-                        "/memory/facts" if name == "memory/facts" else "/" + name.replace("~", "~0").replace("/", "~1")
-                    )
+                    path = pointer_to(name)
                     last = chance.choice((0, 1, 3, 50))
                     peek = await reader.agents.peek("a", path, last=last)
                     assert agrees(peek, wanted, path, last), f"peek at {path} in version {len(versions)}"
@@ -176,7 +174,8 @@ DAMAGE = {
     "fold gone": "DELETE FROM documents WHERE kind = 'fold'",
     "fold cut off": "UPDATE documents SET body = substr(body, 1, 9) WHERE kind = 'fold'",
     "fold empty": "UPDATE documents SET body = substr(body, 1, 0) WHERE kind = 'fold'",
-    "fold is its head": "UPDATE documents SET body = (SELECT body FROM documents WHERE kind = 'head') WHERE kind = 'fold'",
+    "a head for a fold": """UPDATE documents SET body = (SELECT body FROM documents WHERE kind = 'head')
+                            WHERE kind = 'fold'""",
     "segments gone": "DELETE FROM documents WHERE kind = 'segment'",
     "one segment gone": "DELETE FROM documents WHERE kind = 'segment' AND version = 15",
     "segments of another version": "UPDATE documents SET version = version + 1 WHERE kind = 'segment' AND version = 15",

@@ -194,7 +194,7 @@ class TestRetention:
     async def test_what_was_to_stay_goes_only_by_force(self, m: Maos, retention: Retention) -> None:
         await aged(m)
         info = await m.agents.snapshot("a", retention=retention)
-        with pytest.raises(InvalidInput, match="is (permanent|critical)"):
+        with pytest.raises(InvalidInput, match=r"is (permanent|critical)"):
             await m.agents.delete_snapshot("a", info.id)
         assert await m.agents.snapshots("a") == [info]
         await m.agents.delete_snapshot("a", info.id, force=True)

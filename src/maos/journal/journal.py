@@ -23,6 +23,7 @@ from maos.store.contract import GENESIS, Appended, Document, Key, Lease, RawEven
 PAGE_EVENTS = 256
 STREAMS_FOLLOWED_MAX = 10_000
 NAMES_KNOWN_MAX = 10_000
+NOTES_MAX = 100
 
 TYPES = (EventType(dictionary.TYPE),)
 
@@ -62,6 +63,16 @@ class Record(NamedTuple):
         return event_id(self.stream, self.version)
 
 
+class Notes(list[str]):
+    """Notes to be read some day: each once, and of too many the newest."""
+
+    def append(self, note: str) -> None:
+        """Keep a note."""
+        if note not in self:
+            super().append(note)
+            del self[:-NOTES_MAX]
+
+
 class Journal:
     """Streams with versions, written atomically and read in order."""
 
@@ -73,7 +84,7 @@ class Journal:
         self._names: set[str] = set()
         self._dictionaries_loaded = False
         self._trainer: asyncio.Task[None] | None = None
-        self.notes: list[str] = []
+        self.notes: list[str] = Notes()
         """Things that went wrong without consequence for what is stored."""
 
     # --- writing ---------------------------------------------------------------------------------------------

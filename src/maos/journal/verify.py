@@ -194,8 +194,11 @@ class _StreamCheck:
         replaced = record.data.get("replaced")
         if event.type == "compacted" and isinstance(replaced, list):
             for entry in replaced:
-                spans = entry["last"] - entry["first"] + 1
-                self._seals[entry["last"]] = (entry["seal"], spans, entry["time_us"], entry["token"])
+                try:
+                    spans = entry["last"] - entry["first"] + 1
+                    self._seals[entry["last"]] = (entry["seal"], spans, entry["time_us"], entry["token"])
+                except (KeyError, TypeError):
+                    continue  # not written by a compaction: it vouches for nothing
 
 
 def _ranges(versions: list[int]) -> str:

@@ -479,6 +479,7 @@ class AgentStates:
             self.cache.invalidate(state.agent)  # the tally counted documents that may not have been saved
             raise
         if reply.repeated:
+            self.cache.invalidate(state.agent)  # the same: a repeated append saves nothing
             return await self._repeated(state.agent, reply.version, reply.position)
         source = (facts or {}).get("source", "")
         fresh = State(state.agent, reply.version, data, total, reply.time_us, source, type_)

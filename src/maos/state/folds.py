@@ -57,6 +57,10 @@ class Tally:
         self.changed_inside: set[str] = set()
         """Lists whose old items were altered: their segments are no longer true."""
 
+    def distrust(self) -> None:
+        """Have the next fold write all segments anew."""
+        self.changed_inside.update(self.segments)
+
     def saw(self, ops: list[Op]) -> None:
         """Take note of operations that segments do not survive."""
         for op in ops:
@@ -148,7 +152,7 @@ def _gone(
 
 def renewed(state: State, tally: Tally, stream: str) -> list[Document]:
     """Folds of this state in the place of older ones, which compaction may have cut off from the events after them."""
-    tally.changed_inside = set(tally.segments)
+    tally.distrust()
     try:
         return _fold_documents(state, tally, stream)
     except (OverflowError, msgspec.MsgspecError):

@@ -37,6 +37,7 @@ class Loader:
             cache.hits += 1
         elif entry is not None and entry.state.version < version:
             cache.refreshes += 1
+            entry.tally.distrust()  # whoever wrote may have saved folds too, with segments in the place of ours
             await self._catch_up(entry)
         elif version == 0:
             cache.invalidate(agent)
@@ -103,14 +104,13 @@ class Loader:
         """The version that was the newest at a time; NotFound when there was none, or compaction has merged it."""
         instant_us = instant(time)
         version = await self.version_before(agent, instant_us + 1)
-        following = await self._journal.event(agents.stream(agent), version + 1)
-        if following is not None and following.spans > 1 and begin(following) <= instant_us:
-            last = following.version
-            raise NotFound(
-                f"what agent {agent!r} was at {to_datetime(instant_us).isoformat()} is no longer known: versions "
-                f"{version + 1} to {last} were compacted into one",
-                hint=f"ask for version {last} or later, or for {to_datetime(following.time_us).isoformat()}",
-            )
+        for event in await self._journal.store.read(agents.stream(agent), after=version, limit=1):
+            if event.spans > 1 and begin(await self._journal.decode(event)) <= instant_us:
+                raise NotFound(
+                    f"what agent {agent!r} was at {to_datetime(instant_us).isoformat()} is no longer known: versions "
+                    f"{version + 1} to {event.version} were compacted into one",
+                    hint=f"ask for version {event.version} or later, or for {to_datetime(event.time_us).isoformat()}",
+                )
         if version == 0:
             raise NotFound(f"agent {agent!r} did not exist at {to_datetime(instant_us).isoformat()}")
         return version

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from asyncio import Future
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from maos.errors import Conflict, InvalidInput, KeyReused, LeaseLost, MaosError
 from maos.store.chain import link
@@ -104,6 +104,16 @@ class Plan:
     def last_hash(self) -> bytes:
         """The hash of the last event."""
         return self.rows[-1][-1]
+
+    def stands(self, found: Sequence[Any] | None) -> bool | None:
+        """Whether it was written, going by version and hash of what stands at its last place or first after it.
+
+        None if others have compacted that place: what stood there is not known any more.
+        """
+        if found is None:
+            return False
+        version, hash_ = found
+        return bool(hash_ == self.last_hash) if version == self.last_place[1] else None
 
     @property
     def only_events(self) -> bool:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import unquote, urlsplit, urlunsplit
 
 import asyncpg
 
@@ -45,6 +45,7 @@ INSERT INTO events (position, stream, version, type, format, time_us, token, bod
 SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::text[], $5::bigint[], $6::bigint[], $7::bigint[],
                      $8::bytea[], $9::bytea[])
 """
+_SECRET_OPTIONS = ("password", "sslpassword")
 _TABLES = ("streams", "events", "keys", "leases", "documents")
 _LOST = (OSError, TimeoutError, asyncpg.InterfaceError, asyncpg.PostgresConnectionError)
 _ENDING = (
@@ -130,6 +131,8 @@ class PostgresDatabase:
             "server_settings": {
                 "search_path": self._schema_name,
                 "synchronous_commit": "on",
+                # Whoever waited for the lock must see what was committed meanwhile.
+                "default_transaction_isolation": "read committed",
                 "application_name": "maos",
                 "jit": "off",  # compiling takes longer than any of our statements
                 # A node that is stopped in the middle of a transaction must not hold up all the others.
@@ -414,13 +417,13 @@ class PostgresDatabase:
             else:
                 return
 
-    async def was_written(self, plan: Plan) -> bool:
-        """Whether a plan with an unknown outcome is in the database."""
+    async def was_written(self, plan: Plan) -> bool | None:
+        """Whether a plan with an unknown outcome is in the database; None if others compacted the place since."""
         if not plan.rows:
             return False  # documents only: writing them again changes nothing
         assert self._writer is not None
         try:
-            return bool(await self._writer.fetchval(self._sql["hash_at"], *plan.last_place) == plan.last_hash)
+            return plan.stands(await self._writer.fetchrow(self._sql["hash_at"], *plan.last_place))
         except (*_LOST, *_ENDING) as error:
             raise self._cannot_connect(error) from error
 
@@ -439,7 +442,8 @@ class PostgresDatabase:
     async def copy_to(self, target: Path) -> int:
         """All rows of one moment as lines of JSON, complete or not there at all; the position they go up to."""
         partial = target.with_name(target.name + ".partial")
-        descriptor = os.open(partial, os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+        partial.unlink(missing_ok=True)
+        descriptor = os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
         assert self._readers is not None
         crash_point("copy: begun")
         try:
@@ -479,9 +483,12 @@ def _plain(row: asyncpg.Record) -> dict[str, Any]:
 
 def _without_password(url: str) -> str:
     parts = urlsplit(url)
-    if parts.password is None:
+    options = parts.query.split("&")
+    shown = [option for option in options if unquote(option.partition("=")[0]) not in _SECRET_OPTIONS]
+    if parts.password is None and shown == options:
         return url
-    return urlunsplit(parts._replace(netloc=parts.netloc.replace(f":{parts.password}@", "@", 1)))
+    netloc = parts.netloc.replace(f":{parts.password}@", "@", 1)
+    return urlunsplit(parts._replace(netloc=netloc, query="&".join(shown)))
 
 
 def _default_mark(place: str) -> Path:

@@ -43,8 +43,9 @@ SELECT s.name, s.id, e.version, e.hash FROM events e JOIN streams s ON s.id = e.
 SELECT COALESCE(max(id), 0) + 1 FROM streams;
 
 -- hash_at --
--- Finds out whether an append whose outcome is unknown was written: nothing else can have its hash.
-SELECT hash FROM events WHERE stream = $1 AND version = $2;
+-- Finds out whether an append whose outcome is unknown was written: nothing else can have its hash. A later version
+-- is of the event that compaction put in its place, or in that of another.
+SELECT version, hash FROM events WHERE stream = $1 AND version >= $2 ORDER BY version LIMIT 1;
 
 -- hash_at_position --
 -- Compares the end of the journal with the mark kept outside.
@@ -115,5 +116,5 @@ UPDATE events SET spans = $3, type = $4, format = $5, body = $6
 DELETE FROM events WHERE stream = $1 AND version >= $2 AND version < $3;
 
 -- count_versions --
--- Equals the head of the journal unless rows were lost.
-SELECT COALESCE(sum(spans), 0) FROM events;
+-- Equals the head of the journal unless rows were lost; events of a stream without a name can be read by nobody.
+SELECT COALESCE(sum(e.spans), 0) FROM events e JOIN streams s ON s.id = e.stream;

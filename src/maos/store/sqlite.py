@@ -70,8 +70,8 @@ class SqliteDatabase:
         vfs: str | None = None,
         schema: Traversable | None = None,
     ) -> None:
-        self.path = path
         self.place = str(path)
+        self.path = path = path.absolute()  # some connections are made later, wherever the process has gone by then
         self.mark = MarkFile(path.with_name(path.name + "-head"))
         self.notes: list[str] = []
         self.wal_pages = 0
@@ -119,7 +119,7 @@ class SqliteDatabase:
         for connection in (self._writer, self._reader):
             if connection is not None:
                 connection.close()
-        self._writer = self._reader = None
+        self._writer = self._reader = self._stamps = None
         self.mark.close()
 
     def _create_file(self) -> bool:
@@ -142,13 +142,16 @@ class SqliteDatabase:
 
     def _connect(self) -> apsw.Connection:
         flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
-        connection = apsw.Connection(self.place, flags, vfs=self._vfs)
+        connection = apsw.Connection(str(self.path), flags, vfs=self._vfs)
         connection.set_busy_timeout(BUSY_MS_MAX)
         connection.create_scalar_function("now_us", lambda *_: self._clock.now_us(), 0)
         return connection
 
-    def _connect_writer(self) -> apsw.Connection:
+    def _connect_writer(self, *, new: bool = False) -> apsw.Connection:
         connection = self._connect()
+        if new:
+            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # compaction can give pages back
+        self._switch_to_wal(connection)  # a copy made by VACUUM INTO is not in that mode
         connection.execute("PRAGMA synchronous = FULL")
         if _one(connection, "PRAGMA synchronous") != 2:
             raise StoreUnavailable(f"{self.place}: synchronous=FULL was not accepted", written=False)
@@ -178,11 +181,8 @@ class SqliteDatabase:
         return int(level)
 
     def _upgrade(self, level: int, todo: Sequence[upgrade.Step]) -> None:
-        connection = self._connect_writer()
+        connection = self._connect_writer(new=level == 0)
         try:
-            if level == 0:
-                connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # compaction can give pages back
-            self._switch_to_wal(connection)
             for step in todo:
                 crash_point(f"upgrade: before level {step.level}")
                 connection.execute("BEGIN IMMEDIATE")
@@ -250,12 +250,16 @@ class SqliteDatabase:
 
     def _open_reader(self) -> apsw.Connection:
         if self._reader is None:
-            raise StoreUnavailable(f"{self.place} is closed", written=False, hint="open it again")
+            raise self._closed()
         return self._reader
+
+    def _closed(self) -> StoreUnavailable:
+        return StoreUnavailable(f"{self.place} is closed", written=False, hint="open it again")
 
     def stamp(self) -> int | None:
         """SQLite's own count of changes made through other connections, as they all are to the one that reads."""
-        assert self._stamps is not None
+        if self._stamps is None:
+            raise self._closed()
         try:
             stamp: int = self._stamps.execute("PRAGMA data_version").get
         except apsw.Error as error:
@@ -344,14 +348,13 @@ class SqliteDatabase:
         with translated(self.place):
             self._connect_writer().wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_FULL)
 
-    async def was_written(self, plan: Plan) -> bool:
-        """Whether a plan with an unknown outcome is in the database."""
+    async def was_written(self, plan: Plan) -> bool | None:
+        """Whether a plan with an unknown outcome is in the database; None if others compacted the place since."""
         if not plan.rows:
             return False  # documents only: writing them again changes nothing
         assert self._writer is not None
         with translated(self.place):
-            found = self._writer.execute(self._sql["hash_at"], plan.last_place).fetchone()
-        return found is not None and found[0] == plan.last_hash
+            return plan.stands(self._writer.execute(self._sql["hash_at"], plan.last_place).fetchone())
 
     def wants_care(self) -> bool:
         """Whether the log has grown enough to be copied into the database, or to be laid out in advance."""
@@ -397,7 +400,7 @@ class SqliteDatabase:
         writer.set_busy_timeout(BUSY_MS_MAX)
         writer.execute("BEGIN IMMEDIATE")
         try:
-            log = os.open(f"{self.place}-wal", os.O_RDWR | os.O_CLOEXEC)
+            log = os.open(f"{self.path}-wal", os.O_RDWR | os.O_CLOEXEC)
             try:
                 size = os.fstat(log).st_size
                 if size < length:
@@ -467,6 +470,10 @@ class SqliteDatabase:
         """A whole copy under another name, complete or not there at all, while work goes on; the position it holds."""
 
         def work() -> int:
+            log = target.with_name(target.name + "-wal")
+            if log.exists() or (target.exists() and target.samefile(self.path)):
+                # Put under the name of a database in use, it would be mixed with that one's log, and events be lost.
+                raise InvalidInput(f"{target} is a database in use", hint="name a file that does not exist")
             with translated(self.place):
                 connection = self._connect()
                 try:

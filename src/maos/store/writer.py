@@ -59,8 +59,8 @@ class Transactor(Protocol):
         """Reopen after a failure; raises MaosError while that is not possible."""
         ...
 
-    async def was_written(self, plan: Plan) -> bool:
-        """Whether a plan with an unknown outcome is in the database, and on disk."""
+    async def was_written(self, plan: Plan) -> bool | None:
+        """Whether a plan with an unknown outcome is in the database, and on disk; None when nobody can tell."""
         ...
 
     def wants_care(self) -> bool:
@@ -325,9 +325,15 @@ class GroupCommitWriter:
     async def _mend(self) -> None:
         """Reopen the database and find out what became of the batch that failed."""
         await self._database.recover()
-        if self._attempted is not None and await self._database.was_written(self._attempted):
+        if self._attempted is not None:
+            written = await self._database.was_written(self._attempted)
             for request in self._attempted.requests:
-                request.settled = True
+                if written:
+                    request.settled = True
+                elif written is None and request.key is None:  # under a key it can be tried again
+                    request.settled = True
+                    what = f"{self._database.place} failed, and others compacted the stream before it was looked up"
+                    request.error = StoreUnavailable(what, written=None, hint=REPEAT)
         self._attempted = None  # not before it was looked up: else the next try would write it once more
         self._broken = False
 

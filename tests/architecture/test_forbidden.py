@@ -1,0 +1,100 @@
+"""What must not be in the source: nothing revives objects, runs text as code or goes through a shell (A6, A14)."""
+
+import ast
+
+import pytest
+
+from tests.architecture.sources import PACKAGE, calls, imports, sources
+
+REVIVERS = {"pickle", "cPickle", "_pickle", "marshal", "shelve", "dill", "cloudpickle", "jsonpickle", "joblib", "yaml"}
+RUNNERS = {"eval", "exec", "compile", "__import__", "os.system", "os.popen", "execfile", "input", "breakpoint"}
+UNSAFE_FILES = {"tempfile.mktemp", "os.tempnam", "tarfile.open", "zipfile.ZipFile", "shutil.unpack_archive"}
+STARTERS = {"subprocess", "multiprocessing", "pty"}
+NETWORK = {
+    "socket.create_server",
+    "asyncio.start_server",
+    "http",
+    "socketserver",
+    "ftplib",
+    "telnetlib",
+    "urllib.request",
+}
+
+
+def test_there_is_something_to_read() -> None:
+    """A test that looks at nothing finds nothing."""
+    names = {source.name for source in sources()}
+    assert {"app.py", "store/sqlite.py", "journal/codec.py", "state/agents.py"} <= names
+    assert len(names) > 40
+
+
+def test_nothing_that_revives_objects_is_imported() -> None:
+    """A6: stored bytes become strings, numbers, booleans, None, lists and dictionaries, or an error."""
+    found = [
+        f"{source.name}:{line} imports {module}"
+        for source in sources()
+        for module, line in imports(source.tree)
+        if module.split(".")[0] in REVIVERS
+    ]
+    assert found == []
+
+
+def test_no_text_is_run_as_code() -> None:
+    """A6, A14."""
+    found = [
+        f"{source.name}:{call.lineno} calls {name}"
+        for source in sources()
+        for name, call in calls(source.tree)
+        if name in RUNNERS or name.endswith((".loads_unsafe", ".load_module"))
+    ]
+    assert found == []
+
+
+def test_nothing_goes_through_a_shell() -> None:
+    """A14: argv is a list, always."""
+    found = []
+    for source in sources():
+        for name, call in calls(source.tree):
+            for keyword in call.keywords:
+                if keyword.arg == "shell" and not (
+                    isinstance(keyword.value, ast.Constant) and keyword.value.value is False
+                ):
+                    found.append(f"{source.name}:{call.lineno} {name}(shell=…)")
+    assert found == []
+
+
+def test_production_starts_no_programs_and_listens_to_nobody() -> None:
+    """Only the test kit starts processes; nothing opens a port."""
+    found = []
+    for source in sources():
+        if source.name.startswith("testing/"):
+            continue
+        for module, line in imports(source.tree):
+            if module in NETWORK or module.split(".")[0] in NETWORK | STARTERS:
+                found.append(f"{source.name}:{line} imports {module}")
+        for name, call in calls(source.tree):
+            if name in NETWORK:
+                found.append(f"{source.name}:{call.lineno} calls {name}")
+    assert found == []
+
+
+def test_no_file_is_made_or_unpacked_carelessly() -> None:
+    """A8, A21."""
+    found = [
+        f"{source.name}:{call.lineno} calls {name}"
+        for source in sources()
+        for name, call in calls(source.tree)
+        if name in UNSAFE_FILES
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize("word", ["pickle", "eval(", "shell=True", "yaml.load", "0.0.0.0"])
+def test_nor_is_it_hidden_in_data(word: str) -> None:
+    """SQL and whatever else is shipped."""
+    found = [
+        path.name
+        for path in PACKAGE.rglob("*")
+        if path.is_file() and path.suffix not in {".py", ".pyc"} and word in path.read_text(encoding="utf-8")
+    ]
+    assert found == []
