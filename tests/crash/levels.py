@@ -10,8 +10,8 @@ from maos.store import upgrade
 from tests.crash.stores import Place
 
 SECOND = {
-    "sqlite": "CREATE TABLE colours (name TEXT PRIMARY KEY) STRICT; INSERT INTO colours SELECT DISTINCT type FROM events;",
-    "postgres": "CREATE TABLE colours (name text PRIMARY KEY); INSERT INTO colours SELECT DISTINCT type FROM events;",
+    "sqlite": "CREATE TABLE types (name TEXT PRIMARY KEY) STRICT; INSERT INTO types SELECT DISTINCT type FROM events;",
+    "postgres": "CREATE TABLE types (name text PRIMARY KEY); INSERT INTO types SELECT DISTINCT type FROM events;",
 }
 
 
@@ -21,7 +21,7 @@ def two_levels(folder: Path) -> Path:
     shipped = Path(upgrade.__file__).parent / "schema"
     for dialect, statements in SECOND.items():
         shutil.copytree(shipped / dialect, levels / dialect)
-        (levels / dialect / "0002_colours.sql").write_text(statements)
+        (levels / dialect / "0002_types.sql").write_text(statements)
     return levels
 
 

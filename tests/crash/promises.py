@@ -1,9 +1,10 @@
 """What must be true of a store after anything whatever happened to it."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Iterable, Sequence
 from typing import Any, NamedTuple
 
+from maos.errors import MaosError
 from maos.store.chain import follows, seal
 from maos.store.contract import (
     GENESIS,
@@ -56,6 +57,15 @@ def compaction(stream: str, first: int, last: int, name: str) -> Step:
     stand_in = RawEvent("merged", 1, f"{name}: {first}..{last} of {stream}".encode())
     vouch = RawEvent("compacted", 1, json.dumps({"by": name, "seal": seal(*stand_in).hex()}).encode())
     return Step((Write(stream, [vouch]),), key(name), replacing=(Replacement(stream, first, last, stand_in),))
+
+
+async def error_of(work: Awaitable[object]) -> MaosError | None:
+    """The error of ours that something ends with, if it does."""
+    try:
+        await work
+    except MaosError as error:
+        return error
+    return None
 
 
 async def everything(store: Store) -> list[Recorded]:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import asyncpg
 
 from maos.clock import SystemClock
+from maos.errors import MaosError
 from maos.store.contract import Recorded
 from maos.store.postgres import PostgresDatabase
 from maos.store.sql_store import SqlStore
@@ -63,6 +64,14 @@ class Place(NamedTuple):
             yield store
         finally:
             await store.close()
+
+    async def refusal(self, *, vfs: str | None = None) -> MaosError | None:
+        """The error that opening the store ends with, if it does."""
+        try:
+            async with self.open(vfs=vfs):
+                return None
+        except MaosError as error:
+            return error
 
     async def settled(self) -> None:
         """Wait until a killed program's last wish has been done or dropped: its server process may outlive it."""
@@ -118,3 +127,9 @@ class Abandoned(NamedTuple):
         """All its events, from a copy."""
         async with self.copy(folder).open() as store:
             return await store.read_log(limit=1_000)
+
+
+async def house_keeping(store: SqlStore) -> None:
+    """Wait until the store is done with house-keeping, if it has begun any."""
+    if store._writer._carer is not None:
+        await asyncio.wait([store._writer._carer])

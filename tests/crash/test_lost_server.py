@@ -1,4 +1,4 @@
-"""A PostgreSQL server that dies, goes away or hangs up: acknowledged stays, unknown ends once, work goes on (I1, I3, I9)."""
+"""A PostgreSQL server that dies, goes away or hangs up: each append ends once, and work goes on (I1, I3, I9)."""
 
 import asyncio
 import itertools

@@ -47,7 +47,13 @@ SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::text[], $5::b
 """
 _SECRET_OPTIONS = ("password", "sslpassword")
 _TABLES = ("streams", "events", "keys", "leases", "documents")
-_LOST = (OSError, TimeoutError, asyncpg.InterfaceError, asyncpg.PostgresConnectionError)
+_LOST = (
+    OSError,
+    TimeoutError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,  # the server's last word came between two requests, its hanging up has not yet
+    asyncpg.PostgresConnectionError,
+)
 _ENDING = (
     asyncpg.AdminShutdownError,
     asyncpg.CrashShutdownError,

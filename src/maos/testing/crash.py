@@ -1,8 +1,8 @@
 """Kills programs, and lets a check look at what they leave.
 
-`crash_loop` runs a program again and again, each time killed (SIGKILL) one crash point later than the time before, until
-it gets through; `maos.faults` has the crash points. `kill_loop` kills programs at random moments instead. After every
-death the check is given what the program had been told before it died, and looks whether that is still true.
+`crash_loop` runs a program again and again, each time killed (SIGKILL) one crash point later than the time before,
+until it gets through; `maos.faults` has the crash points. `kill_loop` kills programs at random moments instead. After
+every death the check is given what the program had been told before it died, and looks whether that is still true.
 
 The program is a real process. It reports each acknowledgement with `ack` the moment it gets it, through a pipe, so
 what was acknowledged is known to a process that survives. In a scenario of your own:
@@ -177,19 +177,21 @@ class Process:
 
     def wait(self, number: int) -> Life:
         """Its life, once it is over; raises when it failed in a way nobody asked for."""
+        overdue = False
         try:
             status = self._process.wait(LIFE_S_MAX)
         except subprocess.TimeoutExpired:
+            overdue = True
             self._process.kill()
-            self._process.wait()
-            raise
-        finally:
-            self._reader.join()
-            self._errors.seek(0)
-            errors = self._errors.read().decode(errors="replace")
-            died_at = self._trace.read().strip()
-            self._errors.close()
-            self._trace.close()
+            status = self._process.wait()
+        self._reader.join()
+        self._errors.seek(0)
+        errors = self._errors.read().decode(errors="replace")
+        died_at = self._trace.read().strip()
+        self._errors.close()
+        self._trace.close()
+        if overdue:
+            raise TimeoutError(f"{self._process.args!r} still ran after {LIFE_S_MAX:.0f} s:\n{errors}")
         if status == -signal.SIGKILL:
             return Life(number, died_at or "kill", self.acks)
         if status != 0:

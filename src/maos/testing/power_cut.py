@@ -6,7 +6,7 @@ if asked for, any part of the rest, because a disk may write back what it was ne
 between sectors. Memory shared between processes (`-shm`) never survives.
 
 Two simplifications. The name of the database itself counts as synced with its first bytes: SQLite leaves that to
-whoever creates the file. And nothing is really synced: the real files are only what programs read while the power is on.
+whoever creates the file. And nothing is really synced: the real files are only what is read while the power is on.
 
     disk = Disk()
     store = await SqlStore.open(SqliteDatabase(path, clock=clock, vfs=disk.name))
