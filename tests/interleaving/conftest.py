@@ -11,12 +11,26 @@ from tests.interleaving.processes import Place, Puppet
 StartPuppet = Callable[..., Awaitable[Puppet]]
 
 
+@pytest.fixture
+async def sqlite_place(tmp_path: Path) -> AsyncIterator[Place]:
+    """An empty journal in a file."""
+    place = Place(str(tmp_path / "maos.db"), tmp_path / "unused")
+    yield place
+    await place.close()
+
+
+@pytest.fixture
+async def postgres_place(postgres_url: str, tmp_path: Path) -> AsyncIterator[Place]:
+    """An empty journal on a server."""
+    place = Place(postgres_url, tmp_path / "head")
+    yield place
+    await place.close()
+
+
 @pytest.fixture(params=["sqlite", "postgres"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+def place(request: pytest.FixtureRequest) -> Place:
     """An empty journal on each kind of database."""
-    if request.param == "sqlite":
-        return Place(str(tmp_path / "maos.db"), tmp_path / "unused")
-    return Place(request.getfixturevalue("postgres_url"), tmp_path / "head")
+    return request.getfixturevalue(f"{request.param}_place")
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import json
 import sys
 from pathlib import Path
 from signal import Signals
-from typing import Any, NamedTuple
+from typing import Any
 
 from maos.clock import Clock, SystemClock
 from maos.store.postgres import PostgresDatabase
@@ -19,17 +19,27 @@ ANSWER_S_MAX = 60.0
 """How long a process may take for one line; only a test that fails waits so long."""
 
 
-class Place(NamedTuple):
+class Place:
     """Where a journal is, for this process and for others."""
 
-    url: str
-    mark: Path
+    def __init__(self, url: str, mark: Path) -> None:
+        self.url, self.mark = url, mark
+        self.on_postgres = url.startswith("postgresql://")
+        self._opened: list[SqlStore] = []
 
     async def open(self, clock: Clock | None = None) -> SqlStore:
         clock = clock or SystemClock()
-        if self.url.startswith("postgresql://"):
-            return await SqlStore.open(PostgresDatabase(self.url, clock=clock, mark_path=self.mark))
-        return await SqlStore.open(SqliteDatabase(Path(self.url), clock=clock))
+        if self.on_postgres:
+            store = await SqlStore.open(PostgresDatabase(self.url, clock=clock, mark_path=self.mark))
+        else:
+            store = await SqlStore.open(SqliteDatabase(Path(self.url), clock=clock))
+        self._opened.append(store)
+        return store
+
+    async def close(self) -> None:
+        """Close all that was opened here."""
+        for store in self._opened:
+            await store.close()
 
 
 class Puppet:

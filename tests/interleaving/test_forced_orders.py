@@ -2,8 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
-from pathlib import Path
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import apsw
@@ -76,13 +75,11 @@ def finish(work: Awaitable[object]) -> None:
 
 
 @pytest.fixture
-async def pair(place: Place, clock: ManualClock) -> AsyncIterator[Pair]:
+async def pair(place: Place, clock: ManualClock) -> Pair:
     first, second = await place.open(clock), await place.open(clock)
     await first.append(write("a", b"1"), write("b", b"1"))
     await first.append(write("a", b"2"))
-    yield Pair(first, second)
-    await first.close()
-    await second.close()
+    return Pair(first, second)
 
 
 @pytest.fixture
@@ -137,7 +134,7 @@ async def test_a_lease_lost_at_the_last_moment_stops_the_append(pair: Pair, plac
 async def steal(place: Place, lease: Lease) -> None:
     """What a take-over does to the table of leases, done at once."""
     change = "UPDATE {}leases SET token = token + 1, owner = 'thief' WHERE name = 'agent/1'"
-    if place.url.startswith("postgresql://"):
+    if place.on_postgres:
         connection = await asyncpg.connect(place.url)
         await connection.execute(change.format("maos."))
         await connection.close()
@@ -149,7 +146,7 @@ async def steal(place: Place, lease: Lease) -> None:
 
 async def test_a_key_used_at_the_last_moment_is_known(pair: Pair, place: Place) -> None:
     """I3: two processes repeat one append at the same time; it is written once."""
-    if place.url.startswith("postgresql://"):
+    if place.on_postgres:
         pytest.skip("PostgreSQL reads keys under the lock that writes; there is no moment before")
     for number, fingerprint in enumerate((b"f", b"g")):
         key = Key(f"k{number}", b"f")
@@ -165,13 +162,10 @@ async def test_a_key_used_at_the_last_moment_is_known(pair: Pair, place: Place) 
         assert await pair.first.version("a") == 3 + number
 
 
-async def test_a_take_over_waits_for_the_append_under_way(
-    postgres_url: str, tmp_path: Path, clock: ManualClock
-) -> None:
+async def test_a_take_over_waits_for_the_append_under_way(postgres_place: Place, clock: ManualClock) -> None:
     """I22: whoever is given a lease sees all that was written under the one before, and nothing is added later."""
-    place = Place(postgres_url, tmp_path / "head")
-    first, second = await place.open(clock), await place.open(clock)
-    watcher = await asyncpg.connect(postgres_url)
+    first, second = await postgres_place.open(clock), await postgres_place.open(clock)
+    watcher = await asyncpg.connect(postgres_place.url)
     lease = await first.acquire("agent/1", owner="first", ttl_s=600)
     assert lease is not None
     database: Any = first._database
@@ -203,8 +197,6 @@ async def test_a_take_over_waits_for_the_append_under_way(
     with pytest.raises(LeaseLost):
         await first.append(write("a", b"late"), under=lease)
     await watcher.close()
-    await first.close()
-    await second.close()
 
 
 async def test_an_append_between_two_looks_is_not_taken_for_a_loss(place: Place, clock: ManualClock) -> None:
@@ -224,5 +216,3 @@ async def test_an_append_between_two_looks_is_not_taken_for_a_loss(place: Place,
     database.fetch_row = look_and_let_others_write  # type: ignore[method-assign]
     store = await SqlStore.open(database)
     assert [event.body for event in await log_of(store)][:2] == [b"1", b"2"]
-    await store.close()
-    await other.close()

@@ -3,7 +3,6 @@
 import asyncio
 import itertools
 import time
-from pathlib import Path
 from signal import Signals
 
 import pytest
@@ -29,7 +28,7 @@ async def take_over(store: SqlStore, name: str) -> Lease:
 
 
 @pytest.mark.parametrize(
-    ("kind", "stop_at"),
+    ("place", "stop_at"),
     [
         ("sqlite", "before an append"),
         ("sqlite", "commit: committed, not marked"),
@@ -38,13 +37,12 @@ async def take_over(store: SqlStore, name: str) -> Lease:
         ("postgres", "commit: committed, not marked"),
         ("postgres", "commit: written, not committed"),
     ],
+    indirect=["place"],
 )
 async def test_a_process_stopped_for_longer_than_its_lease_commits_nothing(
-    kind: str, stop_at: str, request: pytest.FixtureRequest, tmp_path: Path, start_puppet: StartPuppet
+    place: Place, stop_at: str, start_puppet: StartPuppet
 ) -> None:
     """I22, I23: woken after another took over, it is fenced; also when it had checked its lease before it stopped."""
-    url = request.getfixturevalue("postgres_url") if kind == "postgres" else str(tmp_path / "maos.db")
-    place = Place(url, tmp_path / "head")
     store = await place.open()
     puppet = await start_puppet(place, idle_ms_max=200)
     await puppet.tell(
@@ -76,17 +74,15 @@ async def test_a_process_stopped_for_longer_than_its_lease_commits_nothing(
     events = [(event.body, event.token) for event in await store.read("a")]
     assert events == [(b"stopped", token)] * written + [(b"successor", lease.token)] * 2
     await check_journal(store)
-    await store.close()
 
 
 async def test_a_process_stopped_in_the_middle_of_a_commit_is_told_by_name(
-    tmp_path: Path, start_puppet: StartPuppet, monkeypatch: pytest.MonkeyPatch
+    sqlite_place: Place, start_puppet: StartPuppet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A SQLite database has one lock and no server to take it away: others say what is wrong, and go on afterwards."""
     monkeypatch.setattr(sqlite, "BUSY_MS_MAX", 200)
-    place = Place(str(tmp_path / "maos.db"), tmp_path / "unused")
-    store = await place.open()
-    puppet = await start_puppet(place)
+    store = await sqlite_place.open()
+    puppet = await start_puppet(sqlite_place)
     await puppet.tell(
         "act_under_lease", me="p", name="agent/1", stream="a", ttl_s=60, stop_at="commit: written, not committed"
     )
@@ -101,7 +97,6 @@ async def test_a_process_stopped_in_the_middle_of_a_commit_is_told_by_name(
     await puppet.kill()
     await store.append(write("b", b"1"))
     await check_journal(store)
-    await store.close()
 
 
 @pytest.mark.parametrize("ahead_s", [DAY_S, -DAY_S], ids=["a day ahead", "a day behind"])
@@ -123,16 +118,13 @@ async def test_a_wrong_clock_changes_availability_only(place: Place, start_puppe
     assert all(len(names) == 1 for names in owners.values())
     assert {answer["ack"][1] for answer in said if "ack" in answer} <= {event.version for event in log}
     await check_journal(store)
-    if place.url.startswith("postgresql://"):
+    if place.on_postgres:
         # All times are the server's: nothing tells which of the two has the wrong clock.
         assert all(abs(event.time_us / 1e6 - SystemClock().now_us() / 1e6) < DAY_S / 2 for event in log)
         assert all(answer["taken"] == 12 for answer in said if "taken" in answer)
-    await store.close()
 
 
-async def test_a_clock_put_wrong_while_it_works_changes_no_recorded_time(
-    postgres_url: str, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+async def test_a_clock_put_wrong_while_it_works_changes_no_recorded_time(postgres_place: Place) -> None:
     """I24: a node that asks its own clock for the time between two commits would drag all others along with it."""
 
     class Drifting(SystemClock):
@@ -142,8 +134,7 @@ async def test_a_clock_put_wrong_while_it_works_changes_no_recorded_time(
             return super().now_us() + self.ahead_us
 
     clock = Drifting()
-    place = Place(postgres_url, tmp_path_factory.mktemp("mark") / "head")
-    store = await place.open(clock)
+    store = await postgres_place.open(clock)
     lease = await store.acquire("agent/1", owner="me", ttl_s=60)
     for ahead_s in (0, DAY_S, -DAY_S, 2 * DAY_S):
         clock.ahead_us = ahead_s * 1_000_000
@@ -151,7 +142,6 @@ async def test_a_clock_put_wrong_while_it_works_changes_no_recorded_time(
             await store.append(write("a", b"x"), under=lease)
     times = [event.time_us / 1e6 for event in await log_of(store)]
     assert all(abs(recorded - time.time()) < DAY_S / 2 for recorded in times)
-    await store.close()
 
 
 async def test_each_start_of_a_process_has_a_name_of_its_own(start_puppet: StartPuppet) -> None:
@@ -168,7 +158,6 @@ async def test_two_processes_do_not_mistake_each_other_for_themselves(place: Pla
     await puppet.hear()
     await puppet.kill()
     assert await store.acquire("agent/1", owner="same name", ttl_s=60) is None
-    await store.close()
 
 
 async def test_processes_that_take_turns_lose_nothing(place: Place, start_puppet: StartPuppet) -> None:
@@ -187,4 +176,3 @@ async def test_processes_that_take_turns_lose_nothing(place: Place, start_puppet
     assert acks == set(range(1, len(log) + 1))
     assert sum(answer["fenced"] for answer in said if "fenced" in answer) == 0
     await check_journal(store)
-    await store.close()

@@ -45,7 +45,6 @@ async def test_what_two_processes_append_is_all_there_once(
     log = await log_of(store)
     assert check_acks(log, said) == len(log) == 240
     await check_journal(store)
-    await store.close()
 
 
 async def test_processes_that_write_one_event_at_a_time_do_not_lose_any(
@@ -61,7 +60,6 @@ async def test_processes_that_write_one_event_at_a_time_do_not_lose_any(
     log = await log_of(store)
     assert check_acks(log, said) == len(log) == 120
     await check_journal(store)
-    await store.close()
 
 
 async def test_each_version_is_won_by_exactly_one_process(place: Place, start_puppet: StartPuppet) -> None:
@@ -81,7 +79,6 @@ async def test_each_version_is_won_by_exactly_one_process(place: Place, start_pu
     assert {event.version: event.body.decode() for event in events} == won
     assert len(events) == 100
     await check_journal(store)
-    await store.close()
 
 
 async def test_a_follower_never_sees_a_position_late(place: Place, start_puppet: StartPuppet) -> None:
@@ -108,7 +105,6 @@ async def test_a_follower_never_sees_a_position_late(place: Place, start_puppet:
     await asyncio.gather(follow_here(), write_here(), *(puppet.finish() for puppet in writers))
     (answer,) = await follower.finish()
     assert answer["seen"] == seen_here == list(range(1, 311))
-    await store.close()
 
 
 async def test_an_append_wakes_another_process(place: Place, start_puppet: StartPuppet, record_property: Any) -> None:
@@ -127,7 +123,6 @@ async def test_an_append_wakes_another_process(place: Place, start_puppet: Start
         assert answer["woken"] == reply.position == round_
         latencies_ms.append((answer["at_ns"] - written_ns) / 1e6)
     await puppet.finish()
-    await store.close()
     median_ms = statistics.median(latencies_ms)
     record_property("median_wake_up_ms", round(median_ms, 2))
     assert median_ms < WAKE_MS_MAX
@@ -154,7 +149,6 @@ async def test_many_processes_hear_of_one_append_and_the_dead_hold_nobody_up(
         for puppet in listeners[1:]:
             assert (await puppet.hear())["woken"] == position
             await puppet.hear()
-    await store.close()
 
 
 async def test_processes_that_open_a_new_database_at_the_same_moment(
@@ -163,7 +157,7 @@ async def test_processes_that_open_a_new_database_at_the_same_moment(
     """One creates it, the other finds it made; both can write."""
     puppets = [await start_puppet(), await start_puppet()]
     for round_ in range(8):
-        if place.url.startswith("postgresql://"):
+        if place.on_postgres:
             new, schema = place, f"schema_{round_}"
         else:
             new, schema = Place(str(tmp_path / f"{round_}.db"), place.mark), "unused"
@@ -195,15 +189,15 @@ async def test_opening_while_another_process_writes(place: Place, start_puppet: 
     assert check_acks(await log_of(store), said) == 300
     assert await store.version("b") == opened > 1
     await check_journal(store)
-    await store.close()
 
 
-async def test_a_copy_made_while_others_write_holds_what_it_says(tmp_path: Path, start_puppet: StartPuppet) -> None:
+async def test_a_copy_made_while_others_write_holds_what_it_says(
+    sqlite_place: Place, tmp_path: Path, start_puppet: StartPuppet
+) -> None:
     """I34: the journal up to the position returned, complete, and not one event more."""
-    place = Place(str(tmp_path / "maos.db"), tmp_path / "unused")
-    store = await place.open()
+    store = await sqlite_place.open()
     await store.append(write("a", b"0"))
-    puppet = await start_puppet(place)
+    puppet = await start_puppet(sqlite_place)
     await puppet.tell("append_many", me="p", streams=["a", "b"], count=300, width=2)
     working = asyncio.ensure_future(puppet.finish())
     copies = []
@@ -216,4 +210,3 @@ async def test_a_copy_made_while_others_write_holds_what_it_says(tmp_path: Path,
         copy = await SqlStore.open(SqliteDatabase(target, clock=SystemClock()))
         assert await log_of(copy) == log[:position]
         await copy.close()
-    await store.close()

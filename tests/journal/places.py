@@ -81,7 +81,7 @@ async def readable(m: Maos, stream: str) -> tuple[list[Record], MaosError | None
 @pytest.fixture(scope="session")
 def shared_url(postgres: PostgresServer) -> str:
     """A database in which each test has a schema of its own: quicker than a database for each."""
-    return postgres.create_database("journals")
+    return postgres.create_database(f"journals_{next(schema_numbers)}")
 
 
 @pytest.fixture

@@ -271,6 +271,21 @@ class TestCompany:
             assert (update.version, update.state.data["log"][-1]) == (14, "other")
             assert (await other.verify()).ok
 
+    async def test_what_is_gone_is_gone_for_those_who_remember_it_too(self, durable: Place) -> None:
+        """The answer does not depend on who is asked."""
+        async with durable.open() as m, durable.open() as other:
+            await lived(m)
+            assert (await other.agents.get("a")).version == 12
+            await m.agents.update("a", {"n": 13})
+            await m.agents.compact("a", strategy="delete")
+            for work in (
+                other.agents.at("a", version=12),
+                other.agents.rollback("a", 12),
+                m.agents.at("a", version=12),
+            ):
+                with pytest.raises(NotFound, match="no longer has version 12"):
+                    await work
+
     async def test_a_rollback_that_was_under_way_is_right_or_refused(self, durable: Place) -> None:
         async with durable.open() as m, durable.open() as other:
             states = await lived(m)

@@ -4,10 +4,12 @@ import copy
 from random import Random
 from typing import Any
 
+import msgspec
 import pytest
 
 import maos
 from maos.app import Maos
+from maos.errors import Corrupt
 from maos.model import checksum
 from maos.model.changes import MISSING, lookup, parse_pointer
 from maos.state import folds
@@ -259,6 +261,19 @@ class TestDamage:
             assert any("newer than its events" in note for note in m.journal.notes)
             await m.agents.update("a", {"n": "goes on"})
             assert (await m.agents.get("a")).version == 19
+
+    async def test_a_fold_that_holds_more_than_plain_data_is_not_believed(self, sqlite: Place) -> None:
+        """A6: an extension of the packed format stays what it is, and verifying says so."""
+        async with sqlite.open() as m:
+            await grown(m)
+            [document] = await documents(m, "fold")
+            content = folds._unpack(document)
+            content["state"]["map"]["odd"] = msgspec.msgpack.Ext(5, b"data")
+            await m.journal.store.append(documents=[document._replace(body=folds._pack(content))])
+            assert "the saved fold differs" in (await m.verify()).damage[0].what
+            m.agents.cache.clear()
+            with pytest.raises(Corrupt, match="/map/odd is a msgspec"):
+                await m.agents.compact("a", strategy="delete", keep_last=3)
 
     async def test_a_fold_that_differs_from_a_replay_is_found_by_verifying(self, sqlite: Place) -> None:
         """I12: sealed and well formed, but not what the events say."""

@@ -120,6 +120,7 @@ class TestTaking:
             wanted.append(await m.agents.get("a"))
         assert [info.base for info in infos] == [None, *(info.id for info in infos[:-1])]
         for info, state in reversed(list(zip(infos, wanted, strict=True))):
+            assert (await m.agents.read_snapshot("a", info.id)).data == state.data
             await m.agents.restore("a", info.id)
             assert (await m.agents.get("a")).data == state.data
 
@@ -217,6 +218,8 @@ class TestDamage:
             assert "the snapshot is damaged" in restored.warnings[0]
             assert "taken from the events" in restored.warnings[0]
             assert (await m.agents.get("a")).data == wanted.data
+            with pytest.raises(Corrupt):
+                await m.agents.read_snapshot("a", info.id)
             report = await m.verify()
             assert [(each.stream, each.version) for each in report.damage] == [("agent/a", 3)]
             assert report.damage[0].what.startswith("snapshot: ")

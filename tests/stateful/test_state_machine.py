@@ -236,7 +236,6 @@ class AgentMachine(RuleBasedStateMachine):
             assert same(state.raw(), self.versions[version - 1]), "I12"
             assert state.total == checksum.checksum(self.versions[version - 1]), "I13"
         else:
-            agents.cache.clear()
             with pytest.raises(NotFound, match="no longer has version"):
                 self.run(agents.at("a", version=version))
 

@@ -152,8 +152,6 @@ def operations(state: dict[str, Any], wanted: Mapping[str, Any]) -> list[Op]:
             if type(key) is not str:
                 raise InvalidInput(f"the key {key!r} is a {type(key).__name__}", hint="keys are strings in JSON")
             path = parse_pointer(key, state) if key.startswith("/") else (key,)
-            if not path:
-                raise InvalidInput("the whole state cannot be replaced by an update", hint="name the fields to change")
             _merge(found, path, lookup(state, path), value, state)
         return [copied(op) for op in found]
     except RecursionError:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from maos.errors import InvalidInput
+from maos.errors import Conflict, InvalidInput
 from maos.journal.codec import Event
 from maos.journal.journal import Append, Journal, Record
 from maos.model import agent as agents
@@ -67,7 +67,7 @@ class Compactor:
         state = entry.state
         loading.check(state)  # never put a wrong state in the place of the events that would show it
         through = await self._through(state, keep_last, keep_since)
-        records = [record async for record in self._journal.read(agents.stream(agent), until=through)]
+        records = await self._records(state, through)
         ranges = _runs(agent, records) if strategy == "merge" or critical_only else _everything(agent, records)
         removed = sum(each.events - 1 for each in ranges)
         before = len(records)
@@ -87,6 +87,16 @@ class Compactor:
         documents.extend(await self._snapshots.filled(agent, gone))
         version = await self._replace(state, ranges, documents, strategy, source)
         return Compaction(agent, strategy, through, before, before - removed, snapshot, version)
+
+    async def _records(self, state: State, through: int) -> list[Record]:
+        records: list[Record] = []
+        version = 0
+        async for record in self._journal.read(agents.stream(state.agent), until=through):
+            if record.version - record.spans != version:  # another compaction was faster
+                raise Conflict(agents.stream(state.agent), expected=state.version, actual=state.version + 1)
+            version = record.version
+            records.append(record)
+        return records
 
     async def _through(self, state: State, keep_last: int | None, keep_since: int | datetime | None) -> int:
         if keep_last is not None:

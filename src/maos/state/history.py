@@ -141,15 +141,19 @@ class History:
 
     async def _state_before(self, agent: str, version: int) -> State:
         """The state at a version, or the nearest before it that compaction has left."""
-        if version == 0:
-            return empty(agent)
-        record = await self._journal.event(await self._stream(agent), version)
-        if record is None:
-            newest = await self._journal.version(agents.stream(agent))
-            return await self._loader.at(agent, newest)
-        if record.version != version:
-            version = record.version - record.spans
-        return await self._loader.at(agent, version) if version else empty(agent)
+        stream = await self._stream(agent)
+        while version:
+            record = await self._journal.event(stream, version)
+            if record is None:
+                version = await self._journal.version(stream)
+            elif record.version != version:
+                version = record.version - record.spans
+            if version:
+                try:
+                    return await self._loader.at(agent, version)
+                except NotFound:
+                    continue  # compacted between the two reads
+        return empty(agent)
 
     async def _stream(self, agent: str) -> str:
         stream = agents.stream(agent)

@@ -75,7 +75,7 @@ class Loader:
         if not 1 <= version <= newest:
             raise NotFound(f"agent {agent!r} has no version {version}", hint=f"its versions are 1 to {newest}")
         entry = self._cache.look(agent)
-        if entry is not None and entry.state.version == version:
+        if entry is not None and entry.state.version == version == newest:  # an older one may be compacted by now
             return entry.state
         kept = await folds.load(self._journal.store, stream, agent, self._journal.notes)
         start = kept.state if kept is not None and kept.state.version <= version else empty(agent)

@@ -39,9 +39,8 @@ NEWS_MAX = 10_000  # events of other processes the writer follows before it star
 ROWS_AT_ONCE = 16  # rows in one statement: a third less work than a statement for each
 
 _VALUES = "(?, ?, ?, ?, ?, ?, ?, ?, ?)"
-_INSERT_EVENT = (  # noqa: S608 - a constant
-    "INSERT INTO events (position, stream, version, type, format, time_us, token, body, hash) VALUES " + _VALUES
-)
+_INSERT = "INSERT INTO events (position, stream, version, type, format, time_us, token, body, hash) VALUES "
+_INSERT_EVENT = _INSERT + _VALUES
 _INSERT_EVENTS = _INSERT_EVENT + f", {_VALUES}" * (ROWS_AT_ONCE - 1)
 
 # SQLite does not look whether a stored value has its column's type; a flipped bit can make a number of a text.

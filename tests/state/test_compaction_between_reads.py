@@ -1,0 +1,165 @@
+"""A compaction by another process between any two reads: the right answer or none, no wrong one and no false alarm."""
+
+import shutil
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+import maos
+from maos.app import Maos
+from maos.errors import NotFound
+from maos.journal import journal as journal_module
+from tests.journal.places import Place
+
+pytestmark = pytest.mark.usefixtures("small_folds")
+
+LOG = list(range(2, 17))
+
+
+@pytest.fixture(autouse=True)
+def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal_module, "PAGE_EVENTS", 4)
+
+
+async def get(m: Maos) -> None:
+    assert (await m.agents.get("a")).data["log"] == LOG
+
+
+async def at(m: Maos) -> None:
+    for version in (16, 12, 3):
+        try:
+            assert (await m.agents.at("a", version=version)).data["log"] == LOG[: version - 1]
+        except NotFound:
+            assert version < 16 or await m.journal.version("agent/a") > 17
+
+
+async def events(m: Maos) -> None:
+    log: list[Any] = []
+    version = 0
+    for event in await m.agents.events("a"):
+        assert event.version > version
+        version = event.version
+        for change in event.changes:
+            if change.path == "/log":
+                log = list(change.new)
+            elif change.path.startswith("/log/"):
+                log[int(change.path[5:]) :] = [change.new]
+    assert log == LOG
+
+
+async def replay(m: Maos) -> None:
+    replay = await m.agents.replay("a", 5, 16)
+    assert replay.verified
+    assert replay.state.data["log"] == LOG[: replay.state.version - 1]
+
+
+async def peek(m: Maos) -> None:
+    assert (await m.agents.peek("a", "log", last=6)).entries == LOG[-6:]
+
+
+async def read(m: Maos) -> None:
+    seen = [(record.version, record.spans) async for record in m.journal.read("agent/a")]
+    assert seen[-1][0] == await m.journal.version("agent/a") or seen[-1] == (17, 1)
+    assert [version for version, _spans in seen] == sorted({version for version, _spans in seen})
+
+
+async def follow(m: Maos) -> None:
+    last = 0
+    async for record in m.journal.follow():
+        assert record.position > last
+        last = record.position
+        if record.version >= 16:
+            break
+
+
+async def update(m: Maos) -> None:
+    assert (await m.agents.update("a", {"log": maos.Extend([])})).state.data["log"] == LOG
+    state = (await m.agents.update("a", {"n": 1})).state
+    assert state.data["log"] == LOG
+
+
+async def roll_back(m: Maos) -> None:
+    try:
+        assert (await m.agents.rollback("a", 9)).state.data["log"] == LOG[:8]
+    except NotFound:
+        pass
+
+
+async def snapshot(m: Maos) -> None:
+    info = await m.agents.snapshot("a", kind="incremental")
+    assert (await m.agents.snapshot_store.state("a", info.id)).data["log"] == LOG
+
+
+async def verify(m: Maos) -> None:
+    assert (await m.verify()).damage == []
+
+
+async def compact(m: Maos) -> None:
+    await m.agents.compact("a", strategy="merge", keep_last=2)
+
+
+async def history(m: Maos) -> None:
+    assert sum(each.spans for each in await m.agents.history("a")) >= 16
+
+
+QUESTIONS: list[Callable[[Maos], Awaitable[None]]] = [
+    get, at, events, replay, peek, read, follow, update, roll_back, snapshot, verify, compact, history,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("strategy", ["merge", "delete"])
+@pytest.mark.parametrize("question", QUESTIONS, ids=lambda question: question.__name__)
+async def test_a_compaction_between_any_two_reads(
+    sqlite: Place, question: Callable[[Maos], Awaitable[None]], strategy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """I6, I12: at the first read, the second, … until the question needs no more; with an old memory and with none."""
+    async with sqlite.open() as m:
+        await m.agents.create("a", {"log": []})
+        for number in LOG:
+            await m.agents.update("a", {"log": maos.Extend([number])}, critical=number % 7 == 0)
+    for moment in range(1, 100):
+        place = sqlite._replace(folder=sqlite.folder / f"{moment}")
+        place.folder.mkdir()
+        for file in sqlite.folder.glob("maos.db*"):
+            shutil.copy(file, place.folder)
+        async with place.open() as m, place.open() as other:
+            if moment % 2:
+                await m.agents.get("a")
+                await other.agents.update("a", {"m": "remembers what is old by then"})
+            reads = await counted(m, other, question, strategy, moment, monkeypatch)
+            m.agents.cache.clear()
+            assert (await m.verify()).ok
+        if reads < moment:
+            break
+    assert moment > 3
+
+
+async def counted(
+    m: Maos,
+    other: Maos,
+    question: Callable[[Maos], Awaitable[None]],
+    strategy: str,
+    moment: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> int:
+    """Ask a question, and compact when it reads for the so-manieth time; how often it read."""
+    reads = 0
+
+    def hooked(name: str) -> Callable[..., Awaitable[Any]]:
+        original = getattr(m.journal.store, name)
+
+        async def work(*arguments: Any, **more: Any) -> Any:
+            nonlocal reads
+            reads += 1
+            if reads == moment:
+                await other.agents.compact("a", strategy=strategy, keep_last=3)
+            return await original(*arguments, **more)
+
+        return work
+
+    with monkeypatch.context() as patched:
+        for name in ("read", "read_log", "load", "version"):
+            patched.setattr(m.journal.store, name, hooked(name))
+        await question(m)
+    return reads
