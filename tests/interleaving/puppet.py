@@ -121,11 +121,11 @@ async def act_under_lease(
     postgres.crash_point = sqlite.crash_point = stop_here
     # A thread that looks after the log might be stopped while it holds the lock; here only the append is to be stopped.
     store._database.wants_care = lambda: False  # type: ignore[method-assign]
-    lease = await store.acquire(name, owner=me, ttl_s=ttl_s)
+    lease = await store.acquire(name, owner=me, ttl_s=60)
     assert lease is not None
     say(token=lease.token)
     while True:
-        await store.renew(lease, ttl_s=ttl_s)
+        await store.renew(lease, ttl_s=60 if number < 3 else ttl_s)
         stop_here("before an append")
         try:
             # A key makes PostgreSQL take the long way, a transaction of several statements.
@@ -142,7 +142,7 @@ async def take_turns(store: SqlStore, me: str, name: str, stream: str, turns: in
     """Take a lease, append a little under it, release it; again and again, beside others who do so too."""
     taken = fenced = 0
     for number in range(turns * 100):
-        lease = await store.acquire(name, owner=me, ttl_s=5)
+        lease = await store.acquire(name, owner=me, ttl_s=60)
         if lease is None:
             await asyncio.sleep(0.001)
             continue

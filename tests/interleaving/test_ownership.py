@@ -50,7 +50,7 @@ async def test_a_process_stopped_for_longer_than_its_lease_commits_nothing(
         me="stopped",
         name="agent/1",
         stream="a",
-        ttl_s=0.3,
+        ttl_s=0.7,
         stop_at=stop_at,
         busy=stop_at == "commit: written, not committed",
     )

@@ -156,6 +156,19 @@ class TestSaving:
         assert m.journal.notes == []
         assert len(await documents(m, "segment")) >= 6
 
+    @pytest.mark.parametrize("strategy", ["snapshot", "merge", "delete"])
+    async def test_a_compaction_leaves_a_fold_that_fits(self, m: Maos, strategy: str) -> None:
+        """The older one may not fit the events any more, and a load would begin at the start."""
+        wanted = await grown(m)
+        await m.agents.compact("a", strategy=strategy)
+        [fold] = await documents(m, "fold")
+        [head] = await documents(m, "head")
+        assert fold.version == head.version == 23
+        assert {each.version for each in await documents(m, "segment")} == {23}, "and none of the older segments"
+        m.agents.cache.clear()
+        assert is_true(await m.agents.get("a"), wanted)
+        assert m.journal.notes == []
+
     async def test_a_fold_that_was_never_saved_is_made_later(self, sqlite: Place) -> None:
         """The append it was to go with failed; what the process believes must not outlive that."""
         async with sqlite.open() as m, sqlite.open() as other:

@@ -180,7 +180,7 @@ class AgentMachine(RuleBasedStateMachine):
             options["critical_only"] = True
         elif keep == "since":
             options["keep_since"] = since = self.times[self.picked(pick) - 1]
-            newest = bisect.bisect_left(self.times, since)
+            newest = max((version for version in self.left if self.times[version - 1] < since), default=0)
         elif keep is not None:
             options["keep_last"] = keep
             newest = max(0, newest - int(keep))

@@ -262,7 +262,8 @@ class PostgresDatabase:
             await lost.wait()
             await asyncio.sleep(LISTEN_AGAIN_S)
             lost = await self._listen_until_lost(woken)
-            woken()  # to look for what was missed
+            if not lost.is_set():
+                woken()  # to look for what was missed
 
     # --- writing ---------------------------------------------------------------------------------------------
 
