@@ -56,7 +56,7 @@ async def test_whatever_happens_to_lists_a_fold_and_its_tail_give_the_state(plac
     async with place.open() as one, place.open() as two:
         other = one if place.kind == "memory" else two
         await one.agents.create("a", wanted)
-        for number in range(60 if place.kind == "postgres" else 90):
+        for number in range(40 if place.kind == "postgres" else 90):
             m = chance.choice((one, one, one, other))
             wish = edit(chance, wanted, number)
             update = await m.agents.update("a", wish)

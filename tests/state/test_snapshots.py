@@ -146,12 +146,13 @@ class TestTaking:
             with pytest.raises(NotFound, match="has no snapshot"):
                 await m.agents.restore(agent, snapshot)
 
-    async def test_many_snapshots_are_listed_oldest_first(self, m: Maos) -> None:
+    async def test_many_snapshots_are_listed_oldest_first(self, sqlite: Place) -> None:
         """Beyond one page of documents."""
-        await m.agents.create("a", {"n": 0})
-        for number in range(260):
-            await m.agents.snapshot("a", kind="checkpoint", name=f"s{number}")
-        assert [info.name for info in await m.agents.snapshots("a")] == [f"s{number}" for number in range(260)]
+        async with sqlite.open() as m:
+            await m.agents.create("a", {"n": 0})
+            for number in range(260):
+                await m.agents.snapshot("a", kind="checkpoint", name=f"s{number}")
+            assert [info.name for info in await m.agents.snapshots("a")] == [f"s{number}" for number in range(260)]
 
 
 class TestRetention:

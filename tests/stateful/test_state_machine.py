@@ -333,7 +333,7 @@ def budget(examples: int, steps: int) -> settings:
 @pytest.mark.timeout(SHRINKING_S_MAX)
 def test_an_agent_is_what_a_list_of_dictionaries_would_be() -> None:
     """I4, I12, I13, I14, I17, R-403, R-404, R-405, in the order Hypothesis likes best."""
-    run_state_machine_as_test(AgentMachine, settings=budget(examples=150, steps=40))
+    run_state_machine_as_test(AgentMachine, settings=budget(examples=90, steps=40))
 
 
 @pytest.mark.soak

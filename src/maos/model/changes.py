@@ -296,7 +296,11 @@ class Draft:
     def apply(self, op: Op) -> None:
         """Carry out one operation; Corrupt if it does not fit."""
         try:
-            verb, path = op[0], parse_pointer(op[1], self.root)
+            verb, text = op[0], op[1]
+            if verb == "set" and text.rfind("/") == 0 and "~" not in text:
+                self.root[text[1:]] = op[2]  # a field of the root: most operations there are
+                return
+            path = parse_pointer(text, self.root)
             if not path:
                 self.root = dict(op[2])
                 self._fresh.add(id(self.root))
