@@ -64,7 +64,7 @@ def test_the_types_of_events_are_those_that_were_asked_for_and_our_own() -> None
         "merged",
         "baseline",
     }
-    assert set(agent.EVENT_TYPES) >= agent.CRITICAL | agent.UNCHANGING
+    assert set(agent.EVENT_TYPES) >= agent.CRITICAL
 
 
 def test_an_agent_has_a_stream() -> None:

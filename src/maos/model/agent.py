@@ -31,9 +31,6 @@ EVENT_TYPES = (
     "baseline",  # stands for everything before a version after a compaction
 )
 
-UNCHANGING = frozenset({"snapshot_created", "compacted"})
-"""Types that say something about the history and change nothing in the state."""
-
 CRITICAL = frozenset(
     {"instance_created", "error_occurred", "rolled_back", "restored", "migration_completed", "compacted"}
 )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-MICROSECONDS = 1_000_000
+from maos.clock import MICROSECONDS
+
 START_US = 1_800_000_000 * MICROSECONDS
 
 
@@ -23,7 +24,3 @@ class ManualClock:
         """Let time pass."""
         self._now_us += int(seconds * MICROSECONDS)
         self._steady_us += int(seconds * MICROSECONDS)
-
-    def set_wrong(self, seconds: float) -> None:
-        """Move the wall clock alone, as an administrator or a bad time server does."""
-        self._now_us += int(seconds * MICROSECONDS)
