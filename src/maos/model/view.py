@@ -56,6 +56,9 @@ class ListView(Sequence[Any]):
     def __getitem__(self, index: int | slice) -> Any:
         return view(self._data[index])
 
+    def __iter__(self) -> Iterator[Any]:
+        return map(view, self._data)
+
     def __len__(self) -> int:
         return len(self._data)
 

@@ -1,0 +1,451 @@
+"""Agents that run: started, taken up again, resumed, and spoken to from anywhere.
+
+One `Attempts` is one engine. It runs any number of attempts, each in a holder that outlives it; an engine that ends lets
+go of them, and the next one takes them up where they are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import uuid
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from maos.agents.contract import Dialect, McpServer, Order
+from maos.clock import Clock
+from maos.engine import orders, owner, transcripts
+from maos.engine.live import GRACE_S, Limits, Listener, LiveAttempt
+from maos.engine.recorder import LEASE_S, Recorder, load
+from maos.engine.workplace import Workplace
+from maos.errors import Conflict, InvalidInput, NotFound
+from maos.faults import crash_point
+from maos.journal.codec import Event, EventType
+from maos.journal.journal import Journal, Record
+from maos.model.attempt import (
+    EVENT_TYPES,
+    INBOX_TYPES,
+    PLANNED,
+    Attempt,
+    agent_of,
+    attempt_id,
+    check_agent,
+    inbox,
+    stream,
+)
+from maos.model.restoration import restoration
+from maos.redact import Redactor
+from maos.runner import process as runner
+from maos.store.contract import Lease
+
+TYPES = tuple(EventType(name) for name in (*EVENT_TYPES, *INBOX_TYPES))
+TIME_LIMIT_S = 600.0
+UNATTENDED_S = 86_400.0
+
+
+class Running:
+    """An attempt that this engine runs."""
+
+    def __init__(self, live: LiveAttempt, task: asyncio.Task[Attempt]) -> None:
+        self._live = live
+        self._task = task
+
+    @property
+    def attempt(self) -> Attempt:
+        """What is known of it now."""
+        return self._live.attempt
+
+    async def wait(self) -> Attempt:
+        """Until it has ended. LeaseLost when another engine has taken it."""
+        return await asyncio.shield(self._task)
+
+    async def stop(self, *, grace_s: float = GRACE_S) -> None:
+        """Ask it to end; it can be resumed."""
+        await self._live.stop("asked", grace_s=grace_s)
+
+    async def checkpoint(self, name: str) -> None:
+        """Make its files and conversation safe under a name."""
+        await self._live.checkpoint("manual", name)
+
+    async def answer(self, request: str, *, allow: bool, why: str = "") -> None:
+        """Answer what it asks to be allowed to do."""
+        await self._live.answer(request, allow=allow, why=why)
+
+
+class Attempts:
+    """Starts attempts, takes them up after a crash, and knows them all."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        clock: Clock,
+        *,
+        dialect: Callable[[str], Dialect],
+        folder: Path,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self._journal = journal
+        self._clock = clock
+        self._dialect = dialect
+        self._folder = folder
+        self._environment = dict(os.environ) if environment is None else dict(environment)
+        self._live: dict[str, LiveAttempt] = {}
+        self._tasks: dict[str, asyncio.Task[Attempt]] = {}
+        self._post: asyncio.Task[None] | None = None
+
+    # --- running ---------------------------------------------------------------------------------------------
+
+    async def start(
+        self,
+        task: str = "",
+        *,
+        kind: str = "shell",
+        name: str = "",
+        argv: Sequence[str] = (),
+        cwd: Path | str = ".",
+        in_place: bool = False,
+        model: str = "",
+        instructions: str = "",
+        time_limit_s: float = TIME_LIMIT_S,
+        turns_max: int = 0,
+        budget_usd: float = 0.0,
+        tools_allowed: Sequence[str] = (),
+        permission: str = "ask",
+        takes_input: bool = False,
+        mcp: Sequence[McpServer] = (),
+        pass_variables: Sequence[str] = (),
+        limits: Limits | None = None,
+        listener: Listener | None = None,
+    ) -> Running:
+        """Begin a new agent's first attempt; what it is to do is recorded before it starts."""
+        dialect = self._dialect(kind)
+        agent = check_agent(name) if name else f"{kind.partition(':')[0]}-{secrets.token_hex(3)}"
+        program = dialect.find(self._environment, argv)
+        if await self._journal.version(stream(attempt_id(agent, 1))):
+            raise InvalidInput(
+                f"there is an agent {agent!r} already", hint=f"choose another name, or `maos agent resume {agent}`"
+            )
+        order = Order(
+            attempt=attempt_id(agent, 1),
+            task=task,
+            session=str(uuid.uuid4()),
+            resume=False,
+            cwd=Path(cwd).absolute(),
+            home=self._folder / "homes" / agent,
+            model=model,
+            instructions=instructions,
+            turns_max=turns_max,
+            budget_usd=budget_usd,
+            tools_allowed=tuple(tools_allowed),
+            permission=permission,
+            takes_input=takes_input,
+            mcp=tuple(mcp),
+            env=self._given(pass_variables),
+            argv=tuple(argv),
+        )
+        lease = await self._claim(agent, None)
+        try:
+            workplace = await Workplace.prepare(order.cwd, agent, root=self._folder / "workspaces", in_place=in_place)
+            plan = orders.Plan(
+                agent, 1, kind, task, order._replace(cwd=workplace.cwd), time_limit_s, workplace.to_data()
+            )
+            return await self._begin(plan, program, lease, workplace, limits=limits, listener=listener)
+        except BaseException:
+            await self._journal.release(lease)
+            raise
+
+    async def resume(
+        self,
+        agent: str,
+        *,
+        task: str = "",
+        time_limit_s: float | None = None,
+        turns_max: int | None = None,
+        budget_usd: float | None = None,
+        pass_variables: Sequence[str] = (),
+        limits: Limits | None = None,
+        listener: Listener | None = None,
+    ) -> Running:
+        """Go on with an agent: with the attempt that still runs without an engine, else with a new one in its session."""
+        before = await self.get(agent)
+        if before.is_open:
+            running = await self.adopt(agent, limits=limits, listener=listener)
+            if running is not None:
+                return running
+            before = await self.get(agent)
+        dialect = self._dialect(before.kind)
+        lease = await self._claim(agent, before)
+        try:
+            old = orders.from_data(before)
+            program = dialect.find(self._environment, old.order.argv)
+            workplace = await Workplace.from_data(before.workspace, before.checkpoints)
+            messages = [each async for each in self._journal.read(inbox(agent), after=before.inbox_cursor)]
+            number = before.number + 1
+            remembers = await transcripts.put_back(self._journal, dialect, old.order, before)
+            told = restoration(
+                before,
+                remembers=remembers,
+                messages=[each.data["text"] for each in messages if each.type == "message_sent"],
+            )
+            order = old.order._replace(
+                attempt=attempt_id(agent, number),
+                task=f"{told}\n\n{task}" if task else told,
+                session=before.session if remembers else str(uuid.uuid4()),
+                resume=remembers,
+                cwd=workplace.cwd,
+                env=self._given([*old.order.env, *pass_variables]),
+                turns_max=old.order.turns_max if turns_max is None else turns_max,
+                budget_usd=old.order.budget_usd if budget_usd is None else budget_usd,
+            )
+            plan = orders.Plan(
+                agent,
+                number,
+                before.kind,
+                before.task,
+                order,
+                old.time_limit_s if time_limit_s is None else time_limit_s,
+                workplace.to_data(),
+                inbox_cursor=messages[-1].version if messages else before.inbox_cursor,
+                transcript=(before.transcript_name, before.transcript_bytes) if remembers else ("", 0),
+            )
+            return await self._begin(plan, program, lease, workplace, limits=limits, listener=listener)
+        except BaseException:
+            await self._journal.release(lease)
+            raise
+
+    async def adopt(
+        self, agent: str, *, limits: Limits | None = None, listener: Listener | None = None
+    ) -> Running | None:
+        """Take up an attempt whose engine is gone: its agent goes on, and what it printed meanwhile is recorded.
+
+        None when the agent is gone too; its attempt is concluded with what it left behind. Conflict while another
+        engine runs it.
+        """
+        attempt = await self.get(agent)
+        if not attempt.is_open:
+            return None
+        lease = await self._claim(agent, attempt)
+        recorder = Recorder(self._journal, lease, attempt)
+        plan = orders.from_data(attempt)
+        folder = Path(attempt.folder)
+        here = owner.is_here(attempt.owner)
+        try:
+            await recorder.append(Event("attempt_taken", {"owner": owner.identity(lease)}))
+            process = await self._attach(folder, lease, attempt.offset) if here else None
+            if process is not None and attempt.status == PLANNED:
+                await recorder.append(self._started(process))
+            live = LiveAttempt(
+                recorder,
+                self._dialect(attempt.kind),
+                plan.order,
+                process=process,
+                clock=self._clock,
+                workplace=await Workplace.from_data(attempt.workspace, attempt.checkpoints),
+                limits=limits or Limits(),
+                listener=listener,
+            )
+            if process is None:
+                if here:
+                    await live.hear_rest(runner.left_behind(folder, after=attempt.offset))
+                await live.run()
+                await self._journal.release(recorder.lease)
+                return None
+        except BaseException:
+            await self._journal.release(recorder.lease)
+            raise
+        return await self._watch(live)
+
+    async def adopt_all(self, *, listener: Listener | None = None) -> list[Running]:
+        """Take up every attempt on this machine whose engine is gone."""
+        open_ = [each async for each in self.all() if each.is_open and owner.is_gone(each.owner)]
+        adopted = await asyncio.gather(*(self.adopt(each.agent, listener=listener) for each in open_))
+        return [each for each in adopted if each is not None]
+
+    # --- asking ----------------------------------------------------------------------------------------------
+
+    async def get(self, agent: str) -> Attempt:
+        """The newest attempt of an agent."""
+        number = 0
+        async for name in self._journal.streams(stream(agent) + "."):
+            tail = name.rpartition(".")[2]
+            if name == stream(attempt_id(agent, int(tail) if tail.isdigit() else 0)):
+                number = max(number, int(tail))
+        found = await load(self._journal, attempt_id(agent, number)) if number else None
+        if found is None:
+            raise NotFound(f"there is no agent {agent!r} that runs or ran", hint="`maos agent list` shows them")
+        return found
+
+    async def all(self) -> AsyncIterator[Attempt]:
+        """The newest attempt of every agent, by name."""
+        newest: dict[str, int] = {}
+        async for name in self._journal.streams("attempt/"):
+            id = name.removeprefix("attempt/")
+            newest[agent_of(id)] = max(newest.get(agent_of(id), 0), int(id.rpartition(".")[2]))
+        for agent, number in sorted(newest.items()):
+            found = await load(self._journal, attempt_id(agent, number))
+            if found is not None:
+                yield found
+
+    async def history(self, agent: str) -> list[Attempt]:
+        """All attempts of an agent, the oldest first."""
+        newest = await self.get(agent)
+        found = [await load(self._journal, attempt_id(agent, number)) for number in range(1, newest.number)]
+        return [*(each for each in found if each is not None), newest]
+
+    # --- wishes ----------------------------------------------------------------------------------------------
+
+    async def send(self, agent: str, text: str, *, sender: str = "person") -> int:
+        """A message for an agent, durable when this returns; it gets it as soon as it can take one."""
+        await self.get(agent)
+        text = Redactor().redact_text(text)
+        return await self._wish(agent, "message_sent", {"text": text, "sender": sender})
+
+    async def stop(self, agent: str, *, grace_s: float = GRACE_S) -> None:
+        """Have an agent ended by whichever engine runs it."""
+        await self._wish(agent, "stop_asked", {"grace_s": grace_s})
+
+    async def answer(self, agent: str, request: str, *, allow: bool, why: str = "") -> None:
+        """Answer, from anywhere, what an agent asks to be allowed to do."""
+        await self._wish(agent, "permission_answered", {"request": request, "allow": allow, "why": why})
+
+    async def _wish(self, agent: str, type_: str, data: dict[str, Any]) -> int:
+        data["at_us"] = self._clock.now_us()
+        return (await self._journal.append(inbox(agent), Event(type_, data))).version
+
+    # --- inside ----------------------------------------------------------------------------------------------
+
+    async def close(self) -> None:
+        """Let go of everything; the agents go on."""
+        tasks = [task for task in (*self._tasks.values(), self._post) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._post = None
+
+    def _given(self, names: Sequence[str]) -> dict[str, str]:
+        missing = [name for name in names if name not in self._environment]
+        if missing:
+            raise InvalidInput(
+                f"the variable {missing[0]} is to be passed on, and is not set", hint=f"export {missing[0]}=…"
+            )
+        return {name: self._environment[name] for name in names}
+
+    async def _claim(self, agent: str, attempt: Attempt | None) -> Lease:
+        """The right to run an agent. An owner that is provably gone need not be waited for."""
+        name = f"attempt/{agent}"
+        lease = await self._journal.acquire(name, ttl_s=LEASE_S)
+        if lease is None and attempt is not None and owner.is_gone(attempt.owner):
+            await self._journal.release(owner.lease_of(attempt.owner))
+            lease = await self._journal.acquire(name, ttl_s=LEASE_S)
+        if lease is None:
+            who = f"process {attempt.owner['pid']} on {attempt.owner['host']}" if attempt else "another process"
+            raise Held(agent, who)
+        return lease
+
+    async def _begin(
+        self,
+        plan: orders.Plan,
+        program: Any,
+        lease: Lease,
+        workplace: Workplace,
+        *,
+        limits: Limits | None,
+        listener: Listener | None,
+    ) -> Running:
+        dialect = self._dialect(plan.kind)
+        folder = self._folder / "holders" / plan.order.attempt
+        recorder = Recorder(self._journal, lease, Attempt(id=plan.order.attempt))
+        planned = orders.planned(plan, owner.identity(lease), folder=folder, at_us=self._clock.now_us())
+        await recorder.append(planned)
+        command = dialect.command(plan.order, program, self._environment)
+        spec = runner.Spec(
+            attempt=plan.order.attempt,
+            argv=tuple(command.argv),
+            env=dict(command.env),
+            cwd=str(plan.order.cwd),
+            first_input=command.first_input,
+            keep_stdin_open=command.keeps_input_open,
+            time_limit_s=plan.time_limit_s or None,
+            unattended_limit_s=UNATTENDED_S,
+            secrets=tuple(command.secrets),
+            token=lease.token,
+        )
+        crash_point("attempt:before start")
+        process = await runner.start(folder, spec)
+        crash_point("attempt:after start")
+        await recorder.append(self._started(process))
+        live = LiveAttempt(
+            recorder,
+            dialect,
+            plan.order,
+            process=process,
+            clock=self._clock,
+            workplace=workplace,
+            limits=limits or Limits(),
+            listener=listener,
+        )
+        return await self._watch(live)
+
+    async def _attach(self, folder: Path, lease: Lease, after: int) -> runner.Process | None:
+        try:
+            return await runner.attach(folder, token=lease.token, after=after)
+        except runner.HolderGone:
+            return None
+
+    def _started(self, process: runner.Process) -> Event:
+        return Event(
+            "attempt_started",
+            {"pid": process.pid, "holder_pid": process.holder_pid, "at_us": self._clock.now_us()},
+        )
+
+    async def _watch(self, live: LiveAttempt) -> Running:
+        agent = live.attempt.agent
+        self._live[agent] = live
+        if self._post is None:
+            after = await self._journal.head()
+            self._post = asyncio.create_task(self._deliver_post(after))
+        async for record in self._journal.read(inbox(agent), after=live.attempt.answered_cursor):
+            live.wish(record)
+        task = asyncio.create_task(self._run(live))
+        self._tasks[agent] = task
+        return Running(live, task)
+
+    async def _run(self, live: LiveAttempt) -> Attempt:
+        try:
+            return await live.run()
+        finally:
+            self._live.pop(live.attempt.agent, None)
+            self._tasks.pop(live.attempt.agent, None)
+            await self._journal.release(live.recorder.lease)
+
+    async def _deliver_post(self, after: int) -> None:
+        """One reader of the journal for all attempts: each hears of what came into its agent's inbox."""
+        async for record in self._journal.follow(after=after, prefix="inbox/"):
+            live = self._live.get(record.stream.removeprefix("inbox/"))
+            if live is not None:
+                live.wish(record)
+
+    async def records(self, agent: str, *, follow: bool = False) -> AsyncIterator[Record]:
+        """The events of all attempts of an agent in order; with `follow`, until its attempt has ended."""
+        for past in await self.history(agent):
+            if not (follow and past.is_open):
+                async for record in self._journal.read(stream(past.id)):
+                    yield record
+                continue
+            async for record in self._journal.follow_stream(stream(past.id)):
+                yield record
+                if record.type == "attempt_ended":
+                    break
+
+
+class Held(Conflict):
+    """Another engine runs the agent."""
+
+    hint = "`maos agent logs -f` watches it from here; `maos agent stop` ends it"
+
+    def __init__(self, agent: str, who: str) -> None:
+        super().__init__(stream(agent), expected=0, actual=0)
+        self.what = f"agent {agent!r} is run by {who}"
+        self.args = (self.what,)

@@ -1,0 +1,349 @@
+"""A running attempt: what its agent prints becomes facts, what others want of it is carried out, and it is concluded.
+
+Whatever is killed, whoever takes over goes on from what is recorded: output from the recorded offset, replies and
+messages by ids that the holder has seen or not, the end of a turn and of the attempt from the fold.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from maos.agents.contract import Conversation, Dialect, Order, Reply
+from maos.clock import Clock
+from maos.engine import transcripts
+from maos.engine.recorder import Recorder
+from maos.engine.workplace import Workplace
+from maos.errors import LeaseLost
+from maos.faults import crash_point
+from maos.journal.codec import Event
+from maos.journal.journal import Record
+from maos.model import facts as fact
+from maos.model.attempt import DONE, FAILED, STOPPED, Attempt
+from maos.model.facts import Fact
+from maos.model.failure import Ending, understand
+from maos.runner import process as runner
+
+KEYWORDS = ("discovery:", "found:", "result:", "error:")
+JOINED_BYTES_MAX = 64 << 20
+GRACE_S = 10.0
+
+Listener = Callable[[Attempt, Sequence[Fact]], None]
+
+
+class Limits:
+    """What ends an attempt, and how often it is made safe."""
+
+    def __init__(
+        self, *, silence_s: float = 0.0, checkpoint_s: float = 120.0, keywords: Sequence[str] = KEYWORDS
+    ) -> None:
+        self.silence_s = silence_s
+        self.checkpoint_s = checkpoint_s
+        self.keywords = tuple(word.lower() for word in keywords)
+
+
+class LiveAttempt:
+    """One attempt that this process runs."""
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        dialect: Dialect,
+        order: Order,
+        *,
+        process: runner.Process | None,
+        clock: Clock,
+        workplace: Workplace,
+        limits: Limits,
+        listener: Listener | None = None,
+    ) -> None:
+        self.recorder = recorder
+        self._dialect = dialect
+        self._order = order
+        self._process = process
+        self._clock = clock
+        self._workplace = workplace
+        self._limits = limits
+        self._listener = listener
+        self._conversation: Conversation = dialect.converse(order, recorder.attempt.conversation)
+        self._wishes: asyncio.Queue[Record] = asyncio.Queue()
+        self._undelivered: list[Record] = []
+        self._wished = recorder.attempt.answered_cursor
+        self._open_lines: dict[str, bytearray] = {}
+        self._held: list[Fact] = []
+        self._state_before_hold: dict[str, Any] | None = None
+        self._checkpointed = recorder.attempt.version
+
+    @property
+    def attempt(self) -> Attempt:
+        """What is known of it."""
+        return self.recorder.attempt
+
+    def wish(self, record: Record) -> None:
+        """Something from the agent's inbox; asked for twice, it is done once."""
+        if record.version > self._wished:
+            self._wished = record.version
+            self._wishes.put_nowait(record)
+
+    async def run(self) -> Attempt:
+        """Hear the agent until it has ended; cancelled, let go of it and leave it running."""
+        tasks = [asyncio.create_task(self._hear_all())]
+        if self._process is not None:
+            watching = (self.recorder.keep_lease, self._carry_out_wishes, self._make_checkpoints, self._watch_silence)
+            tasks += [asyncio.create_task(work()) for work in watching]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            if self._process is not None:
+                await self._process.detach()
+        return self.attempt
+
+    # --- hearing ---------------------------------------------------------------------------------------------
+
+    async def _hear_all(self) -> None:
+        if self._process is not None:
+            if self.attempt.is_open and not self.attempt.in_turn:
+                await self._after_turn()
+            await self._repeat_answers()
+            while records := await self._process.records():
+                await self._hear(records)
+                if self.attempt.exit:
+                    break
+        await self._conclude()
+
+    async def hear_rest(self, records: Iterable[runner.Record]) -> None:
+        """What a holder that is gone has left behind."""
+        group: list[runner.Record] = []
+        for record in records:
+            group.append(record)
+            if len(group) == 1000:
+                await self._hear(group)
+                group = []
+        if group:
+            await self._hear(group)
+
+    async def _hear(self, records: Sequence[runner.Record]) -> None:
+        """Line 4/8: a group of lines becomes one event, addressed by stream, version and lease."""
+        attempt = self.attempt
+        ready: list[Fact] = []
+        offset, at_us = attempt.offset, 0
+        turn_ended = False
+        for record in records:
+            heard = await self._understand(record)
+            self._held += heard
+            at_us = record.time_us
+            turn_ended = turn_ended or any(each["kind"] == "turn_ended" for each in heard)
+            if not self._open_lines:
+                ready += self._held
+                self._held = []
+                self._state_before_hold = None
+                offset = record.offset
+        if offset == attempt.offset:
+            return
+        state = self._conversation.state() if self._state_before_hold is None else self._state_before_hold
+        data: dict[str, Any] = {"offset": offset, "at_us": at_us, "facts": ready}
+        if state != (attempt.conversation or {}):
+            data["conversation"] = dict(state)
+        await self.recorder.append(Event("attempt_heard", data))
+        if self._listener is not None:
+            self._listener(attempt, ready)
+        if self._process is not None:
+            await self._process.confirm(offset)
+            if turn_ended and not attempt.in_turn:
+                await self.checkpoint("turn")
+                await self._after_turn()
+
+    async def _understand(self, record: runner.Record) -> list[Fact]:
+        if record.kind in ("stdout", "stderr"):
+            return await self._hear_line(record)
+        if record.kind == "input":
+            return [{"kind": "input", "id": record.data.decode()}]
+        if record.kind == "stopping":
+            return [{"kind": "stopping", "why": record.data.decode()}]
+        if record.kind == "exit":
+            return [{"kind": "exit", **runner.exit_of(record)}]
+        return []
+
+    async def _hear_line(self, record: runner.Record) -> list[Fact]:
+        """The facts of a line once it is whole. Parts of a long line are joined; a line without end is not waited for."""
+        joined = self._open_lines.get(record.kind)
+        if record.partial and (joined is None or len(joined) < JOINED_BYTES_MAX):
+            if joined is None:
+                if not self._open_lines:
+                    self._state_before_hold = dict(self._conversation.state())
+                self._open_lines[record.kind] = bytearray(record.data)
+            else:
+                joined += record.data
+            return []
+        line = record.data
+        if joined is not None:
+            joined += record.data
+            line = bytes(self._open_lines.pop(record.kind))
+        heard = self._conversation.hear(line, stderr=record.kind == "stderr")
+        for reply in heard.replies:
+            await self._write(reply)
+        found: list[Fact] = []
+        for each in heard.facts:
+            found.append(each)
+            if each["kind"] in ("text", "line"):
+                found += self._discoveries(str(each.get("text", "")))
+        return found
+
+    def _discoveries(self, text: str) -> list[Fact]:
+        """Lines that carry a keyword (R-104)."""
+        lowered = text.lower()
+        if not any(word in lowered for word in self._limits.keywords):
+            return []
+        found = []
+        for line in text.splitlines():
+            lowered = line.lower()
+            places = [(lowered.find(word), word) for word in self._limits.keywords if word in lowered]
+            if places:
+                place, word = min(places)
+                found.append(fact.discovery(word.rstrip(":"), line[place + len(word) :].strip()))
+        return found
+
+    # --- speaking --------------------------------------------------------------------------------------------
+
+    async def _write(self, reply: Reply) -> None:
+        if self._process is not None:
+            crash_point("attempt:before input")
+            await self._process.write(reply.id, reply.data, close=reply.closes)
+            crash_point("attempt:after input")
+
+    async def _carry_out_wishes(self) -> None:
+        while True:
+            record = await self._wishes.get()
+            if record.type == "message_sent":
+                self._undelivered.append(record)
+                await self._deliver()
+            elif record.type == "stop_asked":
+                await self.stop("asked", grace_s=record.data.get("grace_s", GRACE_S), inbox_version=record.version)
+            elif record.type == "permission_answered":
+                await self.answer(
+                    record.data["request"],
+                    allow=record.data["allow"],
+                    why=record.data.get("why", ""),
+                    inbox_version=record.version,
+                )
+
+    async def _deliver(self) -> bool:
+        """Say what is waiting, as far as the agent can take it now; whether anything was said."""
+        said = False
+        while self._undelivered:
+            record = self._undelivered[0]
+            reply = self._conversation.say(f"inbox/{record.version}", record.data["text"])
+            if reply is None:
+                break
+            await self._write(reply)
+            self._undelivered.pop(0)
+            said = True
+        return said
+
+    async def _after_turn(self) -> None:
+        """The agent has answered: it gets what is waiting for it, or may finish."""
+        if not await self._deliver():
+            reply = self._conversation.end()
+            if reply is not None:
+                await self._write(reply)
+
+    async def answer(self, request: str, *, allow: bool, why: str = "", inbox_version: int = 0) -> None:
+        """Answer what the agent asks to be allowed to do."""
+        data = {"request": request, "allow": allow, "why": why, "inbox_version": inbox_version}
+        await self.recorder.append(Event("attempt_answered", data))
+        await self._repeat_answers()
+
+    async def _repeat_answers(self) -> None:
+        """Give every recorded answer that the agent has not got; its id keeps it from coming twice."""
+        for request, asked in self.attempt.permissions.items():
+            if "answer" in asked:
+                reply = self._conversation.answer(request, **asked["answer"])
+                if reply is not None:
+                    await self._write(reply._replace(id=f"permission/{request}"))
+
+    async def stop(self, why: str, *, grace_s: float = GRACE_S, inbox_version: int = 0) -> None:
+        """End the agent: TERM through the holder, so that it can close its tools and transcript, then KILL."""
+        if not self.attempt.stopping:
+            data = {"why": why, "inbox_version": inbox_version, "at_us": self._clock.now_us()}
+            await self.recorder.append(Event("attempt_stopping", data))
+        if self._process is not None:
+            await self._process.stop(grace_s=grace_s)
+
+    # --- watching --------------------------------------------------------------------------------------------
+
+    async def _make_checkpoints(self) -> None:
+        while True:
+            await asyncio.sleep(self._limits.checkpoint_s)
+            if self.attempt.version > self._checkpointed:
+                await self.checkpoint("timer")
+
+    async def _watch_silence(self) -> None:
+        limit_s = self._limits.silence_s
+        if not limit_s:
+            await asyncio.Event().wait()
+        while True:
+            silent_s = (self._clock.now_us() - self.attempt.heard_us) / 1e6
+            if silent_s >= limit_s and not self.attempt.permissions:
+                await self.stop("silence")
+                await asyncio.Event().wait()
+            await asyncio.sleep(max(0.05, limit_s - silent_s))
+
+    async def checkpoint(self, trigger: str, name: str = "") -> None:
+        """Make files and conversation of the agent safe, and remember the place."""
+        attempt = self.attempt
+        name = name or f"{trigger}-{len(attempt.checkpoints) + 1}"
+        commit = await self._workplace.checkpoint(name)
+        crash_point("attempt:files saved")
+        events = await transcripts.news(self._dialect, self._order, attempt)
+        data: dict[str, Any] = {"name": name, "trigger": trigger, "at_us": self._clock.now_us()}
+        data |= {"session": attempt.session, "commit": commit} if commit else {"session": attempt.session}
+        await self.recorder.append(*events, Event("attempt_checkpointed", data))
+        self._checkpointed = attempt.version
+
+    async def _conclude(self) -> None:
+        attempt = self.attempt
+        if attempt.is_open:
+            await self.checkpoint("end")
+            await self.recorder.append(Event("attempt_ended", self._verdict()))
+        if self._listener is not None:
+            self._listener(attempt, ())
+        if self._process is not None:
+            await self._process.finish()
+        else:
+            await asyncio.to_thread(runner.remove, Path(attempt.folder))
+
+    def _verdict(self) -> dict[str, Any]:
+        attempt = self.attempt
+        ending = Ending(
+            exit_code=attempt.exit.get("code"),
+            signal=attempt.exit.get("signal"),
+            out_of_memory=bool(attempt.exit.get("out_of_memory")),
+            start_error=str(attempt.exit.get("start_error", "")),
+            stopping=attempt.stopping,
+            holder_lost=not attempt.exit,
+        )
+        turn = [{"kind": "turn_ended", "result": attempt.result, "failed": attempt.last_turn_failed}]
+        turns: list[Fact] = turn if attempt.turns else []
+        told = [*attempt.troubles, *turns] if attempt.last_turn_failed else [*turns, *attempt.troubles]
+        verdict = understand(ending, told)
+        data: dict[str, Any] = {"status": DONE, "at_us": self._clock.now_us(), "exit": attempt.exit}
+        if verdict is not None:
+            status = STOPPED if verdict.failure == "stopped" else FAILED
+            data |= {"status": status, "failure": verdict.failure, "message": verdict.message}
+            data |= {"reset_us": verdict.reset_us} if verdict.reset_us else {}
+        return data
+
+
+async def until_fenced(work: Awaitable[Attempt]) -> Attempt | None:
+    """The attempt at its end; None when another engine has taken it, which is then the one that goes on."""
+    try:
+        return await work
+    except LeaseLost:
+        return None

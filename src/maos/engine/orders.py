@@ -1,0 +1,92 @@
+"""What an attempt is to do, as recorded before it starts: another engine, or the next attempt, goes on from this.
+
+Values of variables are never recorded, only their names.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from maos.agents.contract import McpServer, Order
+from maos.journal.codec import Event
+from maos.model.attempt import Attempt
+from maos.redact import Redactor
+
+
+class Plan(NamedTuple):
+    """An attempt about to be made."""
+
+    agent: str
+    number: int
+    kind: str
+    task: str
+    """What the person asked for; `order.task` is what the agent is told now."""
+    order: Order
+    time_limit_s: float
+    workspace: dict[str, Any] | None
+    inbox_cursor: int = 0
+    transcript: tuple[str, int] = ("", 0)
+
+
+def planned(plan: Plan, owner: dict[str, Any], *, folder: Path, at_us: int) -> Event:
+    """The event that begins an attempt."""
+    order = plan.order
+    clean = Redactor(tuple(order.env.values())).redact_text
+    data: dict[str, Any] = {
+        "agent": plan.agent,
+        "number": plan.number,
+        "agent_kind": plan.kind,
+        "task": clean(plan.task),
+        "session": order.session,
+        "owner": owner,
+        "folder": str(folder),
+        "workspace": plan.workspace,
+        "inbox_cursor": plan.inbox_cursor,
+        "transcript": list(plan.transcript),
+        "at_us": at_us,
+        "order": {
+            "task": clean(order.task),
+            "resume": order.resume,
+            "cwd": str(order.cwd),
+            "home": str(order.home),
+            "model": order.model,
+            "instructions": clean(order.instructions),
+            "turns_max": order.turns_max,
+            "budget_usd": order.budget_usd,
+            "tools_allowed": list(order.tools_allowed),
+            "permission": order.permission,
+            "takes_input": order.takes_input,
+            "mcp": [{"name": each.name, "argv": list(each.argv), "env": sorted(each.env)} for each in order.mcp],
+            "env": sorted(order.env),
+            "argv": [clean(each) for each in order.argv],
+            "time_limit_s": plan.time_limit_s,
+        },
+    }
+    return Event("attempt_planned", data)
+
+
+def from_data(attempt: Attempt) -> Plan:
+    """The plan of a recorded attempt; variables have their names and no values."""
+    data = attempt.order
+    order = Order(
+        attempt=attempt.id,
+        task=data["task"],
+        session=attempt.session,
+        resume=data["resume"],
+        cwd=Path(data["cwd"]),
+        home=Path(data["home"]),
+        model=data["model"],
+        instructions=data["instructions"],
+        turns_max=data["turns_max"],
+        budget_usd=data["budget_usd"],
+        tools_allowed=tuple(data["tools_allowed"]),
+        permission=data["permission"],
+        takes_input=data["takes_input"],
+        mcp=tuple(McpServer(each["name"], each["argv"], dict.fromkeys(each["env"], "")) for each in data["mcp"]),
+        env=dict.fromkeys(data["env"], ""),
+        argv=tuple(data["argv"]),
+    )
+    return Plan(
+        attempt.agent, attempt.number, attempt.kind, attempt.task, order, data["time_limit_s"], attempt.workspace
+    )

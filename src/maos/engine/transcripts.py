@@ -1,0 +1,83 @@
+"""Our own durable copy of an agent program's transcript, so that another machine can resume the conversation.
+
+The copy is made of what the file has grown by since the last time, whole lines only, without secrets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+from maos.agents.contract import Dialect, Order
+from maos.journal.codec import Event
+from maos.journal.journal import Journal
+from maos.model.attempt import Attempt, attempt_id, stream
+from maos.redact import Redactor
+
+PIECE_BYTES = 4 << 20
+
+
+async def news(dialect: Dialect, order: Order, attempt: Attempt) -> list[Event]:
+    """Events with what the transcript has grown by."""
+    path = dialect.transcript(order, attempt.session)
+    if path is None:
+        return []
+    after = attempt.transcript_bytes if path.name == attempt.transcript_name else 0
+    return await asyncio.to_thread(_read, path, after)
+
+
+async def put_back(journal: Journal, dialect: Dialect, order: Order, attempt: Attempt) -> bool:
+    """Make sure that the program will find the session; whether it will.
+
+    The program's own file is preferred, for it may have a few lines more than we saw.
+    """
+    if not dialect.capabilities.resume:
+        return False
+    path = dialect.transcript(order, attempt.session)
+    if path is not None:
+        return True
+    if not attempt.transcript_name:
+        return False
+    path = dialect.transcript_home(order, attempt.session, attempt.transcript_name)
+    pieces: list[str] = []
+    for number in range(1, attempt.number + 1):
+        async for record in journal.read(stream(attempt_id(attempt.agent, number))):
+            if record.type == "attempt_transcript" and record.data["name"] == attempt.transcript_name:
+                pieces.append(record.data["text"])
+    await asyncio.to_thread(_write, path, "".join(pieces))
+    return True
+
+
+def _read(path: Path, after: int) -> list[Event]:
+    redactor = Redactor()
+    events = []
+    try:
+        with path.open("rb") as file:
+            file.seek(after)
+            while piece := file.read(PIECE_BYTES):
+                if not piece.endswith(b"\n"):
+                    rest = file.readline()
+                    piece += rest
+                whole = piece[: piece.rfind(b"\n") + 1]  # a line that is still being written waits for the next time
+                if not whole:
+                    break
+                until = after + len(whole)
+                text = redactor.redact(whole).decode(errors="replace")
+                events.append(
+                    Event("attempt_transcript", {"name": path.name, "from": after, "until": until, "text": text})
+                )
+                after = until
+    except FileNotFoundError:
+        pass  # the program has not begun it
+    return events
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    beside = path.with_name(path.name + ".new")
+    with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    beside.rename(path)
