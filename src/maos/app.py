@@ -1,12 +1,15 @@
-"""The composition root: the only place that names a concrete store."""
+"""The composition root: the only place that names a concrete store or the kinds of agents."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import TracebackType
+from typing import TYPE_CHECKING
 
+from maos import settings
 from maos.clock import Clock, SystemClock
+from maos.engine.types import TYPES
 from maos.errors import InvalidInput
 from maos.journal.codec import EventType
 from maos.journal.journal import Journal
@@ -15,6 +18,9 @@ from maos.state import agents as states
 from maos.state.verify import verify
 from maos.store.contract import Store
 from maos.store.sql_store import SqlStore
+
+if TYPE_CHECKING:
+    from maos.engine.attempts import Attempts
 
 
 class Maos:
@@ -27,11 +33,32 @@ class Maos:
             position = await m.journal.head()
     """
 
-    def __init__(self, journal: Journal, agents: states.AgentStates) -> None:
+    def __init__(self, journal: Journal, agents: states.AgentStates, clock: Clock, home: Path | None = None) -> None:
+        self._clock = clock
+        self._home = home
+        self._attempts: Attempts | None = None
         self.journal = journal
         """Streams of events: append, read, follow."""
         self.agents = agents
         """Versioned state of agents."""
+
+    @property
+    def attempts(self) -> Attempts:
+        """Agents that run: start, resume, follow and stop them.
+
+        Example::
+
+            running = await m.attempts.start(kind="shell", argv=["echo", "found: nothing"], cwd="/tmp")
+            attempt = await running.wait()
+            print(attempt.status, attempt.last_text)
+        """
+        if self._attempts is None:
+            from maos.agents import kinds
+            from maos.engine.attempts import Attempts
+
+            folder = self._home or settings.state_folder()
+            self._attempts = Attempts(self.journal, self._clock, dialect=kinds.dialect, folder=folder)
+        return self._attempts
 
     async def verify(self, agent: str | None = None, *, progress: Callable[[int, int], None] | None = None) -> Report:
         """Check every stored event, snapshot and fold; names stream and version of any damage.
@@ -55,13 +82,15 @@ class Maos:
         return await self.journal.store.copy_to(Path(path))
 
     async def close(self) -> None:
-        """Finish what was accepted and let go of the store.
+        """Finish what was accepted and let go of the store; agents that run go on without us.
 
         Example::
 
             m = await maos.open("maos.db")
             await m.close()
         """
+        if self._attempts is not None:
+            await self._attempts.close()
         await self.journal.close()
 
 
@@ -70,7 +99,7 @@ class open:
 
     Creates what does not exist (unless `create` is off), upgrades what is older, refuses what is newer. `types`
     registers event types of your own. With `accept_loss` a journal that lost acknowledged events is opened all the
-    same, and says what it lost.
+    same, and says what it lost. `home` is where running agents have their files (MAOS_HOME by default).
 
     Example::
 
@@ -88,7 +117,9 @@ class open:
         clock: Clock | None = None,
         schema: str = "maos",
         mark_path: Path | None = None,
+        home: Path | None = None,
     ) -> None:
+        self._home = home
         self._target = target
         self._create = create
         self._types = tuple(types)
@@ -108,11 +139,11 @@ class open:
             mark_path=self._mark_path,
         )
         try:
-            journal = Journal(store, (*states.TYPES, *self._types))
+            journal = Journal(store, (*states.TYPES, *TYPES, *self._types))
         except BaseException:
             await store.close()
             raise
-        return Maos(journal, states.AgentStates(journal, self._clock))
+        return Maos(journal, states.AgentStates(journal, self._clock), self._clock, self._home)
 
     def __await__(self):  # type: ignore[no-untyped-def]
         return self._open().__await__()

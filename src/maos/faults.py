@@ -1,7 +1,8 @@
 """Named places where a test may kill the process.
 
 In production `crash_point` tests one module variable and returns. With MAOS_CRASH_AT=n in the environment the
-n-th crash point reached dies by SIGKILL, so a test can die at point 1, 2, 3 … until the work finishes.
+n-th crash point reached dies by SIGKILL, so a test can die at point 1, 2, 3 … until the work finishes. With
+MAOS_CRASH_ONLY only points whose names begin with one of its words count.
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ import os
 import signal
 
 _remaining = int(os.environ.get("MAOS_CRASH_AT", "0"))
+_only = tuple(os.environ.get("MAOS_CRASH_ONLY", "").split()) or ("",)
 
 
 def crash_point(name: str) -> None:
     """Die here if a test asked for it."""
     global _remaining  # noqa: PLW0603 - a countdown of the whole process is what is meant
-    if not _remaining:
+    if not _remaining or not name.startswith(_only):
         return
     _remaining -= 1
     if _remaining == 0:

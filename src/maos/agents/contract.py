@@ -29,6 +29,9 @@ class Capabilities(NamedTuple):
     """Can be given tools of ours."""
     permission: bool
     """Asks before it does something, and can be answered."""
+    prose: bool = True
+    """Its task is words for a model, so it can be told in words that it was interrupted; otherwise it is given the
+    same task again, and nothing else."""
 
 
 class Program(NamedTuple):
@@ -73,6 +76,9 @@ class Order(NamedTuple):
     """Variables given to the program beside those it needs, by choice of the user."""
     argv: Sequence[str] = ()
     """The command itself, for the kinds that run any command (shell, acp) or a function (python)."""
+    task_anew: str = ""
+    """The prompt in case the session turns out to be lost and the program can begin a new one at once (acp); without
+    it, that is trouble of the kind session_missing."""
     takes_input: bool = False
     """Whether a plain command (shell) is sent messages, as lines of its standard input; otherwise it has none."""
 
@@ -86,8 +92,8 @@ class Command(NamedTuple):
     first_input: bytes = b""
     keeps_input_open: bool = False
     """Whether more input may follow; otherwise the input ends after the first."""
-    secrets: Sequence[str] = ()
-    """Values that must never be written down."""
+    secrets: Mapping[str, str] = {}
+    """Values that must never be written down, by the name that is put in their place."""
 
 
 class Reply(NamedTuple):

@@ -1,7 +1,7 @@
 """Agents that run: started, taken up again, resumed, and spoken to from anywhere.
 
-One `Attempts` is one engine. It runs any number of attempts, each in a holder that outlives it; an engine that ends lets
-go of them, and the next one takes them up where they are.
+One `Attempts` is one engine. It runs any number of attempts, each in a holder that outlives it; an engine that ends
+lets go of them, and the next one takes them up where they are.
 """
 
 from __future__ import annotations
@@ -22,11 +22,10 @@ from maos.engine.recorder import LEASE_S, Recorder, load
 from maos.engine.workplace import Workplace
 from maos.errors import Conflict, InvalidInput, NotFound
 from maos.faults import crash_point
-from maos.journal.codec import Event, EventType
+from maos.journal.codec import Event
 from maos.journal.journal import Journal, Record
 from maos.model.attempt import (
-    EVENT_TYPES,
-    INBOX_TYPES,
+    FAILED,
     PLANNED,
     Attempt,
     agent_of,
@@ -36,11 +35,9 @@ from maos.model.attempt import (
     stream,
 )
 from maos.model.restoration import restoration
-from maos.redact import Redactor
 from maos.runner import process as runner
 from maos.store.contract import Lease
 
-TYPES = tuple(EventType(name) for name in (*EVENT_TYPES, *INBOX_TYPES))
 TIME_LIMIT_S = 600.0
 UNATTENDED_S = 86_400.0
 
@@ -132,7 +129,7 @@ class Attempts:
             task=task,
             session=str(uuid.uuid4()),
             resume=False,
-            cwd=Path(cwd).absolute(),
+            cwd=Path(os.path.abspath(cwd)),
             home=self._folder / "homes" / agent,
             model=model,
             instructions=instructions,
@@ -148,9 +145,8 @@ class Attempts:
         lease = await self._claim(agent, None)
         try:
             workplace = await Workplace.prepare(order.cwd, agent, root=self._folder / "workspaces", in_place=in_place)
-            plan = orders.Plan(
-                agent, 1, kind, task, order._replace(cwd=workplace.cwd), time_limit_s, workplace.to_data()
-            )
+            order = order._replace(cwd=workplace.cwd)
+            plan = orders.Plan(agent, 1, kind, task, order, time_limit_s, workplace.to_data())
             return await self._begin(plan, program, lease, workplace, limits=limits, listener=listener)
         except BaseException:
             await self._journal.release(lease)
@@ -168,7 +164,7 @@ class Attempts:
         limits: Limits | None = None,
         listener: Listener | None = None,
     ) -> Running:
-        """Go on with an agent: with the attempt that still runs without an engine, else with a new one in its session."""
+        """Go on with an agent: in the attempt that still runs without an engine, else in a new one of its session."""
         before = await self.get(agent)
         if before.is_open:
             running = await self.adopt(agent, limits=limits, listener=listener)
@@ -180,7 +176,8 @@ class Attempts:
         try:
             old = orders.from_data(before)
             program = dialect.find(self._environment, old.order.argv)
-            workplace = await Workplace.from_data(before.workspace, before.checkpoints)
+            workplace = Workplace.from_data(before.workspace)
+            await workplace.repair(before.checkpoints)
             messages = [each async for each in self._journal.read(inbox(agent), after=before.inbox_cursor)]
             number = before.number + 1
             remembers = await transcripts.put_back(self._journal, dialect, old.order, before)
@@ -223,9 +220,12 @@ class Attempts:
         None when the agent is gone too; its attempt is concluded with what it left behind. Conflict while another
         engine runs it.
         """
-        attempt = await self.get(agent)
+        return await self._adopt(await self.get(agent), limits, listener)
+
+    async def _adopt(self, attempt: Attempt, limits: Limits | None, listener: Listener | None) -> Running | None:
         if not attempt.is_open:
             return None
+        agent = attempt.agent
         lease = await self._claim(agent, attempt)
         recorder = Recorder(self._journal, lease, attempt)
         plan = orders.from_data(attempt)
@@ -242,7 +242,7 @@ class Attempts:
                 plan.order,
                 process=process,
                 clock=self._clock,
-                workplace=await Workplace.from_data(attempt.workspace, attempt.checkpoints),
+                workplace=Workplace.from_data(attempt.workspace),
                 limits=limits or Limits(),
                 listener=listener,
             )
@@ -260,7 +260,7 @@ class Attempts:
     async def adopt_all(self, *, listener: Listener | None = None) -> list[Running]:
         """Take up every attempt on this machine whose engine is gone."""
         open_ = [each async for each in self.all() if each.is_open and owner.is_gone(each.owner)]
-        adopted = await asyncio.gather(*(self.adopt(each.agent, listener=listener) for each in open_))
+        adopted = await asyncio.gather(*(self._adopt(each, None, listener) for each in open_))
         return [each for each in adopted if each is not None]
 
     # --- asking ----------------------------------------------------------------------------------------------
@@ -299,8 +299,8 @@ class Attempts:
     async def send(self, agent: str, text: str, *, sender: str = "person") -> int:
         """A message for an agent, durable when this returns; it gets it as soon as it can take one."""
         await self.get(agent)
-        text = Redactor().redact_text(text)
-        return await self._wish(agent, "message_sent", {"text": text, "sender": sender})
+        data = {"text": orders.without_secrets(text, {}), "sender": sender}
+        return await self._wish(agent, "message_sent", data)
 
     async def stop(self, agent: str, *, grace_s: float = GRACE_S) -> None:
         """Have an agent ended by whichever engine runs it."""
@@ -335,10 +335,9 @@ class Attempts:
     async def _claim(self, agent: str, attempt: Attempt | None) -> Lease:
         """The right to run an agent. An owner that is provably gone need not be waited for."""
         name = f"attempt/{agent}"
-        lease = await self._journal.acquire(name, ttl_s=LEASE_S)
-        if lease is None and attempt is not None and owner.is_gone(attempt.owner):
+        if attempt is not None and owner.is_gone(attempt.owner):
             await self._journal.release(owner.lease_of(attempt.owner))
-            lease = await self._journal.acquire(name, ttl_s=LEASE_S)
+        lease = await self._journal.acquire(name, ttl_s=LEASE_S)
         if lease is None:
             who = f"process {attempt.owner['pid']} on {attempt.owner['host']}" if attempt else "another process"
             raise Held(agent, who)
@@ -369,11 +368,16 @@ class Attempts:
             keep_stdin_open=command.keeps_input_open,
             time_limit_s=plan.time_limit_s or None,
             unattended_limit_s=UNATTENDED_S,
-            secrets=tuple(command.secrets),
+            secrets=dict(command.secrets),
             token=lease.token,
         )
         crash_point("attempt:before start")
-        process = await runner.start(folder, spec)
+        try:
+            process = await runner.start(folder, spec)
+        except runner.StartFailed as error:
+            ended = {"status": FAILED, "failure": "start_failed", "message": error.what, "at_us": self._clock.now_us()}
+            await recorder.append(Event("attempt_ended", ended))
+            raise
         crash_point("attempt:after start")
         await recorder.append(self._started(process))
         live = LiveAttempt(

@@ -7,7 +7,8 @@ messages by ids that the holder has seen or not, the end of a turn and of the at
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+import os
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from maos.runner import process as runner
 KEYWORDS = ("discovery:", "found:", "result:", "error:")
 JOINED_BYTES_MAX = 64 << 20
 GRACE_S = 10.0
+INPUT_PAUSE_S = 0.5
 
 Listener = Callable[[Attempt, Sequence[Fact]], None]
 
@@ -97,6 +99,10 @@ class LiveAttempt:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()
+        except LeaseLost:
+            if self._process is not None and await self.recorder.is_taken_elsewhere():
+                await self._process.kill()  # nobody there can reach this holder, and two must not act for one agent
+            raise
         finally:
             for task in tasks:
                 task.cancel()
@@ -133,22 +139,21 @@ class LiveAttempt:
         """Line 4/8: a group of lines becomes one event, addressed by stream, version and lease."""
         attempt = self.attempt
         ready: list[Fact] = []
-        offset, at_us = attempt.offset, 0
-        turn_ended = False
+        replies: list[Reply] = []
+        offset = attempt.offset
         for record in records:
-            heard = await self._understand(record)
-            self._held += heard
-            at_us = record.time_us
-            turn_ended = turn_ended or any(each["kind"] == "turn_ended" for each in heard)
+            self._held += self._understand(record, replies)
             if not self._open_lines:
                 ready += self._held
                 self._held = []
                 self._state_before_hold = None
                 offset = record.offset
+        for reply in replies:  # before they are recorded: a line heard again is answered with the same ids
+            await self._write(reply)
         if offset == attempt.offset:
             return
         state = self._conversation.state() if self._state_before_hold is None else self._state_before_hold
-        data: dict[str, Any] = {"offset": offset, "at_us": at_us, "facts": ready}
+        data: dict[str, Any] = {"offset": offset, "at_us": records[-1].time_us, "facts": ready}
         if state != (attempt.conversation or {}):
             data["conversation"] = dict(state)
         await self.recorder.append(Event("attempt_heard", data))
@@ -156,23 +161,25 @@ class LiveAttempt:
             self._listener(attempt, ready)
         if self._process is not None:
             await self._process.confirm(offset)
-            if turn_ended and not attempt.in_turn:
+            if not attempt.in_turn and any(each["kind"] == "turn_ended" for each in ready):
                 await self.checkpoint("turn")
                 await self._after_turn()
 
-    async def _understand(self, record: runner.Record) -> list[Fact]:
+    def _understand(self, record: runner.Record, replies: list[Reply]) -> list[Fact]:
         if record.kind in ("stdout", "stderr"):
-            return await self._hear_line(record)
+            return self._hear_line(record, replies)
         if record.kind == "input":
             return [{"kind": "input", "id": record.data.decode()}]
         if record.kind == "stopping":
             return [{"kind": "stopping", "why": record.data.decode()}]
         if record.kind == "exit":
-            return [{"kind": "exit", **runner.exit_of(record)}]
+            return [{"kind": "exit", **_exit(runner.Exit.of(record))}]
+        if record.kind in ("trouble", "torn"):
+            return [{"kind": "spool", "what": record.kind, "text": record.data.decode(errors="replace")}]
         return []
 
-    async def _hear_line(self, record: runner.Record) -> list[Fact]:
-        """The facts of a line once it is whole. Parts of a long line are joined; a line without end is not waited for."""
+    def _hear_line(self, record: runner.Record, replies: list[Reply]) -> list[Fact]:
+        """The facts of a line once it is whole: parts of a long one are joined, up to a limit."""
         joined = self._open_lines.get(record.kind)
         if record.partial and (joined is None or len(joined) < JOINED_BYTES_MAX):
             if joined is None:
@@ -187,8 +194,7 @@ class LiveAttempt:
             joined += record.data
             line = bytes(self._open_lines.pop(record.kind))
         heard = self._conversation.hear(line, stderr=record.kind == "stderr")
-        for reply in heard.replies:
-            await self._write(reply)
+        replies += heard.replies
         found: list[Fact] = []
         for each in heard.facts:
             found.append(each)
@@ -215,7 +221,12 @@ class LiveAttempt:
     async def _write(self, reply: Reply) -> None:
         if self._process is not None:
             crash_point("attempt:before input")
-            await self._process.write(reply.id, reply.data, close=reply.closes)
+            while True:
+                try:
+                    await self._process.write(reply.id, reply.data, close=reply.closes)
+                    break
+                except runner.InputFull:  # it does not read its input now; its output is kept meanwhile
+                    await asyncio.sleep(INPUT_PAUSE_S)
             crash_point("attempt:after input")
 
     async def _carry_out_wishes(self) -> None:
@@ -316,7 +327,7 @@ class LiveAttempt:
             self._listener(attempt, ())
         if self._process is not None:
             await self._process.finish()
-        else:
+        elif os.path.exists(attempt.folder):
             await asyncio.to_thread(runner.remove, Path(attempt.folder))
 
     def _verdict(self) -> dict[str, Any]:
@@ -341,9 +352,16 @@ class LiveAttempt:
         return data
 
 
-async def until_fenced(work: Awaitable[Attempt]) -> Attempt | None:
-    """The attempt at its end; None when another engine has taken it, which is then the one that goes on."""
-    try:
-        return await work
-    except LeaseLost:
-        return None
+def _exit(exit: runner.Exit) -> Fact:
+    """How a process ended, in plain data."""
+    said: Fact = {"cpu_s": round((exit.utime_us + exit.stime_us) / 1e6, 3), "duration_s": round(exit.duration_us / 1e6, 3)}
+    said["rss_max_bytes"] = exit.rss_max_bytes
+    if exit.errno is not None:
+        said["start_error"] = f"{exit.where}: {os.strerror(exit.errno)}"
+    elif exit.signal is not None:
+        said["signal"] = exit.signal
+    elif exit.code is not None:
+        said["code"] = exit.code
+    if exit.oom:
+        said["out_of_memory"] = True
+    return said

@@ -5,6 +5,7 @@ Values of variables are never recorded, only their names.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,7 +25,7 @@ class Plan(NamedTuple):
     """What the person asked for; `order.task` is what the agent is told now."""
     order: Order
     time_limit_s: float
-    workspace: dict[str, Any] | None
+    workspace: dict[str, Any]
     inbox_cursor: int = 0
     transcript: tuple[str, int] = ("", 0)
 
@@ -32,7 +33,10 @@ class Plan(NamedTuple):
 def planned(plan: Plan, owner: dict[str, Any], *, folder: Path, at_us: int) -> Event:
     """The event that begins an attempt."""
     order = plan.order
-    clean = Redactor(tuple(order.env.values())).redact_text
+
+    def clean(text: str) -> str:
+        return without_secrets(text, order.env)
+
     data: dict[str, Any] = {
         "agent": plan.agent,
         "number": plan.number,
@@ -64,6 +68,11 @@ def planned(plan: Plan, owner: dict[str, Any], *, folder: Path, at_us: int) -> E
         },
     }
     return Event("attempt_planned", data)
+
+
+def without_secrets(text: str, values: Mapping[str, str]) -> str:
+    """Text as it may be written down: without key shapes, and without the given values."""
+    return Redactor(values).lines(text.encode("utf-8", "surrogatepass")).decode("utf-8", "replace")
 
 
 def from_data(attempt: Attempt) -> Plan:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from maos.engine.owner import is_here
 from maos.errors import Conflict, Corrupt, LeaseLost, StoreUnavailable
 from maos.faults import crash_point
 from maos.journal.codec import Event
@@ -70,6 +71,11 @@ class Recorder:
                 continue  # the store is away for everybody, and the lease may still hold when it is back
             self.lease = renewed
 
+    async def is_taken_elsewhere(self) -> bool:
+        """Whether the attempt now belongs to an engine on another machine."""
+        found = await load(self._journal, self.attempt.id)
+        return found is not None and not is_here(found.owner)
+
     async def _write(self, events: Sequence[Event], before: int) -> None:
         after = before + len(events)
         due = after - self._kept >= FOLD_EVERY or events[-1].type != "attempt_heard"
@@ -89,7 +95,7 @@ class Recorder:
         await self._journal.append_all(appends, under=self.lease, documents=documents)
 
     async def _reacquire(self) -> Lease:
-        """A lease that only ran out (we were stopped, the store was away) may be had again; one that was taken may not."""
+        """A lease that only ran out (we were stopped, the store was away) may be had again; a taken one may not."""
         lease = await self._journal.acquire(self.lease.name, ttl_s=LEASE_S, owner=self.lease.owner)
         if lease is None:
             raise LeaseLost(self.lease.name, token=self.lease.token, why="another engine has taken it")

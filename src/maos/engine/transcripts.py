@@ -50,7 +50,7 @@ async def put_back(journal: Journal, dialect: Dialect, order: Order, attempt: At
 
 
 def _read(path: Path, after: int) -> list[Event]:
-    redactor = Redactor()
+    redactor = Redactor({})
     events = []
     try:
         with path.open("rb") as file:
@@ -63,7 +63,7 @@ def _read(path: Path, after: int) -> list[Event]:
                 if not whole:
                     break
                 until = after + len(whole)
-                text = redactor.redact(whole).decode(errors="replace")
+                text = redactor.lines(whole).decode(errors="replace")
                 events.append(
                     Event("attempt_transcript", {"name": path.name, "from": after, "until": until, "text": text})
                 )

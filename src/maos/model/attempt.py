@@ -110,7 +110,7 @@ class Attempt(msgspec.Struct, kw_only=True):
     folder: str = ""
     """Where its holder keeps its files."""
     session: str = ""
-    workspace: dict[str, Any] | None = None
+    workspace: dict[str, Any] = {}
     pid: int = 0
     offset: int = 0
     """Up to where the output is recorded."""
@@ -184,7 +184,7 @@ class Attempt(msgspec.Struct, kw_only=True):
         self.agent, self.number, self.kind = data["agent"], data["number"], data["agent_kind"]
         self.task, self.order, self.owner = data["task"], dict(data["order"]), dict(data["owner"])
         self.session, self.folder = data["session"], data["folder"]
-        self.workspace = data.get("workspace")
+        self.workspace = dict(data["workspace"])
         self.planned_us = data["at_us"]
         self.inbox_cursor = self.answered_cursor = data["inbox_cursor"]
         self.transcript_name, self.transcript_bytes = data["transcript"]

@@ -7,29 +7,49 @@ empty are left out. Facts are what was observed; sums and states are folds of th
 from __future__ import annotations
 
 import binascii
+from collections.abc import Sequence
 from typing import Any
 
 Fact = dict[str, Any]
 
 
-def session(id: str, *, model: str = "", version: str = "") -> Fact:
-    """The agent's program says which conversation this is, and may say its model and its own version."""
-    return _fact("session", id=id, model=model, version=version)
+def session(id: str, *, model: str = "", version: str = "", instead_of: str = "") -> Fact:
+    """The agent's program says which conversation this is, and may say its model and its own version.
+
+    `instead_of` names the session that was to be resumed and is lost: the agent remembers nothing of it.
+    """
+    return _fact("session", id=id, model=model, version=version, instead_of=instead_of)
 
 
-def text(text: str, *, message: str = "") -> Fact:
-    """Something the agent says; `message` is the id of the model's message it is part of."""
-    return _fact("text", text=text, message=message)
+def text(text: str, *, message: str = "", part: bool = False) -> Fact:
+    """Something the agent says; `message` is the id of the model's message it is part of.
+
+    Texts of one message are lines of it; one that is a `part` goes on in the line of the text before it.
+    """
+    return _fact("text", text=text, message=message, part=part)
 
 
-def thought(text: str, *, message: str = "") -> Fact:
+def thought(text: str, *, message: str = "", part: bool = False) -> Fact:
     """Something the agent thinks aloud."""
-    return _fact("thought", text=text, message=message)
+    return _fact("thought", text=text, message=message, part=part)
+
+
+def plan(entries: list[dict[str, str]]) -> Fact:
+    """What the agent means to do, with how far it is: the whole plan, in the place of the one before."""
+    return _fact("plan", entries=entries)
 
 
 def tool_use(id: str, name: str, input: Any) -> Fact:
-    """A tool is about to run: the intent, without which an outcome would mean nothing (I31)."""
+    """A tool is about to run: the intent, without which an outcome would mean nothing (I31).
+
+    Said again for the same `id`, it is the same intent, better known.
+    """
     return _fact("tool_use", id=id, name=name, input=input)
+
+
+def tool_progress(id: str, output: str) -> Fact:
+    """What a tool that still runs has given so far, in the place of what was said of it before."""
+    return _fact("tool_progress", id=id, output=output)
 
 
 def tool_result(id: str, output: str, *, failed: bool = False) -> Fact:
@@ -97,6 +117,21 @@ def line(text: str | bytes, *, stderr: bool = False) -> Fact:
 def unknown(text: str | bytes, *, stderr: bool = False) -> Fact:
     """A line the dialect does not understand, kept as it is."""
     return _fact("unknown", **_readable(text), stderr=stderr)
+
+
+def last_message(facts: Sequence[Fact]) -> str:
+    """The last thing the agent said, whole: its texts that belong to the same message."""
+    said = [fact for fact in facts if fact["kind"] == "text"]
+    if not said:
+        return ""
+    message = said[-1].get("message", "")
+    first = len(said) - 1
+    while message and first and said[first - 1].get("message", "") == message:
+        first -= 1
+    whole = ""
+    for number, fact in enumerate(said[first:]):
+        whole += ("" if not number or fact.get("part") else "\n") + fact.get("text", "")
+    return whole
 
 
 def raw(fact: Fact) -> bytes:

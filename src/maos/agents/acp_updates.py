@@ -1,0 +1,189 @@
+"""What an agent tells its client in the Agent Client Protocol, read without trust: no type is taken for granted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from maos.model import facts
+from maos.model.facts import Fact
+
+DEPTH_MAX = 40
+"""Deeper data is kept as text; the journal takes a hundred levels, of which some are its own."""
+LINE_DEPTH_MAX = 100
+ID_CHARS_MAX = 200
+INLINE_CHARS_MAX = 4096
+"""Longer base64 inside a piece of content (an image) is named by its length and left out."""
+
+SILENT = ("user_message_chunk", "available_commands_update", "current_mode_update", "config_option_update",
+          "session_info_update")  # fmt: skip
+"""Updates that are known and mean nothing for us: our own words come back, menus and titles change."""
+
+Object = Mapping[str, Any]
+
+
+def decoded(line: bytes) -> dict[str, Any] | None:
+    """The JSON object that a line is, or None; also when it is nested so deeply that handling it could fail."""
+    try:
+        value = msgspec.json.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    if line.count(b"[") + line.count(b"{") > LINE_DEPTH_MAX and _deeper_than(value, LINE_DEPTH_MAX):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def as_object(value: Any) -> Object:
+    """The object it should be; an empty one when it is something else."""
+    return value if isinstance(value, dict) else {}
+
+
+def as_list(value: Any) -> Sequence[Any]:
+    """The list it should be; an empty one when it is something else."""
+    return value if isinstance(value, list) else []
+
+
+def as_text(value: Any) -> str:
+    """The text it should be; an empty one when it is something else."""
+    return value if isinstance(value, str) else ""
+
+
+def as_number(value: Any) -> float | None:
+    """The number it should be."""
+    return (
+        float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1e15 else None
+    )
+
+
+def as_count(value: Any) -> int:
+    """The count it should be; 0 when it is something else."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 53 else 0
+
+
+def storable(value: Any) -> Any:
+    """The value as the journal can keep it: what is nested too deeply becomes text."""
+    return as_json(value) if _deeper_than(value, DEPTH_MAX) else value
+
+
+def as_json(value: Any) -> str:
+    """The value as one line of JSON."""
+    return msgspec.json.encode(value).decode()
+
+
+def error_text(error: Object) -> str:
+    """What an error of the agent says, with the details it gives."""
+    data = error.get("data")
+    details = as_object(data)
+    more = as_text(data) or as_text(details.get("details")) or as_text(details.get("message"))
+    if not more and data:
+        more = as_json(data)[:1000]
+    return ": ".join(part for part in (as_text(error.get("message")), more) if part)
+
+
+def error_status(error: Object) -> int:
+    """The HTTP status behind an error, if it gives one away."""
+    data = as_object(error.get("data"))
+    for value in (error.get("code"), *(data.get(name) for name in ("status", "statusCode", "httpStatus", "code"))):
+        if 400 <= as_count(value) < 600:
+            return as_count(value)
+    return 0
+
+
+def words_of(content: Any) -> str:
+    """A piece of content as text; what is no text is named."""
+    block = as_object(content)
+    match block.get("type"):
+        case "text":
+            return as_text(block.get("text"))
+        case "resource_link":
+            return as_text(block.get("uri"))
+        case "resource" if as_text(as_object(block.get("resource")).get("text")):
+            return as_text(as_object(block.get("resource")).get("text"))
+    if isinstance(block.get("resource"), dict):
+        block = {**block, "resource": _without_bulk(block["resource"])}
+    return as_json(_without_bulk(block)) if block else ""
+
+
+def tool_facts(update: Object, *, is_new: bool) -> list[Fact]:
+    """What a tool call or an update of one says: the intent, what came so far, or the outcome."""
+    id = as_text(update.get("toolCallId"))[:ID_CHARS_MAX]
+    if not id:
+        return []
+    found: list[Fact] = []
+    status = as_text(update.get("status"))
+    is_over = status in ("completed", "failed")
+    name = tool_name(update)
+    if is_new or ((name or update.get("rawInput") is not None) and not is_over):
+        found.append(facts.tool_use(id, name or "tool", tool_input(update)))
+    output = _output(update)
+    if is_over:
+        found.append(facts.tool_result(id, output, failed=status == "failed"))
+    elif output:
+        found.append(facts.tool_progress(id, output))
+    return found
+
+
+def tool_name(call: Object) -> str:
+    """What the agent calls the tool: it has a title for people, and a kind."""
+    return as_text(call.get("title")) or as_text(call.get("kind"))
+
+
+def tool_input(call: Object) -> Any:
+    """What the tool is given; if the agent does not say, what it is about."""
+    if call.get("rawInput") is not None:
+        return storable(call["rawInput"])
+    about = {name: call[name] for name in ("kind", "locations") if call.get(name)}
+    return storable(about) if about else None
+
+
+def paths_of(call: Object) -> list[str]:
+    """The files that a tool call says it touches."""
+    found = [as_text(as_object(each).get("path")) for each in as_list(call.get("locations"))]
+    changes = [as_object(each) for each in as_list(call.get("content"))]
+    return found + [as_text(each.get("path")) for each in changes if each.get("type") == "diff"]
+
+
+def plan_fact(update: Object) -> Fact:
+    """The agent's plan."""
+    entries = [as_object(each) for each in as_list(update.get("entries"))]
+    known = ("content", "status", "priority")
+    return facts.plan(
+        [{name: as_text(each.get(name)) for name in known if as_text(each.get(name))} for each in entries]
+    )
+
+
+def _output(update: Object) -> str:
+    parts = []
+    for each in map(as_object, as_list(update.get("content"))):
+        parts.append(words_of(each.get("content")) if each.get("type") == "content" else as_json(_without_bulk(each)))
+    if any(parts):
+        return "\n".join(parts)
+    raw = update.get("rawOutput")
+    return raw if isinstance(raw, str) else "" if raw is None else as_json(raw)
+
+
+def _without_bulk(block: Object) -> dict[str, Any]:
+    """The same, with long base64 replaced by its length."""
+    lean = dict(block)
+    for name in ("data", "blob"):
+        if len(as_text(lean.get(name))) > INLINE_CHARS_MAX:
+            lean[name] = f"({len(lean[name])} characters left out)"
+    return lean
+
+
+def _deeper_than(value: Any, levels: int) -> bool:
+    """Whether it is nested more deeply; looked at level by level, so that no depth can break it."""
+    level = [value]
+    for _ in range(levels):
+        inner: list[Any] = []
+        for each in level:
+            if isinstance(each, dict):
+                inner += each.values()
+            elif isinstance(each, list):
+                inner += each
+        if not inner:
+            return False
+        level = inner
+    return True

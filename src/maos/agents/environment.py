@@ -1,0 +1,58 @@
+"""The environment of an agent's program: the little it needs, and nothing it was not given."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from maos.agents.contract import AgentMissing, Order
+
+PATH_DEFAULT = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+_SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|AUTH|DSN", re.IGNORECASE)
+_SECRET_CHARS_MIN = 6
+"""Shorter values are no secrets worth the name, and taking them out of all output would make it unreadable."""
+
+
+def of_child(order: Order, environment: Mapping[str, str], variables: Sequence[str] = ()) -> dict[str, str]:
+    """The whole environment of a program: a home of its own, the variables it needs, and what the user gave it.
+
+    Nothing else of the engine's environment is passed on: what is not there cannot be leaked (A12, A16).
+    """
+    temporary = order.home / "tmp"
+    for folder in (order.home, temporary):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    fixed = {
+        "PATH": environment.get("PATH") or PATH_DEFAULT,
+        "HOME": str(order.home),
+        "TMPDIR": str(temporary),
+        "LANG": "C.UTF-8",
+        "LC_ALL": "C.UTF-8",
+        "TERM": "dumb",
+    }
+    needed = {name: environment[name] for name in variables if environment.get(name)}
+    return {**fixed, **needed, **order.env}
+
+
+def secrets_of(
+    order: Order, environment: Mapping[str, str], secret_variables: Sequence[str] = ()
+) -> dict[str, str]:
+    """What must never be written down, by name: the program's keys, and all that look like one."""
+    given = {name: environment.get(name, "") for name in secret_variables}
+    given |= {name: value for name, value in order.env.items() if name in given or _SECRET_NAME.search(name)}
+    return {name: value for name, value in given.items() if len(value) >= _SECRET_CHARS_MIN}
+
+
+def program_path(name: str, environment: Mapping[str, str], *, hint: str) -> Path:
+    """Where the program of that name is, found as a shell would find it; a name with a slash is left as it is."""
+    if "/" in name:
+        return Path(name)  # relative to the folder the agent works in, which is looked at when it starts
+    import shutil  # it loads four compression libraries, and most kinds never come here
+
+    path = environment.get("PATH") or PATH_DEFAULT
+    found = shutil.which(name, path=path)
+    if found is None:
+        raise AgentMissing(f"there is no program {name!r} on the PATH", hint=hint)
+    return Path(os.path.abspath(found))

@@ -1,0 +1,84 @@
+"""Any command as an agent: its lines are the output, and exit code 0 means that it is done.
+
+The command is `order.argv`, a list that no shell reads; who wants a shell names one (`["sh", "-c", "make && make
+test"]`). It has no standard input unless the order says that it takes messages; then each is written to it as lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from maos.agents import environment as environments
+from maos.agents.contract import Capabilities, Command, Heard, Order, Program, Reply
+from maos.errors import InvalidInput, NotFound
+from maos.model import facts
+
+
+class Shell:
+    """The dialect of plain commands: none."""
+
+    kind = "shell"
+    summary = "any command; its lines are the output"
+    capabilities = Capabilities(resume=False, steer=True, cost=False, mcp=False, permission=False, prose=False)
+    variables: Sequence[str] = ()
+    secret_variables: Sequence[str] = ()
+
+    def find(self, environment: Mapping[str, str], order_argv: Sequence[str] = ()) -> Program:
+        """The command's program; a path with a slash is not looked for before the start."""
+        if not order_argv or not order_argv[0]:
+            raise InvalidInput("there is no command to run", hint="give one, such as `make test`")
+        return Program(
+            environments.program_path(order_argv[0], environment, hint="install it, or give the path of the program")
+        )
+
+    def command(self, order: Order, program: Program, environment: Mapping[str, str]) -> Command:
+        """The command as it was given, in the environment that was chosen for it."""
+        return Command(
+            [str(program.path), *order.argv[1:]],
+            environments.of_child(order, environment, self.variables),
+            keeps_input_open=order.takes_input,
+            secrets=environments.secrets_of(order, environment),
+        )
+
+    def converse(self, order: Order, state: Mapping[str, Any] | None = None) -> Listening:
+        """A conversation that has nothing to remember: every line means itself."""
+        return Listening(takes_input=order.takes_input)
+
+    def transcript(self, order: Order, session: str) -> Path | None:
+        """None: a command keeps no record of its own."""
+        return None
+
+    def transcript_home(self, order: Order, session: str, name: str) -> Path:
+        """Nowhere: there is never a transcript to put back."""
+        raise NotFound(f"a shell command has no place for the transcript {name!r}", hint="start it again")
+
+
+class Listening:
+    """One run of a command."""
+
+    def __init__(self, *, takes_input: bool) -> None:
+        self._takes_input = takes_input
+
+    def state(self) -> Mapping[str, Any]:
+        """Empty."""
+        return {}
+
+    def hear(self, line: bytes, *, stderr: bool) -> Heard:
+        """The line itself, every byte of it."""
+        return Heard([facts.line(line, stderr=stderr)])
+
+    def say(self, id: str, text: str) -> Reply | None:
+        """A line for the command's input, or several; None when it was started without input."""
+        if not self._takes_input:
+            return None
+        return Reply(id, text.encode("utf-8", "backslashreplace") + b"\n")
+
+    def answer(self, request: str, *, allow: bool, why: str = "") -> Reply | None:
+        """None: a command asks for nothing."""
+        return None
+
+    def end(self) -> Reply | None:
+        """The end of its input, if it has one."""
+        return Reply("end", b"", closes=True) if self._takes_input else None

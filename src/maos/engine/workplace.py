@@ -1,0 +1,55 @@
+"""Where an agent works: a worktree of its own, whose files go back with the conversation, or a folder as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from maos.model.attempt import Checkpoint
+from maos.runner import workspace as workspaces
+
+ASKED = "it works in the folder itself, as asked: files are not saved with checkpoints and cannot be brought back"
+
+
+class Workplace:
+    """An agent's files."""
+
+    def __init__(self, workspace: workspaces.Workspace) -> None:
+        self.workspace = workspace
+
+    @staticmethod
+    async def prepare(source: Path, agent: str, *, root: Path, in_place: bool) -> Workplace:
+        """A place for an agent to work in: a worktree if the folder is in a git repository and nobody objects."""
+        if in_place:
+            return Workplace(workspaces.Workspace(agent, source, source, None, None, None, (ASKED,)))
+        return Workplace(await workspaces.prepare(source, agent, root=root))
+
+    @staticmethod
+    def from_data(data: dict[str, Any]) -> Workplace:
+        """The place as the journal knows it."""
+        return Workplace(workspaces.Workspace.from_data(data))
+
+    def to_data(self) -> dict[str, Any]:
+        """What the journal keeps of it."""
+        return self.workspace.to_data()
+
+    @property
+    def cwd(self) -> Path:
+        """The folder the agent is started in."""
+        return self.workspace.path
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """What a person should know of it."""
+        return self.workspace.notes
+
+    async def repair(self, checkpoints: Sequence[Checkpoint]) -> Sequence[str]:
+        """Make it usable again after a crash, while no agent works in it; what had to be repaired."""
+        saved = [each.commit for each in checkpoints if each.commit]
+        return await workspaces.verify(self.workspace, saved[-1] if saved else None)
+
+    async def checkpoint(self, name: str) -> str | None:
+        """Save the files; the commit that holds them, None where none can."""
+        saved = await workspaces.checkpoint(self.workspace, name)
+        return saved.commit if saved is not None else None

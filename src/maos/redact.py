@@ -1,0 +1,409 @@
+"""Removes secrets from text before it is written anywhere: known values, and what has the shape of a key.
+
+Used by the holder on everything an agent prints and by the engine on everything it records, so it needs nothing but
+builtins and makes one pass per shape at the speed of `bytes.find`. What is removed leaves `[redacted:name]` behind.
+
+A line that comes in parts could hold a secret across a seam. `Redactor.part` therefore holds back the end of what it is
+given, and remembers when it stopped in the middle of a secret.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+VALUE_CHARS_MIN = 6
+"""Shorter values are words of every text; nobody could read what is left without them."""
+VALUE_CHARS_MAX = 8 << 10
+HOLD_BYTES = 4 << 10
+"""More than the longest beginning by which a shape is recognised."""
+
+_DIGITS = b"0123456789"
+_UPPER = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+_ALNUM = _UPPER + _UPPER.lower() + _DIGITS
+_WORD = _ALNUM + b"_-"
+_TOKEN = _ALNUM + b"_-.~+/="
+_BASE64 = _ALNUM + b"+/="
+_KEY_TEXT = _BASE64 + b"\\-,: \r"
+_BETWEEN = b" \t:=\"'\\"
+_HOST_ENDS = b"/?# \t\r\n\"'<>\\`"
+_LONG = 256
+
+Span = tuple[int, int, bytes, bytes]
+"""From, to, what to put there, and the characters it goes on with if it touches the end of what is known."""
+
+
+class Shape:
+    """Keys that begin alike."""
+
+    __slots__ = ("chars", "count_max", "count_min", "digit", "free", "marker", "prefix")
+
+    def __init__(
+        self,
+        name: str,
+        prefix: str,
+        chars: bytes,
+        count_min: int,
+        *,
+        count_max: int = 0,
+        free: bool = False,
+        digit: bool = False,
+    ) -> None:
+        self.marker = _marker(name)
+        self.prefix = prefix.encode()
+        self.chars = chars
+        self.count_min = count_min
+        """How many of the characters must follow."""
+        self.count_max = count_max
+        """With more than this it is something else; 0: no limit."""
+        self.free = free
+        """The prefix alone says little, so it counts only at the beginning of a word."""
+        self.digit = digit
+        """And only if a digit follows somewhere."""
+
+
+def _marker(name: str) -> bytes:
+    return f"[redacted:{name}]".encode()
+
+
+_SHAPES = [
+    Shape("anthropic-key", "sk-ant-", _WORD, 16),
+    Shape("openai-key", "sk-", _WORD, 20, free=True, digit=True),
+    Shape("stripe-key", "sk_live_", _ALNUM, 16),
+    Shape("stripe-key", "sk_test_", _ALNUM, 16),
+    Shape("stripe-key", "rk_live_", _ALNUM, 16),
+    Shape("stripe-secret", "whsec_", _BASE64, 20),
+    Shape("github-token", "ghp_", _ALNUM, 30),
+    Shape("github-token", "gho_", _ALNUM, 30),
+    Shape("github-token", "ghs_", _WORD + b".", 30),
+    Shape("github-token", "ghu_", _ALNUM, 30),
+    Shape("github-token", "ghr_", _ALNUM, 30),
+    Shape("github-token", "github_pat_", _ALNUM + b"_", 30),
+    Shape("gitlab-token", "glpat-", _WORD + b".", 20),
+    Shape("aws-key-id", "AKIA", _UPPER + _DIGITS, 16, count_max=16),
+    Shape("aws-key-id", "ASIA", _UPPER + _DIGITS, 16, count_max=16),
+    Shape("google-key", "AIza", _WORD, 35),
+    Shape("google-token", "ya29.", _WORD + b".", 20),
+    Shape("google-secret", "GOCSPX-", _WORD, 20),
+    Shape("slack-token", "xoxb-", _WORD, 10),
+    Shape("slack-token", "xoxp-", _WORD, 10),
+    Shape("slack-token", "xoxa-", _WORD, 10),
+    Shape("slack-token", "xoxr-", _WORD, 10),
+    Shape("slack-token", "xoxs-", _WORD, 10),
+    Shape("slack-token", "xapp-", _WORD, 20),
+    Shape("slack-webhook", "hooks.slack.com/services/", _ALNUM + b"/", 20),
+    Shape("npm-token", "npm_", _ALNUM, 36, free=True),
+    Shape("pypi-token", "pypi-AgE", _WORD, 40),
+    Shape("huggingface-token", "hf_", _ALNUM, 30, free=True),
+]
+_AFTER_NAMES = [
+    (b"ecret_access_key", _marker("aws-secret")),
+    (b"ECRET_ACCESS_KEY", _marker("aws-secret")),
+    (b"ecretAccessKey", _marker("aws-secret")),
+    (b"ession_token", _marker("session-token")),
+    (b"ESSION_TOKEN", _marker("session-token")),
+    (b"essionToken", _marker("session-token")),
+]
+_SCHEMES = (b"Bearer ", b"bearer ", b"Basic ", b"basic ", b"Token ", b"token ")
+_AUTHORIZATION = _marker("authorization")
+_JWT = _marker("jwt")
+_URL_PASSWORD = _marker("url-password")
+_PRIVATE_KEY = _marker("private-key")
+
+
+class Redactor:
+    """Removes secrets from one stream of text, which comes in lines and, where those are too long, in parts."""
+
+    def __init__(self, secrets: Mapping[str, str]) -> None:
+        found = {form: _marker(name) for name, value in secrets.items() for form in forms(value)}
+        self._values = sorted(found.items(), key=lambda item: -len(item[0]))
+        self._hold = max([HOLD_BYTES, *(len(form) for form in found)])
+        self._goes_on = b""
+        """The characters of a secret that has begun and not ended yet."""
+        self._in_key = False
+        """Whether the lines of a private key are going by."""
+
+    def text(self, text: str) -> str:
+        """A text of its own, without secrets."""
+        data = text.encode("utf-8", "surrogatepass")
+        return _without(data, self._spans(data)).decode("utf-8", "surrogatepass")
+
+    def lines(self, block: bytes) -> bytes:
+        """Whole lines, or the end of one that came in parts, without secrets."""
+        if self._goes_on:
+            block = self._skip(block)
+            self._goes_on = b""
+        begin = 0
+        if self._in_key:
+            begin, self._in_key = _end_of_key(block, 0)
+            if not self._in_key and block[begin : begin + 1] == b"\n" and begin:
+                begin += 1  # the line is gone, so its newline goes too
+            if begin == len(block):
+                return b""
+            block = block[begin:]
+        spans = self._spans(block)
+        if not spans:
+            return block
+        start, end, marker, more = spans[-1]
+        if marker is _PRIVATE_KEY and end == len(block) and more:
+            self._in_key = True
+            if block.endswith(b"\n"):
+                spans[-1] = (start, end - 1, marker, more)
+        return _without(block, spans)
+
+    def part(self, begin: bytes) -> tuple[bytes, int]:
+        """The beginning of an unfinished line without secrets, and how many bytes of what was given that is."""
+        skipped = 0
+        if self._goes_on:
+            rest = self._skip(begin)
+            skipped = len(begin) - len(rest)
+            if not rest:
+                return b"", skipped
+            self._goes_on = b""
+            begin = rest
+        cut = max(0, len(begin) - self._hold)
+        spans = self._spans(begin)
+        for start, end, _marker, more in spans:
+            if start < cut < end or (start < cut and end == len(begin)):
+                cut = end
+                if end == len(begin):
+                    self._goes_on = more
+        kept = [span for span in spans if span[1] <= cut]
+        return _without(begin[:cut], kept), skipped + cut
+
+    def _skip(self, data: bytes) -> bytes:
+        return data[_run(data, 0, self._goes_on) :]
+
+    def _spans(self, data: bytes) -> list[Span]:
+        """What must go, in order and without overlap."""
+        found: list[Span] = []
+        for value, marker in self._values:
+            at = data.find(value)
+            while at >= 0:
+                found.append((at, at + len(value), marker, b""))
+                at = data.find(value, at + len(value))
+        for shape in _SHAPES:
+            at = data.find(shape.prefix)
+            if at >= 0:
+                found.extend(_keys(data, at, shape))
+        for name, marker in _AFTER_NAMES:
+            at = data.find(name)
+            if at >= 0:
+                found.extend(_after_name(data, at, name, marker))
+        for at in _places(data, b"eyJ"):
+            found.extend(_jwt(data, at))
+        for at in _places(data, b"earer "):
+            found.extend(_token(data, at + 6, 16, digit=True))
+        for at in _places(data, b"uthorization"):
+            found.extend(_authorization(data, at + 12))
+        for at in _places(data, b"://"):
+            found.extend(_url_password(data, at + 3))
+        for at in _places(data, b"-----BEGIN "):
+            found.extend(_private_key(data, at))
+        return _in_order(found) if found else found
+
+
+def forms(value: str) -> set[bytes]:
+    """The ways in which a secret value appears in output: as it is, in JSON, in JSON in JSON, in a URL, line by line."""
+    if len(value) < VALUE_CHARS_MIN:
+        return set()
+    texts = {value, value.strip()}
+    if "\n" in value:
+        texts.update(line.strip() for line in value.splitlines() if len(line.strip()) >= 2 * VALUE_CHARS_MIN)
+    found = set()
+    for text in texts:
+        if len(text) < VALUE_CHARS_MIN:
+            continue
+        found.add(text.encode("utf-8", "surrogatepass"))
+        for ascii_only in (True, False):
+            once = _json(text, ascii_only=ascii_only)
+            for form in (once, once.replace("/", "\\/"), _json(once, ascii_only=ascii_only)):
+                found.add(form.encode("utf-8", "surrogatepass"))
+        for safe in (b"-._~", b"-._~/", b"-._~!*'()"):
+            quoted = _quoted(text, safe)
+            found.update((quoted, _lower_hex(quoted), quoted.replace(b"%20", b"+")))
+    return found
+
+
+def _json(text: str, *, ascii_only: bool) -> str:
+    """The inside of a JSON string."""
+    pieces = []
+    for char in text:
+        code = ord(char)
+        if char in '"\\':
+            pieces.append("\\" + char)
+        elif char in "\n\r\t\b\f":
+            pieces.append("\\" + "nrtbf"["\n\r\t\b\f".index(char)])
+        elif code < 32 or (ascii_only and 126 < code < 0x10000):
+            pieces.append(f"\\u{code:04x}")
+        elif ascii_only and code >= 0x10000:
+            code -= 0x10000
+            pieces.append(f"\\u{0xD800 + (code >> 10):04x}\\u{0xDC00 + (code & 0x3FF):04x}")
+        else:
+            pieces.append(char)
+    return "".join(pieces)
+
+
+def _quoted(text: str, safe: bytes) -> bytes:
+    """As in a URL."""
+    return b"".join(
+        bytes((byte,)) if byte in _ALNUM or byte in safe else b"%%%02X" % byte
+        for byte in text.encode("utf-8", "surrogatepass")
+    )
+
+
+def _lower_hex(quoted: bytes) -> bytes:
+    first, *others = quoted.split(b"%")
+    return b"%".join([first, *(part[:2].lower() + part[2:] for part in others)])
+
+
+def _places(data: bytes, mark: bytes) -> Iterator[int]:
+    at = data.find(mark)
+    while at >= 0:
+        yield at
+        at = data.find(mark, at + len(mark))
+
+
+def _run(data: bytes, at: int, chars: bytes) -> int:
+    """Where a run of certain characters ends."""
+    while True:
+        piece = data[at : at + _LONG]
+        count = len(piece) - len(piece.lstrip(chars))
+        at += count
+        if count < _LONG:
+            return at
+
+
+def _begins_a_word(data: bytes, at: int) -> bool:
+    """Whether what is there is not the end of a longer word; the n of a newline in JSON is none."""
+    if at == 0 or data[at - 1] not in _ALNUM:
+        return True
+    return data[at - 1] in b"nrtbf" and at >= 2 and data[at - 2] == 0x5C
+
+
+def _has_digit(data: bytes) -> bool:
+    return len(data.translate(None, _DIGITS)) < len(data)
+
+
+def _keys(data: bytes, at: int, shape: Shape) -> Iterator[Span]:
+    size = len(shape.prefix)
+    while at >= 0:
+        end = at + size
+        if not shape.free or _begins_a_word(data, at):
+            end = _run(data, at + size, shape.chars)
+            count = end - at - size
+            if (
+                count >= shape.count_min
+                and (not shape.count_max or count <= shape.count_max)
+                and (not shape.digit or _has_digit(data[at:end]))
+            ):
+                yield at, end, shape.marker, shape.chars
+        at = data.find(shape.prefix, end)
+
+
+def _after_name(data: bytes, at: int, name: bytes, marker: bytes) -> Iterator[Span]:
+    while at >= 0:
+        at += len(name)
+        begin = _run(data, at, _BETWEEN)
+        if at < begin <= at + 16:
+            end = _run(data, begin, _BASE64)
+            if end - begin >= 16 and _has_digit(data[begin:end]):
+                yield begin, end, marker, _BASE64
+            at = end
+        at = data.find(name, at)
+
+
+def _jwt(data: bytes, at: int) -> Iterator[Span]:
+    """Three runs of base64 with dots between; the first begins as JSON does."""
+    if at and data[at - 1] in _WORD and not _begins_a_word(data, at):
+        return
+    first = _run(data, at, _WORD)
+    if first - at < 10 or data[first : first + 1] != b".":
+        return
+    second = _run(data, first + 1, _WORD)
+    if second - first < 10 or data[second : second + 1] != b".":
+        return
+    yield at, _run(data, second + 1, _WORD + b"."), _JWT, _WORD + b"."
+
+
+def _token(data: bytes, at: int, count_min: int, *, digit: bool) -> Iterator[Span]:
+    end = _run(data, at, _TOKEN)
+    if end - at >= count_min and (not digit or _has_digit(data[at:end])):
+        yield at, end, _AUTHORIZATION, _TOKEN
+
+
+def _authorization(data: bytes, at: int) -> Iterator[Span]:
+    begin = _run(data, at, _BETWEEN)
+    for scheme in _SCHEMES:
+        if at < begin <= at + 16 and data.startswith(scheme, begin):
+            yield from _token(data, begin + len(scheme), 8, digit=False)
+            return
+
+
+def _url_password(data: bytes, at: int) -> Iterator[Span]:
+    """What is between the first colon and the last @ before the path begins."""
+    host = data[at : at + 2 * _LONG]
+    end = host.rfind(b"@")
+    begin = host.find(b":", 0, end) + 1 if end > 0 else 0
+    if begin and end > begin and not any(byte in _HOST_ENDS for byte in host[:end]):
+        yield at + begin, at + end, _URL_PASSWORD, b""
+
+
+def _private_key(data: bytes, at: int) -> Iterator[Span]:
+    head = data.find(b"-----", at + 11, at + 80)
+    if head > 0 and b"PRIVATE KEY" in data[at:head]:
+        end, goes_on = _end_of_key(data, head + 5)
+        yield at, end, _PRIVATE_KEY, _KEY_TEXT if goes_on else b""
+
+
+def _end_of_key(data: bytes, at: int) -> tuple[int, bool]:
+    """Where a private key ends that is going on at a place, and whether it does not end in this data.
+
+    A key ends with its END line, or before the first line that cannot belong to one.
+    """
+    while at < len(data):
+        newline = data.find(b"\n", at)
+        end = len(data) if newline < 0 else newline
+        mark = data.find(b"-----END ", at, end)
+        if mark >= 0:
+            close = data.find(b"-----", mark + 9, end)
+            return (close + 5 if close >= 0 else end), False
+        if not _may_be_key(data[at:end]):
+            return min(_run(data, at, _KEY_TEXT), end) if newline < 0 else at, False
+        at = end + 1
+    return len(data), True
+
+
+def _may_be_key(line: bytes) -> bool:
+    """Whether a line can belong to a private key: base64, perhaps behind a line number, or one of its headers."""
+    words = line.strip(b" \t\r\"',>|+").split()
+    if not words:
+        return True
+    if words[0] in (b"Proc-Type:", b"DEK-Info:", b"Version:", b"Comment:"):
+        return True
+    return len(words) <= 2 and not words[-1].split("→".encode())[-1].replace(b"\\n", b"").strip(_BASE64)
+
+
+def _in_order(found: list[Span]) -> list[Span]:
+    """Spans by their place; of two that overlap, the first one reaches to the end of both."""
+    found.sort(key=lambda span: (span[0], -span[1]))
+    spans: list[Span] = []
+    for span in found:
+        if spans and span[0] < spans[-1][1]:
+            start, end, marker, more = spans[-1]
+            if span[1] > end:
+                spans[-1] = (start, span[1], marker, span[3])
+        else:
+            spans.append(span)
+    return spans
+
+
+def _without(data: bytes, spans: Iterable[Span]) -> bytes:
+    pieces = []
+    at = 0
+    for start, end, marker, _more in spans:
+        pieces += (data[at:start], marker)
+        at = end
+    pieces.append(data[at:])
+    return b"".join(pieces)

@@ -1,0 +1,294 @@
+"""Runs git, and nothing that a repository or its configuration would like to run with it (A12, A14).
+
+Git is called by argv, without a terminal, a network, hooks, a file-system monitor, signatures, an editor, a pager, or
+the user's configuration. A call that takes too long, or is cancelled, is ended before the caller goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import re
+import shutil
+import signal
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from maos.errors import MaosError
+
+VERSION_MIN = (2, 38)
+"""The first with `merge-tree --write-tree`, and with `safe.directory` on the command line."""
+LIMIT_S = 120.0
+CHECKOUT_LIMIT_S = 1_800.0
+LOCK_WAIT_S = 600.0
+_GRACE_S = 2.0
+_LOCK_POLL_S = 0.01
+_ERROR_CHARS_MAX = 2_000
+
+IDENTITY = {
+    "GIT_AUTHOR_NAME": "maos",
+    "GIT_AUTHOR_EMAIL": "maos@localhost",
+    "GIT_COMMITTER_NAME": "maos",
+    "GIT_COMMITTER_EMAIL": "maos@localhost",
+}
+"""Who commits: the same everywhere, so that nobody need be configured."""
+
+_ENVIRONMENT = {
+    **IDENTITY,
+    "LC_ALL": "C",  # what git says is read by us
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_CONFIG_GLOBAL": os.devnull,
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_ALLOW_PROTOCOL": "none",  # a partial clone would fetch, through a command of its choice
+    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_NO_REPLACE_OBJECTS": "1",
+    "GIT_LITERAL_PATHSPECS": "1",
+    "GIT_PAGER": "cat",
+    "GIT_EDITOR": "false",
+    "GIT_ASKPASS": "false",
+    "SSH_ASKPASS": "false",
+}
+_NOT_PASSED_ON = ("GIT_", "LC_", "LANG", "SSH_ASKPASS")
+
+_CONFIGURATION = {
+    "core.hooksPath": os.devnull,
+    "core.fsmonitor": "false",
+    "core.pager": "cat",
+    "core.editor": "false",
+    "core.sshCommand": "false",
+    "core.askPass": "false",
+    "core.alternateRefsCommand": "",
+    "core.quotePath": "false",
+    "core.fsync": "committed,reference",  # git alone does not sync what a checkpoint promises
+    "core.fsyncMethod": "batch",
+    "credential.helper": "",
+    "commit.gpgSign": "false",
+    "diff.external": "",
+    "gc.auto": "0",
+    "maintenance.auto": "false",
+    "protocol.allow": "never",
+    "submodule.recurse": "false",
+    "advice.detachedHead": "false",
+    "worktree.useRelativePaths": "false",
+}
+
+
+class GitUnavailable(MaosError):
+    """There is no git here that can be used."""
+
+    hint = f"install git {VERSION_MIN[0]}.{VERSION_MIN[1]} or newer and put it on PATH"
+
+
+class UntrustedRepository(MaosError):
+    """A repository that belongs to another user; nothing in it was used."""
+
+    def __init__(self, where: Path) -> None:
+        super().__init__(
+            f"the repository at {where} belongs to another user",
+            hint="run maos as its owner, change its owner, or, if you trust everything in it: "
+            f"git config --global --add safe.directory {where}",
+        )
+        self.where = where
+
+
+class GitFailed(MaosError):
+    """Git did not do what it was asked to."""
+
+    hint = "look at the repository with git status and git fsck, then try again"
+
+    def __init__(self, command: str, result: Result, *, hint: str | None = None) -> None:
+        super().__init__(f"git {command} ended with status {result.status}: {result.complaint}", hint=hint)
+        self.command = command
+        self.result = result
+
+
+class GitTimeout(MaosError):
+    """Git took too long and was ended."""
+
+    hint = "see whether the disk is busy or another git is at work in this repository, then try again"
+
+    def __init__(self, command: str, limit_s: float) -> None:
+        super().__init__(f"git {command} was ended after {limit_s:.0f} s")
+
+
+class Result(NamedTuple):
+    """What a call of git left."""
+
+    status: int
+    output: bytes
+    errors: bytes
+
+    @property
+    def complaint(self) -> str:
+        """What it said was wrong, as one line that can be shown."""
+        text = self.errors.decode("utf-8", "replace").strip() or "it said nothing"
+        return " ".join(text.split())[:_ERROR_CHARS_MAX]
+
+    @property
+    def line(self) -> str:
+        """Its output, when that is one line."""
+        return self.output.decode("utf-8", "surrogateescape").removesuffix("\n")
+
+
+class Git(NamedTuple):
+    """A way to call git: where, and with what besides what is always there."""
+
+    cwd: Path
+    variables: Mapping[str, str] = {}
+    configuration: tuple[tuple[str, str], ...] = ()
+    lock: int | None = None
+    """The descriptor of a lock. Every git has it too, so the lock is free only when none of them runs any more,
+    whoever was killed in between."""
+
+    async def run(
+        self,
+        command: str,
+        *arguments: str | bytes,
+        given: bytes = b"",
+        allowed: Sequence[int] = (0,),
+        limit_s: float = LIMIT_S,
+        variables: Mapping[str, str] | None = None,
+    ) -> Result:
+        """Call git and wait for its end; any status that is not allowed is a GitFailed."""
+        argv: list[str | bytes] = ["--no-pager"]
+        for key, value in (*_CONFIGURATION.items(), *self.configuration):
+            argv += ["-c", f"{key}={value}"]
+        environment = {**inherited(), **_ENVIRONMENT, **self.variables, **(variables or {})}
+        result = await _call(
+            [program(), *argv, command, *arguments],
+            cwd=self.cwd,
+            environment=environment,
+            given=given,
+            limit_s=limit_s,
+            lock=self.lock,
+        )
+        if result.status not in allowed:
+            raise GitFailed(command, result)
+        return result
+
+    async def line(self, command: str, *arguments: str | bytes, given: bytes = b"") -> str:
+        """The one line it prints."""
+        return (await self.run(command, *arguments, given=given)).line
+
+
+def program() -> str:
+    """The git on PATH."""
+    found = shutil.which("git")
+    if found is None or not os.path.isabs(found):
+        raise GitUnavailable("there is no git on PATH")
+    return found
+
+
+async def check_version() -> None:
+    """Refuse a git that is too old, saying which one would do."""
+    result = await _call(
+        [program(), "version"], cwd=Path("/"), environment={**inherited(), **_ENVIRONMENT}, given=b"", limit_s=LIMIT_S
+    )
+    found = re.search(rb"(\d+)\.(\d+)", result.output)
+    if found is None or (int(found[1]), int(found[2])) < VERSION_MIN:
+        shown = result.output.decode("utf-8", "replace").strip() or result.complaint
+        raise GitUnavailable(f"{program()} is too old: {shown}")
+
+
+def inherited() -> dict[str, str]:
+    """Our environment, without what would lead git elsewhere or change its language."""
+    return {key: value for key, value in os.environ.items() if not key.startswith(_NOT_PASSED_ON)}
+
+
+async def users_setting(key: str, *, kind: str = "") -> list[str]:
+    """What the user, not the repository, has configured under a key. Reading runs nothing."""
+    environment = {**inherited(), "LC_ALL": "C"}
+    found = []
+    for scope in ("--system", "--global"):
+        argv = [program(), "config", scope, "-z", *([f"--type={kind}"] if kind else []), "--get-all", key]
+        result = await _call(argv, cwd=Path("/"), environment=environment, given=b"", limit_s=LIMIT_S)
+        found += result.output.decode("utf-8", "surrogateescape").split("\0")[:-1]
+    return found
+
+
+@asynccontextmanager
+async def held(path: Path, *, wait_s: float = LOCK_WAIT_S) -> AsyncIterator[int]:
+    """A lock on a file, ours until the end of the block or of the last process that has its descriptor."""
+    deadline = asyncio.get_running_loop().time() + wait_s
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            while not _locked(descriptor):
+                if asyncio.get_running_loop().time() > deadline:
+                    raise MaosError(
+                        f"{path} has been locked for {wait_s:.0f} s", hint="see which process holds it: fuser -v FILE"
+                    )
+                await asyncio.sleep(_LOCK_POLL_S)
+            if _is_at(descriptor, path):  # whoever had it before us may have removed it with its folder
+                yield descriptor
+                return
+        finally:
+            os.close(descriptor)
+
+
+def _locked(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _is_at(descriptor: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.lstat(path))
+    except FileNotFoundError:
+        return False
+
+
+async def _call(
+    argv: Sequence[str | bytes],
+    *,
+    cwd: Path,
+    environment: Mapping[str, str],
+    given: bytes,
+    limit_s: float,
+    lock: int | None = None,
+) -> Result:
+    process = await asyncio.create_subprocess_exec(
+        *argv,
+        cwd=cwd,
+        env=environment,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        start_new_session=True,  # so that it can be ended with whatever it has started
+        pass_fds=() if lock is None else (lock,),
+    )
+    talk = asyncio.create_task(process.communicate(given))
+    try:
+        done, _ = await asyncio.wait({talk}, timeout=limit_s)
+    except asyncio.CancelledError:
+        await _end(process, talk)
+        raise
+    if not done:
+        await _end(process, talk)
+        raise GitTimeout(" ".join(os.fsdecode(part) for part in argv[-3:]), limit_s)
+    output, errors = talk.result()
+    assert process.returncode is not None
+    return Result(process.returncode, output, errors)
+
+
+async def _end(process: asyncio.subprocess.Process, talk: asyncio.Task[tuple[bytes, bytes]]) -> None:
+    """End git and its children: politely, so that it removes its lock files, then for certain."""
+    for sign, wait_s in ((signal.SIGTERM, _GRACE_S), (signal.SIGKILL, None)):
+        try:
+            os.killpg(process.pid, sign)
+        except ProcessLookupError:
+            pass  # it ended by itself in this moment
+        deadline = None if wait_s is None else asyncio.get_running_loop().time() + wait_s
+        while not talk.done() and (deadline is None or asyncio.get_running_loop().time() < deadline):
+            try:
+                await asyncio.wait({talk}, timeout=wait_s)
+            except asyncio.CancelledError:
+                continue  # the first one is on its way to the caller; this must be finished before
+        if talk.done():
+            return

@@ -1,0 +1,143 @@
+"""A process tree by parentage: who is in it, and how it is ended.
+
+Agent CLIs put the shells they start into sessions of their own, so neither a process group nor a session holds a tree
+together. Parentage does, as long as somebody adopts the orphans: guard and holder ask the kernel for that.
+"""
+
+from __future__ import annotations
+
+import os
+from time import monotonic, sleep
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import signal
+else:
+    import _signal as signal  # the part that is in C: `signal` itself makes enumerations, at a megabyte
+
+_SET_PDEATHSIG, _SET_CHILD_SUBREAPER = 1, 36
+KILLED_S_MAX = 5.0
+"""How long the kernel may take to end what was killed."""
+
+
+class Seen:
+    """A process as it was seen: the pid alone could be another's a moment later."""
+
+    __slots__ = ("parent", "pid", "start_ticks", "state")
+
+    def __init__(self, pid: int, parent: int, start_ticks: int, state: str) -> None:
+        self.pid = pid
+        self.parent = parent
+        self.start_ticks = start_ticks
+        self.state = state
+
+
+def look(pid: int) -> Seen | None:
+    """The process with that pid, or None."""
+    try:
+        fd = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        text = os.read(fd, 4096)
+    except OSError:
+        return None  # it ended while we looked
+    finally:
+        os.close(fd)
+    fields = text[text.rfind(b")") + 2 :].split()
+    return Seen(pid, int(fields[1]), int(fields[19]), fields[0].decode())
+
+
+def everybody() -> list[Seen]:
+    """Every process there is that has not ended."""
+    seen = []
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            process = look(int(name))
+            if process is not None and process.state not in "ZX":
+                seen.append(process)
+    return seen
+
+
+def descendants(root: int) -> list[Seen]:
+    """The living children of a process, their children, and so on; parents before children."""
+    children: dict[int, list[Seen]] = {}
+    for process in everybody():
+        children.setdefault(process.parent, []).append(process)
+    found = list(children.get(root, ()))
+    for process in found:
+        found.extend(children.get(process.pid, ()))
+    return found
+
+
+def send(process: Seen, number: int) -> bool:
+    """Signal exactly this process; False when it is gone, even if another has its pid now."""
+    try:
+        fd = os.pidfd_open(process.pid)
+    except OSError:
+        return False
+    try:
+        now = look(process.pid)
+        if now is None or now.start_ticks != process.start_ticks:
+            return False
+        signal.pidfd_send_signal(fd, number)
+    except OSError:
+        return False
+    finally:
+        os.close(fd)
+    return True
+
+
+def kill(root: int, more: list[Seen] | None = None) -> int:
+    """Kill all descendants of a process (and some more processes with theirs); returns how many.
+
+    Everybody is stopped first, again and again until no new one appears: who is stopped cannot fork.
+    """
+    stopped: dict[tuple[int, int], Seen] = {}
+    while True:
+        found = descendants(root)
+        for process in more or ():
+            found.append(process)
+            found.extend(descendants(process.pid))
+        new = [process for process in found if (process.pid, process.start_ticks) not in stopped]
+        if not new:
+            break
+        for process in new:
+            stopped[process.pid, process.start_ticks] = process
+            send(process, signal.SIGSTOP)
+    return sum(send(process, signal.SIGKILL) for process in stopped.values())
+
+
+def gone(processes: list[Seen], within_s: float) -> bool:
+    """Whether all of them have ended, or do so within a time."""
+    until = monotonic() + within_s
+    while True:
+        left = 0
+        for process in processes:
+            now = look(process.pid)
+            if now is not None and now.start_ticks == process.start_ticks and now.state not in "ZX":
+                left += 1
+        if not left:
+            return True
+        if monotonic() > until:
+            return False
+        sleep(0.005)
+
+
+def adopt_orphans() -> None:
+    """Become the parent of every descendant whose own parent ends."""
+    _prctl(_SET_CHILD_SUBREAPER, 1)
+
+
+def die_with_parent(number: int) -> None:
+    """Be sent a signal when the parent ends."""
+    _prctl(_SET_PDEATHSIG, number)
+
+
+def _prctl(option: int, value: int) -> None:
+    # Calling C through `ctypes` costs 0.7 MB and two milliseconds; through the part of it that is in C, a fifth.
+    import _ctypes
+
+    function = _ctypes.dlsym(_ctypes.dlopen(None, 0), "prctl")
+    if _ctypes.call_function(function, (option, value, 0, 0, 0)) != 0:
+        raise OSError(f"prctl({option}, {value}) failed")

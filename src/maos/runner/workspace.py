@@ -1,0 +1,57 @@
+"""Workspaces: each attempt works in a git worktree of its own, whose files are saved, brought back and merged.
+
+    workspace = await prepare(Path.cwd(), "attempt-7", root=state / "workspaces")
+    saved = await checkpoint(workspace, "before the tests")      # a commit under refs/maos/attempt-7/
+    await restore(workspace, saved.commit)                       # the files as they were
+    done = await merge(workspace, saved.commit, into=Path.cwd(), message="Fix the parser")
+
+The user's index, HEAD, branches and files are touched by nothing here but `merge`. Outside git the agent works in
+place: `checkpoint` gives None and nothing is promised. docs/explanation/workspaces.md has the rules and the reasons.
+"""
+
+from __future__ import annotations
+
+from maos.runner.git import (
+    IDENTITY,
+    GitFailed,
+    GitTimeout,
+    GitUnavailable,
+    UntrustedRepository,
+)
+from maos.runner.workspace_files import Checkpoint, FileChange, checkpoint, diff, patch, restore
+from maos.runner.workspace_merge import Blocked, Conflicted, Merged, merge
+from maos.runner.workspace_place import FILE_BYTES_MAX, UnsavedWork, Workspace
+from maos.runner.workspace_prepare import prepare
+from maos.runner.workspace_remove import Left, clear, forget, left_behind, remove
+from maos.runner.workspace_repair import exists, verify
+from maos.runner.workspace_stage import LeftOut
+
+__all__ = [
+    "FILE_BYTES_MAX",
+    "IDENTITY",
+    "Blocked",
+    "Checkpoint",
+    "Conflicted",
+    "FileChange",
+    "GitFailed",
+    "GitTimeout",
+    "GitUnavailable",
+    "Left",
+    "LeftOut",
+    "Merged",
+    "UnsavedWork",
+    "UntrustedRepository",
+    "Workspace",
+    "checkpoint",
+    "clear",
+    "diff",
+    "exists",
+    "forget",
+    "left_behind",
+    "merge",
+    "patch",
+    "prepare",
+    "remove",
+    "restore",
+    "verify",
+]

@@ -1,0 +1,151 @@
+"""One attempt of one agent, from the start to its end."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+import maos
+from maos.app import Maos
+from maos.engine.live import Limits
+from maos.errors import InvalidInput, NotFound
+from maos.model.attempt import Attempt
+from tests.engine.conftest import processes_below
+
+
+async def lines_of(m: Maos, agent: str) -> list[str]:
+    found = []
+    async for record in m.attempts.records(agent):
+        if record.type == "attempt_heard":
+            found += [each["text"] for each in record.data["facts"] if each["kind"] == "line"]
+    return found
+
+
+async def run(m: Maos, script: str, tmp_path: Path, **more: object) -> Attempt:
+    running = await m.attempts.start(argv=["sh", "-c", script], cwd=tmp_path, in_place=True, name="a", **more)  # type: ignore[arg-type]
+    return await running.wait()
+
+
+async def test_every_line_of_a_command_is_recorded_in_order(m: Maos, tmp_path: Path, home: Path) -> None:
+    """R-103."""
+    attempt = await run(m, "for i in $(seq 1 1000); do echo line $i; done", tmp_path)
+    assert attempt.status == "done"
+    assert await lines_of(m, "a") == [f"line {number}" for number in range(1, 1001)]
+    assert processes_below(home) == []
+    assert not list((home / "holders").iterdir())
+
+
+async def test_a_failing_command_is_a_failed_attempt(m: Maos, tmp_path: Path) -> None:
+    attempt = await run(m, "echo oh no >&2; exit 3", tmp_path)
+    assert (attempt.status, attempt.failure, attempt.exit["code"]) == ("failed", "failed", 3)
+
+
+async def test_a_program_that_does_not_exist_is_named(m: Maos, tmp_path: Path) -> None:
+    with pytest.raises(NotFound, match="nosuchprogram"):
+        await m.attempts.start(argv=["nosuchprogram"], cwd=tmp_path, in_place=True)
+
+
+async def test_a_program_that_cannot_be_started_is_a_failed_attempt(m: Maos, tmp_path: Path) -> None:
+    (tmp_path / "broken").write_text("#!/nonexistent/interpreter\n")
+    (tmp_path / "broken").chmod(0o755)
+    with pytest.raises(maos.MaosError, match="broken"):
+        await m.attempts.start(argv=["./broken"], cwd=tmp_path, in_place=True, name="a")
+    attempt = await m.attempts.get("a")
+    assert (attempt.status, attempt.failure) == ("failed", "start_failed")
+
+
+async def test_keywords_become_discoveries(m: Maos, tmp_path: Path) -> None:
+    """R-104."""
+    attempt = await run(m, "echo 'FOUND: a bug in line 3'; echo nothing; echo 'x discovery: y'", tmp_path)
+    assert [(each["keyword"], each["text"]) for each in attempt.discoveries] == [
+        ("found", "a bug in line 3"),
+        ("discovery", "y"),
+    ]
+
+
+async def test_a_time_limit_ends_it_with_everything_it_said(m: Maos, tmp_path: Path, home: Path) -> None:
+    """R-102, R-202."""
+    attempt = await run(m, "echo begun; sleep 100 & setsid sleep 100; echo never", tmp_path, time_limit_s=0.5)
+    assert (attempt.status, attempt.failure) == ("failed", "timed_out")
+    assert await lines_of(m, "a") == ["begun"]
+    assert processes_below(home) == []
+
+
+async def test_silence_ends_it(m: Maos, tmp_path: Path) -> None:
+    attempt = await run(m, "echo begun; sleep 100", tmp_path, limits=Limits(silence_s=0.3))
+    assert attempt.failure == "silent"
+
+
+async def test_a_stop_from_elsewhere_ends_it(m: Maos, tmp_path: Path, home: Path) -> None:
+    running = await m.attempts.start(argv=["sleep", "100"], cwd=tmp_path, in_place=True, name="a")
+    async with maos.open(tmp_path / "maos.db", home=home) as other:
+        await other.attempts.stop("a")
+    attempt = await running.wait()
+    assert (attempt.status, attempt.failure) == ("stopped", "stopped")
+
+
+async def test_a_message_reaches_a_command_that_takes_input(m: Maos, tmp_path: Path, home: Path) -> None:
+    running = await m.attempts.start(
+        argv=["sh", "-c", "read a; echo got $a; read b; echo and $b"],
+        cwd=tmp_path,
+        in_place=True,
+        name="a",
+        takes_input=True,
+    )
+    async with maos.open(tmp_path / "maos.db", home=home) as other:
+        await other.attempts.send("a", "one")
+        await other.attempts.send("a", "two")
+    attempt = await running.wait()
+    assert attempt.status == "done"
+    assert await lines_of(m, "a") == ["got one", "and two"]
+    assert attempt.inbox_cursor == 2
+
+
+async def test_a_name_is_used_once(m: Maos, tmp_path: Path) -> None:
+    await run(m, "true", tmp_path)
+    with pytest.raises(InvalidInput, match="already"):
+        await run(m, "true", tmp_path)
+
+
+async def test_two_engines_do_not_run_one_agent(m: Maos, tmp_path: Path, home: Path) -> None:
+    running = await m.attempts.start(argv=["sleep", "100"], cwd=tmp_path, in_place=True, name="a")
+    async with maos.open(tmp_path / "maos.db", home=home) as other:
+        with pytest.raises(maos.Conflict, match="is run by process"):
+            await other.attempts.adopt("a")
+    await running.stop(grace_s=1)
+    await running.wait()
+
+
+async def test_an_engine_that_closes_lets_go_and_the_next_one_goes_on(tmp_path: Path, home: Path) -> None:
+    script = "for i in $(seq 1 40); do echo line $i; sleep 0.02; done"
+    async with maos.open(tmp_path / "maos.db", home=home) as first:
+        await first.attempts.start(argv=["sh", "-c", script], cwd=tmp_path, in_place=True, name="a")
+        while not (await first.attempts.get("a")).lines:
+            await asyncio.sleep(0.01)
+    async with maos.open(tmp_path / "maos.db", home=home) as second:
+        running = await second.attempts.adopt("a")
+        assert running is not None
+        attempt = await running.wait()
+        assert (attempt.status, attempt.number) == ("done", 1)
+        assert await lines_of(second, "a") == [f"line {number}" for number in range(1, 41)]
+
+
+async def test_a_command_is_run_again_in_a_new_attempt_when_it_is_resumed(m: Maos, tmp_path: Path) -> None:
+    script = "test -e done && echo better || { touch done; exit 1; }"
+    first = await run(m, script, tmp_path)
+    assert first.status == "failed"
+    second = await (await m.attempts.resume("a")).wait()
+    assert (second.status, second.number) == ("done", 2)
+    assert await lines_of(m, "a") == ["better"]
+
+
+async def test_no_value_of_a_passed_variable_is_written_down(m: Maos, tmp_path: Path, monkeypatch, home: Path) -> None:  # type: ignore[no-untyped-def]
+    """A16."""
+    secret = "correct-horse-battery-staple"
+    m.attempts._environment["DEPLOY_TOKEN"] = secret
+    await run(m, "echo $DEPLOY_TOKEN and some", tmp_path, pass_variables=["DEPLOY_TOKEN"])
+    assert (await lines_of(m, "a"))[0].endswith("and some")
+    await m.journal.store.close()
+    for file in (*tmp_path.glob("maos.db*"), *home.rglob("*")):
+        if file.is_file():
+            assert secret.encode() not in file.read_bytes(), file

@@ -1,0 +1,50 @@
+"""An engine under load is killed at random moments, again and again."""
+
+import asyncio
+import sys
+from pathlib import Path
+
+import pytest
+
+import maos
+from maos.testing.crash import Deaths, kill_loop
+from tests.engine import busy_engine
+from tests.engine.conftest import processes_below
+from tests.engine.test_attempts import lines_of
+
+AGENTS = 20
+
+
+@pytest.mark.timeout(600)
+async def test_twenty_busy_agents_outlive_a_hundred_deaths_of_their_engine(tmp_path: Path, home: Path) -> None:
+    """R-103, R-202, I33: every line exactly once, in order; the agents never notice."""
+    lines = 12_000
+    argv = [sys.executable, busy_engine.__file__, tmp_path / "maos.db", home, tmp_path, str(AGENTS), str(lines)]
+    pids: dict[str, int] = {}
+
+    async def check(deaths: Deaths) -> None:
+        [life] = deaths.lives
+        if deaths.number == 1:
+            return  # it may have died before all were started
+        assert life.acks[:1] in ([AGENTS], []), life
+        if deaths.number % 25 == 0:
+            async with maos.open(tmp_path / "maos.db", home=home) as m:
+                async for attempt in m.attempts.all():
+                    assert attempt.is_open
+                    assert attempt.number == 1
+                    assert pids.setdefault(attempt.agent, attempt.pid) == attempt.pid
+                    assert Path(f"/proc/{attempt.pid}").exists(), "an agent died with its engine"
+
+    await kill_loop(lambda _number: argv, check, rounds=100, seed=7, after_s=(0.0, 0.3))
+    async with maos.open(tmp_path / "maos.db", home=home) as m:
+        for running in await m.attempts.adopt_all():
+            await running.stop(grace_s=1)
+            await running.wait()
+        found = [attempt async for attempt in m.attempts.all()]
+        assert len(found) == AGENTS
+        for attempt in found:
+            heard = await lines_of(m, attempt.agent)
+            assert heard == [f"line {number}" for number in range(len(heard))], attempt.agent
+            assert len(heard) > 100
+    await asyncio.sleep(0)
+    assert processes_below(home) == []
