@@ -30,9 +30,7 @@ async def live(database: str, home: Path, folder: Path, agents: int, lines: int)
             if f"a{number}" not in known:
                 argv = [sys.executable, "-S", "-c", SCRIPT, str(lines)]
                 running.append(
-                    await m.attempts.start(
-                        argv=argv, cwd=folder, name=f"a{number}", in_place=True, time_limit_s=3600
-                    )
+                    await m.attempts.start(argv=argv, cwd=folder, name=f"a{number}", in_place=True, time_limit_s=3600)
                 )
         ack(sum(each.attempt.is_open for each in running))
         await asyncio.gather(*(each.wait() for each in running))

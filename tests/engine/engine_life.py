@@ -1,6 +1,6 @@
 """An engine's life, to be killed: starts the agent `a`, or takes it up, and waits until it has ended.
 
-    python engine_life.py DATABASE HOME FOLDER
+python engine_life.py DATABASE HOME FOLDER
 """
 
 import asyncio

@@ -14,11 +14,11 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from maos.agents.contract import Dialect, McpServer, Order
-from maos.clock import Clock
+from maos.agents.contract import Dialect, McpServer, Order, Program
+from maos.clock import MICROSECONDS, Clock
 from maos.engine import orders, owner, transcripts
 from maos.engine.live import GRACE_S, Limits, Listener, LiveAttempt
-from maos.engine.recorder import LEASE_S, Recorder, load
+from maos.engine.recorder import Recorder, load
 from maos.engine.workplace import Workplace
 from maos.errors import Conflict, InvalidInput, NotFound
 from maos.faults import crash_point
@@ -40,6 +40,8 @@ from maos.store.contract import Lease
 
 TIME_LIMIT_S = 600.0
 UNATTENDED_S = 86_400.0
+CLAIM_S = 5.0
+CLAIM_POLL_S = 0.1
 
 
 class Running:
@@ -129,7 +131,7 @@ class Attempts:
             task=task,
             session=str(uuid.uuid4()),
             resume=False,
-            cwd=Path(os.path.abspath(cwd)),
+            cwd=Path(os.getcwd(), cwd),
             home=self._folder / "homes" / agent,
             model=model,
             instructions=instructions,
@@ -142,15 +144,10 @@ class Attempts:
             env=self._given(pass_variables),
             argv=tuple(argv),
         )
-        lease = await self._claim(agent, None)
-        try:
-            workplace = await Workplace.prepare(order.cwd, agent, root=self._folder / "workspaces", in_place=in_place)
-            order = order._replace(cwd=workplace.cwd)
-            plan = orders.Plan(agent, 1, kind, task, order, time_limit_s, workplace.to_data())
-            return await self._begin(plan, program, lease, workplace, limits=limits, listener=listener)
-        except BaseException:
-            await self._journal.release(lease)
-            raise
+        workplace = await Workplace.prepare(order.cwd, agent, root=self._folder / "workspaces", in_place=in_place)
+        order = order._replace(cwd=workplace.cwd)
+        plan = orders.Plan(agent, 1, kind, task, order, time_limit_s, workplace.to_data())
+        return await self._begin(plan, program, None, workplace, limits=limits, listener=listener)
 
     async def resume(
         self,
@@ -172,45 +169,40 @@ class Attempts:
                 return running
             before = await self.get(agent)
         dialect = self._dialect(before.kind)
-        lease = await self._claim(agent, before)
-        try:
-            old = orders.from_data(before)
-            program = dialect.find(self._environment, old.order.argv)
-            workplace = Workplace.from_data(before.workspace)
-            await workplace.repair(before.checkpoints)
-            messages = [each async for each in self._journal.read(inbox(agent), after=before.inbox_cursor)]
-            number = before.number + 1
-            remembers = await transcripts.put_back(self._journal, dialect, old.order, before)
-            told = restoration(
-                before,
-                remembers=remembers,
-                messages=[each.data["text"] for each in messages if each.type == "message_sent"],
-            )
-            order = old.order._replace(
-                attempt=attempt_id(agent, number),
-                task=f"{told}\n\n{task}" if task else told,
-                session=before.session if remembers else str(uuid.uuid4()),
-                resume=remembers,
-                cwd=workplace.cwd,
-                env=self._given([*old.order.env, *pass_variables]),
-                turns_max=old.order.turns_max if turns_max is None else turns_max,
-                budget_usd=old.order.budget_usd if budget_usd is None else budget_usd,
-            )
-            plan = orders.Plan(
-                agent,
-                number,
-                before.kind,
-                before.task,
-                order,
-                old.time_limit_s if time_limit_s is None else time_limit_s,
-                workplace.to_data(),
-                inbox_cursor=messages[-1].version if messages else before.inbox_cursor,
-                transcript=(before.transcript_name, before.transcript_bytes) if remembers else ("", 0),
-            )
-            return await self._begin(plan, program, lease, workplace, limits=limits, listener=listener)
-        except BaseException:
-            await self._journal.release(lease)
-            raise
+        old = orders.from_data(before)
+        program = dialect.find(self._environment, old.order.argv)
+        workplace = Workplace.from_data(before.workspace)
+        await workplace.repair(before.checkpoints)
+        messages = [each async for each in self._journal.read(inbox(agent), after=before.inbox_cursor)]
+        number = before.number + 1
+        remembers = await transcripts.put_back(self._journal, dialect, old.order, before)
+        told = restoration(
+            before,
+            remembers=remembers,
+            messages=[each.data["text"] for each in messages if each.type == "message_sent"],
+        )
+        order = old.order._replace(
+            attempt=attempt_id(agent, number),
+            task=f"{told}\n\n{task}" if task else told,
+            session=before.session if remembers else str(uuid.uuid4()),
+            resume=remembers,
+            cwd=workplace.cwd,
+            env=self._given([*old.order.env, *pass_variables]),
+            turns_max=old.order.turns_max if turns_max is None else turns_max,
+            budget_usd=old.order.budget_usd if budget_usd is None else budget_usd,
+        )
+        plan = orders.Plan(
+            agent,
+            number,
+            before.kind,
+            before.task,
+            order,
+            old.time_limit_s if time_limit_s is None else time_limit_s,
+            workplace.to_data(),
+            inbox_cursor=messages[-1].version if messages else before.inbox_cursor,
+            transcript=(before.transcript_name, before.transcript_bytes) if remembers else ("", 0),
+        )
+        return await self._begin(plan, program, before, workplace, limits=limits, listener=listener)
 
     async def adopt(
         self, agent: str, *, limits: Limits | None = None, listener: Listener | None = None
@@ -333,37 +325,65 @@ class Attempts:
         return {name: self._environment[name] for name in names}
 
     async def _claim(self, agent: str, attempt: Attempt | None) -> Lease:
-        """The right to run an agent. An owner that is provably gone need not be waited for."""
+        """The right to run an agent. An owner that is provably gone need not be waited for.
+
+        A process that died between claiming and recording that it did is known to nobody; its claim runs out soon.
+        """
         name = f"attempt/{agent}"
         if attempt is not None and owner.is_gone(attempt.owner):
             await self._journal.release(owner.lease_of(attempt.owner))
-        lease = await self._journal.acquire(name, ttl_s=LEASE_S)
-        if lease is None:
-            who = f"process {attempt.owner['pid']} on {attempt.owner['host']}" if attempt else "another process"
-            raise Held(agent, who)
-        return lease
+        until_us = self._clock.steady_us() + int(CLAIM_S * 1.2 * MICROSECONDS)
+        while True:
+            lease = await self._journal.acquire(name, ttl_s=CLAIM_S)
+            if lease is not None:
+                return lease
+            is_owned = attempt is not None and attempt.is_open and not owner.is_gone(attempt.owner)
+            if is_owned or self._clock.steady_us() > until_us:
+                who = f"process {attempt.owner['pid']} on {attempt.owner['host']}" if attempt else "another process"
+                raise Held(agent, who)
+            await asyncio.sleep(CLAIM_POLL_S)
 
     async def _begin(
         self,
         plan: orders.Plan,
-        program: Any,
-        lease: Lease,
+        program: Program,
+        before: Attempt | None,
         workplace: Workplace,
         *,
         limits: Limits | None,
         listener: Listener | None,
     ) -> Running:
-        dialect = self._dialect(plan.kind)
-        folder = self._folder / "holders" / plan.order.attempt
-        recorder = Recorder(self._journal, lease, Attempt(id=plan.order.attempt))
-        planned = orders.planned(plan, owner.identity(lease), folder=folder, at_us=self._clock.now_us())
-        await recorder.append(planned)
-        command = dialect.command(plan.order, program, self._environment)
+        lease = await self._claim(plan.agent, before)
+        try:
+            recorder = Recorder(self._journal, lease, Attempt(id=plan.order.attempt))
+            process = await self._launch(plan, program, recorder)
+        except BaseException:
+            await self._journal.release(lease)
+            raise
+        live = LiveAttempt(
+            recorder,
+            self._dialect(plan.kind),
+            plan.order,
+            process=process,
+            clock=self._clock,
+            workplace=workplace,
+            limits=limits or Limits(),
+            listener=listener,
+        )
+        return await self._watch(live)
+
+    async def _launch(self, plan: orders.Plan, program: Program, recorder: Recorder) -> runner.Process:
+        """Record what will be done, do it, record that it was done."""
+        order, lease = plan.order, recorder.lease
+        folder = self._folder / "holders" / order.attempt
+        at_us = self._clock.now_us()
+        await recorder.append(orders.planned(plan, owner.identity(lease), folder=folder, at_us=at_us))
+        command = self._dialect(plan.kind).command(order, program, self._environment)
         spec = runner.Spec(
-            attempt=plan.order.attempt,
+            attempt=order.attempt,
             argv=tuple(command.argv),
             env=dict(command.env),
-            cwd=str(plan.order.cwd),
+            cwd=str(order.cwd),
             first_input=command.first_input,
             keep_stdin_open=command.keeps_input_open,
             time_limit_s=plan.time_limit_s or None,
@@ -380,17 +400,7 @@ class Attempts:
             raise
         crash_point("attempt:after start")
         await recorder.append(self._started(process))
-        live = LiveAttempt(
-            recorder,
-            dialect,
-            plan.order,
-            process=process,
-            clock=self._clock,
-            workplace=workplace,
-            limits=limits or Limits(),
-            listener=listener,
-        )
-        return await self._watch(live)
+        return process
 
     async def _attach(self, folder: Path, lease: Lease, after: int) -> runner.Process | None:
         try:

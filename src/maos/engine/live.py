@@ -91,38 +91,40 @@ class LiveAttempt:
 
     async def run(self) -> Attempt:
         """Hear the agent until it has ended; cancelled, let go of it and leave it running."""
-        tasks = [asyncio.create_task(self._hear_all())]
-        if self._process is not None:
-            watching = (self.recorder.keep_lease, self._carry_out_wishes, self._make_checkpoints, self._watch_silence)
-            tasks += [asyncio.create_task(work()) for work in watching]
+        if self._process is None:
+            await self._conclude()
+            return self.attempt
         try:
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                task.result()
+            await self._hear_while_watching(self._process)
+            await self._conclude()
         except LeaseLost:
-            if self._process is not None and await self.recorder.is_taken_elsewhere():
+            if await self.recorder.is_taken_elsewhere():
                 await self._process.kill()  # nobody there can reach this holder, and two must not act for one agent
             raise
+        finally:
+            await self._process.detach()
+        return self.attempt
+
+    async def _hear_while_watching(self, process: runner.Process) -> None:
+        """Until the agent has ended, or one of the watching tasks fails."""
+        work = (self.recorder.keep_lease, self._carry_out_wishes, self._make_checkpoints, self._watch_silence)
+        tasks = [asyncio.create_task(self._hear_all(process)), *(asyncio.create_task(each()) for each in work)]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            (tasks[0] if tasks[0] in done else done.pop()).result()
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            if self._process is not None:
-                await self._process.detach()
-        return self.attempt
 
     # --- hearing ---------------------------------------------------------------------------------------------
 
-    async def _hear_all(self) -> None:
-        if self._process is not None:
-            if self.attempt.is_open and not self.attempt.in_turn:
-                await self._after_turn()
-            await self._repeat_answers()
-            while records := await self._process.records():
-                await self._hear(records)
-                if self.attempt.exit:
-                    break
-        await self._conclude()
+    async def _hear_all(self, process: runner.Process) -> None:
+        if self.attempt.is_open and not self.attempt.in_turn:
+            await self._after_turn()
+        await self._repeat_answers()
+        while not self.attempt.exit and (records := await process.records()):
+            await self._hear(records)
 
     async def hear_rest(self, records: Iterable[runner.Record]) -> None:
         """What a holder that is gone has left behind."""
@@ -327,8 +329,8 @@ class LiveAttempt:
             self._listener(attempt, ())
         if self._process is not None:
             await self._process.finish()
-        elif os.path.exists(attempt.folder):
-            await asyncio.to_thread(runner.remove, Path(attempt.folder))
+        else:
+            await asyncio.to_thread(_remove, Path(attempt.folder))
 
     def _verdict(self) -> dict[str, Any]:
         attempt = self.attempt
@@ -352,9 +354,17 @@ class LiveAttempt:
         return data
 
 
+def _remove(folder: Path) -> None:
+    if folder.exists():
+        runner.remove(folder)
+
+
 def _exit(exit: runner.Exit) -> Fact:
     """How a process ended, in plain data."""
-    said: Fact = {"cpu_s": round((exit.utime_us + exit.stime_us) / 1e6, 3), "duration_s": round(exit.duration_us / 1e6, 3)}
+    said: Fact = {
+        "cpu_s": round((exit.utime_us + exit.stime_us) / 1e6, 3),
+        "duration_s": round(exit.duration_us / 1e6, 3),
+    }
     said["rss_max_bytes"] = exit.rss_max_bytes
     if exit.errno is not None:
         said["start_error"] = f"{exit.where}: {os.strerror(exit.errno)}"

@@ -62,14 +62,11 @@ class Recorder:
     async def keep_lease(self) -> None:
         """Renew the lease for as long as this runs; LeaseLost when it went to somebody else."""
         while True:
-            await asyncio.sleep(LEASE_S / 3)
             try:
-                renewed = await self._journal.renew(self.lease, ttl_s=LEASE_S)
-                if renewed is None:
-                    renewed = await self._reacquire()
+                self.lease = await self._journal.renew(self.lease, ttl_s=LEASE_S) or await self._reacquire()
             except StoreUnavailable:
-                continue  # the store is away for everybody, and the lease may still hold when it is back
-            self.lease = renewed
+                pass  # it is away for everybody, and the lease may still hold when it is back
+            await asyncio.sleep(LEASE_S / 3)
 
     async def is_taken_elsewhere(self) -> bool:
         """Whether the attempt now belongs to an engine on another machine."""
