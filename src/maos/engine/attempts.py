@@ -18,7 +18,7 @@ from maos.agents.contract import Dialect, McpServer, Order, Program
 from maos.clock import MICROSECONDS, Clock
 from maos.engine import orders, owner, transcripts
 from maos.engine.live import GRACE_S, Limits, Listener, LiveAttempt
-from maos.engine.recorder import Recorder, load
+from maos.engine.recorder import LEASE_S, Recorder, load
 from maos.engine.workplace import Workplace
 from maos.errors import Conflict, InvalidInput, NotFound
 from maos.faults import crash_point
@@ -84,7 +84,9 @@ class Attempts:
         dialect: Callable[[str], Dialect],
         folder: Path,
         environment: Mapping[str, str] | None = None,
+        lease_s: float = LEASE_S,
     ) -> None:
+        self._lease_s = lease_s
         self._journal = journal
         self._clock = clock
         self._dialect = dialect
@@ -219,7 +221,7 @@ class Attempts:
             return None
         agent = attempt.agent
         lease = await self._claim(agent, attempt)
-        recorder = Recorder(self._journal, lease, attempt)
+        recorder = Recorder(self._journal, lease, attempt, lease_s=self._lease_s)
         plan = orders.from_data(attempt)
         folder = Path(attempt.folder)
         here = owner.is_here(attempt.owner)
@@ -355,7 +357,7 @@ class Attempts:
     ) -> Running:
         lease = await self._claim(plan.agent, before)
         try:
-            recorder = Recorder(self._journal, lease, Attempt(id=plan.order.attempt))
+            recorder = Recorder(self._journal, lease, Attempt(id=plan.order.attempt), lease_s=self._lease_s)
             process = await self._launch(plan, program, recorder)
         except BaseException:
             await self._journal.release(lease)

@@ -94,15 +94,19 @@ class LiveAttempt:
         if self._process is None:
             await self._conclude()
             return self.attempt
+        process = self._process
         try:
-            await self._hear_while_watching(self._process)
+            try:
+                await self._hear_while_watching(process)
+            except runner.HolderGone:
+                await self._hear_what_is_left()
             await self._conclude()
         except LeaseLost:
             if await self.recorder.is_taken_elsewhere():
-                await self._process.kill()  # nobody there can reach this holder, and two must not act for one agent
+                await _end(process)  # nobody there can reach this holder, and two must not act for one agent
             raise
         finally:
-            await self._process.detach()
+            await process.detach()
         return self.attempt
 
     async def _hear_while_watching(self, process: runner.Process) -> None:
@@ -125,6 +129,14 @@ class LiveAttempt:
         await self._repeat_answers()
         while not self.attempt.exit and (records := await process.records()):
             await self._hear(records)
+
+    async def _hear_what_is_left(self) -> None:
+        """Go on without a holder: from what is recorded, with what it left on disk."""
+        self._process = None
+        self._open_lines, self._held, self._state_before_hold = {}, [], None
+        self._conversation = self._dialect.converse(self._order, self.attempt.conversation)
+        folder = Path(self.attempt.folder)
+        await self.hear_rest(runner.left_behind(folder, after=self.attempt.offset))
 
     async def hear_rest(self, records: Iterable[runner.Record]) -> None:
         """What a holder that is gone has left behind."""
@@ -352,6 +364,14 @@ class LiveAttempt:
             data |= {"status": status, "failure": verdict.failure, "message": verdict.message}
             data |= {"reset_us": verdict.reset_us} if verdict.reset_us else {}
         return data
+
+
+async def _end(process: runner.Process) -> None:
+    """Kill an agent with all it has started, and its holder; what it still said is nobody's business any more."""
+    await process.kill()
+    while records := await process.records():
+        await process.confirm(records[-1].offset)
+    await process.finish()
 
 
 def _remove(folder: Path) -> None:

@@ -24,11 +24,12 @@ PAUSE_S_MAX = 5.0
 class Recorder:
     """Writes the events of one attempt and keeps its fold."""
 
-    def __init__(self, journal: Journal, lease: Lease, attempt: Attempt) -> None:
+    def __init__(self, journal: Journal, lease: Lease, attempt: Attempt, *, lease_s: float = LEASE_S) -> None:
         self.attempt = attempt
         """Everything recorded so far, folded."""
         self.lease = lease
         self._journal = journal
+        self._lease_s = lease_s
         self._turn = asyncio.Lock()
         self._kept = attempt.version
 
@@ -63,10 +64,10 @@ class Recorder:
         """Renew the lease for as long as this runs; LeaseLost when it went to somebody else."""
         while True:
             try:
-                self.lease = await self._journal.renew(self.lease, ttl_s=LEASE_S) or await self._reacquire()
+                self.lease = await self._journal.renew(self.lease, ttl_s=self._lease_s) or await self._reacquire()
             except StoreUnavailable:
                 pass  # it is away for everybody, and the lease may still hold when it is back
-            await asyncio.sleep(LEASE_S / 3)
+            await asyncio.sleep(self._lease_s / 3)
 
     async def is_taken_elsewhere(self) -> bool:
         """Whether the attempt now belongs to an engine on another machine."""
@@ -93,7 +94,7 @@ class Recorder:
 
     async def _reacquire(self) -> Lease:
         """A lease that only ran out (we were stopped, the store was away) may be had again; a taken one may not."""
-        lease = await self._journal.acquire(self.lease.name, ttl_s=LEASE_S, owner=self.lease.owner)
+        lease = await self._journal.acquire(self.lease.name, ttl_s=self._lease_s, owner=self.lease.owner)
         if lease is None:
             raise LeaseLost(self.lease.name, token=self.lease.token, why="another engine has taken it")
         return lease

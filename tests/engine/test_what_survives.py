@@ -1,0 +1,146 @@
+"""The rows of docs/explanation/what-survives-what.md, with plain commands: who is killed, and what is left."""
+
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+import maos
+from maos.app import Maos
+from maos.errors import LeaseLost
+from maos.testing.crash import Process
+from tests.engine import stopped_engine
+from tests.engine.conftest import processes_below
+from tests.engine.test_attempts import lines_of
+
+COUNT = "i=0; while [ $i -lt {} ]; do echo line $i; i=$((i+1)); sleep 0.01; done"
+
+
+async def until(condition) -> None:  # type: ignore[no-untyped-def]
+    async with asyncio.timeout(20):
+        while not await condition():
+            await asyncio.sleep(0.01)
+
+
+async def heard_something(m: Maos) -> bool:
+    return bool((await m.attempts.get("a")).lines)
+
+
+async def gone(home: Path) -> bool:
+    return not await asyncio.to_thread(processes_below, home)
+
+
+async def started(m: Maos, folder: Path, script: str):  # type: ignore[no-untyped-def]
+    running = await m.attempts.start(argv=["sh", "-c", script], cwd=folder, name="a", in_place=True)
+    await until(lambda: heard_something(m))
+    return running
+
+
+def holder_of(agent: int) -> int:
+    """The holder is two above the agent: the guard is between them."""
+    guard = int(Path(f"/proc/{agent}/stat").read_text().rpartition(")")[2].split()[1])
+    return int(Path(f"/proc/{guard}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+async def test_the_agent_is_killed(m: Maos, tmp_path: Path, home: Path) -> None:
+    """What it said is recorded, it is known how it ended, and its children are ended too."""
+    running = await started(m, tmp_path, "setsid sleep 100 & " + COUNT.format(10_000))
+    os.kill(running.attempt.pid, signal.SIGKILL)
+    attempt = await running.wait()
+    assert (attempt.status, attempt.failure, attempt.exit["signal"]) == ("failed", "killed", signal.SIGKILL)
+    heard = await lines_of(m, "a")
+    assert heard == [f"line {number}" for number in range(len(heard))]
+    await until(lambda: gone(home))
+
+
+async def test_the_holder_is_killed(m: Maos, tmp_path: Path, home: Path) -> None:
+    """I33: the agent dies with all its children; what it had said is recorded; a new attempt can be made."""
+    running = await started(m, tmp_path, "setsid sleep 100 & " + COUNT.format(10_000))
+    os.kill(holder_of(running.attempt.pid), signal.SIGKILL)
+    attempt = await running.wait()
+    assert (attempt.status, attempt.failure) == ("failed", "holder_lost")
+    await until(lambda: gone(home))
+    heard = await lines_of(m, "a")
+    assert heard == [f"line {number}" for number in range(len(heard))]
+    second = await m.attempts.resume("a")
+    assert second.attempt.number == 2
+    await second.stop(grace_s=1)
+    await second.wait()
+
+
+async def test_the_engine_and_the_holder_are_killed(tmp_path: Path, home: Path) -> None:
+    """What the agent had said is in the spool, and gets into the journal."""
+    database = tmp_path / "maos.db"
+    engine = Process([sys.executable, stopped_engine.__file__, database, home, tmp_path, COUNT.format(10_000)])
+    await asyncio.to_thread(engine.wait_for_ack)
+    async with maos.open(database, home=home) as m:
+        await until(lambda: heard_something(m))
+        agent = (await m.attempts.get("a")).pid
+        holder = holder_of(agent)
+        engine.kill()
+        await asyncio.to_thread(engine.wait, 1)
+        before = len(await lines_of(m, "a"))
+        await asyncio.sleep(0.2)
+        os.kill(holder, signal.SIGKILL)
+        await until(lambda: gone(home))
+        assert await m.attempts.adopt("a") is None
+        attempt = await m.attempts.get("a")
+        assert (attempt.status, attempt.failure) == ("failed", "holder_lost")
+        heard = await lines_of(m, "a")
+        assert heard == [f"line {number}" for number in range(len(heard))]
+        assert len(heard) > before, "what was in the spool is missing"
+
+
+async def test_the_engine_is_stopped_and_wakes_up_when_another_has_taken_over(tmp_path: Path, home: Path) -> None:
+    """I23: it records nothing more, and leaves the agent alone."""
+    database = tmp_path / "maos.db"
+    engine = Process([sys.executable, stopped_engine.__file__, database, home, tmp_path, COUNT.format(500)])
+    await asyncio.to_thread(engine.wait_for_ack)
+    async with maos.open(database, home=home) as m:
+        await until(lambda: heard_something(m))
+        os.kill(engine._process.pid, signal.SIGSTOP)
+        try:
+            running = None
+            async with asyncio.timeout(20):
+                while running is None:
+                    try:
+                        running = await m.attempts.adopt("a")
+                    except maos.Conflict:
+                        await asyncio.sleep(0.1)
+        finally:
+            os.kill(engine._process.pid, signal.SIGCONT)
+        life = await asyncio.to_thread(engine.wait, 1)
+        assert life.acks[-1].startswith("fenced"), life
+        attempt = await running.wait()
+        assert attempt.status == "done"
+        assert await lines_of(m, "a") == [f"line {number}" for number in range(500)]
+
+
+async def test_the_engine_closes_with_its_terminal(tmp_path: Path, home: Path) -> None:
+    """The agent goes on, its output is kept, and the next engine records it."""
+    async with maos.open(tmp_path / "maos.db", home=home) as m:
+        await started(m, tmp_path, COUNT.format(100))
+    async with maos.open(tmp_path / "maos.db", home=home) as m:
+        running = await m.attempts.resume("a")
+        assert running.attempt.number == 1
+        await running.wait()
+        assert await lines_of(m, "a") == [f"line {number}" for number in range(100)]
+
+
+async def test_an_attempt_that_was_taken_by_another_machine_is_ended_here(m: Maos, tmp_path: Path, home: Path) -> None:
+    """I33: two machines must not act for one agent, and the other one cannot reach our holder."""
+    running = await started(m, tmp_path, "setsid sleep 100 & " + COUNT.format(10_000))
+    attempt = await m.attempts.get("a")
+    elsewhere = {**attempt.owner, "machine": "another", "host": "another", "token": attempt.owner["token"] + 1}
+    store = m.journal.store
+    await store.release(running._live.recorder.lease)
+    lease = await store.acquire("attempt/a", owner="another", ttl_s=60)
+    assert lease is not None
+    taken = maos.Event("attempt_taken", {"owner": elsewhere})
+    with pytest.raises(LeaseLost):
+        await m.journal.append("attempt/a.1", taken, under=lease)
+        await running.wait()
+    await until(lambda: gone(home))
