@@ -1,6 +1,6 @@
 """An engine with a short lease that runs the agent `a` until it has ended or was taken; reports which.
 
-    python stopped_engine.py DATABASE HOME FOLDER SCRIPT
+python stopped_engine.py DATABASE HOME FOLDER SCRIPT
 """
 
 import asyncio

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import maos
 from maos.app import Maos
 from maos.errors import LeaseLost
 from maos.testing.crash import Process
+from maos.testing.postgres import PostgresServer
 from tests.engine import stopped_engine
 from tests.engine.conftest import processes_below
 from tests.engine.test_attempts import lines_of
@@ -144,3 +146,35 @@ async def test_an_attempt_that_was_taken_by_another_machine_is_ended_here(m: Mao
         await m.journal.append("attempt/a.1", taken, under=lease)
         await running.wait()
     await until(lambda: gone(home))
+
+
+async def test_the_database_server_is_killed_and_comes_back(
+    postgres: PostgresServer, postgres_url: str, tmp_path: Path, home: Path
+) -> None:
+    """I9: the agent goes on, its output waits, and nothing of it is missing or doubled afterwards."""
+    async with maos.open(postgres_url, home=home) as m:
+        running = await started(m, tmp_path, COUNT.format(200))
+        postgres.kill()
+        await asyncio.sleep(0.5)
+        postgres.start()
+        attempt = await running.wait()
+        assert attempt.status == "done"
+        assert await lines_of(m, "a") == [f"line {number}" for number in range(200)]
+
+
+async def test_the_files_of_an_agent_are_those_of_its_last_checkpoint(m: Maos, tmp_path: Path) -> None:
+    """R-703: an attempt works in a worktree; what it did is a commit, and the user's own tree is left alone."""
+    repository = tmp_path / "repository"
+    repository.mkdir()
+    for command in (
+        ["init", "-q"],
+        ["-c", "user.name=x", "-c", "user.email=x@x", "commit", "-q", "--allow-empty", "-m", "x"],
+    ):
+        subprocess.run(["git", *command], cwd=repository, check=True)
+    running = await m.attempts.start(argv=["sh", "-c", "echo new > file; echo done"], cwd=repository, name="a")
+    attempt = await running.wait()
+    commit = attempt.checkpoints[-1].commit
+    assert commit is not None
+    shown = subprocess.run(["git", "show", f"{commit}:file"], cwd=repository, capture_output=True, check=True)
+    assert shown.stdout == b"new\n"
+    assert not (repository / "file").exists()

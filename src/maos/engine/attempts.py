@@ -18,7 +18,8 @@ from maos.agents.contract import Dialect, McpServer, Order, Program
 from maos.clock import MICROSECONDS, Clock
 from maos.engine import orders, owner, transcripts
 from maos.engine.live import GRACE_S, Limits, Listener, LiveAttempt
-from maos.engine.recorder import LEASE_S, Recorder, load
+from maos.engine.recorder import LEASE_S, Recorder
+from maos.engine.types import ATTEMPT
 from maos.engine.workplace import Workplace
 from maos.errors import Conflict, InvalidInput, NotFound
 from maos.faults import crash_point
@@ -218,10 +219,11 @@ class Attempts:
 
     async def _adopt(self, attempt: Attempt, limits: Limits | None, listener: Listener | None) -> Running | None:
         if not attempt.is_open:
+            await self._clear_away(attempt)
             return None
         agent = attempt.agent
         lease = await self._claim(agent, attempt)
-        recorder = Recorder(self._journal, lease, attempt, lease_s=self._lease_s)
+        recorder = Recorder(self._journal, ATTEMPT, attempt, lease, lease_s=self._lease_s)
         plan = orders.from_data(attempt)
         folder = Path(attempt.folder)
         here = owner.is_here(attempt.owner)
@@ -253,8 +255,8 @@ class Attempts:
 
     async def adopt_all(self, *, listener: Listener | None = None) -> list[Running]:
         """Take up every attempt on this machine whose engine is gone."""
-        open_ = [each async for each in self.all() if each.is_open and owner.is_gone(each.owner)]
-        adopted = await asyncio.gather(*(self._adopt(each, None, listener) for each in open_))
+        orphaned = [each async for each in self.all() if owner.is_gone(each.owner)]
+        adopted = await asyncio.gather(*(self._adopt(each, None, listener) for each in orphaned))
         return [each for each in adopted if each is not None]
 
     # --- asking ----------------------------------------------------------------------------------------------
@@ -266,7 +268,7 @@ class Attempts:
             tail = name.rpartition(".")[2]
             if name == stream(attempt_id(agent, int(tail) if tail.isdigit() else 0)):
                 number = max(number, int(tail))
-        found = await load(self._journal, attempt_id(agent, number)) if number else None
+        found = await ATTEMPT.load(self._journal, attempt_id(agent, number)) if number else None
         if found is None:
             raise NotFound(f"there is no agent {agent!r} that runs or ran", hint="`maos agent list` shows them")
         return found
@@ -278,14 +280,14 @@ class Attempts:
             id = name.removeprefix("attempt/")
             newest[agent_of(id)] = max(newest.get(agent_of(id), 0), int(id.rpartition(".")[2]))
         for agent, number in sorted(newest.items()):
-            found = await load(self._journal, attempt_id(agent, number))
+            found = await ATTEMPT.load(self._journal, attempt_id(agent, number))
             if found is not None:
                 yield found
 
     async def history(self, agent: str) -> list[Attempt]:
         """All attempts of an agent, the oldest first."""
         newest = await self.get(agent)
-        found = [await load(self._journal, attempt_id(agent, number)) for number in range(1, newest.number)]
+        found = [await ATTEMPT.load(self._journal, attempt_id(agent, number)) for number in range(1, newest.number)]
         return [*(each for each in found if each is not None), newest]
 
     # --- wishes ----------------------------------------------------------------------------------------------
@@ -357,7 +359,7 @@ class Attempts:
     ) -> Running:
         lease = await self._claim(plan.agent, before)
         try:
-            recorder = Recorder(self._journal, lease, Attempt(id=plan.order.attempt), lease_s=self._lease_s)
+            recorder = Recorder(self._journal, ATTEMPT, Attempt(id=plan.order.attempt), lease, lease_s=self._lease_s)
             process = await self._launch(plan, program, recorder)
         except BaseException:
             await self._journal.release(lease)
@@ -374,7 +376,7 @@ class Attempts:
         )
         return await self._watch(live)
 
-    async def _launch(self, plan: orders.Plan, program: Program, recorder: Recorder) -> runner.Process:
+    async def _launch(self, plan: orders.Plan, program: Program, recorder: Recorder[Attempt]) -> runner.Process:
         """Record what will be done, do it, record that it was done."""
         order, lease = plan.order, recorder.lease
         folder = self._folder / "holders" / order.attempt
@@ -409,6 +411,21 @@ class Attempts:
             return await runner.attach(folder, token=lease.token, after=after)
         except runner.HolderGone:
             return None
+
+    async def _clear_away(self, attempt: Attempt) -> None:
+        """End the holder of an attempt whose end was recorded by an engine that died before it could."""
+        folder = Path(attempt.folder)
+        if not owner.is_gone(attempt.owner) or not await asyncio.to_thread(folder.exists):
+            return
+        lease = await self._claim(attempt.agent, attempt)
+        try:
+            process = await self._attach(folder, lease, attempt.offset)
+            if process is None:
+                await asyncio.to_thread(runner.remove, folder)
+            else:
+                await process.finish()
+        finally:
+            await self._journal.release(lease)
 
     def _started(self, process: runner.Process) -> Event:
         return Event(

@@ -51,7 +51,7 @@ class LiveAttempt:
 
     def __init__(
         self,
-        recorder: Recorder,
+        recorder: Recorder[Attempt],
         dialect: Dialect,
         order: Order,
         *,
@@ -69,19 +69,19 @@ class LiveAttempt:
         self._workplace = workplace
         self._limits = limits
         self._listener = listener
-        self._conversation: Conversation = dialect.converse(order, recorder.attempt.conversation)
+        self._conversation: Conversation = dialect.converse(order, recorder.fold.conversation)
         self._wishes: asyncio.Queue[Record] = asyncio.Queue()
         self._undelivered: list[Record] = []
-        self._wished = recorder.attempt.answered_cursor
+        self._wished = recorder.fold.answered_cursor
         self._open_lines: dict[str, bytearray] = {}
         self._held: list[Fact] = []
         self._state_before_hold: dict[str, Any] | None = None
-        self._checkpointed = recorder.attempt.version
+        self._checkpointed = recorder.fold.version
 
     @property
     def attempt(self) -> Attempt:
         """What is known of it."""
-        return self.recorder.attempt
+        return self.recorder.fold
 
     def wish(self, record: Record) -> None:
         """Something from the agent's inbox; asked for twice, it is done once."""

@@ -1,9 +1,10 @@
-"""The one way into an attempt's stream: under its lease, in order, and not given up while the store is away."""
+"""The one way into a stream that an engine owns: under its lease, in order, waiting while the store is away."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
@@ -12,38 +13,96 @@ from maos.errors import Conflict, Corrupt, LeaseLost, StoreUnavailable
 from maos.faults import crash_point
 from maos.journal.codec import Event
 from maos.journal.journal import Append, Journal
-from maos.model.attempt import FORMAT, Attempt, stream
 from maos.store.contract import Document, Lease
 
-FOLD_KIND = "attempt"
 FOLD_EVERY = 64
 LEASE_S = 30.0
 PAUSE_S_MAX = 5.0
 
 
-class Recorder:
-    """Writes the events of one attempt and keeps its fold."""
+class Fold(Protocol):
+    """What is known of a thing: a fold of the events of its stream."""
 
-    def __init__(self, journal: Journal, lease: Lease, attempt: Attempt, *, lease_s: float = LEASE_S) -> None:
-        self.attempt = attempt
+    id: str
+    version: int
+    """How many events are folded in."""
+    owner: dict[str, Any]
+
+    def apply(self, type_: str, data: Mapping[str, Any]) -> None:
+        """Fold one more event in."""
+        ...
+
+
+F = TypeVar("F", bound=Fold)
+
+
+class Kind(Generic[F]):
+    """A kind of stream whose fold is kept beside it."""
+
+    def __init__(self, name: str, fold: type[F], *, format: int, quiet: Collection[str] = ()) -> None:
+        self.name = name
+        self.fold = fold
+        self.format = format
+        self.quiet = frozenset(quiet)
+        """Events so frequent that the fold is not kept with each, only now and then."""
+
+    def stream(self, id: str) -> str:
+        """The stream of the thing of that name."""
+        return f"{self.name}/{id}"
+
+    def keep(self, fold: F) -> Document:
+        """The fold, as a document."""
+        body = msgspec.json.encode({"format": self.format, "fold": fold})
+        return Document(self.name, fold.id, fold.version, body)
+
+    def kept(self, document: Document | None) -> F | None:
+        """The fold in a document; None when it is of no use, which costs only time."""
+        if document is None or document.body is None:
+            return None
+        try:
+            data = msgspec.json.decode(document.body)
+            if data["format"] != self.format:
+                return None
+            fold = msgspec.convert(data["fold"], self.fold)
+        except (msgspec.MsgspecError, TypeError, KeyError):
+            return None
+        return fold if fold.version == document.version else None
+
+    async def load(self, journal: Journal, id: str) -> F | None:
+        """The fold as of now; None when there is no such thing."""
+        fold = self.kept(await journal.store.load(self.name, id)) or self.fold(id=id)  # type: ignore[call-arg]
+        async for record in journal.read(self.stream(id), after=fold.version):
+            if record.version != fold.version + 1:
+                raise Corrupt(f"{record.id} does not follow version {fold.version}", stream=record.stream)
+            fold.apply(record.type, record.data)
+        return fold if fold.version else None
+
+
+class Recorder(Generic[F]):
+    """Writes the events of one stream and keeps its fold."""
+
+    def __init__(self, journal: Journal, kind: Kind[F], fold: F, lease: Lease, *, lease_s: float = LEASE_S) -> None:
+        self.fold = fold
         """Everything recorded so far, folded."""
         self.lease = lease
         self._journal = journal
+        self._kind = kind
+        self._stream = kind.stream(fold.id)
         self._lease_s = lease_s
         self._turn = asyncio.Lock()
-        self._kept = attempt.version
+        self._kept = fold.version
 
     async def append(self, *events: Event) -> None:
-        """Write events; on disk when this returns. LeaseLost when the attempt is no longer ours.
+        """Write events; on disk when this returns. LeaseLost when the stream is no longer ours.
 
         While the store cannot write, this waits and tries again: that the caller waits is the back-pressure which makes
-        the agent wait, so nothing is lost. Only the owner writes to the stream, so the stream's version tells whether
+        an agent wait, so nothing is lost. Only the owner writes to the stream, so the stream's version tells whether
         an append of unknown outcome was written.
         """
         async with self._turn:
-            before = self.attempt.version
+            before = self.fold.version
             for event in events:
-                self.attempt.apply(event.type, event.data)
+                self.fold.apply(event.type, event.data)
             pause_s = 0.1
             while True:
                 try:
@@ -70,26 +129,26 @@ class Recorder:
             await asyncio.sleep(self._lease_s / 3)
 
     async def is_taken_elsewhere(self) -> bool:
-        """Whether the attempt now belongs to an engine on another machine."""
-        found = await load(self._journal, self.attempt.id)
+        """Whether the stream now belongs to an engine on another machine."""
+        found = await self._kind.load(self._journal, self.fold.id)
         return found is not None and not is_here(found.owner)
 
     async def _write(self, events: Sequence[Event], before: int) -> None:
         after = before + len(events)
-        due = after - self._kept >= FOLD_EVERY or events[-1].type != "attempt_heard"
-        documents = [self._fold()] if due else []
-        crash_point(f"attempt:before {events[-1].type}")
+        due = after - self._kept >= FOLD_EVERY or events[-1].type not in self._kind.quiet
+        documents = [self._kind.keep(self.fold)] if due else []
+        crash_point(f"{self._kind.name}:before {events[-1].type}")
         try:
             await self._append(events, before, documents)
         except LeaseLost:
             self.lease = await self._reacquire()
             await self._append(events, before, documents)
-        crash_point(f"attempt:after {events[-1].type}")
+        crash_point(f"{self._kind.name}:after {events[-1].type}")
         if due:
             self._kept = after
 
     async def _append(self, events: Sequence[Event], before: int, documents: Sequence[Document]) -> None:
-        appends = [Append(stream(self.attempt.id), events, expected=before)]
+        appends = [Append(self._stream, events, expected=before)]
         await self._journal.append_all(appends, under=self.lease, documents=documents)
 
     async def _reacquire(self) -> Lease:
@@ -101,41 +160,10 @@ class Recorder:
 
     async def _was_written(self, events: Sequence[Event], before: int) -> bool:
         try:
-            version = await self._journal.version(stream(self.attempt.id))
+            version = await self._journal.version(self._stream)
             if version != before + len(events):
                 return False
-            record = await self._journal.event(stream(self.attempt.id), version)
+            record = await self._journal.event(self._stream, version)
         except StoreUnavailable:
             return False
         return record is not None and record.type == events[-1].type and record.data == events[-1].data
-
-    def _fold(self) -> Document:
-        body = msgspec.json.encode({"format": FORMAT, "attempt": self.attempt})
-        return Document(FOLD_KIND, self.attempt.id, self.attempt.version, body)
-
-
-class _Kept(msgspec.Struct):
-    format: int
-    attempt: Attempt
-
-
-async def load(journal: Journal, attempt: str) -> Attempt | None:
-    """The fold of an attempt's events as of now; None when there is no such attempt."""
-    document = await journal.store.load(FOLD_KIND, attempt)
-    fold = from_document(document) or Attempt(id=attempt)
-    async for record in journal.read(stream(attempt), after=fold.version):
-        if record.version != fold.version + 1:
-            raise Corrupt(f"{record.id} does not follow version {fold.version}", stream=record.stream)
-        fold.apply(record.type, record.data)
-    return fold if fold.version else None
-
-
-def from_document(document: Document | None) -> Attempt | None:
-    """The fold kept in a document; None when it is of no use, which costs only time."""
-    if document is None or document.body is None:
-        return None
-    try:
-        kept = msgspec.json.decode(document.body, type=_Kept)
-    except msgspec.DecodeError:
-        return None
-    return kept.attempt if kept.format == FORMAT and kept.attempt.version == document.version else None
