@@ -29,6 +29,12 @@ _KEY_TEXT = _BASE64 + b"\\-,: \r"
 _BETWEEN = b" \t:=\"'\\"
 _HOST_ENDS = b"/?# \t\r\n\"'<>\\`"
 _LONG = 256
+WORD_CHARS_MIN = 20
+_WORD_MASK = bytes(0x78 if byte in _WORD + b"." else 0x20 for byte in range(256))
+_LONG_WORD = b"x" * WORD_CHARS_MIN
+_HOST_MASK = bytes(0x20 if byte in _HOST_ENDS else byte for byte in range(256))
+_KEY_BYTES_MAX = 16 << 10
+_KEY_LINE_BYTES_MAX = 200
 
 Span = tuple[int, int, bytes, bytes]
 """From, to, what to put there, and the characters it goes on with if it touches the end of what is known."""
@@ -73,7 +79,6 @@ _SHAPES = [
     Shape("stripe-key", "sk_live_", _ALNUM, 16),
     Shape("stripe-key", "sk_test_", _ALNUM, 16),
     Shape("stripe-key", "rk_live_", _ALNUM, 16),
-    Shape("stripe-secret", "whsec_", _BASE64, 20),
     Shape("github-token", "ghp_", _ALNUM, 30),
     Shape("github-token", "gho_", _ALNUM, 30),
     Shape("github-token", "ghs_", _WORD + b".", 30),
@@ -86,25 +91,23 @@ _SHAPES = [
     Shape("google-key", "AIza", _WORD, 35),
     Shape("google-token", "ya29.", _WORD + b".", 20),
     Shape("google-secret", "GOCSPX-", _WORD, 20),
-    Shape("slack-token", "xoxb-", _WORD, 10),
-    Shape("slack-token", "xoxp-", _WORD, 10),
-    Shape("slack-token", "xoxa-", _WORD, 10),
-    Shape("slack-token", "xoxr-", _WORD, 10),
-    Shape("slack-token", "xoxs-", _WORD, 10),
+    Shape("slack-token", "xoxb-", _WORD, 15),
+    Shape("slack-token", "xoxp-", _WORD, 15),
+    Shape("slack-token", "xoxa-", _WORD, 15),
+    Shape("slack-token", "xoxr-", _WORD, 15),
+    Shape("slack-token", "xoxs-", _WORD, 15),
     Shape("slack-token", "xapp-", _WORD, 20),
-    Shape("slack-webhook", "hooks.slack.com/services/", _ALNUM + b"/", 20),
     Shape("npm-token", "npm_", _ALNUM, 36, free=True),
     Shape("pypi-token", "pypi-AgE", _WORD, 40),
     Shape("huggingface-token", "hf_", _ALNUM, 30, free=True),
 ]
-_AFTER_NAMES = [
-    (b"ecret_access_key", _marker("aws-secret")),
-    (b"ECRET_ACCESS_KEY", _marker("aws-secret")),
-    (b"ecretAccessKey", _marker("aws-secret")),
-    (b"ession_token", _marker("session-token")),
-    (b"ESSION_TOKEN", _marker("session-token")),
-    (b"essionToken", _marker("session-token")),
+"""These are words of at least WORD_CHARS_MIN characters and looked for in such words only."""
+_BROKEN_SHAPES = [
+    Shape("stripe-secret", "whsec_", _BASE64, 20),
+    Shape("slack-webhook", "hooks.slack.com/services/", _ALNUM + b"/", 20),
 ]
+_AWS_SECRET = _marker("aws-secret")
+_AWS_NAMES = (b"ecret_access_key", b"ECRET_ACCESS_KEY", b"ecretAccessKey")
 _SCHEMES = (b"Bearer ", b"bearer ", b"Basic ", b"basic ", b"Token ", b"token ")
 _AUTHORIZATION = _marker("authorization")
 _JWT = _marker("jwt")
@@ -136,7 +139,7 @@ class Redactor:
             self._goes_on = b""
         begin = 0
         if self._in_key:
-            begin, self._in_key = _end_of_key(block, 0)
+            begin, self._in_key = _end_of_key(block, 0, inside_a_line=False)
             if not self._in_key and block[begin : begin + 1] == b"\n" and begin:
                 begin += 1  # the line is gone, so its newline goes too
             if begin == len(block):
@@ -183,29 +186,32 @@ class Redactor:
             while at >= 0:
                 found.append((at, at + len(value), marker, b""))
                 at = data.find(value, at + len(value))
-        for shape in _SHAPES:
-            at = data.find(shape.prefix)
-            if at >= 0:
-                found.extend(_keys(data, at, shape))
-        for name, marker in _AFTER_NAMES:
-            at = data.find(name)
-            if at >= 0:
-                found.extend(_after_name(data, at, name, marker))
-        for at in _places(data, b"eyJ"):
-            found.extend(_jwt(data, at))
+        for shape in _BROKEN_SHAPES:
+            found.extend(_keys(data, shape))
+        for name in _AWS_NAMES:
+            for at in _places(data, name):
+                found.extend(_aws_secret(data, at + len(name)))
+        words = _long_words(data)
+        if words:
+            for shape in _SHAPES:
+                if shape.prefix in words:
+                    found.extend(_keys(data, shape))
+            if b"eyJ" in words:
+                for at in _places(data, b"eyJ"):
+                    found.extend(_jwt(data, at))
         for at in _places(data, b"earer "):
             found.extend(_token(data, at + 6, 16, digit=True))
         for at in _places(data, b"uthorization"):
             found.extend(_authorization(data, at + 12))
-        for at in _places(data, b"://"):
-            found.extend(_url_password(data, at + 3))
-        for at in _places(data, b"-----BEGIN "):
-            found.extend(_private_key(data, at))
+        if b"@" in data:
+            for at in _places(data, b"://"):
+                found.extend(_url_password(data, at + 3))
+        found.extend(_private_keys(data))
         return _in_order(found) if found else found
 
 
 def forms(value: str) -> set[bytes]:
-    """The ways in which a secret value appears in output: as it is, in JSON, in JSON in JSON, in a URL, line by line."""
+    """The ways in which a secret value appears: as it is, in JSON, in JSON within JSON, in a URL, line by line."""
     if len(value) < VALUE_CHARS_MIN:
         return set()
     texts = {value, value.strip()}
@@ -286,8 +292,23 @@ def _has_digit(data: bytes) -> bool:
     return len(data.translate(None, _DIGITS)) < len(data)
 
 
-def _keys(data: bytes, at: int, shape: Shape) -> Iterator[Span]:
+def _long_words(data: bytes) -> bytes:
+    """All words that are long enough to be a key. Most text has few, so what follows has little to look at."""
+    mask = data.translate(_WORD_MASK)
+    words = []
+    begin = mask.find(_LONG_WORD)
+    while begin >= 0:
+        end = mask.find(b" ", begin + WORD_CHARS_MIN)
+        if end < 0:
+            end = len(data)
+        words.append(data[begin:end])
+        begin = mask.find(_LONG_WORD, end)
+    return b" ".join(words)
+
+
+def _keys(data: bytes, shape: Shape) -> Iterator[Span]:
     size = len(shape.prefix)
+    at = data.find(shape.prefix)
     while at >= 0:
         end = at + size
         if not shape.free or _begins_a_word(data, at):
@@ -302,16 +323,12 @@ def _keys(data: bytes, at: int, shape: Shape) -> Iterator[Span]:
         at = data.find(shape.prefix, end)
 
 
-def _after_name(data: bytes, at: int, name: bytes, marker: bytes) -> Iterator[Span]:
-    while at >= 0:
-        at += len(name)
-        begin = _run(data, at, _BETWEEN)
-        if at < begin <= at + 16:
-            end = _run(data, begin, _BASE64)
-            if end - begin >= 16 and _has_digit(data[begin:end]):
-                yield begin, end, marker, _BASE64
-            at = end
-        at = data.find(name, at)
+def _aws_secret(data: bytes, at: int) -> Iterator[Span]:
+    begin = _run(data, at, _BETWEEN)
+    if at < begin <= at + 16:
+        end = _run(data, begin, _BASE64)
+        if end - begin >= 16 and _has_digit(data[begin:end]):
+            yield begin, end, _AWS_SECRET, _BASE64
 
 
 def _jwt(data: bytes, at: int) -> Iterator[Span]:
@@ -343,34 +360,43 @@ def _authorization(data: bytes, at: int) -> Iterator[Span]:
 
 def _url_password(data: bytes, at: int) -> Iterator[Span]:
     """What is between the first colon and the last @ before the path begins."""
-    host = data[at : at + 2 * _LONG]
+    host = data[at : at + 2 * _LONG].translate(_HOST_MASK).split(b" ", 1)[0]
     end = host.rfind(b"@")
     begin = host.find(b":", 0, end) + 1 if end > 0 else 0
-    if begin and end > begin and not any(byte in _HOST_ENDS for byte in host[:end]):
+    if 0 < begin < end:
         yield at + begin, at + end, _URL_PASSWORD, b""
 
 
-def _private_key(data: bytes, at: int) -> Iterator[Span]:
-    head = data.find(b"-----", at + 11, at + 80)
-    if head > 0 and b"PRIVATE KEY" in data[at:head]:
-        end, goes_on = _end_of_key(data, head + 5)
-        yield at, end, _PRIVATE_KEY, _KEY_TEXT if goes_on else b""
+def _private_keys(data: bytes) -> Iterator[Span]:
+    at = data.find(b"-----BEGIN ")
+    while at >= 0:
+        end = at + 11
+        head = data.find(b"-----", end, at + 80)
+        if head > 0 and b"PRIVATE KEY" in data[at:head]:
+            end, goes_on = _end_of_key(data, head + 5, inside_a_line=True)
+            yield at, end, _PRIVATE_KEY, _KEY_TEXT if goes_on else b""
+        at = data.find(b"-----BEGIN ", end)
 
 
-def _end_of_key(data: bytes, at: int) -> tuple[int, bool]:
+def _end_of_key(data: bytes, at: int, *, inside_a_line: bool) -> tuple[int, bool]:
     """Where a private key ends that is going on at a place, and whether it does not end in this data.
 
-    A key ends with its END line, or before the first line that cannot belong to one.
+    A key ends with its END line, or before the first line that cannot belong to one. Inside the line that it begins in
+    all of it may be, with its newlines escaped.
     """
+    begin = at
     while at < len(data):
         newline = data.find(b"\n", at)
         end = len(data) if newline < 0 else newline
-        mark = data.find(b"-----END ", at, end)
+        mark = data.find(b"-----END ", at, min(end, at + _KEY_BYTES_MAX))
         if mark >= 0:
             close = data.find(b"-----", mark + 9, end)
             return (close + 5 if close >= 0 else end), False
-        if not _may_be_key(data[at:end]):
-            return min(_run(data, at, _KEY_TEXT), end) if newline < 0 else at, False
+        if end - at > _KEY_LINE_BYTES_MAX or not _may_be_key(data[at:end]):
+            if at > begin or not inside_a_line:
+                return at, False
+            stop = min(_run(data, at, _KEY_TEXT), end)
+            return stop, stop == len(data)
         at = end + 1
     return len(data), True
 
@@ -391,7 +417,7 @@ def _in_order(found: list[Span]) -> list[Span]:
     spans: list[Span] = []
     for span in found:
         if spans and span[0] < spans[-1][1]:
-            start, end, marker, more = spans[-1]
+            start, end, marker, _ = spans[-1]
             if span[1] > end:
                 spans[-1] = (start, span[1], marker, span[3])
         else:
@@ -400,7 +426,7 @@ def _in_order(found: list[Span]) -> list[Span]:
 
 
 def _without(data: bytes, spans: Iterable[Span]) -> bytes:
-    pieces = []
+    pieces: list[bytes] = []
     at = 0
     for start, end, marker, _more in spans:
         pieces += (data[at:start], marker)

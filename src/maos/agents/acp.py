@@ -55,9 +55,9 @@ class Acp:
 
     def command(self, order: Order, program: Program, environment: Mapping[str, str]) -> Command:
         """The command, greeted with the first message of the protocol."""
-        argv = [*self._words, *order.argv]
+        name, *rest = [*self._words, *order.argv]
         return Command(
-            [str(program.path), *argv[1:]],
+            [name if "/" in name else str(program.path), *rest],
             environments.of_child(order, environment, self.variables),
             first_input=acp_conversation.initialize(),
             keeps_input_open=True,

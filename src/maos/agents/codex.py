@@ -21,8 +21,8 @@ from maos.agents.contract import AgentMissing, Capabilities, Command, Order, Pro
 from maos.clock import Clock, SystemClock
 from maos.errors import InvalidInput
 
-VERSION_MIN = (0, 166, 0)
-"""The oldest version that was tried. Before 0.23.0 it ran what a workspace told it to (CVE-2025-61260)."""
+VERSION_MIN = (0, 160, 0)
+"""The oldest version that was tried. Before 0.23.0 a workspace could make it run anything (CVE-2025-61260)."""
 
 INSTALL = "install it with `npm install -g @openai/codex`, or put the folder of its program on the PATH"
 LOG_IN = "set OPENAI_API_KEY (and OPENAI_BASE_URL, if it is not OpenAI itself), or log in with `codex login`"

@@ -53,7 +53,8 @@ class Listening:
     def __init__(self, order: Order, state: Mapping[str, Any]) -> None:
         self._order = order
         self._since_us = as_count(state.get("since_us"))
-        self._before = [as_count(count) for count in as_list(state.get("before"))] or [0] * len(TOKENS)
+        before = [as_count(count) for count in as_list(state.get("before"))]
+        self._before = before if len(before) == len(TOKENS) else [0] * len(TOKENS)
         self._open = [as_text(id) for id in as_list(state.get("open"))]
         self._troubled = state.get("troubled") is True
 
@@ -88,6 +89,10 @@ class Listening:
         """None: it ends by itself."""
         return None
 
+    def rest(self) -> Sequence[Fact]:
+        """Nothing: what it says comes in whole pieces."""
+        return ()
+
     def _event(self, event: Mapping[str, Any]) -> Sequence[Fact] | None:
         match event.get("type"):
             case "thread.started":
@@ -115,7 +120,7 @@ class Listening:
     def _usage(self, total: Mapping[str, Any]) -> Fact:
         """The tokens of this run: the sum over the whole thread without what was told of it before."""
         read, cached, cache_write, output = (
-            max(0, count_of(total, name) - before) for name, before in zip(TOKENS, self._before, strict=False)
+            max(0, count_of(total, name) - before) for name, before in zip(TOKENS, self._before, strict=True)
         )
         return facts.usage(
             self._order.attempt,
@@ -150,8 +155,7 @@ class Listening:
         if not line.strip() or _NOISE.match(line):
             return []
         text = line.decode("utf-8", "backslashreplace")
-        said: list[Fact] = [facts.line(line, stderr=True)]
-        return [*said, self._trouble(text)] if _LAST_WORDS.match(text) else said
+        return [self._trouble(text) if _LAST_WORDS.match(text) else facts.line(line, stderr=True)]
 
     def _item(self, phase: str, item: Mapping[str, Any]) -> Sequence[Fact] | None:
         id, kind = as_text(item.get("id"))[:200], as_text(item.get("type"))

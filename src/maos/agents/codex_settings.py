@@ -2,6 +2,7 @@
 
 They are the only settings it has: it gets a home of its own, and the workspace is declared untrusted, so that nothing
 in it is taken for a setting, a hook or a tool server. Without that declaration Codex would trust it by itself (A12).
+Only the user can say otherwise.
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ TOOL_S_MAX = 7 * 24 * 3600
 
 SANDBOXES = {"edits": "workspace-write", "ask": "read-only", "deny": "read-only"}
 """Codex cannot ask while it runs like this, so what would have to be asked for is not allowed."""
+
+TRUST_VARIABLE = "MAOS_CODEX_TRUST_WORKSPACE"
+"""Given to an agent with the value 1, it lets AGENTS.md and the settings of its workspace count."""
 
 TOKENS = ("input_tokens", "cached_input_tokens", "cache_write_input_tokens", "output_tokens")
 
@@ -97,7 +101,7 @@ def _lines(order: Order, *, base_url: str, has_key: bool) -> Iterator[str]:
     yield 'exclude = ["OPENAI_API_KEY", "CODEX_API_KEY"]'
     yield ""
     yield f"[projects.{_text(str(order.cwd.resolve()))}]"
-    yield 'trust_level = "untrusted"'
+    yield f"trust_level = {_text('trusted' if order.env.get(TRUST_VARIABLE) == '1' else 'untrusted')}"
     if base_url:
         yield ""
         yield "[model_providers.maos]"

@@ -32,6 +32,8 @@ class Capabilities(NamedTuple):
     prose: bool = True
     """Its task is words for a model, so it can be told in words that it was interrupted; otherwise it is given the
     same task again, and nothing else."""
+    answers: bool = True
+    """Says when it has answered; to end before that is no success, whatever the exit code."""
 
 
 class Program(NamedTuple):
@@ -132,6 +134,10 @@ class Conversation(Protocol):
 
     def end(self) -> Reply | None:
         """What lets the program finish after its turn; None when it ends by itself."""
+        ...
+
+    def rest(self) -> Sequence[Fact]:
+        """What was heard and not told yet, once the program has ended in the middle of it; told once."""
         ...
 
 

@@ -36,9 +36,7 @@ def of_child(order: Order, environment: Mapping[str, str], variables: Sequence[s
     return {**fixed, **needed, **order.env}
 
 
-def secrets_of(
-    order: Order, environment: Mapping[str, str], secret_variables: Sequence[str] = ()
-) -> dict[str, str]:
+def secrets_of(order: Order, environment: Mapping[str, str], secret_variables: Sequence[str] = ()) -> dict[str, str]:
     """What must never be written down, by name: the program's keys, and all that look like one."""
     given = {name: environment.get(name, "") for name in secret_variables}
     given |= {name: value for name, value in order.env.items() if name in given or _SECRET_NAME.search(name)}

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 ENDED_BY_TERM = 128 + signal.SIGTERM
 TRACEBACK_CHARS_MAX = 20_000
 
+_OURS = (__file__, os.path.dirname(asyncio.__file__), os.path.dirname(importlib.__file__), "<frozen importlib")
+
 
 class Printed(io.BufferedIOBase):
     """What the function prints, sent to the engine as soon as a line is whole."""
@@ -149,9 +151,9 @@ def _leave(number: int, frame: Any) -> None:
 
 
 def _told(error: BaseException) -> str:
-    """The traceback without the frames of this file, which tell nobody anything; its end, if it is long."""
+    """The traceback from the first frame that is not ours or Python's own; its end, if it is long."""
     at: TracebackType | None = error.__traceback__
-    while at is not None and at.tb_frame.f_code.co_filename == __file__:
+    while at is not None and at.tb_frame.f_code.co_filename.startswith(_OURS):
         at = at.tb_next
     return "".join(traceback.format_exception(type(error), error, at))[-TRACEBACK_CHARS_MAX:].strip()
 

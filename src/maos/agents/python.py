@@ -130,6 +130,10 @@ class Calling:
         """None: its process ends when it has returned."""
         return None
 
+    def rest(self) -> Sequence[Fact]:
+        """Nothing: a line is told when it is heard."""
+        return ()
+
 
 def _printed(message: dict[str, str]) -> list[Fact]:
     try:

@@ -14,6 +14,7 @@ from maos.agents import environment as environments
 from maos.agents.contract import Capabilities, Command, Heard, Order, Program, Reply
 from maos.errors import InvalidInput, NotFound
 from maos.model import facts
+from maos.model.facts import Fact
 
 
 class Shell:
@@ -21,7 +22,9 @@ class Shell:
 
     kind = "shell"
     summary = "any command; its lines are the output"
-    capabilities = Capabilities(resume=False, steer=True, cost=False, mcp=False, permission=False, prose=False)
+    capabilities = Capabilities(
+        resume=False, steer=True, cost=False, mcp=False, permission=False, prose=False, answers=False
+    )
     variables: Sequence[str] = ()
     secret_variables: Sequence[str] = ()
 
@@ -35,8 +38,9 @@ class Shell:
 
     def command(self, order: Order, program: Program, environment: Mapping[str, str]) -> Command:
         """The command as it was given, in the environment that was chosen for it."""
+        name = order.argv[0] if "/" in order.argv[0] else str(program.path)  # a Path would forget the ./ of ./run.sh
         return Command(
-            [str(program.path), *order.argv[1:]],
+            [name, *order.argv[1:]],
             environments.of_child(order, environment, self.variables),
             keeps_input_open=order.takes_input,
             secrets=environments.secrets_of(order, environment),
@@ -82,3 +86,7 @@ class Listening:
     def end(self) -> Reply | None:
         """The end of its input, if it has one."""
         return Reply("end", b"", closes=True) if self._takes_input else None
+
+    def rest(self) -> Sequence[Fact]:
+        """Nothing: a line is told when it is heard."""
+        return ()

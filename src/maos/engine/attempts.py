@@ -108,6 +108,7 @@ class Attempts:
         argv: Sequence[str] = (),
         cwd: Path | str = ".",
         in_place: bool = False,
+        base: str | None = None,
         model: str = "",
         instructions: str = "",
         time_limit_s: float = TIME_LIMIT_S,
@@ -147,7 +148,8 @@ class Attempts:
             env=self._given(pass_variables),
             argv=tuple(argv),
         )
-        workplace = await Workplace.prepare(order.cwd, agent, root=self._folder / "workspaces", in_place=in_place)
+        root = self._folder / "workspaces"
+        workplace = await Workplace.prepare(order.cwd, agent, root=root, in_place=in_place, base=base)
         order = order._replace(cwd=workplace.cwd)
         plan = orders.Plan(agent, 1, kind, task, order, time_limit_s, workplace.to_data())
         return await self._begin(plan, program, None, workplace, limits=limits, listener=listener)
@@ -179,14 +181,15 @@ class Attempts:
         messages = [each async for each in self._journal.read(inbox(agent), after=before.inbox_cursor)]
         number = before.number + 1
         remembers = await transcripts.put_back(self._journal, dialect, old.order, before)
-        told = restoration(
-            before,
-            remembers=remembers,
-            messages=[each.data["text"] for each in messages if each.type == "message_sent"],
-        )
+        waiting = [each.data["text"] for each in messages if each.type == "message_sent"]
+        anew = restoration(before, remembers=False, messages=waiting)
+        told = restoration(before, remembers=True, messages=waiting) if remembers else anew
+        if not dialect.capabilities.prose:
+            told = old.order.task
         order = old.order._replace(
             attempt=attempt_id(agent, number),
             task=f"{told}\n\n{task}" if task else told,
+            task_anew=f"{anew}\n\n{task}" if task else anew,
             session=before.session if remembers else str(uuid.uuid4()),
             resume=remembers,
             cwd=workplace.cwd,

@@ -335,6 +335,12 @@ class LiveAttempt:
     async def _conclude(self) -> None:
         attempt = self.attempt
         if attempt.is_open:
+            rest = list(self._conversation.rest())
+            if rest:
+                data = {"offset": attempt.offset, "at_us": self._clock.now_us(), "facts": rest}
+                await self.recorder.append(
+                    Event("attempt_heard", {**data, "conversation": dict(self._conversation.state())})
+                )
             await self.checkpoint("end")
             await self.recorder.append(Event("attempt_ended", self._verdict()))
         if self._listener is not None:
@@ -353,6 +359,7 @@ class LiveAttempt:
             start_error=str(attempt.exit.get("start_error", "")),
             stopping=attempt.stopping,
             holder_lost=not attempt.exit,
+            unanswered=attempt.in_turn and self._dialect.capabilities.answers,
         )
         turn = [{"kind": "turn_ended", "result": attempt.result, "failed": attempt.last_turn_failed}]
         turns: list[Fact] = turn if attempt.turns else []

@@ -19,11 +19,11 @@ class Workplace:
         self.workspace = workspace
 
     @staticmethod
-    async def prepare(source: Path, agent: str, *, root: Path, in_place: bool) -> Workplace:
+    async def prepare(source: Path, agent: str, *, root: Path, in_place: bool, base: str | None = None) -> Workplace:
         """A place for an agent to work in: a worktree if the folder is in a git repository and nobody objects."""
         if in_place:
             return Workplace(workspaces.Workspace(agent, source, source, None, None, None, (ASKED,)))
-        return Workplace(await workspaces.prepare(source, agent, root=root))
+        return Workplace(await workspaces.prepare(source, agent, root=root, base=base))
 
     @staticmethod
     def from_data(data: dict[str, Any]) -> Workplace:

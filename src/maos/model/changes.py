@@ -98,7 +98,11 @@ class Change(NamedTuple):
 
 def pointer(path: Path) -> str:
     """The path as text."""
-    return "".join(f"/{str(part).replace('~', '~0').replace('/', '~1')}" for part in path)
+    text = ""
+    for part in path:
+        name = str(part)
+        text += "/" + (name.replace("~", "~0").replace("/", "~1") if "~" in name or "/" in name else name)
+    return text
 
 
 def parse_pointer(text: str, state: Any) -> Path:
@@ -118,6 +122,13 @@ def parse_pointer(text: str, state: Any) -> Path:
             state = state.get(part, MISSING)
         parts.append(part)
     return tuple(parts)
+
+
+def find(state: dict[str, Any], text: str) -> Any:
+    """What is at a pointer, or MISSING."""
+    if text.rfind("/") == 0 and "~" not in text:
+        return state.get(text[1:], MISSING)  # a field of the root: most pointers there are
+    return lookup(state, parse_pointer(text, state))
 
 
 def lookup(state: Any, path: Path) -> Any:
@@ -192,8 +203,10 @@ def _resolved(value: Any) -> Any:
 
 
 def _check_parent(path: Path, root: dict[str, Any]) -> None:
+    if len(path) == 1:
+        return  # the root may get any field
     parent = lookup(root, path[:-1])
-    if len(path) > 1 and not isinstance(parent, (dict, list)):
+    if not isinstance(parent, (dict, list)):
         raise InvalidInput(f"{pointer(path[:-1])} is not there or holds no fields", hint="create it first")
     if isinstance(parent, list) and not (isinstance(path[-1], int) and path[-1] <= len(parent)):
         raise InvalidInput(f"{pointer(path)} is beyond the end of a list of {len(parent)} items")

@@ -72,8 +72,11 @@ class Ending(NamedTuple):
     out_of_memory: bool = False
     start_error: str = ""
     stopping: str = ""
-    """Why we ended it, if we did: asked, time_limit, silence, unattended, fenced."""
+    """Why we ended it, if we did: asked, time_limit, silence, unattended, fenced, holder_error."""
     holder_lost: bool = False
+    unanswered: bool = False
+    """Whether a turn was running that did not come to its end. Never of a kind that does not say when it has answered,
+    such as a plain command."""
 
 
 class Verdict(NamedTuple):
@@ -85,77 +88,110 @@ class Verdict(NamedTuple):
     """When to go on, if the agent said so."""
 
 
-_OURS = {"asked": "stopped", "time_limit": "timed_out", "silence": "silent", "unattended": "unattended"}
+_OURS = {
+    "asked": "stopped", "time_limit": "timed_out", "silence": "silent", "unattended": "unattended",
+    "fenced": "interrupted", "holder_error": "holder_lost",
+}  # fmt: skip
 _LATER_WINS = ("rate_limited", "overloaded", "server_error", "connection_lost")
+_FROM_OUTSIDE = (1, 2, 9, 15)
+"""Signals that somebody sends; the others are a program's own doing."""
 
 
 def understand(ending: Ending, facts: Sequence[Fact]) -> Verdict | None:
     """The failure that explains how an attempt ended; None when it succeeded.
 
-    What we did to it explains more than what it said, what it said explains more than how its process ended: a program
-    that complains of a rate limit and exits with 1 was rate limited. Trouble that was followed by a successful turn is
+    What was asked of us explains more than what it said, and what it said explains more than how its process ended: a
+    program that complains of a rate limit and exits with 1 was rate limited, and one that has answered has answered,
+    even if it was killed or ended for being idle afterwards (I29). Trouble that was followed by a successful turn is
     over and explains nothing.
     """
     if ending.start_error:
         return Verdict("start_failed", ending.start_error)
-    if ending.stopping in _OURS:
-        return Verdict(_OURS[ending.stopping], TABLE[_OURS[ending.stopping]].meaning)
+    if ending.stopping == "asked":
+        return _verdict("stopped")
     trouble = _open_trouble(facts)
     turn = _last(facts, "turn_ended")
-    succeeded = turn is not None and not turn.get("failed")
-    if succeeded and trouble is None and ending.exit_code in (0, None) and not ending.holder_lost:
+    if turn is not None and not turn.get("failed") and trouble is None and not ending.unanswered:
         return None
+    if ending.stopping in _OURS:
+        return _verdict(_OURS[ending.stopping])
     if trouble is not None:
-        return Verdict(str(trouble["failure"]), str(trouble.get("message", "")), int(trouble.get("reset_us", 0)))
+        name = str(trouble["failure"])
+        message = str(trouble.get("message", ""))
+        return Verdict(name if name in TABLE else "failed", message, int(trouble.get("reset_us", 0)))
     if ending.holder_lost:
-        return None if succeeded else Verdict("holder_lost", TABLE["holder_lost"].meaning)
+        return _verdict("holder_lost")
     if ending.out_of_memory:
-        return Verdict("out_of_memory", TABLE["out_of_memory"].meaning)
+        return _verdict("out_of_memory")
     if ending.signal is not None:
-        kind = "killed" if ending.signal in (1, 2, 9, 15) else "crashed"
-        return Verdict(kind, f"ended by signal {ending.signal}")
+        return Verdict(_by_signal(ending.signal), f"ended by signal {ending.signal}")
     if turn is not None and turn.get("failed"):
         return Verdict("failed", str(turn.get("result", "")) or TABLE["failed"].meaning)
+    if ending.exit_code is not None and 128 < ending.exit_code < 128 + 65:  # what it says of a signal it has caught
+        return Verdict(_by_signal(ending.exit_code - 128), f"exit code {ending.exit_code}")
     if ending.exit_code:
         return Verdict("failed", f"exit code {ending.exit_code}")
-    return None
+    return Verdict("crashed", "it ended without an answer") if ending.unanswered else None
+
+
+def _verdict(name: str) -> Verdict:
+    return Verdict(name, TABLE[name].meaning)
+
+
+def _by_signal(number: int) -> str:
+    return "killed" if number in _FROM_OUTSIDE else "crashed"
 
 
 _BY_STATUS = {
     400: "bad_request", 401: "login_expired", 402: "no_credit", 403: "login_expired", 408: "connection_lost",
-    413: "context_overflow", 429: "rate_limited", 503: "overloaded", 504: "connection_lost", 529: "overloaded",
+    413: "context_overflow", 429: "rate_limited", 499: "connection_lost", 503: "overloaded", 504: "connection_lost",
+    529: "overloaded",
 }  # fmt: skip
 
 _BY_WORDS = tuple(
     (name, re.compile(pattern, re.IGNORECASE))
     for name, pattern in (
-        ("context_overflow", r"prompt is too long|context (window|length)|maximum context|context_length_exceeded"),
-        ("no_credit", r"credit balance|insufficient[_ ]quota|billing"),
-        ("rate_limited", r"rate.?limit|usage limit|limit (will )?reset|too many requests|quota exceeded"),
-        ("overloaded", r"overloaded|server is busy|at capacity"),
-        ("login_expired", r"not logged in|please run /login|log ?in again|invalid (api key|x-api-key|bearer)|"
-                          r"authentication|unauthori[sz]ed|oauth token|expired token|no api key"),
-        ("session_missing", r"no conversation found|session not found|no rollout found|unknown session"),
-        ("connection_lost", r"connection (error|reset|refused|closed)|econn|enotfound|etimedout|socket hang up|"
-                            r"network error|stream disconnected|fetch failed|unable to connect|timed? ?out"),
-        ("server_error", r"internal server error|bad gateway|service unavailable|api error: 5\d\d"),
+        ("context_overflow", r"prompt is too long|context (window|length|limit)|maximum context|context_length_exceeded|"
+                             r"token count.{0,40}exceeds|exceeds the maximum number of tokens|request_too_large"),
+        ("no_credit", r"credit balance|insufficient[_ ]quota|billing|out of credits"),
+        ("rate_limited", r"rate.?limit|usage limit|limit (reached|(will )?reset)|hit your limit|too many requests|"
+                         r"quota exceeded|exceeded your (current )?quota|resource.?exhausted"),
+        ("overloaded", r"overloaded|server is busy|at capacity|high demand|service unavailable"),
+        ("login_expired", r"not logged in|please run /login|log ?in again|(invalid|incorrect) (api.key|x-api-key|bearer)|"
+                          r"api.key (is )?(missing|not valid|invalid|expired)|(no|provide an|missing an?) api.key|"
+                          r"authentication|unauthori[sz]ed|oauth token|(expired token|token (has |is )?expired)|"
+                          r"missing bearer"),
+        ("session_missing", r"no conversation found|no rollout found|no previous sessions?|unknown session|"
+                            r"(session|conversation|thread)\b.{0,80}(not found|does not exist)"),
+        ("connection_lost", r"connection (error|reset|refused|closed|was closed)|\beconn|enotfound|etimedout|eai_again|"
+                            r"\bepipe|socket hang up|network (error|is unreachable)|stream (disconnected|closed)|"
+                            r"fetch failed|unable to connect|error sending request|name resolution|timed? ?out"),
+        ("server_error", r"internal server error|bad gateway|api_error"),
+        ("bad_request", r"invalid_request_error|bad request|not_found_error"),
     )
 )  # fmt: skip
 
+_STATUS_IN_WORDS = re.compile(
+    r"\b(?:status(?: code)?|(?:api |http )?error|http(?:/[\d.]+)?|code)\W{1,3}([45]\d\d)\b", re.I
+)
+
 
 def from_words(message: str, *, status: int = 0) -> str:
-    """The failure that an error message or an HTTP status stands for; "failed" when neither tells."""
-    for name, pattern in _BY_WORDS:
-        if name in {"context_overflow", "no_credit"} and pattern.search(message):
-            return name  # said with status 400 or 429, which would mean something else
+    """The failure that an error message or an HTTP status stands for; "failed" when neither tells.
+
+    A status counts more than words, except where one status is used for very different things.
+    """
+    found = [name for name, pattern in _BY_WORDS if pattern.search(message)]
+    if not status and (said := _STATUS_IN_WORDS.search(message)):
+        status = int(said[1])
+    for name in found:
+        if name in ("context_overflow", "no_credit") or (name == "login_expired" and status == 400):
+            return name
     if status in _BY_STATUS:
         return _BY_STATUS[status]
-    if status >= 500:
+    if 500 <= status < 600:
         return "server_error"
-    for name, pattern in _BY_WORDS:
-        if pattern.search(message):
-            return name
-    return "failed"
+    return found[0] if found else "bad_request" if 400 <= status < 500 else "failed"
 
 
 def _open_trouble(facts: Sequence[Fact]) -> Fact | None:

@@ -74,6 +74,7 @@ _CONFIGURATION = {
     "advice.detachedHead": "false",
     "worktree.useRelativePaths": "false",
 }
+_new_enough: set[str] = set()
 
 
 class GitUnavailable(MaosError):
@@ -184,6 +185,8 @@ def program() -> str:
 
 async def check_version() -> None:
     """Refuse a git that is too old, saying which one would do."""
+    if program() in _new_enough:
+        return
     result = await _call(
         [program(), "version"], cwd=Path("/"), environment={**inherited(), **_ENVIRONMENT}, given=b"", limit_s=LIMIT_S
     )
@@ -191,6 +194,7 @@ async def check_version() -> None:
     if found is None or (int(found[1]), int(found[2])) < VERSION_MIN:
         shown = result.output.decode("utf-8", "replace").strip() or result.complaint
         raise GitUnavailable(f"{program()} is too old: {shown}")
+    _new_enough.add(program())
 
 
 def inherited() -> dict[str, str]:
@@ -198,14 +202,16 @@ def inherited() -> dict[str, str]:
     return {key: value for key, value in os.environ.items() if not key.startswith(_NOT_PASSED_ON)}
 
 
-async def users_setting(key: str, *, kind: str = "") -> list[str]:
-    """What the user, not the repository, has configured under a key. Reading runs nothing."""
-    environment = {**inherited(), "LC_ALL": "C"}
-    found = []
-    for scope in ("--system", "--global"):
-        argv = [program(), "config", scope, "-z", *([f"--type={kind}"] if kind else []), "--get-all", key]
-        result = await _call(argv, cwd=Path("/"), environment=environment, given=b"", limit_s=LIMIT_S)
-        found += result.output.decode("utf-8", "surrogateescape").split("\0")[:-1]
+async def users_settings() -> dict[str, list[str]]:
+    """What the user, not a repository, says about which repositories to trust and which files to ignore."""
+    pattern = r"^(safe\.directory|core\.excludesfile)$"
+    argv = [program(), "config", "-z", "--type=path", "--get-regexp", pattern]
+    environment = {**inherited(), "LC_ALL": "C", "GIT_DIR": os.devnull}  # so no repository is asked
+    result = await _call(argv, cwd=Path("/"), environment=environment, given=b"", limit_s=LIMIT_S)
+    found: dict[str, list[str]] = {}
+    for entry in result.output.decode("utf-8", "surrogateescape").split("\0")[:-1]:
+        key, _, value = entry.partition("\n")
+        found.setdefault(key, []).append(value)
     return found
 
 

@@ -31,6 +31,7 @@ class Link(asyncio.Protocol):
         self._waiting_bytes = 0
         self._paused = False
         self._news = asyncio.Event()
+        self._closed = asyncio.Event()
         self._writes: dict[bytes, asyncio.Future[bytes]] = {}
         self._failure: MaosError | None = None
         self._attached = False
@@ -59,9 +60,13 @@ class Link(asyncio.Protocol):
         assert self._transport is not None
         self._transport.write(frame)
 
-    async def attached(self) -> None:
+    async def attached(self, within_s: float) -> None:
         """Return when the holder has let us in; raises when it has not."""
-        await self._until(lambda: self._attached)
+        try:
+            async with asyncio.timeout(within_s):
+                await self._until(lambda: self._attached)
+        except TimeoutError:
+            raise HolderGone(f"the holder of {self._name} has not answered for {within_s:g} s") from None
 
     async def records(self) -> list[Record]:
         """The next records, at least one; none after the last."""
@@ -71,9 +76,7 @@ class Link(asyncio.Protocol):
         self._waiting_bytes = 0
         if records and records[-1].kind == "exit":
             self._exit_given = True
-        if self._paused and self._transport is not None and not self._transport.is_closing():
-            self._paused = False
-            self._transport.resume_reading()
+        self._resume()
         return records
 
     async def write(self, name: str, data: bytes, *, close: bool) -> bool:
@@ -83,6 +86,7 @@ class Link(asyncio.Protocol):
         if reply is None:
             self.send(wire.frame(wire.WRITE, key, data, b"1" if close else b"0"))
             reply = self._writes[key] = asyncio.get_running_loop().create_future()
+            self._resume()
         outcome = await asyncio.shield(reply)
         if outcome == wire.FULL:
             raise InputFull(f"input {name} for {self._name} was not taken: too much is waiting already")
@@ -95,14 +99,15 @@ class Link(asyncio.Protocol):
             await self._until(lambda: self._finished)
         finally:
             if self._finished:
-                self.close()
+                await self.close()
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Hang up."""
-        if self._failure is None:
-            self._fail(InvalidInput(f"detached from {self._name}", hint="attach again"))
+        self._fail(InvalidInput(f"detached from {self._name}", hint="attach again"))
+        self._records.clear()  # whoever attaches next gets them
         if self._transport is not None:
             self._transport.abort()
+            await self._closed.wait()
 
     async def _until(self, condition: Callable[[], bool]) -> None:
         while not condition():
@@ -135,6 +140,7 @@ class Link(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._fail(HolderGone(f"the holder of {self._name} hung up"))
+        self._closed.set()
 
     def data_received(self, data: bytes) -> None:
         self._buffer += data
@@ -179,9 +185,16 @@ class Link(asyncio.Protocol):
             self._fail(Corrupt(f"{self._name}: {self._parser.damage}", hint="read what is there with left_behind()"))
         self._records.extend(records)
         self._waiting_bytes += len(body)
-        if self._waiting_bytes > BUFFERED_BYTES_MAX and not self._paused and self._transport is not None:
+        # Not while an answer is waited for, which comes behind what is on its way already.
+        if self._waiting_bytes > BUFFERED_BYTES_MAX and not self._writes and not self._paused:
+            assert self._transport is not None
             self._paused = True
             self._transport.pause_reading()
+
+    def _resume(self) -> None:
+        if self._paused and self._transport is not None and not self._transport.is_closing():
+            self._paused = False
+            self._transport.resume_reading()
 
     @property
     def _at(self) -> int:

@@ -21,10 +21,13 @@ from typing import NamedTuple
 import maos
 from maos.errors import InvalidInput
 from maos.faults import crash_point
+from maos.redact import VALUE_CHARS_MAX
 from maos.runner import identity
+from maos.runner.connect import connect
 from maos.runner.errors import Fenced, HolderGone, InputFull, StartFailed
 from maos.runner.holder import tree, wire
-from maos.runner.holder.serve import INPUT_BYTES_MAX, SOCKET
+from maos.runner.holder.agent import INPUT_BYTES_MAX
+from maos.runner.holders import HolderInfo, Stray, end, end_stray, holders, strays
 from maos.runner.link import Link
 from maos.runner.records import NO_NEWLINE, PARTIAL, Exit, Record, left_behind
 
@@ -34,15 +37,21 @@ __all__ = [
     "Exit",
     "Fenced",
     "HolderGone",
+    "HolderInfo",
     "InputFull",
     "Process",
     "Record",
     "Spec",
     "StartFailed",
+    "Stray",
     "attach",
+    "end",
+    "end_stray",
+    "holders",
     "left_behind",
     "remove",
     "start",
+    "strays",
 ]
 
 ERRORS = "errors"
@@ -58,7 +67,7 @@ INTERPRETER = ("-I", "-S")
 """As little Python as there is: no environment variables, no site packages."""
 _BOOT = "import sys; sys.path.append(sys.argv[1]); from maos.runner.holder.boot import main; main(sys.argv[2])"
 _ROOT = str(Path(maos.__file__).parent.parent)
-_PASSED_ON = ("LD_LIBRARY_PATH",)
+PASSED_ON = ("LD_LIBRARY_PATH",)
 
 _children: set[int] = set()
 """Holders this process has started and not seen end: somebody has to bury them."""
@@ -96,9 +105,10 @@ async def start(folder: Path, spec: Spec) -> Process:
     """Start an agent under a holder of its own; returns when it runs, attached from the beginning.
 
     At most once for a folder, whoever tries: a second start raises InvalidInput. An engine that dies in here leaves
-    either a holder that can be attached to, with its agent, or nothing.
+    either a holder that can be attached to, with its agent, or nothing. After any error but StartFailed and
+    InvalidInput it is unknown which: `attach` finds out, and settles it.
     """
-    folder = folder.absolute()
+    folder = _absolute(folder)
     order = _order(folder, spec)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     crash_point("start: folder made")
@@ -114,15 +124,17 @@ async def start(folder: Path, spec: Spec) -> Process:
     try:
         link.send(order.frame())
         crash_point("start: spec sent")
-        async with asyncio.timeout(START_S_MAX):
-            await link.attached()
+        await link.attached(START_S_MAX)
     except StartFailed as error:
-        await _give_up(folder, link, holder_pid)
+        await link.finish()
+        await _buried(holder_pid)
+        await asyncio.to_thread(remove, folder)  # nothing was started: nothing is left behind
         raise _explained(error, spec) from None
     except HolderGone as gone:
-        raise HolderGone(f"{gone.what}{_last_words(folder)}", hint="see what it says, then start again") from None
+        await link.close()
+        raise HolderGone(f"{gone.what}{_last_words(folder)}", hint="attach, to be sure, then start anew") from None
     except BaseException:
-        link.close()
+        await link.close()
         raise
     crash_point("start: agent runs")
     return Process(folder, link)
@@ -134,7 +146,7 @@ async def attach(folder: Path, *, token: int, after: int) -> Process:
     Raises HolderGone when no holder lives, and sees to it then that none can begin there any more. Raises Fenced when
     an engine with a larger token has been attached.
     """
-    folder = folder.absolute()
+    folder = _absolute(folder)
     who = identity.read(folder)
     if who is None:
         identity.close_for_good(folder)
@@ -145,10 +157,9 @@ async def attach(folder: Path, *, token: int, after: int) -> Process:
     link = await Link.open(sock, name=who.attempt, token=token, after=after)
     try:
         link.send(wire.frame(wire.HELLO, str(token).encode(), str(after).encode()))
-        async with asyncio.timeout(START_S_MAX):
-            await link.attached()
+        await link.attached(START_S_MAX)
     except BaseException:
-        link.close()
+        await link.close()
         raise
     return Process(folder, link)
 
@@ -192,13 +203,18 @@ class Process:
 
     async def detach(self) -> None:
         """Leave. The agent goes on, and what it prints is kept for the next engine."""
-        self._link.close()
+        await self._link.close()
 
     async def finish(self) -> None:
         """End the holder of an agent that has ended, and remove its folder with the spool."""
         await self._link.finish()
+        crash_point("finish: holder said goodbye")
         await _buried(self.holder_pid)
         await asyncio.to_thread(remove, self.folder)
+
+
+def _absolute(folder: Path) -> Path:
+    return Path(os.path.abspath(folder))
 
 
 def remove(folder: Path) -> None:
@@ -220,6 +236,9 @@ def _order(folder: Path, spec: Spec) -> wire.Order:
         raise InvalidInput(f"line_bytes_max is {spec.line_bytes_max}", hint=f"use at least {LINE_BYTES_MIN}")
     if len(spec.first_input) > FIRST_INPUT_BYTES_MAX:
         raise InvalidInput(f"the first input has {len(spec.first_input)} bytes", hint="put it into a file")
+    for name, value in spec.secrets.items():
+        if len(value) > VALUE_CHARS_MAX:
+            raise InvalidInput(f"secret {name} has {len(value)} characters", hint=f"at most {VALUE_CHARS_MAX}")
     for name, value in spec.env.items():
         if not name or "=" in name or "\0" in name + value:
             raise InvalidInput(f"{name!r} cannot be an environment variable", hint="names without =, no NUL")
@@ -246,7 +265,7 @@ def _spawn(folder: Path, attempt: str, connection: int) -> int:
     """Start a holder; its pid."""
     _bury()
     env = {"MAOS_ATTEMPT": attempt, "MAOS_ATTEMPT_FOLDER": str(folder)}
-    env.update((name, os.environ[name]) for name in _PASSED_ON if name in os.environ)
+    env.update((name, os.environ[name]) for name in PASSED_ON if name in os.environ)
     if "MAOS_HOLDER_CRASH_AT" in os.environ:  # by tests only
         env["MAOS_CRASH_AT"] = os.environ["MAOS_HOLDER_CRASH_AT"]
         env["MAOS_CRASH_TRACE"] = os.environ.get("MAOS_CRASH_TRACE", "")
@@ -284,28 +303,6 @@ async def _connect(folder: Path, who: identity.Identity) -> socket.socket | None
                 ) from error
             await asyncio.sleep(0.01)
     return None
-
-
-def connect(folder: Path) -> socket.socket:
-    """A connection to the socket in a folder, however long its path is: a socket's own may have 107 characters."""
-    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        fd = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            sock.connect(f"/proc/self/fd/{fd}/{SOCKET}")
-        finally:
-            os.close(fd)
-    except BaseException:
-        sock.close()
-        raise
-    return sock
-
-
-async def _give_up(folder: Path, link: Link, holder_pid: int) -> None:
-    """Nothing was started: leave nothing behind."""
-    await link.finish()
-    await _buried(holder_pid)
-    await asyncio.to_thread(remove, folder)
 
 
 def _bury() -> None:

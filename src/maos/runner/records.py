@@ -24,7 +24,7 @@ class Record(NamedTuple):
     """Where to read on after this record."""
     time_us: int
     kind: str
-    """started, stdout, stderr, input, stopping, exit; and, never stored: trouble (with the disk), torn (left_behind)."""
+    """started, stdout, stderr, input, stopping, exit; never stored: trouble (with the disk), torn (left_behind)."""
     data: bytes
     """A line without its newline, an id, a reason, or nothing."""
     flags: int = 0

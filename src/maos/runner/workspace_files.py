@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import AsyncIterator, Iterator
+import stat
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from maos.errors import NotFound
 from maos.faults import crash_point
 from maos.runner.git import CHECKOUT_LIMIT_S, Git, GitFailed
 from maos.runner.workspace_place import (
@@ -19,6 +21,7 @@ from maos.runner.workspace_place import (
     Workspace,
     find_commit,
     is_object,
+    is_there,
     opened,
     refs_of,
     shown,
@@ -72,7 +75,11 @@ async def restore(workspace: Workspace, commit: str) -> Checkpoint:
         target = await place.commit(commit)
         saved = await take(place, "before a restore")
         changes = await _changes(place, target)
-        blocking = await asyncio.to_thread(lambda: frozenset(_in_the_way(workspace.tree, changes)))
+        added = [path for path, kind in changes.items() if kind == "A"]
+        if nested := await asyncio.to_thread(repositories_at, workspace.tree, added):
+            raise UnsavedWork("repositories are where the restore puts files", tuple(map(shown, nested)))
+        leaving = {path for path, kind in changes.items() if kind == "D"}
+        blocking = await asyncio.to_thread(lambda: frozenset(in_the_way(workspace.tree, added, leaving)))
         if blocking:
             saved = await take(place, "before a restore", also=blocking)
         crash_point("restore: saved")
@@ -117,7 +124,7 @@ async def take(place: Place, label: str, *, also: frozenset[bytes] = frozenset()
         "commit-tree", tree, *(part for parent in parents for part in ("-p", parent)), given=message.encode()
     )
     crash_point("checkpoint: committed")
-    state = await _named(place, State(commit, tree, "", state.number, head), after=state.commit)
+    state = await _named(place, State(commit, tree, "", state.number, head))
     crash_point("checkpoint: named")
     await asyncio.to_thread(_sync_refs, place)
     place.note(state)
@@ -129,6 +136,13 @@ async def bring_up(place: Place, *, also: frozenset[bytes] = frozenset()) -> Sta
     """Our index as the files are now. An index that cannot be used is made anew: it holds nothing of its own."""
     workspace = place.workspace
     rules = Rules(workspace.base, workspace.file_bytes_max, workspace.keep_ignored, also)
+    if is_there(place.unfilled) or not is_there(workspace.tree):
+        raise NotFound(
+            f"the files of workspace {workspace.name} are gone from {workspace.tree}",
+            hint="verify the workspace: they come back from its last checkpoint",
+        )
+    if not is_there(place.folder / "index"):
+        await new_index(place)
     try:
         return await stage(place.git, workspace.tree, rules)
     except GitFailed:
@@ -189,22 +203,25 @@ async def numbered(git: Git, name: str) -> dict[int, str]:
     return found
 
 
-async def _named(place: Place, state: State, *, after: str) -> State:
+async def _named(place: Place, state: State) -> State:
     """A ref for the commit, or the one that a killed call has made for the same files."""
     prefix = refs_of(place.workspace.name)
     number = state.number
-    for _ in range(_TRIES):
+    for remaining in reversed(range(_TRIES)):
         number += 1
         try:
             await place.repository.run("update-ref", f"{prefix}{number}", state.commit, "0" * len(state.commit))
-            return state._replace(ref=f"{prefix}{number}", number=number)
         except GitFailed:
             known = await numbered(place.repository, place.workspace.name)
             newest = max(known, default=0)
             if newest > state.number and await _same(place, known[newest], state.commit):
                 return state._replace(commit=known[newest], ref=f"{prefix}{newest}", number=newest)
+            if not remaining:
+                raise
             number = max(number, newest)  # or a lock file is in the way: the next number will do as well
-    raise GitFailed("update-ref", await place.repository.run("update-ref", prefix + "0", after, allowed=range(256)))
+        else:
+            break
+    return state._replace(ref=f"{prefix}{number}", number=number)
 
 
 async def _same(place: Place, one: str, other: str) -> bool:
@@ -222,11 +239,24 @@ async def _changes(place: Place, target: str) -> dict[bytes, str]:
     return {path: kind.decode() for kind, path in zip(output[0:-1:2], output[1::2], strict=True)}
 
 
-def _in_the_way(tree: Path, changes: dict[bytes, str]) -> Iterator[bytes]:
-    """Files on disk that no checkpoint has, at places where a restore puts others."""
+def repositories_at(tree: Path, paths: Iterable[bytes]) -> list[bytes]:
+    """Folders at the places of files that hold a repository: git would not see it there, and delete it."""
     top = os.fsencode(tree)
-    leaving = {path for path, kind in changes.items() if kind == "D"}
-    for path in (path for path, kind in changes.items() if kind == "A"):
+    folders = (path for path in paths if stat.S_ISDIR(_mode(os.path.join(top, path))))
+    return [path for path in folders if any(b".git" in (*f, *d) for _, d, f in os.walk(os.path.join(top, path)))]
+
+
+def _mode(path: bytes) -> int:
+    try:
+        return os.lstat(path).st_mode
+    except OSError:
+        return 0
+
+
+def in_the_way(tree: Path, added: Iterable[bytes], leaving: Collection[bytes]) -> Iterator[bytes]:
+    """Files on disk that git does not know, at places where it is about to put others; it would spare only some."""
+    top = os.fsencode(tree)
+    for path in added:
         parts = path.split(b"/")
         for length in range(1, len(parts) + 1):
             part = b"/".join(parts[:length])

@@ -17,6 +17,7 @@ from typing import NamedTuple
 from maos.errors import InvalidInput
 from maos.faults import crash_point
 from maos.runner.git import CHECKOUT_LIMIT_S, Git, GitFailed, held
+from maos.runner.workspace_files import in_the_way, repositories_at
 from maos.runner.workspace_place import PRIVATE, Workspace, find_commit, is_there, lay_out, private_git, refs_of, shown
 from maos.runner.workspace_source import Source, discover
 from maos.runner.workspace_stage import put_into_index
@@ -136,13 +137,11 @@ class _Merge:
         """
         attributes = self.source.repository / "info" / "attributes"
         local = await asyncio.to_thread(lambda: attributes.read_bytes() if attributes.is_file() else b"")
-        listed = await self.git.run("ls-tree", "-r", "-z", "--name-only", "--full-tree", commit)
-        known = [path for path in listed.output.split(b"\0")[:-1] if path.split(b"/")[-1] == b".gitattributes"]
-        tree = await self.git.line("rev-parse", commit + "^{tree}")
-        if not known and not local:
-            return tree
-        arguments = ("-r", "-z", "--name-only", "--no-renames", "--diff-filter=d", "--ignore-submodules=all")
-        changed = (await self.git.run("diff-tree", *arguments, since, commit)).output.split(b"\0")[:-1]
+        before, after = await listing(self.git, since), await listing(self.git, commit)
+        known = [path for path in after if path.split(b"/")[-1] == b".gitattributes"]
+        changed = [path for path, line in after.items() if line != before.get(path) and line.startswith(b"100")]
+        if not changed or not (known or local):
+            return await self.git.line("rev-parse", commit + "^{tree}")
         files = self.scratch / "files"
         await asyncio.to_thread(files.mkdir)
         raw = private_git(self.scratch / "git", self.source.repository, files)
@@ -152,7 +151,12 @@ class _Merge:
         lay_out(self.scratch / "convert", object_format=self.source.object_format, attributes=local)
         converting = private_git(self.scratch / "convert", self.source.repository, files)
         await converting.run("read-tree", commit)
-        await put_into_index(converting, changed)  # what cannot be converted stays as it is
+        # What git does to line ends depends on those it finds in the index: it is to find what was there before.
+        old = (before.get(path, b"0 " + b"0" * len(commit) + b"\t" + path) for path in changed)
+        await converting.run("update-index", "-z", "--index-info", given=b"".join(line + b"\0" for line in old))
+        refused = await put_into_index(converting, changed)
+        as_they_are = b"".join(after[path] + b"\0" for path in refused)
+        await converting.run("update-index", "-z", "--index-info", given=as_they_are)
         return await converting.line("write-tree")
 
     async def _try(self, since: str, head: str, theirs: str) -> _Tried:
@@ -200,7 +204,6 @@ class _Landing:
             )
             if blocked := await self._blocked(head, new, files):
                 return blocked
-            crash_point("merge: files next")
             await self.git.run("read-tree", "-m", "-u", head, new, limit_s=CHECKOUT_LIMIT_S)
             crash_point("merge: files")
         try:
@@ -234,21 +237,34 @@ class _Landing:
                 tuple(map(shown, filtered)),
                 f"merge it yourself: git cherry-pick {new}",
             )
-        dry = ("read-tree", "-m", "-u", "-n", head, new)
-        if (await self.git.run(*dry, allowed=(0, 128))).status == 0:
-            return None
+        assert self.source.top is not None
+        if nested := await asyncio.to_thread(repositories_at, self.source.top, files):
+            return Blocked(
+                "repositories are where the merge would write files",
+                tuple(map(shown, nested)),
+                "move them away, then merge again",
+            )
+        lock = self.source.gitdir / "index.lock"
+        if is_there(lock):
+            return Blocked(
+                f"another git is at work in {self.source.top}", (), f"wait for it, or if there is none, remove {lock}"
+            )
+        if unmerged := (await self.git.run("ls-files", "-z", "--unmerged")).output.split(b"\0")[:-1]:
+            files = sorted({line.split(b"\t", 1)[1] for line in unmerged})
+            hint = "resolve them and git add them, then merge again"
+            return Blocked("there are conflicts that are not resolved yet", tuple(map(shown, files)), hint)
         await self.git.run("update-index", "-q", "--refresh", allowed=(0, 1))
         same = await self._there_already(new, files)
-        dirty = await self._dirty(head, files, same)
-        if not dirty and same:
-            entries = b"".join(entry + b"\0" for entry in same.values())
-            await self.git.run("update-index", "-z", "--index-info", given=entries)
-        result = await self.git.run(*dry, allowed=(0, 128))
-        if result.status == 0:
-            return None
-        why = "you have changes of your own in files that the merge would write" if dirty else result.complaint
-        hint = "commit or stash them, or move them away, then merge again"
-        return Blocked(why, tuple(map(shown, dirty)), hint if dirty else "put that right, then merge again")
+        if dirty := await self._dirty(head, new, same):
+            return Blocked(
+                "you have changes of your own in files that the merge would write",
+                tuple(map(shown, dirty)),
+                "commit or stash them, or move them away, then merge again",
+            )
+        changed = b"".join(line + b"\0" for line in same.values())
+        await self.git.run("update-index", "-z", "--index-info", given=changed)
+        result = await self.git.run("read-tree", "-m", "-u", "-n", head, new, allowed=(0, 128))
+        return None if result.status == 0 else Blocked(result.complaint, (), "put that right, then merge again")
 
     async def _filtered(self, files: list[bytes]) -> list[bytes]:
         drivers = {os.fsencode(driver) for driver in await self._drivers()}
@@ -260,8 +276,7 @@ class _Landing:
 
     async def _there_already(self, new: str, files: list[bytes]) -> dict[bytes, bytes]:
         """Those files whose content on disk is already the new one, with their lines for the index."""
-        lines = (await self.git.run("ls-tree", "-r", "-z", "--full-tree", new)).output.split(b"\0")[:-1]
-        wanted = {path: line for line in lines for path in [line.split(b"\t", 1)[1]]}
+        wanted = await listing(self.git, new)
         lay_out(self.scratch / "look", object_format=self.source.object_format, attributes=b"")
         assert self.source.top is not None
         top = os.fsencode(self.source.top)
@@ -278,12 +293,19 @@ class _Landing:
         gone = [path for path in files if path not in wanted and not is_there(os.path.join(top, path))]
         return {**found, **{path: b"0 " + b"0" * len(new) + b"\t" + path for path in gone}}
 
-    async def _dirty(self, head: str, files: list[bytes], same: Collection[bytes]) -> list[bytes]:
-        changed = (await self.git.run("diff-index", "-z", "--name-only", "--ignore-submodules", head)).output
-        known = (await self.git.run("ls-tree", "-r", "-z", "--name-only", "--full-tree", head)).output
+    async def _dirty(self, head: str, new: str, same: Collection[bytes]) -> list[bytes]:
+        """Files of the user that the merge would change or remove, and that no commit has as they are."""
         assert self.source.top is not None
-        top = os.fsencode(self.source.top)
-        own = set(changed.split(b"\0")) | {path for path in files if is_there(os.path.join(top, path))} - set(
-            known.split(b"\0")
-        )
-        return [path for path in files if path in own and path not in same]
+        before, after = await listing(self.git, head), await listing(self.git, new)
+        touched = {path for path in {*before, *after} if before.get(path) != after.get(path)}
+        added, leaving = touched - set(before), touched - set(after)
+        changed = (await self.git.run("diff-index", "-z", "--name-only", "--ignore-submodules", head)).output
+        own = touched & set(changed.split(b"\0"))
+        own.update(await asyncio.to_thread(lambda: set(in_the_way(Path(self.git.cwd), added, leaving))))
+        return sorted(own - set(same))
+
+
+async def listing(git: Git, commit: str) -> dict[bytes, bytes]:
+    """The files of a commit: paths, and what `update-index --index-info` takes for them."""
+    lines = (await git.run("ls-tree", "-r", "-z", "--full-tree", commit)).output.split(b"\0")[:-1]
+    return {line.split(b"\t", 1)[1]: line for line in lines}

@@ -137,6 +137,8 @@ class Place:
         self.agents = Git(workspace.tree, {"GIT_DIR": str(workspace.gitdir)}, lock=lock)
         """With the index and HEAD that the agent's own git uses."""
         self.gitdir = workspace.gitdir
+        self.unfilled = folder / "unfilled"
+        """Is there while the tree is empty because its files are being brought back."""
 
     @property
     def base(self) -> str:
@@ -164,7 +166,7 @@ class Place:
             (self.folder / name).unlink(missing_ok=True)
         head = f"{state.commit}\n".encode()
         if not (self.folder / "HEAD").exists() or (self.folder / "HEAD").read_bytes() != head:
-            write_whole(self.folder / "HEAD", head)
+            write_whole(self.folder / "HEAD", head, sync=False)  # lost, it is written again from the notes
 
     async def agents_head(self) -> str:
         """The commit the agent's HEAD is at; the base if it is nowhere."""
@@ -261,14 +263,15 @@ def is_there(path: Path | bytes) -> bool:
     return os.path.lexists(path)
 
 
-def write_whole(path: Path, content: bytes) -> None:
+def write_whole(path: Path, content: bytes, *, sync: bool = True) -> None:
     """Write a file so that after any crash it is the old one or the new one."""
     new = path.with_name(path.name + ".new")
     descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         with open(descriptor, "wb", closefd=False) as file:
             file.write(content)
-        os.fsync(descriptor)
+        if sync:
+            os.fsync(descriptor)
     finally:
         os.close(descriptor)
     os.replace(new, path)

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from maos.errors import InvalidInput
 from maos.faults import crash_point
-from maos.runner.git import held
+from maos.runner.git import Git, held
 from maos.runner.workspace_files import trailers
 from maos.runner.workspace_place import (
     FILE_BYTES_MAX,
@@ -30,11 +30,12 @@ from maos.runner.workspace_place import (
     is_there,
     lay_out,
     lock_of,
+    refs_of,
     sync_folder,
     write_whole,
 )
 from maos.runner.workspace_repair import check_out, known_at, make_same_folder, repair, state_at
-from maos.runner.workspace_source import Source, discover, excludes, uncommitted
+from maos.runner.workspace_source import Source, discover, uncommitted
 from maos.runner.workspace_worktree import add_worktree, wipe
 
 IN_PLACE = (
@@ -94,12 +95,16 @@ async def prepare(
         write_whole(folder / "repository", os.fsencode(found.repository))
         crash_point("prepare: begun")
         beginning = await _beginning(found, folder, base, start, include_uncommitted, file_bytes_max)
+        repository = Git(found.repository, {"GIT_DIR": str(found.repository)}, lock=lock)
+        await repository.run("update-ref", refs_of(name) + "base", beginning.base)
+        crash_point("prepare: base")
+        gitdir = await add_worktree(found.repository, tree, beginning.head, lock=lock)
         workspace = Workspace(
             name,
             tree / found.prefix,
             tree,
             found.repository,
-            await add_worktree(found.repository, root, tree, beginning, name, lock),
+            gitdir,
             beginning.base,
             beginning.notes,
             file_bytes_max,
@@ -143,7 +148,8 @@ async def _beginning(
     await asyncio.to_thread(shutil.rmtree, scratch, ignore_errors=True)
     if found.commit is not None:
         notes = () if head is not None else ("nothing is committed yet: it starts with the files as they are",)
-        return _Beginning(found.commit, found.commit, found.commit, notes)
+        left = tuple(f"{path} is not in it: {why}" for path, why in found.left_out)
+        return _Beginning(found.commit, found.commit, found.commit, notes + left)
     if head is None:
         tree = await source.git.line("mktree")
         head = await source.git.line("commit-tree", tree, given=b"nothing yet\n")
@@ -153,7 +159,7 @@ async def _beginning(
 
 async def _fill(place: Place, source: Source, beginning: _Beginning) -> None:
     workspace = place.workspace
-    await asyncio.to_thread(lay_out, place.folder, object_format=source.object_format, excludes=await excludes(source))
+    await asyncio.to_thread(lay_out, place.folder, object_format=source.object_format, excludes=source.excludes)
     await check_out(place, beginning.files, beginning.head)
     crash_point("prepare: files")
     await asyncio.to_thread(make_same_folder, workspace)

@@ -8,9 +8,20 @@ import shutil
 from pathlib import Path
 
 from maos.errors import InvalidInput, NotFound
+from maos.faults import crash_point
 from maos.runner.git import CHECKOUT_LIMIT_S
 from maos.runner.workspace_files import numbered, trailers
-from maos.runner.workspace_place import Place, State, Workspace, folder_of, lay_out, opened, refs_of, write_whole
+from maos.runner.workspace_place import (
+    Place,
+    State,
+    Workspace,
+    folder_of,
+    is_there,
+    lay_out,
+    opened,
+    refs_of,
+    write_whole,
+)
 from maos.runner.workspace_worktree import add_again, point, points_to
 
 
@@ -58,6 +69,7 @@ def looks_whole(workspace: Workspace) -> bool:
         and points_to(workspace.tree, workspace.gitdir)
         and (folder / "state.json").is_file()
         and (folder / "workspace.json").is_file()
+        and not is_there(folder / "unfilled")
     )
 
 
@@ -70,7 +82,10 @@ async def repair(place: Place, commit: str | None = None) -> tuple[str, ...]:
     if not await asyncio.to_thread((folder / "config").is_file):
         lay_out(folder, object_format="sha1" if len(place.base) == 40 else "sha256")
         done.append("private git folder")
-    gone = not await asyncio.to_thread(workspace.tree.is_dir)
+    gone = is_there(place.unfilled) or not await asyncio.to_thread(workspace.tree.is_dir)
+    if gone:  # noted before the tree is there again: an empty one must not pass for an agent's work
+        write_whole(place.unfilled, b"")
+        crash_point("repair: noted")
     try:
         state = place.state()
     except NotFound:
@@ -85,6 +100,7 @@ async def repair(place: Place, commit: str | None = None) -> tuple[str, ...]:
         done.append("worktree")
     if gone:
         await asyncio.to_thread(workspace.tree.mkdir, 0o777, exist_ok=True)
+        crash_point("repair: tree")
     if not await asyncio.to_thread(points_to, workspace.tree, gitdir):
         await asyncio.to_thread(point, workspace.tree, gitdir)
         done.append("pointer to the repository")
@@ -98,20 +114,18 @@ async def repair(place: Place, commit: str | None = None) -> tuple[str, ...]:
         await place.agents.run("update-ref", "--no-deref", "-m", "maos: repair", "HEAD", head)
         await check_out(place, target, head)
         place.note(await state_at(place, target, head))
+        crash_point("repair: files")
+        place.unfilled.unlink()
         done.append("files")
-    elif await _agents_index_is_damaged(place):
+    elif (await place.agents.run("rev-parse", "-q", "--verify", "HEAD", allowed=(0, 1, 128))).status == 128:
+        write_whole(gitdir / "HEAD", f"{state.head}\n".encode())
+        done.append("HEAD of the agent's git")
+    elif (await place.agents.run("ls-files", "--", "nothing", allowed=(0, 128))).status == 128:
         await asyncio.to_thread((gitdir / "index").unlink, missing_ok=True)
         await place.agents.run("read-tree", await place.agents_head())
         done.append("index of the agent's git")
     await asyncio.to_thread(make_same_folder, workspace)
     return tuple(done)
-
-
-async def _agents_index_is_damaged(place: Place) -> bool:
-    head = await place.agents.run("rev-parse", "-q", "--verify", "HEAD", allowed=(0, 1, 128))
-    if head.status == 128:
-        write_whole(place.gitdir / "HEAD", f"{place.state().head}\n".encode())
-    return (await place.agents.run("ls-files", "--", "nothing", allowed=(0, 128, -6, -11))).status != 0
 
 
 async def check_out(place: Place, files: str, head: str) -> None:

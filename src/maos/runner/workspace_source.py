@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from maos.errors import InvalidInput
-from maos.runner.git import Git, GitFailed, GitUnavailable, UntrustedRepository, check_version, program, users_setting
+from maos.runner.git import Git, GitFailed, GitUnavailable, UntrustedRepository, check_version, program, users_settings
 from maos.runner.workspace_place import is_there, lay_out, private_git
-from maos.runner.workspace_stage import Rules, stage
+from maos.runner.workspace_stage import LeftOut, Rules, stage
 
 _OWNED_BY_ANOTHER = re.compile(rb"detected dubious ownership in repository at '(.*)'")
 
@@ -29,6 +29,8 @@ class Source(NamedTuple):
     prefix: str
     """The way from there to the folder, empty or with a slash at its end."""
     object_format: str
+    excludes: bytes
+    """What the user's git ignores beyond the .gitignore files of the tree."""
 
     @property
     def git(self) -> Git:
@@ -50,8 +52,8 @@ async def discover(folder: Path) -> Source | None:
             raise
         return None  # whoever works outside git need not have it
     await check_version()
-    trusted = tuple(("safe.directory", value) for value in await users_setting("safe.directory"))
-    git = Git(folder, configuration=trusted)
+    settings = await users_settings()
+    git = Git(folder, configuration=tuple(("safe.directory", value) for value in settings.get("safe.directory", ())))
     asked = ("--is-bare-repository", "--is-inside-work-tree", "--show-object-format")
     result = await git.run("rev-parse", *asked, allowed=(0, 128))
     if result.status:
@@ -72,15 +74,15 @@ async def discover(folder: Path) -> Source | None:
             hint="look at core.worktree in its configuration",
         )
     prefix = "" if top is None else await git.line("rev-parse", "--show-prefix")
-    return Source(found[0], found[1], top, prefix, object_format)
+    excludes = await asyncio.to_thread(_excludes, settings.get("core.excludesfile", []), found[0])
+    return Source(found[0], found[1], top, prefix, object_format, excludes)
 
 
-async def excludes(source: Source) -> bytes:
-    """What the user's git ignores beyond the .gitignore files of the tree: what is ignored everywhere, then here."""
-    configured = await users_setting("core.excludesFile", kind="path")
+def _excludes(configured: list[str], repository: Path) -> bytes:
+    """What is ignored everywhere, then what is ignored here: the last to match wins."""
     usual = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "git" / "ignore"
-    files = (Path(configured[-1]) if configured else usual, source.repository / "info" / "exclude")
-    return b"".join([await asyncio.to_thread(_content, file) for file in files])
+    files = (Path(configured[-1]) if configured else usual, repository / "info" / "exclude")
+    return b"".join(map(_content, files))
 
 
 class Uncommitted(NamedTuple):
@@ -89,6 +91,7 @@ class Uncommitted(NamedTuple):
     changed: int
     commit: str | None
     """A commit with it, if asked for."""
+    left_out: tuple[LeftOut, ...] = ()
 
 
 async def uncommitted(
@@ -102,7 +105,7 @@ async def uncommitted(
         lay_out,
         scratch,
         object_format=source.object_format,
-        excludes=await excludes(source),
+        excludes=source.excludes,
         attributes=attributes,  # theirs: what git would commit is wanted here, not the bytes in the folder
     )
     await asyncio.to_thread(_copy_index, source.gitdir, scratch)
@@ -114,10 +117,11 @@ async def uncommitted(
         return Uncommitted((await git.run("status", *arguments)).output.count(b"\0"), None)
     staged = await stage(git, source.top, Rules(head, file_bytes_max))
     if not staged.changed and head is not None:
-        return Uncommitted(0, head)
+        return Uncommitted(0, head, staged.left_out)
     tree = await git.line("write-tree")
     parents = () if head is None else ("-p", head)
-    return Uncommitted(staged.changed, await git.line("commit-tree", tree, *parents, given=b"not committed yet\n"))
+    commit = await git.line("commit-tree", tree, *parents, given=b"not committed yet\n")
+    return Uncommitted(staged.changed, commit, staged.left_out)
 
 
 def _copy_index(gitdir: Path, scratch: Path) -> None:

@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import signal
 import stat
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from maos.runner.git import CHECKOUT_LIMIT_S, Git, GitFailed
+from maos.runner.git import CHECKOUT_LIMIT_S, Git, GitFailed, Result
 from maos.runner.workspace_place import shown
 
 TOO_LARGE = "too large"
@@ -24,6 +25,8 @@ UNREADABLE = "unreadable"
 CHANGING = "changed while it was read, or has a name git refuses"
 NOT_A_FILE = "not a file"
 
+_TRIES = 20
+_RETRY_S = 0.02
 _UNREADABLE_FOLDER = re.compile(rb"^warning: could not open directory '(.*)': ", re.MULTILINE)
 # What is wrong with the repository or the disk, not with one file.
 _EVERYWHERE = (
@@ -65,16 +68,7 @@ class Rules(NamedTuple):
 
 async def stage(git: Git, tree: Path, rules: Rules) -> Staged:
     """Make the index of `git` say what is in the tree."""
-    result = await git.run(
-        "status",
-        "--porcelain=v1",
-        "-z",
-        "--untracked-files=all",
-        "--no-renames",
-        "--ignore-submodules=all",  # looking into one would run git with its configuration
-        "--no-ahead-behind",
-        limit_s=CHECKOUT_LIMIT_S,
-    )
+    result = await _changed(git)
     left = [LeftOut(shown(path), UNREADABLE) for path in _UNREADABLE_FOLDER.findall(result.errors)]
     left += [LeftOut(shown(path), SUBMODULE) for path in await _filled_submodules(git, tree)]
     found = _Found(tree, rules)
@@ -91,6 +85,32 @@ async def stage(git: Git, tree: Path, rules: Rules) -> Staged:
     left += [LeftOut(shown(path), why) for path, why in found.left]
     left += [LeftOut(shown(path), await asyncio.to_thread(_why_refused, tree, path)) for path in refused]
     return Staged(len(found.touched), tuple(sorted(left)))
+
+
+async def _changed(git: Git) -> Result:
+    """What git says differs. It maps files into memory, and one that shrinks meanwhile kills it: then once more."""
+    for _ in range(_TRIES):
+        result = await git.run(
+            "status",
+            "--porcelain=v1",
+            "-z",
+            "--untracked-files=all",
+            "--no-renames",
+            "--ignore-submodules=all",  # looking into one would run git with its configuration
+            "--no-ahead-behind",
+            limit_s=CHECKOUT_LIMIT_S,
+            allowed=(0, -signal.SIGBUS),
+        )
+        if result.status == 0:
+            return result
+        await _unlock(git)
+        await asyncio.sleep(_RETRY_S)
+    raise GitFailed("status", result, hint="some file changes all the time; wait until it is quiet, and try again")
+
+
+async def _unlock(git: Git) -> None:
+    """Remove the lock of an index that is ours alone; a git that is killed by its files leaves it behind."""
+    await asyncio.to_thread(Path(git.variables["GIT_INDEX_FILE"] + ".lock").unlink, missing_ok=True)
 
 
 class _Found:
@@ -130,8 +150,8 @@ class _Found:
         elif why == TOO_LARGE:
             self.large.append((path, tracked))
         else:
-            self.left.append((path, why))
-            if tracked and why == NOT_A_FILE:
+            self.left.append((path + b"/" if why == NESTED else path, why))
+            if tracked and why != UNREADABLE:  # an unreadable one stays as it was last saved
                 self.gone.append(path)
                 self.touched.add(path)
 
@@ -162,7 +182,7 @@ def _why_not(path: bytes, file_bytes_max: int) -> str | None:
         if stat.S_ISLNK(status.st_mode):
             return None
         if not stat.S_ISREG(status.st_mode):
-            return NOT_A_FILE
+            return NESTED if stat.S_ISDIR(status.st_mode) else NOT_A_FILE
         if status.st_size > file_bytes_max:
             return TOO_LARGE
         os.close(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC))
@@ -183,18 +203,19 @@ async def put_into_index(git: Git, paths: Sequence[bytes]) -> list[bytes]:
         return []
     given = b"".join(path + b"\0" for path in paths)
     try:
-        await git.run(
+        result = await git.run(
             "update-index", "-z", "--add", "--remove", "--replace", "--stdin", given=given, limit_s=CHECKOUT_LIMIT_S
         )
     except GitFailed as error:
         if any(sign in error.result.errors for sign in _EVERYWHERE):
             raise
-        # Git maps files into memory: one that shrinks meanwhile kills it, and then it leaves its lock behind.
-        await asyncio.to_thread(Path(git.variables["GIT_INDEX_FILE"] + ".lock").unlink, missing_ok=True)
+        await _unlock(git)
         if len(paths) == 1:
             return list(paths)
         half = len(paths) // 2
         return await put_into_index(git, paths[:half]) + await put_into_index(git, paths[half:])
+    if b"Ignoring path " in result.errors:  # names that would be another name for .git somewhere
+        return [path for path in paths if b"Ignoring path " + path + b"\n" in result.errors]
     return []
 
 
@@ -222,6 +243,6 @@ async def _filled_submodules(git: Git, tree: Path) -> list[bytes]:
 
 def _has_content(folder: bytes) -> bool:
     try:
-        return not os.path.islink(folder) and any(os.scandir(folder))
+        return not os.path.islink(folder) and bool(os.listdir(folder))
     except OSError:
         return False

@@ -10,26 +10,26 @@ from pathlib import Path
 from maos.errors import NotFound
 from maos.faults import crash_point
 from maos.runner.git import Git, GitFailed, held
-from maos.runner.workspace_place import PRIVATE, Place, State, UnsavedWork, refs_of, write_whole
+from maos.runner.workspace_place import PRIVATE, Place, State, UnsavedWork, write_whole
 
 _TRIES = 5
 _RETRY_S = 0.1
+_REASON = "maos"
+_OPTIONS = ("--detach", "--no-checkout", "--lock", "--reason", _REASON)
 
 
-async def add_worktree(repository: Path, root: Path, tree: Path, beginning: _Beginning, name: str, lock: int) -> Path:
+async def add_worktree(repository: Path, tree: Path, head: str, *, lock: int) -> Path:
     """A worktree without files, detached: it needs no branch. Locked: nobody prunes it while its disk is away."""
     git = Git(repository, {"GIT_DIR": str(repository)}, lock=lock)
-    await git.run("update-ref", refs_of(name) + "base", beginning.base)
-    crash_point("prepare: base")
-    arguments = ("--detach", "--no-checkout", "--lock", "--reason", "maos", "--", str(tree), beginning.head)
-    async with held(root / PRIVATE / ".lock"):
-        for attempt in range(1, _WORKTREE_TRIES + 1):
+    arguments = (*_OPTIONS, "--", str(tree), head)
+    async with held(tree.parent / PRIVATE / ".lock"):
+        for attempt in range(1, _TRIES + 1):
             try:
                 await git.run("worktree", "add", *arguments)
                 break
             except GitFailed:
                 # Git reads the notes of all worktrees, also those that another git is just writing.
-                if attempt == _WORKTREE_TRIES:
+                if attempt == _TRIES:
                     raise
                 await asyncio.to_thread(wipe_worktree, repository, tree)
                 await asyncio.sleep(_RETRY_S * attempt)
@@ -47,8 +47,7 @@ async def add_again(place: Place, state: State) -> None:
     await asyncio.to_thread(wipe_worktree, repository.cwd, temporary)
     await asyncio.to_thread(delete, place.gitdir)
     await asyncio.to_thread(temporary.parent.mkdir, exist_ok=True)
-    arguments = ("--detach", "--no-checkout", "--lock", "--reason", "maos", "--", str(temporary), state.head)
-    await repository.run("worktree", "add", *arguments)
+    await repository.run("worktree", "add", *_OPTIONS, "--", str(temporary), state.head)
     crash_point("repair: added")
     await asyncio.to_thread(write_whole, place.gitdir / "gitdir", os.fsencode(place.workspace.tree / ".git") + b"\n")
     await asyncio.to_thread(delete, temporary.parent)
@@ -68,6 +67,7 @@ def gitdir_of(repository: Path, tree: Path) -> Path | None:
 
 
 def points_to(tree: Path, gitdir: Path) -> bool:
+    """Whether a tree knows its repository."""
     try:
         return (tree / ".git").read_bytes() == b"gitdir: " + os.fsencode(gitdir) + b"\n"
     except OSError:
@@ -106,13 +106,27 @@ def wipe(folder: Path, tree: Path) -> None:
 
 def wipe_worktree(repository: Path, tree: Path) -> None:
     """Have the repository forget a worktree, however far it was made."""
-    gitdir = gitdir_of(repository, tree)
+    gitdir = gitdir_of(repository, tree) or _unfinished(repository, tree.name)
     if gitdir is not None:
+        for entry in gitdir.iterdir():
+            if entry.name != "gitdir":  # by which it is found again, should this be killed
+                delete(entry)
         delete(gitdir)
     delete(tree)
 
 
+def _unfinished(repository: Path, name: str) -> Path | None:
+    """What a git that was killed at the very beginning has left."""
+    gitdir = repository / "worktrees" / name
+    try:
+        ours = (gitdir / "locked").read_text().strip() == _REASON
+    except (OSError, ValueError):
+        return None
+    return gitdir if ours and not (gitdir / "gitdir").exists() else None
+
+
 def delete(path: Path) -> None:
+    """Remove whatever is there, also folders that were closed against us."""
     if path.is_symlink() or path.is_file():
         path.unlink()
         return

@@ -1,10 +1,14 @@
-"""How a holder begins: it reads the spec, claims the folder, and serves."""
+"""How a holder begins: it reads the spec, claims the folder, and serves.
+
+Started by the engine with one end of a socket pair as standard input. The engine sends the spec through it, and is
+attached through it from then on. If the engine dies before the spec is complete, nothing has happened and the holder
+ends; if it dies later, the agent runs and the holder can be found.
+"""
 
 from __future__ import annotations
 
-import os
-
 import _socket
+import os
 
 from maos.runner.holder import tree
 from maos.runner.holder.engines import Connection
@@ -20,6 +24,8 @@ else:
     import _signal as signal
 
 IDENTITY = "holder"
+SPEC_S_MAX = 10.0
+"""How long an engine may take to say what to start."""
 
 
 def main(folder: str) -> None:
@@ -40,9 +46,13 @@ def main(folder: str) -> None:
     signal.signal(signal.SIGTERM, _noted)
 
     engine = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, _take_standard_input())
-    order = _receive(engine)
+    engine.settimeout(SPEC_S_MAX)
+    try:
+        order = _receive(engine)
+    except OSError:
+        order = None
     if order is None:
-        return  # the engine died before it had said what to start
+        return  # the engine died or stopped before it had said what to start: nothing has happened
     crash_point("holder has the spec")
     if not claim(order.attempt):
         engine.send(frame(REFUSED, TAKEN))

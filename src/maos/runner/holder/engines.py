@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import _socket
 import os
 from struct import Struct
-
-import _socket
 
 from maos.runner.holder.spool import Spool
 from maos.runner.holder.wire import DATA, FRAME, FRAME_BYTES

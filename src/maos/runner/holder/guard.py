@@ -19,9 +19,8 @@ from maos.runner.holder.wire import Order, pack
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal
-    from typing import NoReturn
-
     from _socket import socket
+    from typing import NoReturn
 else:
     import _signal as signal
 

@@ -30,15 +30,14 @@ class Intake:
         """
         data = os.read(self.fd, READ_BYTES)
         if not data:
-            self.open = False
-            os.close(self.fd)
-            return 0, self._last()
+            return 0, self.give_up()
         return len(data), self._take(data)
 
-    def give_up(self) -> None:
-        """Read no more, though somebody may still write."""
+    def give_up(self) -> list[tuple[int, bytes]]:
+        """Read no more, though somebody may still write; the last records."""
         self.open = False
         os.close(self.fd)
+        return self._last()
 
     def _take(self, data: bytes) -> list[tuple[int, bytes]]:
         cut = data.rfind(b"\n") + 1
@@ -64,8 +63,9 @@ class Intake:
 
     def _parts(self) -> list[tuple[int, bytes]]:
         """As much of an over-long line as can be told to hold no half of a secret."""
-        clean, used = self._redactor.part(b"".join(self._rest))
-        rest = b"".join(self._rest)[used:]
+        line = b"".join(self._rest)
+        clean, used = self._redactor.part(line)
+        rest = line[used:]
         self._rest = [rest] if rest else []
         self._rest_bytes = len(rest)
         return [(PARTIAL, clean)] if clean else []

@@ -87,7 +87,10 @@ class Spool:
             start = self._starts.pop(0)
             if self._reading[0] == start:
                 self._read_from(self._starts[0])
-            os.unlink(segment_name(start))
+            try:
+                os.unlink(segment_name(start))
+            except FileNotFoundError:
+                pass  # somebody has tidied up
 
     def read(self, offset: int, count_max: int) -> bytes:
         """Some of what is there from an offset on; at most up to the end of a segment."""

@@ -1,0 +1,30 @@
+"""A reply on its way to the client: what both APIs have in common."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from maos.testing.model_stub.script import Step
+
+
+class Turn(NamedTuple):
+    """One turn of the model that is about to be said."""
+
+    id: str
+    model: str
+    step: Step
+
+
+class Event(NamedTuple):
+    """One server-sent event."""
+
+    name: str
+    data: dict[str, Any]
+    chars: int = 0
+    """How much of the reply it carries; 0 for events of the protocol."""
+
+
+def chunks(text: str, step: Step) -> list[str]:
+    """A text in the pieces in which it is streamed."""
+    size = max(1, step.chunk_chars)
+    return [text[start : start + size] for start in range(0, len(text), size)]

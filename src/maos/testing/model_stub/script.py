@@ -1,0 +1,89 @@
+"""What the stub is to say: scripts, steps and faults, as Python values or as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+DEFAULT = "default"
+"""The script of conversations that name none."""
+
+
+class Tokens(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a reply is said to have used."""
+
+    input: int = 100
+    output: int = 10
+    cache_read: int = 0
+    cache_write: int = 0
+
+
+class Call(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A tool the model wants to use."""
+
+    name: str
+    input: Any = {}
+    """A dictionary; a plain string makes it a free-form call, which only the Responses API has."""
+    namespace: str = ""
+    """The group of the tool, for the Responses API."""
+
+
+class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Something that goes wrong instead of a reply, `times` times, before the step is answered as it should be.
+
+    `status` is an HTTP error; `drop` cuts the connection and `hang` falls silent in the middle of the reply; `error`
+    ends the stream with an error event. The counting is the stub's own: a stub that is restarted begins anew.
+    """
+
+    kind: Literal["status", "drop", "hang", "error"] = "status"
+    status: int = 500
+    times: int = 1
+    """0: every time."""
+    retry_after_s: float | None = None
+    message: str = ""
+    headers: dict[str, str] = {}
+    after_chars: int | None = None
+    """How much of the reply comes before a drop, a hang or an error; half of it when not given."""
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One reply of the model."""
+
+    text: str = ""
+    thought: str = ""
+    calls: Sequence[Call] = ()
+    tokens: Tokens = Tokens()
+    wait_s: float = 0.0
+    """Silence before the first byte."""
+    delay_s: float = 0.0
+    """Silence before each chunk of text."""
+    chunk_chars: int = 24
+    faults: Sequence[Fault] = ()
+    stop_reason: str = ""
+    """What the reply gives as its end, where it is not the ordinary one; Messages API only."""
+
+    def fault(self, tries: int) -> Fault | None:
+        """What goes wrong at this try (counted from 0); None when nothing does."""
+        for fault in self.faults:
+            if fault.times == 0 or tries < fault.times:
+                return fault
+            tries -= fault.times
+        return None
+
+
+Scripts = Mapping[str, Sequence[Step]]
+
+
+def read_scripts(data: bytes) -> dict[str, Sequence[Step]]:
+    """Scripts from JSON: a list of steps, or an object of such lists by name."""
+    try:
+        return as_scripts(msgspec.json.decode(data, type=list[Step] | dict[str, list[Step]]))
+    except msgspec.DecodeError as error:
+        raise ValueError(f"not a script for the model stub: {error}") from None
+
+
+def as_scripts(scripts: Scripts | Sequence[Step]) -> dict[str, Sequence[Step]]:
+    """Scripts by name; a list alone is the default script."""
+    return dict(scripts) if isinstance(scripts, Mapping) else {DEFAULT: scripts}

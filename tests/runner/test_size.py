@@ -1,0 +1,132 @@
+"""A holder is small, starts fast, and stays small whatever its agent prints."""
+
+import asyncio
+import statistics
+import sys
+import time
+from pathlib import Path
+
+from maos.runner.process import Process, start
+from tests.runner.agents import PATIENCE_S, disk_of, eventually, lines, py, sh, size_of, to_the_end, until_line
+
+RSS_BYTES_MAX = 12_000_000
+PRIVATE_BYTES_MAX = 5_000_000
+STARTS = 9
+
+UNMEASURED = True  # by coverage, which would be what these tests see
+
+
+def own_bytes(process: Process) -> int:
+    """What holder and guard have for themselves; what they share with each other counts once."""
+    holder, guard = size_of(process.holder_pid), size_of(int(process._link.state["guard_pid"]))
+    private = sum(size["Private_Dirty"] + size["Private_Clean"] for size in (holder, guard))
+    return private + min(holder["Shared_Dirty"], guard["Shared_Dirty"])
+
+
+async def test_a_holder_is_small(root: Path) -> None:
+    process = await start(root / "a", sh("for i in 1 2 3; do echo $i; done; read x", keep_stdin_open=True))
+    await until_line(process, b"3")
+    await process.kill()
+    await to_the_end(process)
+    await process.finish()  # that one may have compiled its modules, which takes more
+    process = await start(root / "a", sh("for i in 1 2 3; do echo $i; done; read x", keep_stdin_open=True))
+    await until_line(process, b"3")
+    for pid in (process.holder_pid, int(process._link.state["guard_pid"])):
+        assert size_of(pid)["Rss"] <= RSS_BYTES_MAX
+    assert own_bytes(process) <= PRIVATE_BYTES_MAX
+    loaded = Path(f"/proc/{process.holder_pid}/maps").read_text()
+    assert "_ssl" not in loaded
+    assert len(list(Path(f"/proc/{process.holder_pid}/task").iterdir())) == 1
+    await process.kill()
+    await to_the_end(process)
+    await process.finish()
+
+
+async def test_an_agent_under_a_holder_starts_in_three_times_a_bare_interpreter(root: Path) -> None:
+    """A ratio of medians, measured in turns, so that a busy machine slows both."""
+    bare, ours = [], []
+    for number in range(STARTS):
+        began = time.perf_counter()
+        program = await asyncio.create_subprocess_exec(sys.executable, "-I", "-S", "-c", "pass", env={})
+        await program.wait()
+        bare.append(time.perf_counter() - began)
+        began = time.perf_counter()
+        process = await start(root / str(number), sh("exit 0"))
+        ours.append(time.perf_counter() - began)
+        await to_the_end(process)
+        await process.finish()
+    assert min(ours) / min(bare) <= 3.0 or statistics.median(ours) / statistics.median(bare) <= 3.0
+
+
+async def test_a_holder_that_has_nothing_to_do_does_nothing(root: Path) -> None:
+    """Attached and idle: no timer wakes it up."""
+    process = await start(root / "a", sh("echo up; read x", keep_stdin_open=True))
+    await process.confirm((await until_line(process, b"up"))[-1].offset)
+    await asyncio.sleep(0.3)  # the last sync may be due
+    before = _wake_ups(process.holder_pid)
+    await asyncio.sleep(0.5)
+    assert _wake_ups(process.holder_pid) - before <= 1
+    await process.kill()
+    await to_the_end(process)
+    await process.finish()
+
+
+def _wake_ups(pid: int) -> int:
+    rows = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return sum(int(row.split()[1]) for row in rows if "ctxt_switches" in row)
+
+
+LINE = "all work and no play makes this a long day: 0123456789 abcdefghijklmnopqrstuvwxyz " * 10
+FLOOD = f"""
+import os
+block = b'{LINE}\\n' * 80
+for n in range(3000):
+    os.write(1, block)
+os.write(1, b'done\\n')
+"""
+FLOOD_BYTES = 3000 * 80 * (len(LINE) + 1)
+SPOOL_BYTES_MAX = 8 << 20
+
+
+async def test_a_flood_grows_neither_memory_nor_disk(root: Path) -> None:
+    """200 MB to an engine that is slow at times; the agent has to wait, nothing is lost."""
+    process = await start(root / "a", py(FLOOD, spool_bytes_max=SPOOL_BYTES_MAX))
+    await eventually(lambda: disk_of(root / "a") >= SPOOL_BYTES_MAX, "the spool is full")
+    sizes, disks, count, last = [], [], 0, b""
+    async with asyncio.timeout(4 * PATIENCE_S):
+        while group := await process.records():
+            for record in group:
+                if record.kind == "stdout":
+                    count += len(record.data) + 1
+                    last = record.data
+            sizes.append(size_of(process.holder_pid)["Rss"])
+            disks.append(disk_of(root / "a"))
+            if len(sizes) % 40 == 0:
+                await asyncio.sleep(0.02)
+            await process.confirm(group[-1].offset)
+    assert last == b"done"
+    assert count == FLOOD_BYTES + 5
+    assert max(sizes) <= RSS_BYTES_MAX
+    assert max(disks) <= SPOOL_BYTES_MAX + 2 * (4 << 20)  # whole segments are dropped, so up to two may be half used
+    await process.finish()
+
+
+async def test_a_flood_does_not_keep_the_engine_out(root: Path) -> None:
+    """Commands are served between two reads."""
+    process = await start(root / "a", sh("yes $(seq 300)", spool_bytes_max=64 << 20, keep_stdin_open=True))
+    await eventually(lambda: disk_of(root / "a") > 1 << 20, "it floods")
+    assert await process.write("1", b"x\n")
+    await process.kill()
+    async with asyncio.timeout(PATIENCE_S):
+        while group := await process.records():
+            await process.confirm(group[-1].offset)
+    await process.finish()
+
+
+async def test_what_floods_on_both_pipes_is_kept_apart(root: Path) -> None:
+    code = "import sys\nfor n in range(20_000): print('out', n); print('err', n, file=sys.stderr)"
+    process = await start(root / "a", py(code))
+    records = await to_the_end(process, confirm=True)
+    assert lines(records) == [f"out {n}".encode() for n in range(20_000)]
+    assert lines(records, "stderr") == [f"err {n}".encode() for n in range(20_000)]
+    await process.finish()

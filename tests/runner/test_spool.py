@@ -1,0 +1,245 @@
+"""What is on disk: whole after every crash, cut where it is not."""
+
+import asyncio
+import os
+import resource
+import shutil
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from maos.runner.holder import spool as spooling
+from maos.runner.holder import wire
+from maos.runner.holder.spool import Spool
+from maos.runner.process import Record, attach, holders, left_behind, start
+from maos.runner.records import Parser
+from tests.runner.agents import disk_of, eventually, exit_of, kinds, lines, py, sh, to_the_end, until_line
+
+
+@pytest.fixture
+def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, list[Record]]:
+    """A spool of several segments, and its records."""
+    folder = tmp_path / "spool"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    spool = Spool(segment_bytes=2000)
+    spool.append(wire.STARTED, 0, 1, b"77")
+    for number in range(60):
+        kind = wire.STDERR if number % 7 == 0 else wire.STDOUT
+        spool.append(kind, 0, 10 + number, f"line {number}\nsecond line of {number}\n".encode() * (1 + number % 5))
+    spool.append(wire.STDOUT, wire.PARTIAL, 80, b"half of")
+    spool.append(wire.STDOUT, wire.NO_NEWLINE, 81, b" a line")
+    spool.append(wire.EXIT, 0, 82, wire.pack_map({"code": "0"}))
+    spool.sync()
+    return folder, list(left_behind(folder, after=0))
+
+
+def test_what_was_written_is_read(written: tuple[Path, list[Record]]) -> None:
+    folder, records = written
+    assert len(list(folder.iterdir())) == 3
+    assert kinds(records)[0] == "started"
+    assert exit_of(records).code == 0
+    assert lines(records)[:2] == [b"line 1", b"second line of 1"]
+    assert lines(records)[-1] == b"half of a line"
+    assert records[-2].no_newline
+    for number, record in enumerate(records):
+        assert list(left_behind(folder, after=record.offset)) == records[number + 1 :]
+
+
+def test_a_spool_cut_at_any_length_gives_what_is_before_the_cut(written: tuple[Path, list[Record]]) -> None:
+    """And says that something was cut, unless the cut is between two records."""
+    folder, records = written
+    last = max(folder.iterdir())
+    start_of_last = int(last.stem)
+    whole = last.read_bytes()
+    ends = _block_ends(whole, start_of_last)
+    for size in [*range(0, len(whole), 11), *(end - start_of_last for end in ends)]:
+        last.write_bytes(whole[:size])
+        found = list(left_behind(folder, after=0))
+        torn = [record for record in found if record.kind == "torn"]
+        kept = [record for record in found if record.kind != "torn"]
+        assert kept == records[: len(kept)]
+        assert bool(torn) == (start_of_last + size not in ends), size
+        if torn:
+            assert found[-1] is torn[0]
+            cut = int(torn[0].data)
+            assert 0 < cut <= size
+            assert torn[0].offset == start_of_last + size - cut
+
+
+def _block_ends(content: bytes, begin: int) -> set[int]:
+    ends, at = {begin}, 0
+    while at < len(content):
+        at += wire.HEADER_BYTES + wire.HEADER.unpack_from(content, at)[0]
+        ends.add(begin + at)
+    return ends
+
+
+def test_no_flipped_bit_goes_unnoticed(written: tuple[Path, list[Record]]) -> None:
+    folder, records = written
+    for path in sorted(folder.iterdir()):
+        whole = path.read_bytes()
+        for bit in range(0, len(whole) * 8, 191):
+            damaged = bytearray(whole)
+            damaged[bit // 8] ^= 1 << bit % 8
+            path.write_bytes(damaged)
+            found = list(left_behind(folder, after=0))
+            assert found[-1].kind == "torn", bit
+            assert found[:-1] == records[: len(found) - 1]
+            assert len(found) - 1 < len(records)
+        path.write_bytes(whole)
+    assert list(left_behind(folder, after=0)) == records
+
+
+def test_a_missing_segment_ends_what_can_be_read(written: tuple[Path, list[Record]]) -> None:
+    folder, records = written
+    segments = sorted(folder.iterdir())
+    segments[1].unlink()
+    found = list(left_behind(folder, after=0))
+    assert found[-1].kind == "torn"
+    assert int(found[-1].data) == sum(path.stat().st_size for path in segments[2:])
+    assert found[:-1] == records[: len(found) - 1]
+
+
+def test_damage_before_what_is_known_does_not_matter(written: tuple[Path, list[Record]]) -> None:
+    folder, records = written
+    first = min(folder.iterdir())
+    first.write_bytes(b"\0" * first.stat().st_size)
+    after = records[-5].offset
+    assert list(left_behind(folder, after=after)) == records[-4:]
+    assert list(left_behind(folder, after=records[-1].offset + 1000)) == []
+    shutil.rmtree(folder)
+    folder.mkdir()
+    assert list(left_behind(folder, after=0)) == []
+
+
+def test_offsets_are_never_used_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    spool = Spool(segment_bytes=500)
+    for number in range(50):
+        before = spool.end
+        spool.append(wire.STDOUT, 0, number, b"x" * 90 + b"\n")
+        assert spool.end > before
+        spool.confirm(spool.end)
+        assert spool.kept_bytes == 0
+    assert disk_of(tmp_path) <= 1000
+    assert spool.start > 0
+    assert spool.record_at(spool.end) == spool.end
+
+
+def test_the_record_around_an_offset_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(spooling, "_SCAN_BYTES", 300)
+    spool = Spool(segment_bytes=1000)
+    begins = []
+    for number in range(40):
+        begins.append(spool.end)
+        spool.append(wire.STDOUT, 0, number, b"y" * (number * 13 % 250) + b"\n")
+    for begin, end in zip(begins, [*begins[1:], spool.end], strict=True):
+        for offset in {begin, begin + 1, (begin + end) // 2, end - 1}:
+            assert spool.record_at(offset) == begin
+
+
+@given(
+    blocks=st.lists(st.lists(st.binary(max_size=40).filter(lambda line: b"\n" not in line), min_size=1), max_size=20),
+    cuts=st.lists(st.integers(1, 200), min_size=1),
+    skip=st.integers(0, 60),
+)
+@settings(max_examples=60, deadline=None)
+def test_records_are_the_same_however_they_arrive(blocks: list[list[bytes]], cuts: list[int], skip: int) -> None:
+    data = b""
+    for number, block in enumerate(blocks):
+        data += wire.record(len(data), wire.STDOUT, 0, number, b"".join(line + b"\n" for line in block))
+    whole = Parser(0, after=0).feed(data)
+    assert [record.data for record in whole] == [line for block in blocks for line in block]
+    after = whole[skip].offset if skip < len(whole) else 0
+    parser = Parser(0, after=after)
+    found: list[Record] = []
+    at = 0
+    for number in range(10_000):
+        if at >= len(data):
+            break
+        size = cuts[number % len(cuts)]
+        found += parser.feed(data[at : at + size])
+        at += size
+    assert found == (whole[skip + 1 :] if skip < len(whole) else whole)
+    assert not parser.damage
+
+
+async def test_a_full_disk_makes_the_agent_wait_and_loses_nothing(root: Path) -> None:
+    """The engine is told, and everything goes on by itself when there is room again."""
+    code = "import sys\nprint('up')\nsys.stdin.readline()\nfor n in range(50_000): print('line', n)"
+    process = await start(root / "a", py(code, keep_stdin_open=True))
+    await until_line(process, b"up")
+    limit = 100_000
+    resource.prlimit(process.holder_pid, resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+    assert await process.write("1", b"go\n")
+    found: list[Record] = []
+    while not any(record.kind == "trouble" for record in found):
+        found += await process.records()
+    (trouble,) = [record for record in found if record.kind == "trouble"]
+    assert b"spool" in trouble.data
+    assert disk_of(root / "a") <= limit
+    state = holders(root)[0]
+    assert (state.alive, state.over) == (True, False)
+    with pytest.raises(Exception, match="not taken"):
+        await process.write("2", b"more\n")
+    again = await attach(root / "a", token=2, after=found[-2].offset)
+    told = await again.records()
+    assert told[0].kind == "trouble"
+    found = [record for record in found if record.kind != "trouble"]
+    found += [record for record in told if record.kind != "trouble"]
+    await process.detach()
+    resource.prlimit(process.holder_pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    rest = await to_the_end(again)
+    assert [record.data for record in rest if record.kind == "trouble"] == [b""]
+    found += [record for record in rest if record.kind != "trouble"]
+    assert lines(found) == [f"line {n}".encode() for n in range(50_000)]
+    await again.finish()
+
+
+async def test_an_agent_on_a_full_disk_can_be_stopped(root: Path) -> None:
+    process = await start(root / "a", sh("echo up; read x; yes", keep_stdin_open=True))
+    await until_line(process, b"up")
+    resource.prlimit(process.holder_pid, resource.RLIMIT_FSIZE, (50_000, resource.RLIM_INFINITY))
+    assert await process.write("1", b"go\n")
+    while (await process.records())[-1].kind != "trouble":
+        pass
+    await process.kill()
+    await eventually(lambda: not os.path.exists(f"/proc/{process.pid}"), "the agent is gone")
+    assert not holders(root)[0].over
+    resource.prlimit(process.holder_pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    records = await to_the_end(process)
+    assert "stopping" in kinds(records)
+    assert exit_of(records).signal
+    await process.finish()
+
+
+async def test_output_nobody_confirms_is_synced_soon(root: Path, tmp_path: Path) -> None:
+    """Seen from outside: the holder's own calls."""
+    if shutil.which("strace") is None:
+        pytest.skip("strace is not installed")
+    process = await start(root / "a", sh("echo up; read x; echo more; read x", keep_stdin_open=True))
+    await until_line(process, b"up")
+    trace = tmp_path / "trace"
+    strace = await asyncio.create_subprocess_exec(
+        "strace", "-f", "-e", "trace=fdatasync,write,pwrite64,sendto", "-o", trace, "-p", str(process.holder_pid),
+        stderr=asyncio.subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        await eventually(lambda: trace.exists() and _traced(process.holder_pid), "it is traced")
+        assert await process.write("1", b"go\n")
+        await until_line(process, b"more")
+        await eventually(lambda: "fdatasync" in trace.read_text(), "it is synced")
+    finally:
+        strace.terminate()
+        await strace.wait()
+    await process.kill()
+    await to_the_end(process)
+    await process.finish()
+
+
+def _traced(pid: int) -> bool:
+    return "TracerPid:\t0\n" not in Path(f"/proc/{pid}/status").read_text()
