@@ -15,13 +15,15 @@ from pathlib import Path
 from typing import Any
 
 from maos.agents.contract import Dialect, McpServer, Order, Program
-from maos.clock import MICROSECONDS, Clock
+from maos.clock import Clock
 from maos.engine import orders, owner, transcripts
+from maos.engine.claims import claim
 from maos.engine.live import GRACE_S, Limits, Listener, LiveAttempt
+from maos.engine.post import Post
 from maos.engine.recorder import LEASE_S, Recorder
 from maos.engine.types import ATTEMPT
 from maos.engine.workplace import Workplace
-from maos.errors import Conflict, InvalidInput, NotFound
+from maos.errors import InvalidInput, NotFound
 from maos.faults import crash_point
 from maos.journal.codec import Event
 from maos.journal.journal import Journal, Record
@@ -41,8 +43,6 @@ from maos.store.contract import Lease
 
 TIME_LIMIT_S = 600.0
 UNATTENDED_S = 86_400.0
-CLAIM_S = 5.0
-CLAIM_POLL_S = 0.1
 
 
 class Running:
@@ -93,9 +93,8 @@ class Attempts:
         self._dialect = dialect
         self._folder = folder
         self._environment = dict(os.environ) if environment is None else dict(environment)
-        self._live: dict[str, LiveAttempt] = {}
         self._tasks: dict[str, asyncio.Task[Attempt]] = {}
-        self._post: asyncio.Task[None] | None = None
+        self.post = Post(journal)
 
     # --- running ---------------------------------------------------------------------------------------------
 
@@ -317,11 +316,11 @@ class Attempts:
 
     async def close(self) -> None:
         """Let go of everything; the agents go on."""
-        tasks = [task for task in (*self._tasks.values(), self._post) if task is not None]
+        tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        self._post = None
+        await self.post.close()
 
     def _given(self, names: Sequence[str]) -> dict[str, str]:
         missing = [name for name in names if name not in self._environment]
@@ -332,23 +331,9 @@ class Attempts:
         return {name: self._environment[name] for name in names}
 
     async def _claim(self, agent: str, attempt: Attempt | None) -> Lease:
-        """The right to run an agent. An owner that is provably gone need not be waited for.
-
-        A process that died between claiming and recording that it did is known to nobody; its claim runs out soon.
-        """
-        name = f"attempt/{agent}"
-        if attempt is not None and owner.is_gone(attempt.owner):
-            await self._journal.release(owner.lease_of(attempt.owner))
-        until_us = self._clock.steady_us() + int(CLAIM_S * 1.2 * MICROSECONDS)
-        while True:
-            lease = await self._journal.acquire(name, ttl_s=CLAIM_S)
-            if lease is not None:
-                return lease
-            is_owned = attempt is not None and attempt.is_open and not owner.is_gone(attempt.owner)
-            if is_owned or self._clock.steady_us() > until_us:
-                who = f"process {attempt.owner['pid']} on {attempt.owner['host']}" if attempt else "another process"
-                raise Held(agent, who)
-            await asyncio.sleep(CLAIM_POLL_S)
+        hint = f"`maos agent logs -f {agent}` watches it from here; `maos agent stop {agent}` ends it"
+        is_open = attempt is not None and attempt.is_open
+        return await claim(self._journal, self._clock, f"attempt/{agent}", attempt, is_open=is_open, hint=hint)
 
     async def _begin(
         self,
@@ -438,12 +423,7 @@ class Attempts:
 
     async def _watch(self, live: LiveAttempt) -> Running:
         agent = live.attempt.agent
-        self._live[agent] = live
-        if self._post is None:
-            after = await self._journal.head()
-            self._post = asyncio.create_task(self._deliver_post(after))
-        async for record in self._journal.read(inbox(agent), after=live.attempt.answered_cursor):
-            live.wish(record)
+        await self.post.register(agent, live.wish, after=live.attempt.answered_cursor)
         task = asyncio.create_task(self._run(live))
         self._tasks[agent] = task
         return Running(live, task)
@@ -452,16 +432,9 @@ class Attempts:
         try:
             return await live.run()
         finally:
-            self._live.pop(live.attempt.agent, None)
+            self.post.forget(live.attempt.agent)
             self._tasks.pop(live.attempt.agent, None)
             await self._journal.release(live.recorder.lease)
-
-    async def _deliver_post(self, after: int) -> None:
-        """One reader of the journal for all attempts: each hears of what came into its agent's inbox."""
-        async for record in self._journal.follow(after=after, prefix="inbox/"):
-            live = self._live.get(record.stream.removeprefix("inbox/"))
-            if live is not None:
-                live.wish(record)
 
     async def records(self, agent: str, *, follow: bool = False) -> AsyncIterator[Record]:
         """The events of all attempts of an agent in order; with `follow`, until its attempt has ended."""
@@ -474,14 +447,3 @@ class Attempts:
                 yield record
                 if record.type == "attempt_ended":
                     break
-
-
-class Held(Conflict):
-    """Another engine runs the agent."""
-
-    hint = "`maos agent logs -f` watches it from here; `maos agent stop` ends it"
-
-    def __init__(self, agent: str, who: str) -> None:
-        super().__init__(stream(agent), expected=0, actual=0)
-        self.what = f"agent {agent!r} is run by {who}"
-        self.args = (self.what,)

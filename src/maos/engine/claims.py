@@ -1,0 +1,44 @@
+"""The right to act for an agent or a run: a lease, without waiting for an owner that is provably gone."""
+
+from __future__ import annotations
+
+import asyncio
+
+from maos.clock import MICROSECONDS, Clock
+from maos.engine import owner
+from maos.engine.recorder import Fold
+from maos.errors import Conflict
+from maos.journal.journal import Journal
+from maos.store.contract import Lease
+
+CLAIM_S = 5.0
+CLAIM_POLL_S = 0.1
+
+
+class Held(Conflict):
+    """Another engine acts for it."""
+
+    def __init__(self, name: str, who: str, hint: str) -> None:
+        super().__init__(name, expected=0, actual=0)
+        self.what = f"{name} is run by {who}"
+        self.hint = hint
+        self.args = (self.what,)
+
+
+async def claim(journal: Journal, clock: Clock, name: str, fold: Fold | None, *, is_open: bool, hint: str) -> Lease:
+    """A lease on a name whose owner, as far as is recorded, is that of the fold. Held while the owner lives.
+
+    A process that died between claiming and recording that it did is known to nobody; its claim runs out soon.
+    """
+    if fold is not None and owner.is_gone(fold.owner):
+        await journal.release(owner.lease_of(fold.owner))
+    until_us = clock.steady_us() + int(CLAIM_S * 1.2 * MICROSECONDS)
+    while True:
+        lease = await journal.acquire(name, ttl_s=CLAIM_S)
+        if lease is not None:
+            return lease
+        is_owned = fold is not None and is_open and not owner.is_gone(fold.owner)
+        if is_owned or clock.steady_us() > until_us:
+            who = f"process {fold.owner['pid']} on {fold.owner['host']}" if fold else "another process"
+            raise Held(name, who, hint)
+        await asyncio.sleep(CLAIM_POLL_S)
