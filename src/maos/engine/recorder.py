@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
@@ -39,7 +39,17 @@ F = TypeVar("F", bound=Fold)
 class Kind(Generic[F]):
     """A kind of stream whose fold is kept beside it."""
 
-    def __init__(self, name: str, fold: type[F], *, format: int, quiet: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        name: str,
+        fold: type[F],
+        *,
+        format: int,
+        quiet: Collection[str] = (),
+        every: Callable[[F], int] = lambda _fold: FOLD_EVERY,
+    ) -> None:
+        self.every = every
+        """After how many events a fold is kept at the latest: a large one less often, or keeping it would cost most."""
         self.name = name
         self.fold = fold
         self.format = format
@@ -92,8 +102,8 @@ class Recorder(Generic[F]):
         self._turn = asyncio.Lock()
         self._kept = fold.version
 
-    async def append(self, *events: Event) -> None:
-        """Write events; on disk when this returns. LeaseLost when the stream is no longer ours.
+    async def append(self, *events: Event, also: Sequence[Append] = ()) -> None:
+        """Write events, and others with them; on disk when this returns. LeaseLost when the stream is no longer ours.
 
         While the store cannot write, this waits and tries again: that the caller waits is the back-pressure which makes
         an agent wait, so nothing is lost. Only the owner writes to the stream, so the stream's version tells whether
@@ -106,7 +116,7 @@ class Recorder(Generic[F]):
             pause_s = 0.1
             while True:
                 try:
-                    await self._write(events, before)
+                    await self._write(events, before, also)
                     return
                 except StoreUnavailable:
                     await asyncio.sleep(pause_s)
@@ -133,22 +143,24 @@ class Recorder(Generic[F]):
         found = await self._kind.load(self._journal, self.fold.id)
         return found is not None and not is_here(found.owner)
 
-    async def _write(self, events: Sequence[Event], before: int) -> None:
+    async def _write(self, events: Sequence[Event], before: int, also: Sequence[Append]) -> None:
         after = before + len(events)
-        due = after - self._kept >= FOLD_EVERY or events[-1].type not in self._kind.quiet
+        due = after - self._kept >= self._kind.every(self.fold) or events[-1].type not in self._kind.quiet
         documents = [self._kind.keep(self.fold)] if due else []
         crash_point(f"{self._kind.name}:before {events[-1].type}")
         try:
-            await self._append(events, before, documents)
+            await self._append(events, before, documents, also)
         except LeaseLost:
             self.lease = await self._reacquire()
-            await self._append(events, before, documents)
+            await self._append(events, before, documents, also)
         crash_point(f"{self._kind.name}:after {events[-1].type}")
         if due:
             self._kept = after
 
-    async def _append(self, events: Sequence[Event], before: int, documents: Sequence[Document]) -> None:
-        appends = [Append(self._stream, events, expected=before)]
+    async def _append(
+        self, events: Sequence[Event], before: int, documents: Sequence[Document], also: Sequence[Append]
+    ) -> None:
+        appends = [Append(self._stream, events, expected=before), *also]
         await self._journal.append_all(appends, under=self.lease, documents=documents)
 
     async def _reacquire(self) -> Lease:

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-from maos.engine.recorder import Kind
+from maos.engine.recorder import FOLD_EVERY, Kind
 from maos.journal.codec import EventType
-from maos.model import attempt
+from maos.model import attempt, run
 
 ATTEMPT = Kind("attempt", attempt.Attempt, format=attempt.FORMAT, quiet=("attempt_heard",))
 
-TYPES = tuple(EventType(name) for name in (*attempt.EVENT_TYPES, *attempt.INBOX_TYPES))
+RUN = Kind(
+    "run",
+    run.Run,
+    format=run.FORMAT,
+    quiet=[name for name in run.EVENT_TYPES if name.startswith("task_")],
+    every=lambda fold: max(FOLD_EVERY, len(fold.tasks)),
+)
+
+_NAMES = (*attempt.EVENT_TYPES, *attempt.INBOX_TYPES, *run.EVENT_TYPES, *run.INBOX_TYPES)
+TYPES = tuple(EventType(name) for name in _NAMES)

@@ -57,6 +57,9 @@ TABLE: dict[str, Failure] = {
         Failure("session_missing", "the agent's program does not know the session", FRESH, 1),
         Failure("bad_request", "the model refused the request as malformed", GIVE_UP,
                 hint="look at `maos agent logs`; a newer version of the agent's program may help"),
+        Failure("gate_failed", "its work did not pass a check", RESUME, 3),
+        Failure("merge_conflict", "its files and those of other tasks changed the same places", ASK,
+                hint="merge the files by hand, then resume"),
         Failure("start_failed", "the agent's program could not be started", GIVE_UP,
                 hint="check that the program exists and may be run, and its folder too"),
         Failure("failed", "the agent itself reports a failure", GIVE_UP, hint="look at `maos agent logs`"),
@@ -111,7 +114,8 @@ def understand(ending: Ending, facts: Sequence[Fact]) -> Verdict | None:
         return _verdict("stopped")
     trouble = _open_trouble(facts)
     turn = _last(facts, "turn_ended")
-    if turn is not None and not turn.get("failed") and trouble is None and not ending.unanswered:
+    has_answered = turn is not None and not turn.get("failed") and trouble is None
+    if has_answered and (not ending.unanswered or (ending.exit_code == 0 and not ending.stopping)):
         return None
     if ending.stopping in _OURS:
         return _verdict(_OURS[ending.stopping])
@@ -151,13 +155,13 @@ _BY_STATUS = {
 _BY_WORDS = tuple(
     (name, re.compile(pattern, re.IGNORECASE))
     for name, pattern in (
-        ("context_overflow", r"prompt is too long|context (window|length|limit)|maximum context|context_length_exceeded|"
+        ("context_overflow", r"prompt is too long|context.(window|length|limit)|maximum context|"
                              r"token count.{0,40}exceeds|exceeds the maximum number of tokens|request_too_large"),
         ("no_credit", r"credit balance|insufficient[_ ]quota|billing|out of credits"),
         ("rate_limited", r"rate.?limit|usage limit|limit (reached|(will )?reset)|hit your limit|too many requests|"
                          r"quota exceeded|exceeded your (current )?quota|resource.?exhausted"),
         ("overloaded", r"overloaded|server is busy|at capacity|high demand|service unavailable"),
-        ("login_expired", r"not logged in|please run /login|log ?in again|(invalid|incorrect) (api.key|x-api-key|bearer)|"
+        ("login_expired", r"not logged in|please run /login|log ?in again|(invalid|incorrect) (x-)?(api.key|bearer)|"
                           r"api.key (is )?(missing|not valid|invalid|expired)|(no|provide an|missing an?) api.key|"
                           r"authentication|unauthori[sz]ed|oauth token|(expired token|token (has |is )?expired)|"
                           r"missing bearer"),

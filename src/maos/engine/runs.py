@@ -1,0 +1,153 @@
+"""Runs: made from a plan, carried out, paused, taken up after a crash, and continued with more work."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncIterator, Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from maos.clock import Clock
+from maos.engine import owner
+from maos.engine.claims import claim
+from maos.engine.post import Post
+from maos.engine.recorder import LEASE_S, Recorder
+from maos.engine.scheduler import Listener, Scheduler, Worker
+from maos.engine.types import RUN
+from maos.errors import InvalidInput, NotFound
+from maos.journal.codec import Event
+from maos.journal.journal import Journal
+from maos.model.attempt import inbox
+from maos.model.plan import BadPlan, Plan, Problem, check
+from maos.model.run import PLANNING, RUNNING, Run, stream
+
+CONCURRENCY = 4
+
+
+class Runs:
+    """Makes runs and carries them out."""
+
+    def __init__(self, journal: Journal, clock: Clock, *, post: Post, lease_s: float = LEASE_S) -> None:
+        self._journal = journal
+        self._clock = clock
+        self._post = post
+        self._lease_s = lease_s
+        self._schedulers: dict[str, Scheduler] = {}
+
+    async def create(
+        self, plan: Plan, *, request: str = "", folder: Path | None = None, options: Mapping[str, Any] | None = None
+    ) -> Run:
+        """A run of a plan that was approved; nothing of it has begun."""
+        problems = check(plan)
+        if problems:
+            raise BadPlan(problems)
+        run = Run(id=f"r-{secrets.token_hex(3)}")
+        lease = await claim(self._journal, self._clock, stream(run.id), None, is_open=False, hint="")
+        recorder = Recorder(self._journal, RUN, run, lease, lease_s=self._lease_s)
+        at_us = self._clock.now_us()
+        created = {
+            "request": request or plan.request,
+            "folder": str(folder or ""),
+            "options": dict(options or {}),
+            "owner": owner.identity(lease),
+            "at_us": at_us,
+        }
+        planned = {"tasks": [msgspec.to_builtins(task) for task in plan.tasks], "at_us": at_us}
+        try:
+            await recorder.append(Event("run_created", created), Event("run_planned", planned))
+        finally:
+            await self._journal.release(lease)
+        return run
+
+    async def carry_out(
+        self,
+        id: str,
+        worker: Callable[[Run], Worker],
+        *,
+        concurrency: int = CONCURRENCY,
+        source: str = "manual",
+        listener: Listener | None = None,
+    ) -> Run:
+        """Carry out whatever is left of a run, until it has ended or is paused. Held while another engine does."""
+        run = await self.get(id)
+        hint = f"`maos orchestration status {id} --watch` watches it from here"
+        lease = await claim(self._journal, self._clock, stream(id), run, is_open=run.is_open, hint=hint)
+        recorder = Recorder(self._journal, RUN, run, lease, lease_s=self._lease_s)
+        try:
+            at_us = self._clock.now_us()
+            taken = Event("run_taken", {"owner": owner.identity(lease), "source": source, "at_us": at_us})
+            if run.status in (RUNNING, PLANNING):
+                await recorder.append(taken)
+            else:
+                await recorder.append(taken, Event("run_resumed", {"at_us": at_us}))
+            scheduler = Scheduler(recorder, worker(run), self._clock, concurrency=concurrency, listener=listener)
+            self._schedulers[id] = scheduler
+            await self._post.register(id, scheduler.wish, after=run.inbox_cursor)
+            return await scheduler.carry_out()
+        finally:
+            self._post.forget(id)
+            self._schedulers.pop(id, None)
+            await self._journal.release(recorder.lease)
+
+    def pause_here(self, id: str, why: str) -> None:
+        """Pause a run that this engine carries out: its agents are stopped, and can be resumed."""
+        if id in self._schedulers:
+            self._schedulers[id].pause(why)
+
+    async def add(self, id: str, plan: Plan) -> Run:
+        """More work for a run that is finished or paused (R-203)."""
+        run = await self.get(id)
+        known = set(run.tasks)
+        problems = [Problem(task.name, "the run has a task of that name already") for task in plan.tasks
+                    if task.name in known]  # fmt: skip
+        if problems:
+            raise BadPlan(problems)
+        hint = f"pause it first, with `maos orchestration pause {id}`"
+        lease = await claim(self._journal, self._clock, stream(id), run, is_open=run.is_open, hint=hint)
+        recorder = Recorder(self._journal, RUN, run, lease, lease_s=self._lease_s)
+        data = {"tasks": [msgspec.to_builtins(task) for task in plan.tasks], "at_us": self._clock.now_us()}
+        try:
+            await recorder.append(Event("run_planned", data))
+        finally:
+            await self._journal.release(recorder.lease)
+        return run
+
+    # --- asking ----------------------------------------------------------------------------------------------
+
+    async def get(self, id: str) -> Run:
+        """A run by its id, or by an unambiguous beginning of it."""
+        names = [name.removeprefix(stream("")) async for name in self._journal.streams(stream(id))]
+        if id in names:
+            names = [id]
+        if len(names) > 1:
+            raise InvalidInput(f"{id!r} could be {', '.join(names[:5])}", hint="give more of the id")
+        found = await RUN.load(self._journal, names[0]) if names else None
+        if found is None:
+            raise NotFound(f"there is no orchestration {id!r}", hint="`maos orchestration list` shows them")
+        return found
+
+    async def all(self) -> AsyncIterator[Run]:
+        """All runs, by id."""
+        async for name in self._journal.streams(stream("")):
+            found = await RUN.load(self._journal, name.removeprefix(stream("")))
+            if found is not None:
+                yield found
+
+    # --- wishes ----------------------------------------------------------------------------------------------
+
+    async def pause(self, id: str, why: str = "asked") -> None:
+        """Have a run paused by whichever engine carries it out."""
+        await self._wish(id, "pause_asked", {"why": why})
+
+    async def ask(self, id: str, question: str, *, key: str, asked_by: str, **more: Any) -> None:
+        """Put a question to a person; the same `key` asks once."""
+        await self._wish(id, "question_asked", {"id": key, "question": question, "asked_by": [asked_by], **more})
+
+    async def answer(self, id: str, question: str, answer: str, *, by: str = "person") -> None:
+        """Answer a question of a run; the first answer counts."""
+        await self._wish(id, "question_answered", {"id": question, "answer": answer, "by": by})
+
+    async def _wish(self, id: str, type_: str, data: dict[str, Any]) -> None:
+        await self._journal.append(inbox(id), Event(type_, {**data, "at_us": self._clock.now_us()}))
