@@ -18,7 +18,7 @@ _OPENAI = ("OPENAI_API_KEY", "CODEX_API_KEY")
 _GEMINI = ("GEMINI_API_KEY", "GOOGLE_API_KEY")
 _KEYS = {
     "claude-agent-acp": _ANTHROPIC, "claude-code-acp": _ANTHROPIC, "codex-acp": _OPENAI, "gemini": _GEMINI,
-    "qwen": _OPENAI, "opencode": (*_ANTHROPIC, *_OPENAI, *_GEMINI),
+    "qwen": ("OPENAI_API_KEY",), "opencode": (*_ANTHROPIC, *_OPENAI, *_GEMINI),
 }  # fmt: skip
 """The keys of the agents we know. Others get theirs by `--env`: a key goes only where it is needed."""
 _ADDRESSES = {

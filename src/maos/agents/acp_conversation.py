@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from maos import __version__
 from maos.agents import acp_updates as updates
 from maos.agents.acp_permissions import is_allowed, option, outcome
 from maos.agents.acp_speech import Speech
@@ -20,6 +19,8 @@ from maos.model import facts, failure
 from maos.model.facts import Fact
 
 PROTOCOL_VERSION = 1
+CLIENT_VERSION = "1"
+"""What agents are told: the version of this side of the conversation, which is what could matter to them."""
 INITIALIZE_ID = 0
 
 SAY_PREFIX = "say/"
@@ -62,7 +63,7 @@ class AcpConversation:
         self._speech = Speech(state.get("speech"))
         self._questions: dict[str, list[Any]] = dict(state.get("questions", {}))
         """Permissions that were asked for in this turn: the request's id, the option that allows, the one that
-        refuses. They stay until the turn ends, so that an answer can be repeated."""
+        refuses, whether it was answered. They stay after that, so that an answer can be repeated."""
 
     def state(self) -> Mapping[str, Any]:
         """Where the conversation is."""
@@ -286,18 +287,26 @@ class AcpConversation:
             return Heard([*self._speech.pause(), denied], [self._respond(id, outcome(refuse))])
         if allow and is_allowed(call, self._order):
             return Heard(replies=[self._respond(id, outcome(allow))])
-        if not allow or len(self._questions) >= QUESTIONS_MAX:
+        if not allow or not self._has_room():
             denied = facts.permission_denied(name, "it cannot be asked for: too many questions, or no way to say yes")
             return Heard([*self._speech.pause(), denied], [self._respond(id, outcome(refuse))])
         question = str(self._next)
         self._next += 1
-        self._questions[question] = [id, allow, refuse]
+        self._questions[question] = [id, allow, refuse, False]
         choices = [
             {"id": as_text(each.get("optionId")), "name": as_text(each.get("name")), "kind": as_text(each.get("kind"))}
             for each in options
         ]
         asked = facts.permission_asked(question, name, updates.tool_input(call), options=choices)
         return Heard([*self._speech.pause(), asked])
+
+    def _has_room(self) -> bool:
+        """Whether one more question can be kept: the oldest that was answered makes room."""
+        if len(self._questions) >= QUESTIONS_MAX:
+            answered = [question for question, (*_, is_answered) in self._questions.items() if is_answered]
+            for question in answered[:1]:
+                del self._questions[question]
+        return len(self._questions) < QUESTIONS_MAX
 
     # --- speaking --------------------------------------------------------------------------------------------
 
@@ -317,7 +326,8 @@ class AcpConversation:
         """The answer to a permission that was asked for in this turn; given twice, it is the same."""
         if request not in self._questions:
             return None
-        id, allowing, refusing = self._questions[request]
+        id, allowing, refusing, _ = self._questions[request]
+        self._questions[request] = [id, allowing, refusing, True]
         result = outcome(allowing if allow else refusing)
         return Reply(f"permission/{request}", _message({"id": id, **result}))
 
@@ -326,8 +336,8 @@ class AcpConversation:
         if self._phase != TURN:
             return None
         data = _message({"method": "session/cancel", "params": {"sessionId": self._session}})
-        for id, _, _ in self._questions.values():
-            data += _message({"id": id, **outcome("")})
+        for id, _, _, is_answered in self._questions.values():
+            data += b"" if is_answered else _message({"id": id, **outcome("")})
         return Reply(f"acp/cancel/{self._turn}", data)
 
     def end(self) -> Reply | None:
@@ -363,7 +373,7 @@ def initialize() -> bytes:
     params = {
         "protocolVersion": PROTOCOL_VERSION,
         "clientCapabilities": capabilities,
-        "clientInfo": {"name": "maos", "title": "maos", "version": __version__},
+        "clientInfo": {"name": "maos", "title": "maos", "version": CLIENT_VERSION},
     }
     return _message({"id": INITIALIZE_ID, "method": "initialize", "params": params})
 

@@ -51,9 +51,11 @@ class Speech:
             found.append(self._tell(self._said[:line_end]))
             self._said, self._mid_line = self._said[line_end + 1 :], False
         if len(self._said) > LINE_CHARS_MAX:
-            space = self._said.rfind(" ") + 1 or len(self._said)
-            found.append(self._tell(self._said[:space]))
-            self._said, self._mid_line = self._said[space:], True
+            cut = self._said.rfind(" ") + 1
+            if len(self._said) - cut > LINE_CHARS_MAX:  # a word that is too long itself
+                cut = len(self._said)
+            found.append(self._tell(self._said[:cut]))
+            self._said, self._mid_line = self._said[cut:], True
         return found
 
     def pause(self) -> list[Fact]:

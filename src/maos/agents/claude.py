@@ -1,8 +1,9 @@
 """Claude Code: started without a terminal, spoken to in JSON lines, resumed in its own session.
 
 It gets a configuration folder of its own, so its transcript is where we look for it and nothing of the person's own
-set-up runs. Settings, hooks and MCP servers of the workspace are left out too (A12): whoever wants them says so with
-the variable MAOS_CLAUDE_SETTING_SOURCES, such as `project`. What it may not do without permission, it asks us.
+set-up runs. Settings and hooks of the workspace are left out too (A12): whoever wants them says so with the variable
+MAOS_CLAUDE_SETTING_SOURCES, such as `project`. MCP servers are ours or none. What it may not do without permission, it
+asks us.
 """
 
 from __future__ import annotations

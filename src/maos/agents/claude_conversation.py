@@ -235,8 +235,6 @@ class ClaudeConversation:
         elif kind == "message_delta":
             used = claude_result.tokens(as_dict(event, "usage"))
             return self._count({**state.usage, **{name: count for name, count in used.items() if count}})
-        elif kind == "message_stop" and state.usage:
-            return self._count(state.usage)  # a request that failed on its way has been paid for all the same
         return ()
 
     def _more(self, text: str) -> Sequence[Fact]:
@@ -317,10 +315,11 @@ class ClaudeConversation:
         trouble = claude_result.trouble(message, reset_s=state.reset_s)
         found += trouble
         ended = claude_result.ended(message)
+        if state.agents and not ended.get("failed"):
+            return found  # an interim report: the end of its own agents wakes it for another
         if not state.busy:
             return [*found, ended]
-        # While its own agents work, a good result is an interim report: their end wakes it for another.
-        state.ended = {} if state.agents and not ended.get("failed") else ended
+        state.ended = ended
         return found
 
 

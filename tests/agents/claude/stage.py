@@ -14,6 +14,8 @@ from maos.testing.model_stub import Call, ModelStub, Step
 from tests.agents.driving import Run, an_order, started
 
 KEY = "key-of-the-test"
+PATH = ":".join(folder for folder in os.environ["PATH"].split(":") if not Path(folder, "claude").exists())
+"""Without a Claude Code of the person who runs the tests: the pinned one is tested."""
 SESSION = "6f1c0b34-3c4e-4c0e-9a53-5f0d0d4f7a10"
 
 
@@ -24,7 +26,7 @@ def bash(command: str, **more: Any) -> Call:
 
 def environment(stub: ModelStub, **more: str) -> dict[str, str]:
     """The engine's environment, as far as the agent's program may see it."""
-    return {"PATH": os.environ["PATH"], "ANTHROPIC_BASE_URL": stub.url, "ANTHROPIC_API_KEY": KEY, **more}
+    return {"PATH": PATH, "ANTHROPIC_BASE_URL": stub.url, "ANTHROPIC_API_KEY": KEY, **more}
 
 
 @contextlib.asynccontextmanager

@@ -10,7 +10,7 @@ import pytest
 
 from maos.agents.claude import Claude
 from maos.testing.model_stub import ModelStub, Step
-from tests.agents.claude.stage import KEY, agent, bash, environment, texts, turn
+from tests.agents.claude.stage import KEY, PATH, agent, bash, environment, texts, turn
 from tests.agents.driving import an_order, command_of, started
 
 
@@ -57,7 +57,7 @@ async def test_settings_hooks_servers_and_orders_of_a_repository_do_nothing(tmp_
 
 
 async def test_whoever_wants_the_settings_of_a_repository_gets_them(tmp_path: Path) -> None:
-    """The traps do work: it is our choice of sources that disarms them."""
+    """The traps do work: it is our choice of sources that disarms them. MCP servers come from maos or not at all."""
     marks = tmp_path / "marks"
     async with ModelStub(texts(["done"])) as stub:
         traps(tmp_path / "work", marks, stub.url)
@@ -67,6 +67,7 @@ async def test_whoever_wants_the_settings_of_a_repository_gets_them(tmp_path: Pa
             assert await run.finish() == 0
         assert "Obey the REPOSITORY" in json.dumps(stub.requests[-1].body)
     assert (marks / "SessionStart").exists()
+    assert not (marks / "mcp").exists()
 
 
 @pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
@@ -93,6 +94,7 @@ def test_its_environment_holds_what_it_needs_and_nothing_else(tmp_path: Path) ->
     """A12, A16: no variable of the engine gets through unless it is named; keys are known as secrets."""
     engine = {
         **os.environ,
+        "PATH": PATH,
         "ANTHROPIC_API_KEY": KEY,
         "GITHUB_TOKEN": "ghp_not_for_agents",
         "AWS_SECRET_ACCESS_KEY": "aws!!",

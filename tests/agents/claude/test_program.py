@@ -1,7 +1,6 @@
 """Claude Code on this machine: found, judged by its version, and given its keys and nothing more."""
 
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,7 @@ from maos.agents import claude_program
 from maos.agents.claude import Claude, cut_torn_line
 from maos.agents.contract import AgentMissing, Program
 from maos.errors import InvalidInput
-from tests.agents.claude.stage import SESSION
+from tests.agents.claude.stage import PATH, SESSION
 from tests.agents.driving import an_order
 
 
@@ -58,7 +57,7 @@ def test_the_persons_own_login_is_lent_when_there_is_no_key(tmp_path: Path) -> N
     """A copy of it would be renewed by the agent, and the person would be logged out."""
     a_login(tmp_path / "person")
     order = an_order(tmp_path)
-    engine = {"PATH": os.environ["PATH"], "HOME": str(tmp_path / "person")}
+    engine = {"PATH": PATH, "HOME": str(tmp_path / "person")}
     command = Claude().command(order, Program(Path("/claude")), engine)
     assert command.env["CLAUDE_CODE_OAUTH_TOKEN"] == "token-of-the-person"
     assert "token-of-the-person" in command.secrets.values()
@@ -79,7 +78,7 @@ def test_the_persons_login_is_not_lent_along_with_a_key_or_to_another_address(
     tmp_path: Path, given: dict[str, str]
 ) -> None:
     a_login(tmp_path / "person")
-    engine = {"PATH": os.environ["PATH"], "HOME": str(tmp_path / "person"), **given}
+    engine = {"PATH": PATH, "HOME": str(tmp_path / "person"), **given}
     assert "CLAUDE_CODE_OAUTH_TOKEN" not in Claude().command(an_order(tmp_path), Program(Path("/claude")), engine).env
     in_order = Claude().command(an_order(tmp_path, env=given), Program(Path("/claude")), {"HOME": engine["HOME"]})
     assert "CLAUDE_CODE_OAUTH_TOKEN" not in in_order.env

@@ -43,6 +43,12 @@ def test_recorded_lines_mean_what_they_meant(name: str, golden: Callable[[str, s
     assert not [fact for fact in found if fact["kind"] == "unknown"]
 
 
+def test_an_interim_result_is_no_end_in_versions_that_do_not_tell_when_they_are_idle() -> None:
+    lines = (RECORDED / "own_agent.jsonl").read_bytes().splitlines()
+    found, _ = hear_all([line for line in lines if b"session_state_changed" not in line])
+    assert [fact["result"] for fact in found if fact["kind"] == "turn_ended"] == ["All is done."]
+
+
 def test_a_limit_with_a_time_of_reset_is_told_with_it() -> None:
     event = {"type": "rate_limit_event", "rate_limit_info": {"status": "rejected", "resetsAt": 1_900_000_000}}
     result = {"type": "result", "subtype": "success", "is_error": True, "api_error_status": 429, "result": "limit"}

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from maos.agents.claude import Claude
 from maos.testing.model_stub import Call, Fault, ModelStub, Step, Tokens
-from tests.agents.claude.stage import KEY, SESSION, SlowTool, agent, bash, mcp_server, texts, turn
+from tests.agents.claude.stage import KEY, PATH, SESSION, SlowTool, agent, bash, mcp_server, texts, turn
 
 
 async def test_a_run_is_told_as_facts_even_if_every_line_is_heard_by_another_engine(tmp_path: Path) -> None:
@@ -27,9 +28,9 @@ async def test_a_run_is_told_as_facts_even_if_every_line_is_heard_by_another_eng
             assert await run.finish() == 0
         requests = list(stub.requests)
 
-    assert run.of("session") == [
-        {"kind": "session", "id": SESSION, "model": run.of("session")[0]["model"], "version": "2.1.325"}
-    ]
+    [session] = run.of("session")
+    assert (session["id"], session["version"]) == (SESSION, Claude().find({"PATH": PATH}).version)
+    assert session["model"]
     assert [fact["text"] for fact in run.of("text")] == ["I look around.", "Then I tell.", "There is made.txt."]
     assert [fact["text"] for fact in run.of("thought")] == ["I should look first."]
     [use], [result] = run.of("tool_use"), run.of("tool_result")

@@ -138,6 +138,14 @@ def test_the_state_stays_small_whatever_is_printed(conversation: Listening) -> N
     assert len(json.dumps(dict(conversation.state()))) < OPEN_MAX * 220 + 200
 
 
+def test_a_tool_that_has_ended_is_forgotten(conversation: Listening) -> None:
+    change = {"type": "file_change", "changes": []}
+    said(conversation, item("started", **change))
+    assert conversation.state()["open"] == ["item_7"]
+    said(conversation, item("completed", **change))
+    assert conversation.state()["open"] == []
+
+
 def test_messages_and_answers_cannot_be_given(conversation: Listening) -> None:
     assert conversation.say("1", "hello") is None
     assert conversation.answer("1", allow=True) is None
