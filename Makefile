@@ -1,7 +1,7 @@
 # One list of commands, for people and for CI. `make` alone prints it.
 #
 # Everything runs in .venv, built on first use from requirements/dev.txt (pinned, with hashes) and rebuilt
-# when that file changes. After that no target but `bench` (first use) and `pins` needs a network.
+# when that file changes. After that no target but `bench` and `test-agents` (first use) and `pins` needs a network.
 
 PYTHON ?= python3
 VENV   ?= .venv
@@ -10,18 +10,20 @@ COVERAGE_PERCENT_MIN := 90
 
 BENCH_VENV := $(VENV)-bench
 PINS_VENV  := $(VENV)-pins
+NPM_VENV   := $(VENV)-npm
+AGENTS     := .agents
 PY         := $(VENV)/bin/python
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check --no-input
 FROM_PINS   := --require-hashes --only-binary :all:
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-soak check bench golden pins clean
+.PHONY: help demo test test-agents test-soak check bench golden pins clean
 
 help: ## show this list
 	@echo "usage: make TARGET [PYTHON=python3.12 VENV=.venv-3.12] [JOBS=4]"
 	@echo
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-10s  %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-11s  %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 demo: $(VENV)/.ready ## a run that is killed in the middle and goes on
 	@$(PY) examples/00_survives_a_kill.py
@@ -30,6 +32,10 @@ test: $(VENV)/.ready ## the whole suite, with coverage; fails below 90 %
 	@echo "==> pytest, $(JOBS) at a time"
 	@$(PY) -m pytest -n $(JOBS) --durations=10 \
 		--cov --cov-report=term --cov-fail-under=$(COVERAGE_PERCENT_MIN) $(ARGS)
+
+test-agents: $(VENV)/.ready $(AGENTS)/.ready ## with the real Codex and opencode (230 MB, fetched on first use)
+	@echo "==> pytest -m agents, $(JOBS) at a time"
+	@$(PY) -m pytest tests/agents_large -m agents -n $(JOBS) --durations=5 $(ARGS)
 
 test-soak: $(VENV)/.ready ## the tests that run for minutes and are left out of `test`
 	@echo "==> pytest -m soak"
@@ -60,10 +66,14 @@ pins: $(PINS_VENV)/.ready ## resolve requirements/*.in and pyproject.toml again 
 			--no-emit-index-url --custom-compile-command "make pins" \
 			--output-file requirements/$$name.txt pyproject.toml requirements/$$name.in || exit 1; \
 	done
+	@echo "==> requirements/agents.txt"
+	@$(PINS_VENV)/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
+		--no-emit-index-url --custom-compile-command "make pins" \
+		--output-file requirements/agents.txt requirements/agents.in
 
 clean: ## remove everything that was built, the environments too
-	rm -rf $(VENV) $(BENCH_VENV) $(PINS_VENV) build dist .bench .coverage .coverage.* .hypothesis .import_linter_cache \
-		.mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(BENCH_VENV) $(PINS_VENV) $(NPM_VENV) $(AGENTS) build dist .bench .coverage .coverage.* \
+		.hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find src tests benchmarks examples -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
 
 # An environment is ready when its last step has left .ready; a half-built one is built again from nothing.
@@ -74,6 +84,15 @@ $(VENV)/.installed: requirements/dev.txt
 
 $(BENCH_VENV)/.installed: requirements/bench.txt
 	$(call new_environment,$(BENCH_VENV),requirements/bench.txt)
+
+$(NPM_VENV)/.installed: requirements/agents.txt
+	$(call new_environment,$(NPM_VENV),requirements/agents.txt)
+
+# Programs of others, taken as they are: only the packages that the list names, with the hashes it names.
+$(AGENTS)/.ready: requirements/agents.npm tests/agents_large/install.py | $(NPM_VENV)/.installed
+	@echo "==> $(AGENTS): install requirements/agents.npm (about a minute)"
+	@$(PYTHON) tests/agents_large/install.py --npm $(NPM_VENV)/bin/npm --into $(AGENTS) requirements/agents.npm
+	@touch $@
 
 $(VENV)/.ready $(BENCH_VENV)/.ready: %/.ready: %/.installed pyproject.toml
 	@echo "==> $*: install maos from this directory"

@@ -28,6 +28,8 @@ NAMES = {
     "read": "cached, version-checked reads of 10 KB and 200 KB states",
     "startup": "what `maos --help` and `import maos` cost above a bare interpreter",
     "growth": "append, load and disk from 10^3 to 10^6 events",
+    "stream": "100 agents x 100 lines/s: what is kept, how soon, at what cost; and when the engine is killed",
+    "attach": "an engine with 100 live agents is killed: how long until the next one hears them all",
 }
 
 

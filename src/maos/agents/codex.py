@@ -147,7 +147,9 @@ def _version(path: Path, environment: Mapping[str, str]) -> str:
     # It makes helper programs in its home whenever it starts; a home that cannot be one spares the user's.
     scrubbed = {"PATH": environment.get("PATH") or environments.PATH_DEFAULT, "CODEX_HOME": os.devnull}
     try:
-        asked = subprocess.run([path, "--version"], capture_output=True, env=scrubbed, timeout=30, check=False)
+        asked = subprocess.run(
+            [path, "--version"], stdin=subprocess.DEVNULL, capture_output=True, env=scrubbed, timeout=30, check=False
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise AgentMissing(f"{path} could not be asked for its version: {error}", hint=INSTALL) from error
     return asked.stdout.decode(errors="replace")

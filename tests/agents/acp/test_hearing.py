@@ -176,6 +176,9 @@ def test_a_response_counts_once() -> None:
     ended = line(id=2, result={"stopReason": "end_turn"})
     assert [fact["kind"] for fact in conversation.hear(ended, stderr=False).facts] == ["turn_ended"]
     assert [fact["kind"] for fact in conversation.hear(ended, stderr=False).facts] == ["unknown"]
+    failed = conversation.hear(line(id=2, error={"code": -32603, "message": "too late"}), stderr=False)
+    assert [fact["kind"] for fact in failed.facts] == ["unknown"]
+    assert not failed.replies
     for id in (3, "2", 2.0, None, True, [2], "say"):
         heard = in_a_turn().hear(line(id=id, result={"stopReason": "end_turn"}), stderr=False)
         assert [fact["kind"] for fact in heard.facts] == ["unknown"]

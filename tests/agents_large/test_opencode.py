@@ -1,0 +1,109 @@
+"""A real agent that speaks the Agent Client Protocol: opencode, driven against a scripted model."""
+
+import asyncio
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from maos.agents.contract import Order
+from maos.agents.kinds import dialect
+from maos.model.facts import last_message
+from maos.testing.model_stub import Call, ModelStub, Step
+from tests.agents.driving import Run, an_order, started
+from tests.agents_large.programs import environment, notes_server, processes_with, said_to_the_model, wait_for
+
+pytestmark = pytest.mark.agents
+
+OPENCODE = "acp:opencode acp"
+
+
+def shell(command: str) -> Call:
+    """A command that the model wants to run."""
+    return Call(name="bash", input={"command": command, "description": "a command of the test"})
+
+
+def order_for(folder: Path, stub: ModelStub, **fields: Any) -> Order:
+    """An order whose agent asks the stub, before it runs a command, and nobody else for anything."""
+    provider = {
+        "npm": "@ai-sdk/openai",  # part of the program: nothing is fetched
+        "options": {"baseURL": f"{stub.url}/v1", "apiKey": "a key for the stub"},
+        "models": {"stub": {"name": "stub", "tool_call": True, "limit": {"context": 200_000, "output": 8_000}}},
+    }
+    settings = {
+        "model": "openai/stub",
+        "small_model": "openai/stub",
+        "autoupdate": False,
+        "share": "disabled",
+        "permission": {"bash": "ask", "edit": "ask"},
+        "provider": {"openai": provider},
+    }
+    quiet = ("AUTOUPDATE", "MODELS_FETCH", "LSP_DOWNLOAD", "DEFAULT_PLUGINS", "PROJECT_CONFIG")
+    given = {f"OPENCODE_DISABLE_{name}": "1" for name in quiet}
+    given["npm_config_offline"] = "true"  # it installs a package into its settings wherever it starts
+    return an_order(folder, env={**given, "OPENCODE_CONFIG_CONTENT": json.dumps(settings)}, **fields)
+
+
+async def answered(run: Run, *, allow: bool) -> None:
+    """Answer the permission that is asked for next."""
+    (asked,) = await run.until_fact("permission_asked")
+    await run.write(run.conversation.answer(asked["id"], allow=allow))
+
+
+async def test_it_runs_what_it_was_allowed_to(tmp_path: Path) -> None:
+    """R-103, with another engine at every line."""
+    script = [Step(text="I make it.", calls=[shell("echo hello > made")]), Step(text="It is made.")]
+    async with ModelStub(script) as stub:
+        order = order_for(tmp_path, stub, mcp=[notes_server(tmp_path)])
+        async with started(dialect(OPENCODE), order, environment("opencode", stub.url), forgetful=True) as run:
+            await answered(run, allow=True)
+            await run.until_fact("turn_ended")
+            assert await run.finish() == 0
+        assert "notes_note" in said_to_the_model(stub), "it has the tools it was given"
+    assert (order.cwd / "made").read_text() == "hello\n"
+    assert last_message(run.facts) == "It is made."
+    assert len({fact["id"] for fact in run.of("tool_use")}) == len(run.of("tool_result")) == 1
+    assert not run.of("turn_ended")[0].get("failed")
+
+
+async def test_it_does_not_run_what_was_refused(tmp_path: Path) -> None:
+    script = [Step(text="I would like to.", calls=[shell("echo hello > made")]), Step(text="Then not.")]
+    async with ModelStub(script) as stub:
+        order = order_for(tmp_path, stub)
+        async with started(dialect(OPENCODE), order, environment("opencode", stub.url)) as run:
+            await answered(run, allow=False)
+            await run.until_fact("turn_ended")
+            await run.finish()
+    assert not (order.cwd / "made").exists()
+    assert run.of("tool_result")[0]["failed"]
+
+
+async def test_killed_in_the_middle_of_a_tool_it_is_loaded_and_runs_nothing_twice(tmp_path: Path) -> None:
+    """What was said before is not heard again as new, and its command is not repeated (I31)."""
+    word = f"maos-test-{os.getpid()}-{tmp_path.name}"
+    scripts = {
+        "work": [Step(text="I work.", calls=[shell(f"echo begun >> ran; exec -a {word} sleep 300")])],
+        "again": [Step(text="I am back.")],
+    }
+    async with ModelStub(scripts) as stub:
+        order = order_for(tmp_path, stub, task="SCRIPT=work please")
+        ran = order.cwd / "ran"
+        async with started(dialect(OPENCODE), order, environment("opencode", stub.url)) as run:
+            await answered(run, allow=True)
+            await asyncio.to_thread(wait_for, ran.exists, "the tool has not begun")
+            run.kill()
+            await run.process.wait()
+            for pid in processes_with(word):
+                os.kill(pid, 9)  # its shell runs in a session of its own and outlives it: the holder's business (I33)
+        session = run.of("session")[0]["id"]
+        order = order._replace(attempt="tester.2", task="SCRIPT=again go on", resume=True, session=session)
+        async with started(dialect(OPENCODE), order, environment("opencode", stub.url)) as resumed:
+            await resumed.until_fact("turn_ended")
+            await resumed.finish()
+        assert "SCRIPT=work please" in said_to_the_model(stub)
+    assert [fact["id"] for fact in resumed.of("session")] == [session]
+    assert resumed.text() == "I am back."
+    assert not resumed.of("tool_use")
+    assert ran.read_text() == "begun\n"
