@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from maos import settings
 from maos.clock import Clock, SystemClock
-from maos.engine.types import TYPES
+from maos.engine.types import RUN, TYPES
 from maos.errors import InvalidInput
 from maos.journal.codec import EventType
 from maos.journal.journal import Journal
@@ -20,7 +20,9 @@ from maos.store.contract import Store
 from maos.store.sql_store import SqlStore
 
 if TYPE_CHECKING:
+    from maos.bus.bus import Bus
     from maos.engine.attempts import Attempts
+    from maos.engine.runs import Runs
 
 
 class Maos:
@@ -37,6 +39,8 @@ class Maos:
         self._clock = clock
         self._home = home
         self._attempts: Attempts | None = None
+        self._runs: Runs | None = None
+        self._bus: Bus | None = None
         self.journal = journal
         """Streams of events: append, read, follow."""
         self.agents = agents
@@ -55,10 +59,54 @@ class Maos:
         if self._attempts is None:
             from maos.agents import kinds
             from maos.engine.attempts import Attempts
+    from maos.engine.runs import Runs
 
             folder = self._home or settings.state_folder()
-            self._attempts = Attempts(self.journal, self._clock, dialect=kinds.dialect, folder=folder)
+            self._attempts = Attempts(self.journal, self._clock, dialect=kinds.dialect, folder=folder, bus=self.bus)
         return self._attempts
+
+    @property
+    def runs(self) -> Runs:
+        """Runs of many tasks: made from a plan, carried out by agents, paused and resumed.
+
+        Example::
+
+            plan = {"tasks": [{"name": "hello", "command": ["echo", "hello"]}]}
+            run = await m.runs.create(plan, folder="/tmp", options={"in_place": True})
+            run = await m.runs.carry_out(run.id)
+            print(run.status, run.tasks["hello"].result)
+        """
+        if self._runs is None:
+            from maos.engine.agent_worker import AgentWorker
+            from maos.engine.runs import Runs
+
+            attempts = self.attempts
+            self._runs = Runs(self.journal, self._clock, post=attempts.post, worker=lambda: AgentWorker(attempts))
+        return self._runs
+
+    @property
+    def bus(self) -> Bus:
+        """Messages between agents: send, receive and acknowledge them.
+
+        Example::
+
+            await m.bus.send("reviewer", "fixer", "The parser leaks", type="discovery")
+            delivery = await anext(m.bus.receive("fixer"))
+            await delivery.ack()
+        """
+        if self._bus is None:
+            from maos.bus.bus import Bus
+
+            self._bus = Bus(self.journal, self._clock, members=self._members)
+        return self._bus
+
+    async def _members(self, run: str) -> list[str]:
+        """The agents that work, or will work, on a run."""
+        from maos.model.run import DONE, FAILED, agent_name
+
+        found = await RUN.load(self.journal, run)
+        tasks = [] if found is None else found.tasks.values()
+        return [each.agent or agent_name(run, each.name) for each in tasks if each.status not in (DONE, FAILED)]
 
     async def verify(self, agent: str | None = None, *, progress: Callable[[int, int], None] | None = None) -> Report:
         """Check every stored event, snapshot and fold; names stream and version of any damage.
@@ -91,6 +139,8 @@ class Maos:
         """
         if self._attempts is not None:
             await self._attempts.close()
+        if self._bus is not None:
+            await self._bus.close()
         await self.journal.close()
 
 

@@ -8,9 +8,6 @@ import sys
 from pathlib import Path
 
 import maos
-from maos.clock import SystemClock
-from maos.engine.agent_worker import AgentWorker
-from maos.engine.runs import Runs
 from maos.engine.workplace import Workplace
 from maos.model.plan import Gate, Plan, Task
 from maos.model.run import Run
@@ -36,7 +33,7 @@ def plan(repository: Path) -> Plan:
 
 async def live(database: str, home: Path, repository: Path) -> Run:
     async with maos.open(database, home=home) as m:
-        runs = Runs(m.journal, SystemClock(), post=m.attempts.post)
+        runs = m.runs
         known = [run async for run in runs.all()]
         if not known:
             into = await Workplace.prepare(repository, "the-run", root=home / "workspaces", in_place=False)
@@ -44,7 +41,7 @@ async def live(database: str, home: Path, repository: Path) -> Run:
             known = [await runs.create(plan(repository), folder=repository, options=options)]
         run = known[0]
         if run.status != "completed":
-            run = await runs.carry_out(run.id, lambda _run: AgentWorker(m.attempts), concurrency=3)
+            run = await runs.carry_out(run.id, concurrency=3)
         ack(run.status)
         return run
 

@@ -68,7 +68,7 @@ async def m() -> AsyncIterator[Maos]:
 @pytest.fixture
 async def runs(m: Maos) -> AsyncIterator[Runs]:
     post = Post(m.journal)
-    yield Runs(m.journal, SystemClock(), post=post)
+    yield Runs(m.journal, SystemClock(), post=post, worker=Hands)
     await post.close()
 
 
@@ -80,7 +80,7 @@ def plan(**needs: str) -> Plan:
 async def finished(runs: Runs, plan: Plan, hands: Hands, **more: int) -> Run:
     run = await runs.create(plan)
     async with asyncio.timeout(20):
-        return await runs.carry_out(run.id, lambda _run: hands, **more)
+        return await runs.carry_out(run.id, worker=hands, **more)
 
 
 async def test_tasks_begin_when_what_they_need_is_done(runs: Runs) -> None:
@@ -121,7 +121,7 @@ async def test_a_failed_run_goes_on_with_what_failed_when_it_is_resumed(runs: Ru
     """R-201: finished tasks are never run again."""
     hands = Hands({"b": ["failed"]})
     run = await finished(runs, plan(a="", b="a", c="b"), hands)
-    run = await runs.carry_out(run.id, lambda _run: hands)
+    run = await runs.carry_out(run.id, worker=hands)
     assert run.status == "completed"
     assert hands.did == ["a", "b", "b", "c"]
 
@@ -131,7 +131,7 @@ async def test_more_work_for_a_finished_run(runs: Runs) -> None:
     hands = Hands()
     run = await finished(runs, plan(a="", b="a"), hands)
     await runs.add(run.id, plan(c="b"))
-    run = await runs.carry_out(run.id, lambda _run: hands)
+    run = await runs.carry_out(run.id, worker=hands)
     assert run.status == "completed"
     assert hands.did == ["a", "b", "c"]
     with pytest.raises(BadPlan, match="already"):
@@ -166,9 +166,7 @@ async def test_a_person_is_asked_and_the_run_waits(runs: Runs) -> None:
     hands = Hands()
     run = await runs.create(Plan(tasks=[Task(name="a", task="x", gates=[Gate(person="Is it good?")])]))
     seen: list[Run] = []
-    task = asyncio.create_task(
-        runs.carry_out(run.id, lambda _run: hands, listener=lambda run, _events: seen.append(run))
-    )
+    task = asyncio.create_task(runs.carry_out(run.id, worker=hands, listener=lambda run, _events: seen.append(run)))
     await until(lambda: bool(seen and seen[-1].open_questions))
     [question] = seen[-1].open_questions
     assert (question.question, question.choices) == ("Is it good?", ["yes", "no"])
@@ -180,7 +178,7 @@ async def test_a_question_and_its_answer_reach_who_asked(runs: Runs, m: Maos) ->
     hands = Hands()
     hands.hold = {"a"}
     run = await runs.create(plan(a=""))
-    task = asyncio.create_task(runs.carry_out(run.id, lambda _run: hands))
+    task = asyncio.create_task(runs.carry_out(run.id, worker=hands))
     await until(lambda: bool(hands.did))
     await runs.ask(run.id, "Which one?", key="q1", asked_by="one", choices=["red", "blue"])
     await runs.ask(run.id, "Which one?", key="q1", asked_by="two")
@@ -203,13 +201,13 @@ async def test_a_pause_stops_the_agents_and_a_resume_goes_on(runs: Runs) -> None
     hands = Hands()
     hands.hold = {"b"}
     run = await runs.create(plan(a="", b="a", c="b"))
-    task = asyncio.create_task(runs.carry_out(run.id, lambda _run: hands))
+    task = asyncio.create_task(runs.carry_out(run.id, worker=hands))
     await until(lambda: "b" in hands.did)
     await runs.pause(run.id, "a person wants to sleep")
     run = await task
     assert (run.status, run.why) == ("paused", "a person wants to sleep")
     hands.hold = set()
-    run = await runs.carry_out(run.id, lambda _run: hands)
+    run = await runs.carry_out(run.id, worker=hands)
     assert run.status == "completed"
     assert hands.did == ["a", "b", "b", "c"]
 
@@ -250,7 +248,7 @@ def test_any_plan_is_carried_out_as_a_naive_scheduler_would(data: st.DataObject)
         async with maos.open(":memory:") as m:
             post = Post(m.journal)
             hands = Hands({f"t{number}": ["failed"] for number in bad})
-            runs = Runs(m.journal, SystemClock(), post=post)
+            runs = Runs(m.journal, SystemClock(), post=post, worker=Hands)
             run = await finished(runs, Plan(tasks=tasks), hands, concurrency=data.draw(st.integers(1, 4)))
             assert await runs.get(run.id) == run
             await post.close()

@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from maos.agents import environment as environments
 from maos.agents.contract import AgentMissing, Program
 from maos.agents.environment import PATH_DEFAULT
 
@@ -83,24 +84,9 @@ def bundled() -> Path | None:
 @functools.lru_cache(maxsize=16)
 def _version(path: Path, changed_ns: int, search_path: str) -> str:
     """What the program says of itself; empty when it says nothing of use."""
-    import subprocess
-
     env = {"PATH": search_path, "DISABLE_AUTOUPDATER": "1", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1"}
-    try:
-        told = subprocess.run(
-            [str(path), "--version"],
-            env=env,
-            cwd="/",
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=VERSION_S_MAX,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    found = re.match(r"\d+\.\d+\.\d+", told.stdout.strip())
+    told = environments.version_told(path, env, limit_s=VERSION_S_MAX) or ""
+    found = re.match(r"\d+\.\d+\.\d+", told.strip())
     return found.group() if found else ""
 
 

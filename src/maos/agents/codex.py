@@ -139,20 +139,15 @@ def _native(path: Path) -> Path | None:
 
 def _version(path: Path, environment: Mapping[str, str]) -> str:
     """What the program says of its version: in the file that comes with it, else by itself."""
-    import subprocess
-
     told = path.resolve().parent.parent / "codex-package.json"
     if told.is_file():
         return told.read_text(errors="replace")
     # It makes helper programs in its home whenever it starts; a home that cannot be one spares the user's.
     scrubbed = {"PATH": environment.get("PATH") or environments.PATH_DEFAULT, "CODEX_HOME": os.devnull}
-    try:
-        asked = subprocess.run(
-            [path, "--version"], stdin=subprocess.DEVNULL, capture_output=True, env=scrubbed, timeout=30, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise AgentMissing(f"{path} could not be asked for its version: {error}", hint=INSTALL) from error
-    return asked.stdout.decode(errors="replace")
+    asked = environments.version_told(path, scrubbed)
+    if asked is None:
+        raise AgentMissing(f"{path} could not be asked for its version", hint=INSTALL)
+    return asked
 
 
 def _login(environment: Mapping[str, str]) -> Path | None:

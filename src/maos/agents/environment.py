@@ -54,3 +54,25 @@ def program_path(name: str, environment: Mapping[str, str], *, hint: str) -> Pat
     if found is None:
         raise AgentMissing(f"there is no program {name!r} on the PATH", hint=hint)
     return Path(os.path.abspath(found))
+
+
+def version_told(program: Path, env: Mapping[str, str], *, limit_s: float = 30.0) -> str | None:
+    """What a program says when it is asked for its version; None when it cannot be asked.
+
+    The only thing that is started outside a holder: it must be known before there is one.
+    """
+    import subprocess
+
+    try:
+        told = subprocess.run(
+            [program, "--version"],
+            env=env,
+            cwd="/",
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=limit_s,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return told.stdout.decode(errors="replace")

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from maos.agents.contract import Dialect, McpServer, Order, Program
+from maos.bus.bus import Bus
 from maos.clock import Clock
 from maos.engine import orders, owner, transcripts
 from maos.engine.claims import claim
@@ -37,6 +38,7 @@ from maos.model.attempt import (
     inbox,
     stream,
 )
+from maos.model.message import spoken
 from maos.model.restoration import restoration
 from maos.runner import process as runner
 from maos.store.contract import Lease
@@ -86,7 +88,9 @@ class Attempts:
         folder: Path,
         environment: Mapping[str, str] | None = None,
         lease_s: float = LEASE_S,
+        bus: Bus | None = None,
     ) -> None:
+        self.bus = bus or Bus(journal, clock)
         self._lease_s = lease_s
         self._journal = journal
         self._clock = clock
@@ -177,14 +181,17 @@ class Attempts:
         program = dialect.find(self._environment, old.order.argv)
         workplace = Workplace.from_data(before.workspace)
         await workplace.repair(before.checkpoints)
-        messages = [each async for each in self._journal.read(inbox(agent), after=before.inbox_cursor)]
+        await self.bus.expire(agent)
+        waiting = [each async for each in self.bus.waiting(agent)]
+        inbox_cursor = await self._journal.version(inbox(agent))
         number = before.number + 1
         remembers = await transcripts.put_back(self._journal, dialect, old.order, before)
-        waiting = [each.data["text"] for each in messages if each.type == "message_sent"]
-        anew = restoration(before, remembers=False, messages=waiting)
-        told = restoration(before, remembers=True, messages=waiting) if remembers else anew
-        if not dialect.capabilities.prose:
+        messages = [spoken(each.message) for each in waiting]
+        anew = restoration(before, remembers=False, messages=messages)
+        told = restoration(before, remembers=True, messages=messages) if remembers else anew
+        if not dialect.capabilities.prose:  # what waits for it comes by its input, as it would have come before
             told = old.order.task
+            inbox_cursor, waiting = waiting[0].version - 1 if waiting else inbox_cursor, []
         order = old.order._replace(
             attempt=attempt_id(agent, number),
             task=f"{told}\n\n{task}" if task else told,
@@ -204,7 +211,8 @@ class Attempts:
             order,
             old.time_limit_s if time_limit_s is None else time_limit_s,
             workplace.to_data(),
-            inbox_cursor=messages[-1].version if messages else before.inbox_cursor,
+            inbox_cursor=inbox_cursor,
+            told=tuple(each.version for each in waiting),
             transcript=(before.transcript_name, before.transcript_bytes) if remembers else ("", 0),
         )
         return await self._begin(plan, program, before, workplace, limits=limits, listener=listener)
@@ -297,8 +305,7 @@ class Attempts:
     async def send(self, agent: str, text: str, *, sender: str = "person") -> int:
         """A message for an agent, durable when this returns; it gets it as soon as it can take one."""
         await self.get(agent)
-        data = {"text": orders.without_secrets(text, {}), "sender": sender}
-        return await self._wish(agent, "message_sent", data)
+        return (await self.bus.send(sender, agent, text)).version
 
     async def stop(self, agent: str, *, grace_s: float = GRACE_S) -> None:
         """Have an agent ended by whichever engine runs it."""

@@ -20,11 +20,12 @@ from maos.engine.workplace import Workplace
 from maos.errors import LeaseLost
 from maos.faults import crash_point
 from maos.journal.codec import Event
-from maos.journal.journal import Record
+from maos.journal.journal import Append, Record
 from maos.model import facts as fact
 from maos.model.attempt import DONE, FAILED, STOPPED, Attempt
 from maos.model.facts import Fact
 from maos.model.failure import Ending, understand
+from maos.model.message import EXPIRED, Message, dead, letter, message, receipts, spoken
 from maos.runner import process as runner
 
 KEYWORDS = ("discovery:", "found:", "result:", "error:")
@@ -71,7 +72,8 @@ class LiveAttempt:
         self._listener = listener
         self._conversation: Conversation = dialect.converse(order, recorder.fold.conversation)
         self._wishes: asyncio.Queue[Record] = asyncio.Queue()
-        self._undelivered: list[Record] = []
+        self._undelivered: list[Message] = []
+        self._expired: list[Message] = []
         self._wished = recorder.fold.answered_cursor
         self._open_lines: dict[str, bytearray] = {}
         self._held: list[Fact] = []
@@ -85,7 +87,8 @@ class LiveAttempt:
 
     def wish(self, record: Record) -> None:
         """Something from the agent's inbox; asked for twice, it is done once."""
-        if record.version > self._wished:
+        is_past = record.type != "message_sent" and record.time_us < self.attempt.planned_us
+        if record.version > self._wished and not is_past:
             self._wished = record.version
             self._wishes.put_nowait(record)
 
@@ -166,11 +169,13 @@ class LiveAttempt:
             await self._write(reply)
         if offset == attempt.offset:
             return
+        if attempt.told and any(map(_shows_work, ready)):
+            ready = [{"kind": "input", "id": f"inbox/{version}"} for version in attempt.told] + ready
         state = self._conversation.state() if self._state_before_hold is None else self._state_before_hold
         data: dict[str, Any] = {"offset": offset, "at_us": records[-1].time_us, "facts": ready}
         if state != (attempt.conversation or {}):
             data["conversation"] = dict(state)
-        await self.recorder.append(Event("attempt_heard", data))
+        await self.recorder.append(Event("attempt_heard", data), also=self._receipts(ready))
         if self._listener is not None:
             self._listener(attempt, ready)
         if self._process is not None:
@@ -178,6 +183,21 @@ class LiveAttempt:
             if not attempt.in_turn and any(each["kind"] == "turn_ended" for each in ready):
                 await self.checkpoint("turn")
                 await self._after_turn()
+
+    def _receipts(self, ready: Sequence[Fact]) -> list[Append]:
+        """Messages that the agent has got are acknowledged in the same append that says so (I19)."""
+        ids = [each["id"] for each in ready if each["kind"] == "input"]
+        versions = [int(id.removeprefix("inbox/")) for id in ids if id.startswith("inbox/")]
+        agent, expired, self._expired = self.attempt.agent, self._expired, []
+        events = []
+        if expired:
+            events.append(Event("message_parked", {"versions": [each.version for each in expired]}))
+        if versions:
+            data = {"versions": versions, "floor": max(versions), "by": self.attempt.id}
+            events.append(Event("message_acknowledged", data))
+        letters = [Event("letter_parked", letter(each, EXPIRED, 0)) for each in expired]
+        given = [Append(receipts(agent), events), Append(dead(agent), letters)]
+        return [each for each in given if each.events]
 
     def _understand(self, record: runner.Record, replies: list[Reply]) -> list[Fact]:
         if record.kind in ("stdout", "stderr"):
@@ -247,7 +267,7 @@ class LiveAttempt:
         while True:
             record = await self._wishes.get()
             if record.type == "message_sent":
-                self._undelivered.append(record)
+                self._undelivered.append(message(record.data, version=record.version))
                 await self._deliver()
             elif record.type == "stop_asked":
                 await self.stop("asked", grace_s=record.data.get("grace_s", GRACE_S), inbox_version=record.version)
@@ -263,8 +283,12 @@ class LiveAttempt:
         """Say what is waiting, as far as the agent can take it now; whether anything was said."""
         said = False
         while self._undelivered:
-            record = self._undelivered[0]
-            reply = self._conversation.say(f"inbox/{record.version}", record.data["text"])
+            said_by = self._undelivered[0]
+            if said_by.is_expired(self._clock.now_us()):
+                self._expired.append(self._undelivered.pop(0))
+                continue
+            text = spoken(said_by) if self._dialect.capabilities.prose else said_by.text
+            reply = self._conversation.say(f"inbox/{said_by.version}", text)
             if reply is None:
                 break
             await self._write(reply)
@@ -379,6 +403,11 @@ async def _end(process: runner.Process) -> None:
     while records := await process.records():
         await process.confirm(records[-1].offset)
     await process.finish()
+
+
+def _shows_work(fact: Fact) -> bool:
+    """Whether an agent that says this has got its task."""
+    return fact["kind"] == "tool_use" or (fact["kind"] == "turn_ended" and not fact.get("failed"))
 
 
 def _remove(folder: Path) -> None:

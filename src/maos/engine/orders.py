@@ -27,6 +27,8 @@ class Plan(NamedTuple):
     time_limit_s: float
     workspace: dict[str, Any]
     inbox_cursor: int = 0
+    told: tuple[int, ...] = ()
+    """The messages that are told with the task."""
     transcript: tuple[str, int] = ("", 0)
 
 
@@ -47,6 +49,7 @@ def planned(plan: Plan, owner: dict[str, Any], *, folder: Path, at_us: int) -> E
         "folder": str(folder),
         "workspace": plan.workspace,
         "inbox_cursor": plan.inbox_cursor,
+        "told": list(plan.told),
         "transcript": list(plan.transcript),
         "at_us": at_us,
         "order": {

@@ -20,7 +20,7 @@ from maos.errors import InvalidInput, NotFound
 from maos.journal.codec import Event
 from maos.journal.journal import Journal
 from maos.model.attempt import inbox
-from maos.model.plan import BadPlan, Plan, Problem, check
+from maos.model.plan import BadPlan, Plan, Problem, from_data
 from maos.model.run import PLANNING, RUNNING, Run, stream
 
 CONCURRENCY = 4
@@ -29,7 +29,10 @@ CONCURRENCY = 4
 class Runs:
     """Makes runs and carries them out."""
 
-    def __init__(self, journal: Journal, clock: Clock, *, post: Post, lease_s: float = LEASE_S) -> None:
+    def __init__(
+        self, journal: Journal, clock: Clock, *, post: Post, worker: Callable[[], Worker], lease_s: float = LEASE_S
+    ) -> None:
+        self._worker = worker
         self._journal = journal
         self._clock = clock
         self._post = post
@@ -37,12 +40,15 @@ class Runs:
         self._schedulers: dict[str, Scheduler] = {}
 
     async def create(
-        self, plan: Plan, *, request: str = "", folder: Path | None = None, options: Mapping[str, Any] | None = None
+        self,
+        plan: Plan | Mapping[str, Any],
+        *,
+        request: str = "",
+        folder: Path | str | None = None,
+        options: Mapping[str, Any] | None = None,
     ) -> Run:
         """A run of a plan that was approved; nothing of it has begun."""
-        problems = check(plan)
-        if problems:
-            raise BadPlan(problems)
+        plan = from_data(msgspec.to_builtins(plan))
         run = Run(id=f"r-{secrets.token_hex(3)}")
         lease = await claim(self._journal, self._clock, stream(run.id), None, is_open=False, hint="")
         recorder = Recorder(self._journal, RUN, run, lease, lease_s=self._lease_s)
@@ -64,8 +70,8 @@ class Runs:
     async def carry_out(
         self,
         id: str,
-        worker: Callable[[Run], Worker],
         *,
+        worker: Worker | None = None,
         concurrency: int = CONCURRENCY,
         source: str = "manual",
         listener: Listener | None = None,
@@ -82,7 +88,9 @@ class Runs:
                 await recorder.append(taken)
             else:
                 await recorder.append(taken, Event("run_resumed", {"at_us": at_us}))
-            scheduler = Scheduler(recorder, worker(run), self._clock, concurrency=concurrency, listener=listener)
+            scheduler = Scheduler(
+                recorder, worker or self._worker(), self._clock, concurrency=concurrency, listener=listener
+            )
             self._schedulers[id] = scheduler
             await self._post.register(id, scheduler.wish, after=run.inbox_cursor)
             return await scheduler.carry_out()

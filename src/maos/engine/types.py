@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from maos.engine.recorder import FOLD_EVERY, Kind
 from maos.journal.codec import EventType
-from maos.model import attempt, run
+from maos.model import attempt, door, message, run
 
 ATTEMPT = Kind("attempt", attempt.Attempt, format=attempt.FORMAT, quiet=("attempt_heard",))
 
@@ -16,5 +16,6 @@ RUN = Kind(
     every=lambda fold: max(FOLD_EVERY, len(fold.tasks)),
 )
 
-_NAMES = (*attempt.EVENT_TYPES, *attempt.INBOX_TYPES, *run.EVENT_TYPES, *run.INBOX_TYPES)
-TYPES = tuple(EventType(name) for name in _NAMES)
+_NAMES = (*attempt.EVENT_TYPES, *attempt.INBOX_TYPES, *run.EVENT_TYPES, *run.INBOX_TYPES, *message.EVENT_TYPES,
+          *door.EVENT_TYPES, *door.INBOX_TYPES)  # fmt: skip
+TYPES = tuple(EventType(name) for name in dict.fromkeys(_NAMES))
