@@ -59,7 +59,6 @@ class Maos:
         if self._attempts is None:
             from maos.agents import kinds
             from maos.engine.attempts import Attempts
-    from maos.engine.runs import Runs
 
             folder = self._home or settings.state_folder()
             self._attempts = Attempts(self.journal, self._clock, dialect=kinds.dialect, folder=folder, bus=self.bus)
