@@ -2,7 +2,9 @@
 
 import asyncio
 import os
+import signal
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -121,7 +123,7 @@ async def test_it_is_called_without_what_would_lead_it_elsewhere(
 
 
 @pytest.fixture
-def stuck(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def stuck(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A git that never ends, with a child, both deaf to TERM; it writes their pids into the file given back."""
     pids = tmp_path / "pids"
     script = f"trap '' TERM\nsleep 1000 &\necho $$ $! > {pids}.new\nmv {pids}.new {pids}\nwait\n"
@@ -129,7 +131,16 @@ def stuck(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(program.parent), prepend=os.pathsep)
     monkeypatch.setattr(git_module, "_GRACE_S", 0.05)
-    return pids
+    yield pids
+    for pid in processes_in(tmp_path):
+        os.kill(int(pid), signal.SIGKILL)
+
+
+async def all_gone(pids: Path) -> None:
+    """Wait for the end of those processes: a killed one takes a moment to go."""
+    async with asyncio.timeout(10):
+        while not gone(pids):
+            await asyncio.sleep(0.005)
 
 
 def gone(pids: Path) -> bool:
@@ -147,7 +158,7 @@ def gone(pids: Path) -> bool:
 async def test_a_git_that_takes_too_long_is_ended_with_its_children(stuck: Path, tmp_path: Path) -> None:
     with pytest.raises(GitTimeout, match="was ended after"):
         await Git(tmp_path).run("status", limit_s=0.3)
-    assert gone(stuck)
+    await all_gone(stuck)
 
 
 async def test_a_git_whose_caller_is_cancelled_is_ended_before_the_caller_goes_on(stuck: Path, tmp_path: Path) -> None:
@@ -159,7 +170,36 @@ async def test_a_git_whose_caller_is_cancelled_is_ended_before_the_caller_goes_o
     task.cancel()  # twice: impatience must not leave anything behind
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert gone(stuck)
+    await all_gone(stuck)
+
+
+async def test_however_early_its_caller_is_cancelled_a_git_is_ended_with_its_children(
+    stuck: Path, tmp_path: Path
+) -> None:
+    for turns in range(12):
+        task = asyncio.create_task(Git(tmp_path).run("status"))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    async with asyncio.timeout(10):
+        while processes_in(tmp_path):
+            await asyncio.sleep(0.005)
+
+
+def processes_in(folder: Path) -> list[str]:
+    """The processes that were started in a folder and have not ended."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            if os.readlink(f"/proc/{pid}/cwd") == str(folder):
+                found.append(pid)
+        except OSError:
+            continue
+    return found
 
 
 async def test_a_failure_says_what_git_said(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import signal
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from maos.errors import MaosError
 
@@ -259,16 +259,28 @@ async def _call(
     limit_s: float,
     lock: int | None = None,
 ) -> Result:
-    process = await asyncio.create_subprocess_exec(
-        *argv,
-        cwd=cwd,
-        env=environment,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        start_new_session=True,  # so that it can be ended with whatever it has started
-        pass_fds=() if lock is None else (lock,),
+    starting = asyncio.create_task(
+        asyncio.create_subprocess_exec(
+            *argv,
+            cwd=cwd,
+            env=environment,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            start_new_session=True,  # so that it can be ended with whatever it has started
+            pass_fds=() if lock is None else (lock,),
+        )
     )
+    try:
+        await asyncio.wait({starting})
+    except asyncio.CancelledError:
+        # Cancelled itself, it would end git alone, and a second time not even that.
+        await _settled(starting)
+        if starting.exception() is None:
+            process = starting.result()
+            await _end(process, asyncio.create_task(process.communicate()))
+        raise
+    process = starting.result()
     talk = asyncio.create_task(process.communicate(given))
     try:
         done, _ = await asyncio.wait({talk}, timeout=limit_s)
@@ -283,18 +295,24 @@ async def _call(
     return Result(process.returncode, output, errors)
 
 
+async def _settled(task: asyncio.Task[Any], *, within_s: float | None = None) -> None:
+    """Wait for a task, however often we are cancelled: one cancellation is on its way to the caller already."""
+    clock = asyncio.get_running_loop().time
+    deadline = None if within_s is None else clock() + within_s
+    while not task.done() and (deadline is None or clock() < deadline):
+        try:
+            await asyncio.wait({task}, timeout=None if deadline is None else deadline - clock())
+        except asyncio.CancelledError:
+            continue
+
+
 async def _end(process: asyncio.subprocess.Process, talk: asyncio.Task[tuple[bytes, bytes]]) -> None:
     """End git and its children: politely, so that it removes its lock files, then for certain."""
-    for sign, wait_s in ((signal.SIGTERM, _GRACE_S), (signal.SIGKILL, None)):
+    for sign, within_s in ((signal.SIGTERM, _GRACE_S), (signal.SIGKILL, None)):
         try:
             os.killpg(process.pid, sign)
         except ProcessLookupError:
             pass  # it ended by itself in this moment
-        deadline = None if wait_s is None else asyncio.get_running_loop().time() + wait_s
-        while not talk.done() and (deadline is None or asyncio.get_running_loop().time() < deadline):
-            try:
-                await asyncio.wait({talk}, timeout=wait_s)
-            except asyncio.CancelledError:
-                continue  # the first one is on its way to the caller; this must be finished before
+        await _settled(talk, within_s=within_s)
         if talk.done():
             return
