@@ -11,7 +11,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
 VALUE_CHARS_MIN = 6
 """Shorter values are words of every text; nobody could read what is left without them."""
@@ -107,7 +107,6 @@ _BROKEN_SHAPES = [
     Shape("slack-webhook", "hooks.slack.com/services/", _ALNUM + b"/", 20),
 ]
 _AWS_SECRET = _marker("aws-secret")
-_AWS_NAMES = (b"ecret_access_key", b"ECRET_ACCESS_KEY", b"ecretAccessKey")
 _SCHEMES = (b"Bearer ", b"bearer ", b"Basic ", b"basic ", b"Token ", b"token ")
 _AUTHORIZATION = _marker("authorization")
 _JWT = _marker("jwt")
@@ -182,31 +181,25 @@ class Redactor:
         """What must go, in order and without overlap."""
         found: list[Span] = []
         for value, marker in self._values:
-            at = data.find(value)
-            while at >= 0:
-                found.append((at, at + len(value), marker, b""))
-                at = data.find(value, at + len(value))
-        for shape in _BROKEN_SHAPES:
-            found.extend(_keys(data, shape))
-        for name in _AWS_NAMES:
-            for at in _places(data, name):
-                found.extend(_aws_secret(data, at + len(name)))
+            if value in data:
+                found.extend((at, at + len(value), marker, b"") for at in _places(data, value))
         words = _long_words(data)
         if words:
             for shape in _SHAPES:
                 if shape.prefix in words:
                     found.extend(_keys(data, shape))
             if b"eyJ" in words:
-                for at in _places(data, b"eyJ"):
-                    found.extend(_jwt(data, at))
-        for at in _places(data, b"earer "):
-            found.extend(_token(data, at + 6, 16, digit=True))
-        for at in _places(data, b"uthorization"):
-            found.extend(_authorization(data, at + 12))
+                found.extend(_each(_jwt, data, b"eyJ"))
+        for shape in _BROKEN_SHAPES:
+            if shape.prefix in data:
+                found.extend(_keys(data, shape))
+        for mark, find in _AFTER_MARKS:
+            if mark in data:
+                found.extend(_each(find, data, mark))
         if b"@" in data:
-            for at in _places(data, b"://"):
-                found.extend(_url_password(data, at + 3))
-        found.extend(_private_keys(data))
+            found.extend(_each(_url_password, data, b"://"))
+        if b"-----BEGIN " in data:
+            found.extend(_private_keys(data))
         return _in_order(found) if found else found
 
 
@@ -281,6 +274,12 @@ def _run(data: bytes, at: int, chars: bytes) -> int:
             return at
 
 
+def _each(find: Callable[[bytes, int], Iterator[Span]], data: bytes, mark: bytes) -> Iterator[Span]:
+    """What is found behind each of some marks."""
+    for at in _places(data, mark):
+        yield from find(data, at + len(mark))
+
+
 def _begins_a_word(data: bytes, at: int) -> bool:
     """Whether what is there is not the end of a longer word; the n of a newline in JSON is none."""
     if at == 0 or data[at - 1] not in _ALNUM:
@@ -333,6 +332,7 @@ def _aws_secret(data: bytes, at: int) -> Iterator[Span]:
 
 def _jwt(data: bytes, at: int) -> Iterator[Span]:
     """Three runs of base64 with dots between; the first begins as JSON does."""
+    at -= 3
     if at and data[at - 1] in _WORD and not _begins_a_word(data, at):
         return
     first = _run(data, at, _WORD)
@@ -342,6 +342,10 @@ def _jwt(data: bytes, at: int) -> Iterator[Span]:
     if second - first < 10 or data[second : second + 1] != b".":
         return
     yield at, _run(data, second + 1, _WORD + b"."), _JWT, _WORD + b"."
+
+
+def _bearer(data: bytes, at: int) -> Iterator[Span]:
+    return _token(data, at, 16, digit=True)
 
 
 def _token(data: bytes, at: int, count_min: int, *, digit: bool) -> Iterator[Span]:
@@ -409,6 +413,16 @@ def _may_be_key(line: bytes) -> bool:
     if words[0] in (b"Proc-Type:", b"DEK-Info:", b"Version:", b"Comment:"):
         return True
     return len(words) <= 2 and not words[-1].split("→".encode())[-1].replace(b"\\n", b"").strip(_BASE64)
+
+
+_AFTER_MARKS: list[tuple[bytes, Callable[[bytes, int], Iterator[Span]]]] = [
+    (b"earer ", _bearer),
+    (b"uthorization", _authorization),
+    (b"ecret_access_key", _aws_secret),
+    (b"ECRET_ACCESS_KEY", _aws_secret),
+    (b"ecretAccessKey", _aws_secret),
+]
+"""What is secret because of what stands before it."""
 
 
 def _in_order(found: list[Span]) -> list[Span]:

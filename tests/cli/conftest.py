@@ -82,7 +82,7 @@ def empty_folder(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.setenv("TZ", "Asia/Tokyo")
     time.tzset()
-    for name in ("MAOS_DB", "NO_COLOR", "FORCE_COLOR"):
+    for name in ("MAOS_DB", "MAOS_HOME", "NO_COLOR", "FORCE_COLOR"):
         monkeypatch.delenv(name, raising=False)
 
 

@@ -47,6 +47,8 @@ class TestAppending:
         assert await texts(m, "run/1", after=2, until=4) == ["3", "4"]
         assert await texts(m, "run/1", after=7) == []
         assert await texts(m, "nothing") == []
+        for after, page in [(0, [1, 2]), (1, [2, 3]), (6, [7]), (7, [])]:
+            assert [each.version for each in await m.journal.page("run/1", after=after, limit=2)] == page
 
     async def test_a_stream_of_several_pages_is_read_whole(self, m: Maos, monkeypatch: pytest.MonkeyPatch) -> None:
         """The hash chain goes on from page to page (I7)."""

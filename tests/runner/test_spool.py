@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import resource
 import shutil
 from pathlib import Path
@@ -217,28 +218,42 @@ async def test_an_agent_on_a_full_disk_can_be_stopped(root: Path) -> None:
     await process.finish()
 
 
-async def test_output_nobody_confirms_is_synced_soon(root: Path, tmp_path: Path) -> None:
-    """Seen from outside: the holder's own calls."""
-    if shutil.which("strace") is None:
-        pytest.skip("strace is not installed")
-    process = await start(root / "a", sh("echo up; read x; echo more; read x", keep_stdin_open=True))
+@pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
+async def test_what_is_promised_is_synced_before_it_is_told(root: Path, tmp_path: Path) -> None:
+    """Seen from outside, in the holder's own calls: an accepted input, output nobody confirms, and the exit."""
+    process = await start(root / "a", sh("echo up; read x; echo more; read x; exit 9", keep_stdin_open=True))
     await until_line(process, b"up")
     trace = tmp_path / "trace"
     strace = await asyncio.create_subprocess_exec(
-        "strace", "-f", "-e", "trace=fdatasync,write,pwrite64,sendto", "-o", trace, "-p", str(process.holder_pid),
+        "strace", "-s", "200", "-e", "trace=fdatasync,pwrite64,sendto", "-o", trace, "-p", str(process.holder_pid),
         stderr=asyncio.subprocess.DEVNULL,
     )  # fmt: skip
     try:
         await eventually(lambda: trace.exists() and _traced(process.holder_pid), "it is traced")
-        assert await process.write("1", b"go\n")
+        assert await process.write("one", b"go\n")
         await until_line(process, b"more")
-        await eventually(lambda: "fdatasync" in trace.read_text(), "it is synced")
+        await eventually(lambda: _after(trace.read_text(), "more", "fdatasync"), "the line is synced")
+        assert await process.write("two", b"on\n")
+        await to_the_end(process)
+        await process.finish()
     finally:
-        strace.terminate()
+        if strace.returncode is None:
+            strace.terminate()
         await strace.wait()
-    await process.kill()
-    await to_the_end(process)
-    await process.finish()
+    said = trace.read_text()
+    for written, told in (("pwrite64.*one", "sendto.*accepted"), ("pwrite64.*code", "sendto.*code")):
+        between = said.split(_first(written, said), 1)[1].split(_first(told, said), 1)[0]
+        assert "fdatasync" in between, said
+
+
+def _first(pattern: str, text: str) -> str:
+    found = re.search(pattern, text)
+    assert found, f"{pattern} is not in {text}"
+    return found[0]
+
+
+def _after(text: str, first: str, second: str) -> bool:
+    return first in text and second in text.split(first)[-1]
 
 
 def _traced(pid: int) -> bool:

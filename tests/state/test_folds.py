@@ -102,6 +102,35 @@ class TestSaving:
         assert (fold.key, fold.version) == ("agent/a", 20)
         assert (head.key, head.version) == ("agent/a", 22)
 
+    @pytest.mark.parametrize(
+        ("rewritten_max", "saved"), [(1000, [8, 10, 12, 14, 16, 18]), (1, [8, 16])], ids=["cheap", "costly"]
+    )
+    async def test_a_fold_is_saved_again_sooner_while_that_is_cheap(
+        self, m: Maos, rewritten_max: int, saved: list[int], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(folds, "FOLD_EVERY", 8)
+        monkeypatch.setattr(folds, "FOLD_AGAIN_EVERY", 2)
+        monkeypatch.setattr(folds, "REWRITTEN_BYTES_MAX", rewritten_max)
+        await m.agents.create("a", {"log": []})
+        versions = set()
+        for number in range(18):
+            await m.agents.update("a", {"log": maos.Extend([number])})
+            versions.update(each.version for each in await documents(m, "fold"))
+        assert sorted(versions) == saved
+
+    async def test_lists_that_have_to_be_written_anew_are_not_cheap(
+        self, m: Maos, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(folds, "FOLD_EVERY", 8)
+        monkeypatch.setattr(folds, "FOLD_AGAIN_EVERY", 2)
+        monkeypatch.setattr(folds, "REWRITTEN_BYTES_MAX", 1000)
+        await m.agents.create("a", {"log": [f"{number:0200}" for number in range(100)]})
+        versions = set()
+        for number in range(18):
+            await m.agents.update("a", {"/log/3": number})
+            versions.update(each.version for each in await documents(m, "fold"))
+        assert sorted(versions) == [8, 10, 18], "the first wrote everything for the first time, the second again"
+
     async def test_a_long_list_is_written_once(self, m: Maos) -> None:
         """Saving a state that grows costs what was added, not what is there."""
         await grown(m)

@@ -14,15 +14,20 @@ from maos import errors
 from maos.cli.plain import clean
 
 FAILED, USAGE, NOT_FOUND, CONFLICT, UNAVAILABLE, INTERRUPTED, PIPE_CLOSED = 1, 2, 3, 4, 5, 130, 141
+STOPPED, LIMIT_REACHED, NEEDS_PERSON, MAY_PASS = 6, 7, 8, 9
 
 EXIT_CODES = (
     (0, "done"),
-    (FAILED, "damaged or lost data, an unknown format, or a question answered with no"),
+    (FAILED, "the agent failed; damaged or lost data, an unknown format, or a question answered with no"),
     (USAGE, "wrong usage or input, or no such database"),
-    (NOT_FOUND, "no such agent, version, snapshot or path"),
+    (NOT_FOUND, "no such agent, version, snapshot or path; the agent's program is not installed"),
     (CONFLICT, "somebody else was faster, holds the lease, or used the key"),
     (UNAVAILABLE, "the disk or the server did not do its part"),
-    (INTERRUPTED, "interrupted with Ctrl+C"),
+    (STOPPED, "the agent was stopped on request"),
+    (LIMIT_REACHED, "the agent reached a limit of time, turns or budget"),
+    (NEEDS_PERSON, "the agent needs a person: a login, credit or a permission"),
+    (MAY_PASS, "the agent met trouble that may pass, such as a rate limit or a kill: resume it"),
+    (INTERRUPTED, "interrupted with Ctrl+C; 129 and 143: sent away by SIGHUP or SIGTERM, and the agent goes on"),
     (PIPE_CLOSED, "whoever read the output went away"),
 )
 

@@ -47,8 +47,14 @@ class Program(LazyGroup):
 
 @click.group(
     cls=Program,
-    lazy={"state": "maos.cli.state:state", "copy": "maos.cli.copy:copy"},
+    lazy={
+        "agent": "maos.cli.agent:agent",
+        "state": "maos.cli.state:state",
+        "copy": "maos.cli.copy:copy",
+        "doctor": "maos.cli.doctor:doctor",
+    },
     examples=[
+        "maos agent run -- make test",
         """maos state create reviewer '{"status": "idle"}'""",
         "maos state show reviewer",
         "maos --db postgresql://maos@127.0.0.1/maos state list",
@@ -64,5 +70,5 @@ class Program(LazyGroup):
 @click.version_option(maos.__version__, prog_name="maos", message="%(prog)s %(version)s")
 @click.pass_context
 def program(ctx: click.Context, db: str | None) -> None:
-    """Durable state of agents: every version is kept, every change is an event."""
+    """Agents that survive crashes, and their durable state: every version is kept, every change is an event."""
     ctx.obj = Target(settings.database(db))

@@ -35,7 +35,8 @@ class Dictionaries:
 
     def __init__(self) -> None:
         self._decompressors = {0: zstandard.ZstdDecompressor()}  # 0: frames that need no dictionary
-        self._compressor = zstandard.ZstdCompressor(level=ZSTD_LEVEL)
+        self._newest: zstandard.ZstdCompressionDict | None = None
+        self._compressor: zstandard.ZstdCompressor | None = None  # made at the first use: who only reads needs none
         self._samples: list[bytes] = []
         self._seen = 0
 
@@ -49,7 +50,8 @@ class Dictionaries:
             if number in self._decompressors:
                 return
             self._decompressors[number] = zstandard.ZstdDecompressor(dict_data=dictionary)
-            self._compressor = zstandard.ZstdCompressor(level=ZSTD_LEVEL, dict_data=dictionary)
+            self._newest = dictionary
+            self._compressor = None
         except zstandard.ZstdError as error:
             raise Corrupt(f"a compression dictionary in {STREAM} is damaged: {error}", stream=STREAM) from error
         self._samples = []
@@ -64,6 +66,8 @@ class Dictionaries:
         """The body as a frame, or as it is when that saves too little."""
         if self.count < len(STAGES):
             self._sample(body)
+        if self._compressor is None:
+            self._compressor = zstandard.ZstdCompressor(level=ZSTD_LEVEL, dict_data=self._newest)
         frame = self._compressor.compress(body)
         return frame if len(frame) < WORTH_IT * len(body) else body
 

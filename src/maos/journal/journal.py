@@ -112,10 +112,13 @@ class Journal:
         if stream not in self._names:
             self._check_stream(stream)
         encode = self.codec.encode
-        several: Sequence[Event] = (events,) if isinstance(events, Event) else events
-        write = Write(stream, [encode(event) for event in several], expected)
+        if isinstance(events, Event):
+            write = Write(stream, (encode(events),), expected)
+            events = (events,)
+        else:
+            write = Write(stream, [encode(event) for event in events], expected)
         reply = await self.store.append(
-            write, key=None if key is None else self._key(key, [(stream, several)]), under=under
+            write, key=None if key is None else self._key(key, [(stream, events)]), under=under
         )
         if self._dictionaries.due():
             self._train_dictionary()
@@ -142,10 +145,14 @@ class Journal:
         if not self._dictionaries_loaded:
             await self._load_dictionaries()
         writes = []
+        encoded: dict[int, RawEvent] = {}
         for stream, events, expected in appends:
             if stream not in self._names:
                 self._check_stream(stream)
-            writes.append(Write(stream, [self.codec.encode(event) for event in events], expected))
+            for event in events:  # one that goes to many streams is encoded once
+                if id(event) not in encoded:
+                    encoded[id(event)] = self.codec.encode(event)
+            writes.append(Write(stream, [encoded[id(event)] for event in events], expected))
         reply = await self.store.append(
             *writes,
             key=self._key(key, [(each.stream, each.events) for each in appends]) if isinstance(key, str) else key,
@@ -188,17 +195,18 @@ class Journal:
         events, damage = await self._verified(stream, after, limit)
         if damage is not None:
             raise damage
-        return [await self.decode(event) for event in events]
+        return await self._decoded(events)
 
     async def page_back(self, stream: str, *, before: int, limit: int = PAGE_EVENTS) -> list[Record]:
         """The events of a stream before a version, newest first."""
         events = await self.store.read(stream, after=before, limit=limit + 1, backwards=True)
-        records = []
-        for index, event in enumerate(events[:limit]):
-            if not _follows(event, events[index + 1] if index + 1 < len(events) else None):
-                raise _mismatch(event)
-            records.append(await self.decode(event))
-        return records
+        events.reverse()
+        oldest = events.pop(0) if len(events) > limit else None
+        sound = chain.sound(events, oldest)
+        if sound < len(events):
+            raise _mismatch(events[sound])
+        events.reverse()
+        return await self._decoded(events)
 
     async def event(self, stream: str, version: int) -> Record | None:
         """One event, or the compacted one that stands for it.
@@ -359,22 +367,21 @@ class Journal:
 
     async def _verified(self, stream: str, after: int, limit: int) -> tuple[list[Recorded], Corrupt | None]:
         """The next events of a stream, each compared with the one before it; up to the first that is damaged."""
-        events = await self.store.read(stream, after=after, limit=limit)
-        while events:
-            before = await self._before(events[0])
-            sound = 0
-            for event in events:
-                if not _follows(event, before):
-                    break
-                before = event
-                sound += 1
-            if sound == len(events):
-                break
-            again = await self.store.read(stream, after=after, limit=limit)
-            if again == events:  # else it was compacted between the two reads
+        events, before = await self._next(stream, after, limit)
+        while (sound := chain.sound(events, before)) < len(events):
+            again, before = await self._next(stream, after, limit)
+            if again == events:  # else it was compacted between two reads
                 return events[:sound], _mismatch(events[sound])
             events = again
         return events, None
+
+    async def _next(self, stream: str, after: int, limit: int) -> tuple[list[Recorded], Recorded | None]:
+        """The next events of a stream and the one before them, in one read when it stands where it should."""
+        events = await self.store.read(stream, after=max(0, after - 1), limit=limit + 1)
+        if events and events[0].version == after:
+            return events[1:], events[0]
+        del events[limit:]
+        return events, await self._before(events[0]) if events else None
 
     async def _before(self, event: Recorded) -> Recorded | None:
         if event.version <= 1:
@@ -389,16 +396,11 @@ class Journal:
     async def decode(self, event: Recorded) -> Record:
         """The decoded form of an event; the caller has verified it."""
         try:
-            data = self.codec.decode(event)
+            return self._record(event)
         except dictionary.UnknownDictionary:
             await self._load_dictionaries()  # not read yet, or trained by another process since
-            data = self._decode_again(event)
-        position, stream, version, spans, type_, _format, time_us, token, body, hash_ = event
-        return Record(position, stream, version, spans, type_, time_us, token, data, hash_, len(body))
-
-    def _decode_again(self, event: Recorded) -> Data:
         try:
-            return self.codec.decode(event)
+            return self._record(event)
         except dictionary.UnknownDictionary as missing:
             raise Corrupt(
                 f"{event_id(event.stream, event.version)} needs compression dictionary {missing}, "
@@ -406,6 +408,21 @@ class Journal:
                 stream=event.stream,
                 version=event.version,
             ) from missing
+
+    async def _decoded(self, events: Sequence[Recorded]) -> list[Record]:
+        """`decode` for many, with a coroutine for those only that need a dictionary first."""
+        records = []
+        for event in events:
+            try:
+                records.append(self._record(event))
+            except dictionary.UnknownDictionary:
+                records.append(await self.decode(event))
+        return records
+
+    def _record(self, event: Recorded) -> Record:
+        position, stream, version, spans, type_, _format, time_us, token, body, hash_ = event
+        data = self.codec.decode(event)
+        return Record(position, stream, version, spans, type_, time_us, token, data, hash_, len(body))
 
     async def _load_dictionaries(self) -> None:
         after = 0
@@ -436,13 +453,6 @@ class Journal:
                 await self._load_dictionaries()  # another process was first; its dictionary serves as well
         except (MaosError, ValueError, zstandard.ZstdError) as error:
             self.notes.append(f"no compression dictionary was trained: {error}")
-
-
-def _follows(event: Recorded, before: Recorded | None) -> bool:
-    """Whether an event follows the one before it; one that compaction put there has no hash of its own, but a place."""
-    if event.spans == 1:
-        return chain.follows(event, before.hash if before is not None else GENESIS)
-    return event.version - event.spans == (before.version if before is not None else 0)
 
 
 def _mismatch(event: Recorded) -> Corrupt:

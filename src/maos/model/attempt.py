@@ -14,6 +14,7 @@ import msgspec
 
 from maos.errors import InvalidInput
 from maos.model.facts import Fact
+from maos.model.message import PERSON
 
 PLANNED, RUNNING, STOPPING, DONE, FAILED, STOPPED = "planned", "running", "stopping", "done", "failed", "stopped"
 OPEN = (PLANNED, RUNNING, STOPPING)
@@ -58,7 +59,7 @@ def agent_of(attempt: str) -> str:
 
 def check_agent(name: str) -> str:
     """The name itself if an agent that runs can have it: it also names folders and git refs."""
-    if not _NAME.fullmatch(name) or ".." in name or name.endswith((".", ".lock")):
+    if not _NAME.fullmatch(name) or ".." in name or name.endswith((".", ".lock")) or name == PERSON:
         raise InvalidInput(
             f"{name!r} cannot name an agent that runs", hint="use up to 64 letters, digits, dots, dashes, underscores"
         )
@@ -125,6 +126,9 @@ class Attempt(msgspec.Struct, kw_only=True):
     in_turn: bool = True
     lines: int = 0
     last_text: str = ""
+    speech_id: str = ""
+    speech: str = ""
+    """The message of the model that was last heard of in this turn, as far as it was said."""
     result: str = ""
     tools_open: dict[str, dict[str, Any]] = {}
     """Intents without an outcome: if the attempt has ended, nobody knows whether they took effect (I31)."""
@@ -133,7 +137,9 @@ class Attempt(msgspec.Struct, kw_only=True):
     permissions: dict[str, dict[str, Any]] = {}
     """What it waits to be allowed to do."""
     inbox_cursor: int = 0
-    """The last message that the agent's program has got."""
+    """The last message that the agent's program has got, or was told with its task."""
+    told: list[int] = []
+    """Messages told with its task, as long as nothing shows that it has got that far."""
     answered_cursor: int = 0
     """The last wish from the inbox that was carried out or is in this stream."""
     discoveries: list[dict[str, Any]] = []
@@ -187,6 +193,7 @@ class Attempt(msgspec.Struct, kw_only=True):
         self.workspace = dict(data["workspace"])
         self.planned_us = data["at_us"]
         self.inbox_cursor = self.answered_cursor = data["inbox_cursor"]
+        self.told = list(data.get("told", ()))
         self.transcript_name, self.transcript_bytes = data["transcript"]
 
     def _taken(self, data: Mapping[str, Any]) -> None:
@@ -249,6 +256,9 @@ class Attempt(msgspec.Struct, kw_only=True):
         self.in_turn = True
         self.last_text = fact.get("text", "")
         self.activity = _first_line(self.last_text)
+        id = fact.get("message", "")
+        before = self.speech + ("" if fact.get("part") else "\n") if id and id == self.speech_id else ""
+        self.speech_id, self.speech = id, before + self.last_text
 
     def _on_line(self, fact: Fact) -> None:
         self.lines += 1
@@ -300,15 +310,19 @@ class Attempt(msgspec.Struct, kw_only=True):
     def _on_turn_ended(self, fact: Fact) -> None:
         self.in_turn = False
         self.turns += fact.get("turns", 0) or 1
-        self.result = fact.get("result", "")
         self.last_turn_failed = bool(fact.get("failed"))
+        # Not every program repeats its last words when a turn ends.
+        self.result = fact.get("result", "") or ("" if self.last_turn_failed else self.speech)
+        self.speech_id = self.speech = ""
         if not self.last_turn_failed:
             self.troubles = []
 
     def _on_input(self, fact: Fact) -> None:
         id = fact["id"]
         if id.startswith("inbox/"):
-            self.inbox_cursor = max(self.inbox_cursor, int(id.removeprefix("inbox/")))
+            version = int(id.removeprefix("inbox/"))
+            self.inbox_cursor = max(self.inbox_cursor, version)
+            self.told = [each for each in self.told if each != version]
             self.in_turn = True
         elif id.startswith("permission/"):
             request = id.removeprefix("permission/")

@@ -18,7 +18,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
-import maos
 from maos.errors import InvalidInput
 from maos.faults import crash_point
 from maos.redact import VALUE_CHARS_MAX
@@ -66,7 +65,7 @@ DAY_S = 86_400.0
 INTERPRETER = ("-I", "-S")
 """As little Python as there is: no environment variables, no site packages."""
 _BOOT = "import sys; sys.path.append(sys.argv[1]); from maos.runner.holder.boot import main; main(sys.argv[2])"
-_ROOT = str(Path(maos.__file__).parent.parent)
+_ROOT = str(Path(__file__).parents[2])
 PASSED_ON = ("LD_LIBRARY_PATH",)
 
 _children: set[int] = set()

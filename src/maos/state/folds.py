@@ -22,10 +22,13 @@ from maos.store.contract import Document, Store
 
 FORMAT = 1
 FOLD_EVERY = 256
+FOLD_AGAIN_EVERY = 64  # while saving it is cheap: most of the state in segments, which are not written again
+REWRITTEN_BYTES_MAX = 64 << 10  # what a cheap fold writes that was written before
 HEAD_EVERY = 32
 HEAD_BYTES_MAX = 32 << 10
 LONG_LIST = 32  # items from which a list is long
 SEGMENT_ITEMS_MAX = 1024
+SEGMENTS_AT_ONCE = 64
 
 
 class Segment(NamedTuple):
@@ -48,11 +51,12 @@ class Kept(NamedTuple):
 class Tally:
     """What has happened to an agent since its folds were saved, as far as this process has seen."""
 
-    __slots__ = ("changed_inside", "fold_version", "head_version", "segments")
+    __slots__ = ("changed_inside", "fold_every", "fold_version", "head_version", "segments")
 
     def __init__(self, fold_version: int = 0, segments: dict[str, list[Segment]] | None = None) -> None:
         self.fold_version = fold_version
         self.head_version = fold_version
+        self.fold_every = FOLD_AGAIN_EVERY if fold_version else FOLD_EVERY
         self.segments = segments or {}
         self.changed_inside: set[str] = set()
         """Lists whose old items were altered: their segments are no longer true."""
@@ -97,7 +101,7 @@ def due(state: State, tally: Tally, stream: str) -> list[Document]:
     """The documents to save along with the next append, if any; the tally notes that they are."""
     documents: list[Document] = []
     try:
-        if state.version - tally.fold_version >= FOLD_EVERY:
+        if state.version - tally.fold_version >= tally.fold_every:
             documents = _fold_documents(state, tally, stream)
             tally.fold_version = tally.head_version = state.version
         elif state.version - tally.head_version >= HEAD_EVERY:
@@ -117,13 +121,17 @@ def _fold_documents(state: State, tally: Tally, stream: str) -> list[Document]:
     table: list[Any] = []
     documents: list[Document] = []
     kept: dict[str, list[Segment]] = {}
+    rewritten_bytes = 0
     for path, items in lists.items():
-        segments = [] if path in tally.changed_inside else list(tally.segments.get(path, ()))
+        anew = path in tally.changed_inside
+        segments = [] if anew else list(tally.segments.get(path, ()))
         start = segments[-1].start + segments[-1].length if segments else 0
         for begin in range(start, len(items), SEGMENT_ITEMS_MAX):
             part = items[begin : begin + SEGMENT_ITEMS_MAX]
+            packed = _pack(part)
+            rewritten_bytes += len(packed) if anew else 0
             segments.append(Segment(begin, len(part), state.version))
-            documents.append(Document("segment", _segment_key(stream, path, begin), state.version, _pack(part)))
+            documents.append(Document("segment", _segment_key(stream, path, begin), state.version, packed))
         kept[path] = segments
         table.append([path, len(items), [list(segment) for segment in segments]])
     documents.extend(_gone(tally.segments, kept, stream, state.version))
@@ -132,6 +140,8 @@ def _fold_documents(state: State, tally: Tally, stream: str) -> list[Document]:
     small = _pack({"meta": _meta(state), "state": skeleton, "lists": [row[:2] for row in table]})
     if len(small) <= HEAD_BYTES_MAX:
         documents.append(Document("head", stream, state.version, small))
+    cheap = rewritten_bytes + len(body) <= REWRITTEN_BYTES_MAX
+    tally.fold_every = FOLD_AGAIN_EVERY if cheap else FOLD_EVERY
     tally.segments = kept
     tally.changed_inside = set()
     return documents
@@ -197,8 +207,13 @@ async def _load_segments(
 ) -> tuple[list[Any], int]:
     items: list[Any] = []
     size = 0
+    prefix = after = _segment_prefix(stream, path)
+    found: dict[str, Document] = {}
+    while page := await store.scan("segment", prefix=prefix, after=after, limit=SEGMENTS_AT_ONCE):
+        found.update((document.key, document) for document in page)
+        after = page[-1].key
     for segment in segments:
-        document = await store.load("segment", _segment_key(stream, path, segment.start))
+        document = found.get(_segment_key(stream, path, segment.start))
         if document is None or document.version != segment.version or len(items) != segment.start:
             raise ValueError(f"the segment of {path} from {segment.start} is missing")
         items.extend(_unpack(document))
@@ -217,8 +232,12 @@ def _put(state: dict[str, Any], path: str, items: list[Any]) -> None:
 
 
 def _segment_key(stream: str, path: str, start: int) -> str:
+    return f"{_segment_prefix(stream, path)}{start:012d}"
+
+
+def _segment_prefix(stream: str, path: str) -> str:
     """A path may be long and have any characters; the name of a document may not."""
-    return f"{stream}\t{blake2b(path.encode(), digest_size=16).hexdigest()}\t{start:012d}"
+    return f"{stream}\t{blake2b(path.encode(), digest_size=16).hexdigest()}\t"
 
 
 def _meta(state: State) -> list[Any]:
@@ -242,7 +261,7 @@ def _size(document: Document) -> int:
 
 
 def _unpack(document: Document) -> Any:
-    body = document.body or b""
+    body = memoryview(document.body or b"")
     packed = body[4:]
     if zlib.crc32(packed) != int.from_bytes(body[:4], "big"):
         raise ValueError("its checksum does not match")

@@ -6,19 +6,21 @@ saved head gives the fields, the newest events give the entries; how long the li
 
 from __future__ import annotations
 
+from itertools import chain, count
 from typing import Any
 
 from maos.errors import InvalidInput
-from maos.journal.journal import Journal
+from maos.journal.journal import Journal, Record
 from maos.model import agent as agents
 from maos.model import checksum
 from maos.model.changes import MISSING, Draft, Op, lookup, parse_pointer
 from maos.model.view import MapView, copied
 from maos.state import folds
-from maos.state.loading import Loader, operations, overlaps, recorded_total
+from maos.state.loading import Loader, operations, recorded_total
 from maos.state.records import Peek, State
 
-PAGE_BACK = 64
+PAGE_BACK_MAX = 64
+VERSION_MAX = (1 << 63) - 1  # above any there is
 
 
 class _Cannot(Exception):
@@ -53,13 +55,19 @@ def _from_state(state: State, path: str, last: int) -> Peek:
 
 
 async def _from_head(journal: Journal, agent: str, path: str, last: int, state: State, lengths: dict[str, int]) -> Peek:
+    stream = agents.stream(agent)
+    page_events = min(PAGE_BACK_MAX, max(last, folds.HEAD_EVERY))
+    newest_first: list[Record] = []
+    while not newest_first or newest_first[-1].version > state.version:
+        await _read_back(journal, stream, newest_first, page_events)
+    of_head = next(index for index, record in enumerate(newest_first) if record.version <= state.version)
+    if newest_first[of_head].version != state.version:
+        raise _Cannot  # compacted across the head, or the end of the journal is gone
+
     draft = Draft(state.raw())
     version, total = state.version, state.total
-    stream = agents.stream(agent)
     entries: list[Any] = []
-    async for record in journal.read(stream, after=state.version):
-        if overlaps(record, version):
-            raise _Cannot
+    for record in reversed(newest_first[:of_head]):
         for op in operations(record):
             if _grows(op, lengths):
                 lengths[op[1]] += len(op[3])
@@ -70,22 +78,34 @@ async def _from_head(journal: Journal, agent: str, path: str, last: int, state: 
         version, total = record.version, recorded_total(record)
     length = lengths[path]
     wanted = min(last, length)
-    before = state.version + 1
-    while len(entries) < wanted:
-        page = await journal.page_back(stream, before=before, limit=min(PAGE_BACK, wanted - len(entries)))
-        if not page:
-            raise _Cannot
-        for record in page:
-            earlier = _entries(operations(record), path)
-            if earlier:
-                entries = earlier + entries
-            if len(entries) >= wanted:
-                break
-        before = page[-1].version - page[-1].spans + 1
+    missing = wanted - len(entries)
+    earlier: list[list[Any]] = []
+    for index in count(of_head):
+        if missing <= 0:
+            break
+        if index == len(newest_first):
+            await _read_back(journal, stream, newest_first, page_events)
+        earlier.append(_entries(operations(newest_first[index]), path))
+        missing -= len(earlier[-1])
+    entries = [*chain.from_iterable(reversed(earlier)), *entries]
     start = length - wanted
     skeleton, grown = folds.split(draft.root)
     lengths.update({pointer: len(items) for pointer, items in grown.items()})
     return _result(agent, version, total, skeleton, lengths, entries[len(entries) - wanted :], start, length)
+
+
+async def _read_back(journal: Journal, stream: str, newest_first: list[Record], limit: int) -> None:
+    """Read on towards the beginning of a stream; _Cannot where that is reached, or compacted meanwhile."""
+    if newest_first:
+        reached = newest_first[-1].version - newest_first[-1].spans
+        page = await journal.page_back(stream, before=reached + 1, limit=limit)
+        if not page or page[0].version != reached:
+            raise _Cannot
+    else:
+        page = await journal.page_back(stream, before=VERSION_MAX, limit=limit)
+        if not page:
+            raise _Cannot
+    newest_first.extend(page)
 
 
 def _grows(op: Op, lengths: dict[str, int]) -> bool:

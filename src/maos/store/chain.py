@@ -6,9 +6,10 @@ The position is left out on purpose: a journal copied to another store keeps its
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from hashlib import sha256
 
-from maos.store.contract import Recorded
+from maos.store.contract import GENESIS, Recorded
 
 _FIXED = struct.Struct(">32sqqqqHH")
 
@@ -34,6 +35,20 @@ def follows(event: Recorded, previous: bytes) -> bool:
         event.token,
         event.body,
     )
+
+
+def sound(events: Sequence[Recorded], before: Recorded | None) -> int:
+    """How many of some events of one stream, in order, follow one another and the event before them."""
+    previous, version_before = (GENESIS, 0) if before is None else (before.hash, before.version)
+    name = events[0].stream.encode() if events else b""
+    for index, (_, _, version, spans, type_, format_, time_us, token, body, hash_) in enumerate(events):
+        if spans == 1:
+            if hash_ != link(previous, name, version, type_.encode(), format_, time_us, token, body):
+                return index
+        elif version - spans != version_before:  # compaction put it there: it has no hash of its own, but a place
+            return index
+        previous, version_before = hash_, version
+    return len(events)
 
 
 def seal(type_: str, format_: int, body: bytes) -> bytes:

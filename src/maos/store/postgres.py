@@ -319,7 +319,7 @@ class PostgresDatabase:
     async def _decide(self, connection: asyncpg.Connection[Any], ledger: Ledger, batch: Sequence[Request]) -> Plan:
         sql = self._sql
         head = await connection.fetchrow(sql["log_head"])
-        position, time_us = head or (0, 0)
+        position, time_us, _hash = head or (0, 0, None)
         if position != ledger.position:
             await self._catch_up(connection, ledger, position, time_us)
         unknown = ledger.unknown(batch)

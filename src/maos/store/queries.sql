@@ -31,7 +31,7 @@ SELECT s.id, e.version, e.hash FROM streams s JOIN events e ON e.stream = s.id
 
 -- log_head --
 -- Where the journal ends.
-SELECT position, time_us FROM events ORDER BY position DESC LIMIT 1;
+SELECT position, time_us, hash FROM events ORDER BY position DESC LIMIT 1;
 
 -- news --
 -- What others wrote since the writer last looked.

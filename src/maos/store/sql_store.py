@@ -226,27 +226,27 @@ class SqlStore:
         """Notice at once when the end of the journal is missing (I8)."""
         file = self._database.mark
         mark = file.read()  # before the head: another process may append between the two
-        row = await self._database.fetch_row("log_head")
-        self._head = row[0] if row else 0
+        self._head, _time_us, head_hash = await self._database.fetch_row("log_head") or (0, 0, b"")
         if mark is None:
             if self._head == 0:
                 file.trouble = None  # a new journal has no mark yet
                 return
             self._database.notes.append(f"{file.trouble}: a lost end of the journal could not have been noticed")
-        elif why := await self._differs(mark):
+        elif why := await self._differs(mark, head_hash):
             if not accept_loss:
                 raise HistoryLost(self.place, acknowledged=mark.position, found=self._head, why=why)
             self._database.notes.append(f"went on although position {mark.position} was acknowledged and {why}")
             file.path.unlink()
         if self._head and (mark is None or mark.position != self._head or accept_loss):
-            found = await self._database.fetch_row("hash_at_position", self._head)
-            assert found is not None
-            file.write(Mark(self._head, found[0]))
+            file.write(Mark(self._head, head_hash))
 
-    async def _differs(self, mark: Mark) -> str | None:
+    async def _differs(self, mark: Mark, head_hash: bytes) -> str | None:
         if mark.position > self._head:
             return f"the journal ends at {self._head}"
-        found = await self._database.fetch_row("hash_at_position", mark.position)
+        if mark.position == self._head:
+            found: tuple[Any, ...] | None = (head_hash,)
+        else:
+            found = await self._database.fetch_row("hash_at_position", mark.position)
         # No row there: compaction merged it and died before it could mark its own, later, event.
         if found is not None and found[0] != mark.hash:
             return "a different event stands there"

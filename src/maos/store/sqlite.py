@@ -416,7 +416,7 @@ class SqliteDatabase:
         sql = self._sql
         if connection.data_version() != self._data_version or ledger.position < 0:
             # Somebody else has committed since we did, or may have.
-            position, time_us = connection.execute(sql["log_head"]).fetchone() or (0, 0)
+            position, time_us, _hash = connection.execute(sql["log_head"]).fetchone() or (0, 0, None)
             if position != ledger.position:
                 self._catch_up(connection, ledger, position, time_us)
         unknown = ledger.unknown(batch)

@@ -7,6 +7,7 @@ database is changed, a copy of it is kept; the databases do that in their own wa
 from __future__ import annotations
 
 import re
+from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import NamedTuple
@@ -25,10 +26,19 @@ class Step(NamedTuple):
 
 
 def steps(dialect: str, folder: Traversable | None = None) -> list[Step]:
-    """All levels of a dialect, lowest first."""
-    folder = folder or files("maos.store").joinpath("schema")
+    """All levels of a dialect, lowest first; those that come with maos unless a folder is given."""
+    return _shipped(dialect) if folder is None else _read(folder.joinpath(dialect))
+
+
+@cache
+def _shipped(dialect: str) -> list[Step]:
+    """Read once per process: finding and reading the files takes longer than the rest of opening a journal."""
+    return _read(files("maos.store").joinpath("schema", dialect))
+
+
+def _read(folder: Traversable) -> list[Step]:
     found = []
-    for file in folder.joinpath(dialect).iterdir():
+    for file in folder.iterdir():
         match = _FILE.fullmatch(file.name)
         if match:
             found.append(Step(int(match[1]), match[2], file.read_text(encoding="utf-8")))

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import _socket
 import os
-import select
-from time import monotonic
+from time import monotonic, sleep
 
 from maos.redact import Redactor
 from maos.runner.holder import tree
@@ -217,15 +216,15 @@ class Agent:
         if self.exit is None:
             self._stopping = True
             self._recorder.record(STOPPING, 0, b"holder_error")
-        tree.kill(os.getpid())
         until = monotonic() + tree.KILLED_S_MAX
         while monotonic() < until:
+            tree.kill(os.getpid())
             try:
                 pid, status, used = os.wait4(-1, os.WNOHANG)
             except ChildProcessError:
                 break
             if pid == 0:
-                select.select([], [], [], 0.005)
+                sleep(0.002)
             elif pid == self.pid and self.exit is None:
                 self._note_exit(status, int(used.ru_utime * 1e6), int(used.ru_stime * 1e6), used.ru_maxrss * 1024, 0)
         if self.exit is None:

@@ -4,7 +4,7 @@ A fork of the holder that owns nothing but one end of a socket pair. What the ho
 
     t  send TERM to the agent    e  end the tree: TERM to everybody, then kill    k  kill the tree
 
-What it says, as a list of byte strings: `started` pid · `failed` where errno · `exit` status and use · `dead` count
+What it says, as a list of byte strings: `started` pid · `failed` where errno · `exit` status and use · `dead`
 """
 
 from __future__ import annotations
@@ -80,7 +80,8 @@ class Guard:
                 elif said in (b"e", b"k"):
                     if said == b"e":
                         self._term_everybody()
-                    self._tell(b"dead", str(self._kill()).encode())
+                    self._kill()
+                    self._tell(b"dead")
                 else:
                     self._end_without_holder()
                     return
@@ -101,13 +102,13 @@ class Guard:
             select.select([self._waking], [], [], max(0.0, until - monotonic()))
             _drain(self._waking)
 
-    def _kill(self) -> int:
-        killed = tree.kill(os.getpid())
+    def _kill(self) -> None:
+        """Kill until nobody is left: as long as somebody of the tree lives, we have a child."""
         until = monotonic() + tree.KILLED_S_MAX
         while self._reap() and monotonic() < until:
-            select.select([self._waking], [], [], 0.01)
+            tree.kill(os.getpid())
+            select.select([self._waking], [], [], 0.002)
             _drain(self._waking)
-        return killed
 
     def _end_without_holder(self) -> None:
         """The holder is dead. The agent may save its work, then everything goes."""

@@ -9,6 +9,8 @@ from maos.runner.holder.wire import NO_NEWLINE, PARTIAL
 
 READ_BYTES = 64 << 10
 """The most one turn reads; a line limit below it would need every block to be looked at line by line."""
+FEW_BYTES = 4 << 10
+"""What is read while that is enough: room for more costs time even when it stays empty."""
 
 
 class Intake:
@@ -20,6 +22,7 @@ class Intake:
         self.open = True
         self._redactor = redactor
         self._line_bytes_max = line_bytes_max
+        self._read_bytes = FEW_BYTES
         self._rest: list[bytes] = []
         self._rest_bytes = 0
 
@@ -28,7 +31,8 @@ class Intake:
 
         Raises BlockingIOError when there is nothing to read and it is not the end.
         """
-        data = os.read(self.fd, READ_BYTES)
+        data = os.read(self.fd, self._read_bytes)
+        self._read_bytes = READ_BYTES if len(data) == self._read_bytes else FEW_BYTES
         if not data:
             return 0, self.give_up()
         return len(data), self._take(data)

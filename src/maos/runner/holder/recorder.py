@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 SYNC_AFTER_S = 0.05
 """Output that no engine has confirmed for so long is synced."""
 SYNC_SHARE = 10
-"""And syncing takes at most about this part of the time: 1/10."""
+"""And syncing takes at most about this part of the time: 1/10, on a disk with too much to do..."""
+SYNC_PAUSE_S_MAX = 1.0
+"""...but nothing waits longer than this for it."""
 RETRY_S = 0.25
 """How often a disk that does not take our records is tried again."""
 
@@ -83,9 +85,9 @@ class Recorder:
                     self._sync_later(now)
             else:
                 self.sync()
-                took_s = monotonic() - now
-                if took_s * SYNC_SHARE > SYNC_AFTER_S:
-                    self._sync_later(now + took_s * SYNC_SHARE)
+                pause_s = min(SYNC_PAUSE_S_MAX, (monotonic() - now) * SYNC_SHARE)
+                if pause_s > SYNC_AFTER_S:
+                    self._sync_later(now + pause_s)
 
     def _sync_later(self, now: float) -> None:
         self._sync_at = now + SYNC_AFTER_S

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import select
-from time import monotonic
+from time import monotonic, sleep
 
 from maos.runner.holder.agent import Agent
 from maos.runner.holder.engines import Connection, Gate
@@ -46,10 +46,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    Wanted = tuple[int, int, Callable[..., None], tuple[Any, ...]]
+
 SOCKET = "s"
 REST_S = 0.02
-"""While lines trickle, they are collected for so long: a wake-up costs as much as twenty lines."""
-TRICKLE_S = 0.1
+"""While lines trickle they are collected for so long, and everything else waits too: a wake-up costs as much as twenty
+lines."""
+REST_S_MAX = 0.08
+TRICKLE_S = 0.2
 """Reads this close to one another are a trickle."""
 TRICKLE_BYTES = 4 << 10
 """And more than this at once is none: the pipe must not fill up while we rest."""
@@ -75,7 +79,11 @@ class Holder:
         """Whether the exit is recorded."""
         self._ended = False
         self._read_at = 0.0
-        self._rest_until: float | None = None
+        self._trickles = False
+        self._rest_s = REST_S
+        self._waited_for: list[Wanted] = []
+        self._poll = select.poll()
+        self._handlers: dict[int, tuple[Callable[..., None], tuple[Any, ...]]] = {}
         self._alone_since: float | None = None
 
     def start(self) -> None:
@@ -92,51 +100,62 @@ class Holder:
             if self._ended:
                 break
             self._push()
-            poll, handlers = self._what_to_wait_for()
-            for fd, _mask in poll.poll(self._timeout_ms()):
-                handlers[fd]()
+            if self._trickles:
+                self._rest()
+            for fd, _mask in self._waiting().poll(self._timeout_ms()):
+                handler, subject = self._handlers[fd]
+                handler(*subject)
         self._gate.close(SOCKET)
 
-    def _what_to_wait_for(self) -> tuple[select.poll, dict[int, Callable[[], None]]]:
-        poll = select.poll()
-        handlers: dict[int, Callable[[], None]] = {}
+    def _rest(self) -> None:
+        """Let lines collect; longer when the machine is late in waking us, which means that it has too much to do."""
+        self._trickles = False
+        before = monotonic()
+        sleep(self._rest_s)
+        late_s = monotonic() - before - self._rest_s
+        self._rest_s = min(REST_S_MAX, self._rest_s * 2) if late_s > REST_S / 2 else max(REST_S, self._rest_s / 2)
 
-        def wait(fd: int, mask: int, handler: Callable[[], None]) -> None:
-            poll.register(fd, mask)
-            handlers[fd] = handler
+    def _waiting(self) -> select.poll:
+        """What to poll; made anew only when something else is waited for than the last time."""
+        wanted = self._wanted()
+        if wanted != self._waited_for:
+            self._waited_for = wanted
+            self._poll = select.poll()
+            self._handlers = {}
+            for fd, mask, handler, subject in wanted:
+                self._poll.register(fd, mask)
+                self._handlers[fd] = (handler, subject)
+        return self._poll
 
-        agent, engine = self._agent, self._gate.engine
-        resting = self._rest_until is not None
-        wait(self._waking, select.POLLIN, self._on_signal)
+    def _wanted(self) -> list[Wanted]:
+        """What can happen next: file descriptor, what is waited for, and who handles it."""
+        agent, gate, engine = self._agent, self._gate, self._gate.engine
+        wanted: list[Wanted] = [
+            (self._waking, select.POLLIN, self._on_signal, ()),
+            (gate.fd, select.POLLIN, gate.let_in, ()),
+        ]
         if agent.guard is not None:
-            wait(agent.guard.fileno(), select.POLLIN, self._on_guard)
+            wanted.append((agent.guard.fileno(), select.POLLIN, self._on_guard, ()))
         if agent.waits_for_input:
-            wait(agent.stdin, select.POLLOUT, agent.feed)
+            wanted.append((agent.stdin, select.POLLOUT, agent.feed, ()))
         if engine is not None:
-            mask = select.POLLIN if engine.reads and not resting else 0
-            mask |= select.POLLOUT if self._has_news_for(engine) else 0
-            if mask:
-                wait(engine.fd, mask, self._on_engine)
-        if resting:
-            return poll, handlers
-        if self._recorder.has_room:
+            mask = (select.POLLIN if engine.reads else 0) | (select.POLLOUT if self._has_news_for(engine) else 0)
+            wanted.append((engine.fd, mask, self._on_engine, (engine,)))
+        if self._recorder.has_room and agent.known:  # "started" comes first
             for intake in agent.intakes:
                 if intake.open:
-                    wait(intake.fd, select.POLLIN, _with(self._on_output, intake))
-        wait(self._gate.fd, select.POLLIN, self._gate.let_in)
-        for visitor in self._gate.visitors:
+                    wanted.append((intake.fd, select.POLLIN, self._on_output, (intake,)))
+        for visitor in gate.visitors:
             mask = select.POLLIN | (select.POLLOUT if visitor.has_more else 0)
-            wait(visitor.fd, mask, _with(self._on_visitor, visitor))
-        return poll, handlers
+            wanted.append((visitor.fd, mask, self._on_visitor, (visitor,)))
+        return wanted
 
     def _timeout_ms(self) -> int | None:
-        times = (self._rest_until, self._alone_until(), *self._recorder.times(), *self._agent.times())
+        times = (self._alone_until(), *self._recorder.times(), *self._agent.times())
         due = [time for time in times if time is not None]
         return min(86_400_000, max(0, int((min(due) - monotonic()) * 1000) + 1)) if due else None
 
     def _do_what_is_due(self, now: float) -> None:
-        if self._rest_until is not None and now >= self._rest_until:
-            self._rest_until = None
         self._agent.do_what_is_due(now)
         alone_until = self._alone_until()
         if alone_until is not None and now >= alone_until:
@@ -165,8 +184,7 @@ class Holder:
     def _on_output(self, intake: Intake) -> None:
         count = self._agent.read(intake)
         now = monotonic()
-        if 0 < count < TRICKLE_BYTES and now - self._read_at < TRICKLE_S:
-            self._rest_until = now + REST_S
+        self._trickles = 0 < count < TRICKLE_BYTES and now - self._read_at < TRICKLE_S
         self._read_at = now
 
     def _on_guard(self) -> None:
@@ -213,10 +231,9 @@ class Holder:
     def _tell_trouble(self, trouble: str) -> None:
         self._tell_engine(frame(TROUBLE, trouble.encode()))
 
-    def _on_engine(self) -> None:
-        engine = self._gate.engine
-        if engine is None:
-            return
+    def _on_engine(self, engine: Connection) -> None:
+        if engine is not self._gate.engine:
+            return  # replaced a moment ago
         try:
             for kind, body in engine.receive():
                 self._obey(engine, kind, body)
@@ -326,7 +343,3 @@ class Holder:
             for name in self._unanswered:
                 self._tell_engine(frame(WRITTEN, name, ACCEPTED))
             self._unanswered.clear()
-
-
-def _with(handler: Callable[[Any], None], subject: Intake | Connection) -> Callable[[], None]:
-    return lambda: handler(subject)

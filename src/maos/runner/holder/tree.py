@@ -46,6 +46,8 @@ def look(pid: int) -> Seen | None:
     finally:
         os.close(fd)
     fields = text[text.rfind(b")") + 2 :].split()
+    if len(fields) < 20:
+        return None
     return Seen(pid, int(fields[1]), int(fields[19]), fields[0].decode())
 
 
@@ -61,7 +63,50 @@ def everybody() -> list[Seen]:
 
 
 def descendants(root: int) -> list[Seen]:
-    """The living children of a process, their children, and so on; parents before children."""
+    """The living children of a process, their children, and so on; parents before children.
+
+    Asks the kernel for the children of each, which takes microseconds. To read all of /proc takes milliseconds, and
+    processes that fork again and again would be gone by then, leaving children nobody has seen.
+    """
+    found: list[Seen] = []
+    pids = [root]
+    for pid in pids:
+        try:
+            threads = os.listdir(f"/proc/{pid}/task")
+        except OSError:
+            continue  # it ended while we looked; its children are somebody else's now
+        for thread in threads:
+            try:
+                fd = os.open(f"/proc/{pid}/task/{thread}/children", os.O_RDONLY | os.O_CLOEXEC)
+            except OSError:
+                if pid == root and thread == str(root):
+                    return _descendants_by_parent(root)  # a kernel that does not tell
+                continue
+            try:
+                children = _all_of(fd).split()
+            finally:
+                os.close(fd)
+            for child in children:
+                process = look(int(child))
+                if process is not None and process.state not in "ZX":
+                    found.append(process)
+                    pids.append(process.pid)
+    return found
+
+
+def _all_of(fd: int) -> bytes:
+    data = b""
+    while True:
+        try:
+            more = os.read(fd, 65536)
+        except OSError:
+            return data  # it ended while we looked
+        if not more:
+            return data
+        data += more
+
+
+def _descendants_by_parent(root: int) -> list[Seen]:
     children: dict[int, list[Seen]] = {}
     for process in everybody():
         children.setdefault(process.parent, []).append(process)
@@ -100,12 +145,13 @@ def kill_all(roots: list[Seen]) -> int:
 
 
 def _stop_and_kill(find: Callable[[], list[Seen]]) -> int:
-    # Everybody is stopped first, again and again until no new one appears: who is stopped cannot fork.
+    # Everybody is stopped first, again and again until no new one appears: who is stopped cannot fork. A single look
+    # may fall between the end of a process and the moment its children have another parent.
     stopped: dict[tuple[int, int], Seen] = {}
-    while True:
+    looks_in_vain = 0
+    while looks_in_vain < 2:
         new = [process for process in find() if (process.pid, process.start_ticks) not in stopped]
-        if not new:
-            break
+        looks_in_vain = 0 if new else looks_in_vain + 1
         for process in new:
             stopped[process.pid, process.start_ticks] = process
             send(process, signal.SIGSTOP)

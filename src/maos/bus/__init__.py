@@ -1,0 +1,1 @@
+"""Messages between agents: saved before anything is delivered, acknowledged by each who gets them."""

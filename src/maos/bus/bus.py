@@ -1,0 +1,257 @@
+"""The message bus: what agents tell each other, saved before anything is delivered."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+from maos.bus import history as past
+from maos.bus import letters
+from maos.bus.composing import Composer, Draft, key_of
+from maos.bus.history import Filter, Said, Talk
+from maos.bus.letters import Letter, Waiting
+from maos.bus.limits import Limits
+from maos.bus.reader import Reader
+from maos.bus.receiving import TRIES_MAX, VISIBILITY_S, WINDOW, Delivery, Receiver
+from maos.bus.topics import Subscriptions
+from maos.clock import Clock
+from maos.errors import Conflict, NotFound
+from maos.faults import crash_point
+from maos.ids import check_name
+from maos.journal.codec import Event
+from maos.journal.journal import Append, Journal
+from maos.model.message import Message, history, inbox, message, of_run, receipts
+from maos.model.run import stream as run_stream
+from maos.store.contract import Appended
+
+Members = Callable[[str], Awaitable[Sequence[str]]]
+"""Who the agents of a run are."""
+Cause = Message | Delivery | str | None
+"""What a message answers: a message, or the id of one that the sender got."""
+
+LOOK_BACK_EVENTS = 1_000
+
+
+async def _nobody(_run: str) -> Sequence[str]:
+    return ()
+
+
+class Bus:
+    """Sends, hands out and remembers messages.
+
+    Whoever calls says who the sender is: a front door knows whom it speaks for, and no text decides it.
+    """
+
+    def __init__(
+        self, journal: Journal, clock: Clock, *, members: Members = _nobody, limits: Limits | None = None
+    ) -> None:
+        self._journal = journal
+        self._clock = clock
+        self._members = members
+        self._composer = Composer(clock, limits or Limits())
+        self._subscriptions = Subscriptions(journal)
+        self._reader = Reader(journal)
+        self._receivers: list[Receiver] = []
+        self._runs: set[str] = set()
+
+    def limited(self, limits: Limits) -> Bus:
+        """The same bus for somebody who may say less."""
+        return Bus(self._journal, self._clock, members=self._members, limits=limits)
+
+    # --- sending ---------------------------------------------------------------------------------------------
+
+    async def send(
+        self,
+        sender: str,
+        to: str,
+        text: str,
+        *,
+        type: str = "info",
+        metadata: Mapping[str, Any] | None = None,
+        run: str | None = None,
+        ttl_s: float | None = None,
+        reply_to: Cause = None,
+        key: str | None = None,
+    ) -> Message:
+        """Tell one agent something; on disk when this returns. A `key` makes repeating the call harmless."""
+        self._composer.check_name(to)
+        if run is None:
+            run = await self._run_of(to) or await self._run_of(sender)
+        cause = None if reply_to is None else await self._cause(sender, reply_to)
+        said = self._composer.compose(Draft(sender, text, type, metadata, run, ttl_s, cause, key, to=(to,)))
+        sent = await self._append(said, said.to, key)
+        return said._replace(version=sent.versions[0])
+
+    async def broadcast(
+        self,
+        sender: str,
+        run: str,
+        text: str,
+        *,
+        type: str = "broadcast",
+        metadata: Mapping[str, Any] | None = None,
+        ttl_s: float | None = None,
+        reply_to: Cause = None,
+        key: str | None = None,
+    ) -> Message:
+        """Tell all agents of a run something, and whoever has joined the run's topic; not the sender."""
+        cause = await self._cause(sender, reply_to)
+        draft = Draft(sender, text, type, metadata, run, ttl_s, cause, key, topic=of_run(run))
+        return await self._spread(draft, await self._members(run))
+
+    async def publish(
+        self,
+        sender: str,
+        topic: str,
+        text: str,
+        *,
+        type: str = "info",
+        metadata: Mapping[str, Any] | None = None,
+        run: str | None = None,
+        ttl_s: float | None = None,
+        reply_to: Cause = None,
+        key: str | None = None,
+    ) -> Message:
+        """Tell everybody who has joined a topic something; not the sender."""
+        check_name(topic, "topic")
+        run = await self._run_of(sender) if run is None else run
+        cause = await self._cause(sender, reply_to)
+        return await self._spread(Draft(sender, text, type, metadata, run, ttl_s, cause, key, topic=topic), ())
+
+    async def _spread(self, draft: Draft, members: Sequence[str]) -> Message:
+        said = self._composer.compose(draft)
+        while True:
+            topics = await self._subscriptions.refresh()
+            names = dict.fromkeys((*members, *topics.members.get(said.topic, ())))
+            names.pop(said.sender, None)
+            self._composer.check_recipients(len(names), said.topic)
+            try:
+                await self._append(said, tuple(names), draft.key, self._subscriptions.unchanged())
+            except Conflict:
+                continue  # somebody has joined or left meanwhile
+            return said._replace(to=tuple(names))
+
+    async def _append(self, said: Message, names: Sequence[str], key: str | None, *more: Append) -> Appended:
+        """One append over all inboxes and the history: all of it is there, or nothing (I18)."""
+        event = Event("message_sent", said.data())
+        recorded = event if said.to else Event("message_sent", {**event.data, "to": list(names)})
+        appends = [Append(inbox(name), (event,)) for name in names]
+        appends.append(Append(history(said.run), (recorded,)))
+        crash_point("bus:before send")
+        sent = await self._journal.append_all([*appends, *more], key=None if key is None else key_of(said, key))
+        crash_point("bus:after send")
+        return sent
+
+    async def _cause(self, sender: str, reply_to: Cause) -> Message | None:
+        if isinstance(reply_to, str):
+            return await self.find(sender, reply_to)
+        return reply_to.message if isinstance(reply_to, Delivery) else reply_to
+
+    async def find(self, name: str, id: str) -> Message:
+        """A message that somebody was sent not long ago."""
+        version = await self._journal.version(inbox(name))
+        for record in await self._journal.page_back(inbox(name), before=version + 1, limit=LOOK_BACK_EVENTS):
+            if record.type == "message_sent" and record.data.get("id") == id:
+                return message(record.data, version=record.version)
+        raise NotFound(f"{name!r} was sent no message {id!r} lately", hint="`maos messages list` shows what was sent")
+
+    async def last_heard(self, name: str) -> Message | None:
+        """The newest message that somebody has acknowledged: what they say next may well be an answer to it."""
+        version = await self._journal.version(receipts(name))
+        for record in await self._journal.page_back(receipts(name), before=version + 1, limit=LOOK_BACK_EVENTS):
+            if record.type == "message_acknowledged":
+                sent = await self._journal.event(inbox(name), max(record.data["versions"]))
+                return message(sent.data, version=sent.version) if sent is not None else None
+        return None
+
+    async def _run_of(self, agent: str) -> str:
+        """The run that an agent belongs to, by its name; empty when it belongs to none."""
+        run, dot, _task = agent.partition(".")
+        if not dot:
+            return ""
+        if run not in self._runs:
+            if not await self._journal.version(run_stream(run)):
+                return ""
+            self._runs.add(run)
+        return run
+
+    # --- receiving -------------------------------------------------------------------------------------------
+
+    def receive(
+        self, name: str, *, visibility_s: float = VISIBILITY_S, tries_max: int = TRIES_MAX, window: int = WINDOW
+    ) -> Receiver:
+        """Everything that was sent to somebody and is not acknowledged, then new messages as they come.
+
+        Only one receives for a name at a time; others wait until it ends, or is silent for `visibility_s`. A delivery
+        that is not acknowledged within that time is made again, `tries_max` times at most.
+        """
+        receiver = Receiver(
+            self._journal,
+            self._clock,
+            self._reader,
+            name,
+            visibility_s=visibility_s,
+            tries_max=tries_max,
+            window=window,
+        )
+        self._receivers.append(receiver)
+        return receiver
+
+    async def subscribe(self, name: str, topic: str) -> None:
+        """Have somebody get what is published on a topic from now on, whatever is restarted."""
+        await self._subscriptions.join(name, topic)
+
+    async def unsubscribe(self, name: str, topic: str) -> None:
+        """Have somebody get it no more."""
+        await self._subscriptions.leave(name, topic)
+
+    async def subscriptions(self, name: str) -> list[str]:
+        """The topics that somebody gets."""
+        return (await self._subscriptions.refresh()).of(name)
+
+    def waiting(self, name: str) -> AsyncIterator[Waiting]:
+        """What somebody was sent and has not acknowledged, the oldest first."""
+        return letters.waiting(self._journal, name)
+
+    async def expire(self, name: str) -> None:
+        """Make dead letters of what waits for somebody beyond its time; one who receives does that by itself."""
+        await letters.expire(self._journal, self._clock, name)
+
+    def dead(self, name: str | None = None) -> AsyncIterator[Letter]:
+        """What could not be delivered to somebody, or to anybody, with the reason."""
+        return letters.letters(self._journal, name)
+
+    async def revive(self, name: str, version: int) -> None:
+        """Send a dead letter again, to the one who did not get it."""
+        await letters.revive(self._journal, self._clock, name, version)
+
+    # --- what was said ---------------------------------------------------------------------------------------
+
+    def history(
+        self,
+        *,
+        run: str | None = None,
+        agent: str = "",
+        types: Sequence[str] = (),
+        since_us: int = 0,
+        before_us: int = 0,
+    ) -> AsyncIterator[Said]:
+        """The messages that were sent, in order: of a run, to or from an agent, of some types, within a time."""
+        return past.read(self._journal, run, Filter(agent, types, since_us, before_us))
+
+    def follow(
+        self, *, run: str | None = None, agent: str = "", types: Sequence[str] = (), after: int = 0
+    ) -> AsyncIterator[Said]:
+        """The messages after a position of the journal, then new ones as they are sent."""
+        return past.follow(self._journal, run, Filter(agent, types), after=after)
+
+    async def talks(self, *, run: str | None = None, since_us: int = 0) -> list[Talk]:
+        """Who talks to whom, those who talk most first."""
+        return await past.talks(self._journal, run, Filter(since_us=since_us))
+
+    async def close(self) -> None:
+        """Receive no more."""
+        for receiver in self._receivers:
+            await receiver.close()
+        self._receivers.clear()
+        await self._reader.close()

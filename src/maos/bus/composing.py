@@ -1,0 +1,138 @@
+"""From what somebody wants to say to a message that may be sent: within limits, and without secrets."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from maos.bus.limits import Limits, Rate, TooMuch
+from maos.clock import MICROSECONDS, Clock
+from maos.errors import InvalidInput
+from maos.ids import check_name
+from maos.journal.codec import check_plain
+from maos.model.message import TYPES, Message
+from maos.redact import Redactor
+from maos.store.contract import Key
+
+NAMES_KNOWN_MAX = 10_000
+
+
+class Draft(NamedTuple):
+    """What somebody wants to say."""
+
+    sender: str
+    text: str
+    type: str
+    metadata: Mapping[str, Any] | None
+    run: str
+    ttl_s: float | None
+    cause: Message | None
+    key: str | None
+    to: tuple[str, ...] = ()
+    topic: str = ""
+
+
+class Composer:
+    """Makes messages of drafts."""
+
+    def __init__(self, clock: Clock, limits: Limits) -> None:
+        self._clock = clock
+        self._limits = limits
+        self._rate = Rate(clock, limits.per_minute)
+        self._redactor = Redactor({})
+        self._names: set[str] = set()
+
+    def compose(self, draft: Draft) -> Message:
+        """The message, if it may be sent; without what has the shape of a secret (A16)."""
+        self.check_name(draft.sender)
+        if draft.type not in TYPES:
+            raise InvalidInput(f"{draft.type!r} is not a type of message", hint=f"use one of {', '.join(TYPES)}")
+        if draft.ttl_s is not None and draft.ttl_s <= 0:
+            raise InvalidInput(f"a message cannot live for {draft.ttl_s} s", hint="give it some time, or none for ever")
+        text = self._text(draft.text)
+        metadata = self._metadata(draft.metadata) if draft.metadata else {}
+        hops = self._hops(draft.cause)
+        self._rate.check(draft.sender)
+        return Message(
+            id=f"m-{secrets.token_hex(6) if draft.key is None else _digest(draft.sender, draft.key).hex()[:12]}",
+            sender=draft.sender,
+            text=text,
+            type=draft.type,
+            to=draft.to,
+            run=draft.run,
+            topic=draft.topic,
+            metadata=metadata,
+            hops=hops,
+            reply_to="" if draft.cause is None else draft.cause.id,
+            at_us=self._clock.now_us(),
+            ttl_us=int(draft.ttl_s * MICROSECONDS) if draft.ttl_s is not None else 0,
+        )
+
+    def check_name(self, name: str) -> None:
+        """InvalidInput for what cannot be anybody's name."""
+        if name not in self._names:
+            check_name(name, "name")
+            if len(self._names) >= NAMES_KNOWN_MAX:
+                self._names.clear()
+            self._names.add(name)
+
+    def check_recipients(self, count: int, topic: str) -> None:
+        """TooMuch for a message that would go to too many."""
+        if count > self._limits.recipients_max:
+            hint = f"at most {self._limits.recipients_max} are allowed"
+            raise TooMuch(f"a message on {topic} would go to {count}", hint=hint)
+
+    def _text(self, text: str) -> str:
+        text = _whole(text)
+        size = len(text) if text.isascii() else len(text.encode())
+        if size > self._limits.text_bytes_max:
+            hint = f"at most {self._limits.text_bytes_max} are allowed; put it into a file and say where that is"
+            raise TooMuch(f"the message has {size} bytes", hint=hint)
+        return self._redactor.text(text)
+
+    def _metadata(self, metadata: Mapping[str, Any]) -> dict[str, Any]:
+        given = dict(metadata)
+        check_plain(given)
+        size = len(repr(given))  # of about the same length as JSON, which could not say every text
+        if size > self._limits.metadata_bytes_max:
+            hint = f"at most {self._limits.metadata_bytes_max} are allowed"
+            raise TooMuch(f"the metadata have {size} bytes", hint=hint)
+        cleaned: dict[str, Any] = self._cleaned(given)
+        return cleaned
+
+    def _cleaned(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return self._redactor.text(_whole(value))
+        if isinstance(value, dict):
+            return {self._cleaned(key): self._cleaned(item) for key, item in value.items()}
+        if isinstance(value, list):
+            return [self._cleaned(item) for item in value]
+        return value
+
+    def _hops(self, cause: Message | None) -> int:
+        hops = 0 if cause is None else cause.hops + 1
+        if hops > self._limits.hops_max:
+            raise TooMuch(
+                f"{hops} messages led to this one",
+                hint=f"at most {self._limits.hops_max} may, so that agents do not answer each other for ever",
+            )
+        return hops
+
+
+def key_of(said: Message, key: str) -> Key:
+    """The key of an append of a message: the same words under the same key are the same message."""
+    body = msgspec.json.encode(said.data() | {"at_us": 0})
+    return Key(f"message/{check_name(said.sender, 'name')}/{check_name(key, 'key')}", hashlib.sha256(body).digest())
+
+
+def _whole(text: str) -> str:
+    """Text that can be stored: half a character, which JSON can spell, is spelled out."""
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
+
+
+def _digest(*words: str) -> bytes:
+    return hashlib.sha256("\0".join(words).encode("utf-8", "backslashreplace")).digest()

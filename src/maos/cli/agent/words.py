@@ -1,0 +1,151 @@
+"""How people say it: what an agent does, how it ended, how long it took and what it cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from maos.cli.plain import clean, shorten
+from maos.model.failure import TABLE
+
+if TYPE_CHECKING:
+    from maos.model.attempt import Tokens
+    from maos.model.facts import Fact
+
+TAB_COLUMNS = 8
+CENT = 0.01
+
+STOPPING = {
+    "asked": "it was asked to stop",
+    "time_limit": "its time is up",
+    "silence": "it has been silent for too long",
+    "unattended": "nobody came back to it in time",
+    "fenced": "another process has taken it over",
+}
+
+TELLING = ("command", "file_path", "path", "pattern", "query", "url", "description", "prompt", "text")
+"""Arguments of tools that say by themselves what it is about, the most telling first."""
+
+
+def tidy(text: str) -> str:
+    """A line of output as a terminal would show it: tabs are spaces, and the line's end is not part of it."""
+    return clean(text.removesuffix("\r").expandtabs(TAB_COLUMNS))
+
+
+def one_line(text: str, width: int | None) -> str:
+    """A text on one line of a width."""
+    return shorten(clean(" ".join(text.split())), width)
+
+
+def of_fact(fact: Fact, width: int) -> Sequence[tuple[str, str]]:
+    """What there is to say of a fact, and how it looks; nothing for what only counts."""
+    match fact["kind"]:
+        case "tool_result" if fact.get("failed"):
+            return [(shorten(f"  failed: {one_line(fact.get('output', ''), width)}", width), "bad")]
+        case "thought":
+            return [(shorten(f"… {one_line(fact.get('text', ''), width)}", width), "dim")]
+        case "retry":
+            return [(_retry(fact), "warning")]
+        case "trouble":
+            return [(_trouble(fact), "bad")]
+        case "permission_denied":
+            return [(f"was refused {fact.get('tool', 'a tool')}: {one_line(fact.get('message', ''), width)}", "bad")]
+        case "session":
+            new = [("its session could not be taken up, so it begins a new one", "warning")]
+            model = [(f"model {fact.get('model')}", "dim")]
+            return [*(new if fact.get("instead_of") else ()), *(model if fact.get("model") else ())]
+        case "plan":
+            return [(shorten(_plan(fact), width), "dim")]
+    return []
+
+
+def tool(name: str, input: Any) -> str:
+    """A tool with what it is used for."""
+    if isinstance(input, Mapping):
+        found = next((input[key] for key in TELLING if isinstance(input.get(key), str)), None)
+        if found is None:
+            import json
+
+            found = json.dumps(input, ensure_ascii=False) if input else ""
+    else:
+        found = "" if input is None else str(input)
+    return f"{one_line(name or 'a tool', 40)}  {one_line(found, 1000)}".rstrip()
+
+
+def _plan(fact: Fact) -> str:
+    """How far an agent is with its plan."""
+    entries = fact.get("entries", [])
+    done = sum(each.get("status") == "completed" for each in entries)
+    now: dict[str, str] = next((each for each in entries if each.get("status") == "in_progress"), {})
+    return (
+        f"plan: {done} of {len(entries)} done{', now: ' + one_line(now['content'], 200) if now.get('content') else ''}"
+    )
+
+
+def _retry(fact: Fact) -> str:
+    why = fact.get("error") or (f"status {fact['status']}" if fact.get("status") else "no answer")
+    return f"waits {duration(float(fact.get('delay_s', 0)))} to try again ({one_line(str(why), 80)})"
+
+
+def _trouble(fact: Fact) -> str:
+    failure = TABLE.get(fact["failure"])
+    meaning = failure.meaning if failure else fact["failure"]
+    said = one_line(str(fact.get("message", "")), 400)
+    until = f"; until {when(fact['reset_us'])}" if fact.get("reset_us") else ""
+    return f"{meaning}{f': {said}' if said and said != meaning else ''}{until}"
+
+
+def because(data: Mapping[str, Any]) -> str:
+    """The reason that was given, if one was."""
+    return f" ({one_line(data['why'], 200)})" if data.get("why") else ""
+
+
+def ending(data: Mapping[str, Any]) -> str:
+    """How an attempt ended, in a few words."""
+    if data["status"] == "done":
+        return "done"
+    if data.get("failure") == "stopped":
+        return "stopped on request"
+    failure = TABLE.get(data.get("failure", ""))
+    meaning = failure.meaning if failure else data.get("failure") or "nobody knows why"
+    said = one_line(data.get("message", ""), 400)
+    return f"{data['status']}: {meaning}{f' ({said})' if said and said != meaning else ''}"
+
+
+def when(time_us: int) -> str:
+    """A time as people say it."""
+    from maos.cli import render
+
+    return render.when(time_us)
+
+
+def duration(seconds: float) -> str:
+    """A stretch of time as people say it: 0.4 s, 12 s, 3 min 20 s, 2 h 5 min, 3 d 4 h."""
+    if seconds < 9.95:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    for unit, name, smaller, small_name in ((86_400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
+        if whole >= unit:
+            rest = whole % unit // smaller
+            return f"{whole // unit} {name} {rest} {small_name}" if rest else f"{whole // unit} {name}"
+    return f"{whole} s"
+
+
+def money(usd: float) -> str:
+    """An amount of dollars; the smallest ones with more digits."""
+    return f"${usd:.2f}" if usd >= CENT or not usd else f"${usd:.4f}"
+
+
+def count(number: int) -> str:
+    """A number in at most four characters: 950, 1.2k, 48k, 3.1M."""
+    if number < 1000:
+        return str(number)
+    for size, unit in ((1e3, "k"), (1e6, "M")):
+        if number < 999.5 * size:
+            return f"{number / size:.1f}{unit}" if number < 9.95 * size else f"{number / size:.0f}{unit}"
+    return f"{number / 1e9:.1f}G"
+
+
+def tokens(tokens: Tokens) -> int:
+    """All tokens that went in and came out."""
+    return tokens.input + tokens.output + tokens.cache_read + tokens.cache_write

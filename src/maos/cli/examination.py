@@ -1,0 +1,206 @@
+"""What `maos doctor` looks at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from maos import settings
+from maos.cli.agent import kinds, standing
+from maos.cli.database import Target
+from maos.cli.plain import shorten
+from maos.errors import InvalidInput, MaosError
+
+if TYPE_CHECKING:
+    from maos.app import Maos
+    from maos.cli.agent.standing import Standing
+    from maos.runner.holders import HolderInfo, Stray
+
+
+class Finding(NamedTuple):
+    """Something seen."""
+
+    level: str
+    """ok · note: worth knowing · look: for a person to decide · bad: wrong."""
+    about: str
+    what: str
+    hint: str = ""
+    question: str | None = None
+    """What a person is asked before it is put right."""
+    fix: Callable[[], Coroutine[Any, Any, str]] | None = None
+    """Puts it right, and says what was done."""
+
+
+class Known(NamedTuple):
+    """What the database says."""
+
+    agents: Mapping[str, Standing]
+    readable: bool
+    """Without it nothing can be said to belong to nobody."""
+
+
+def examine(database: Target) -> list[Finding]:
+    """Everything, in the order in which a person should hear of it."""
+    findings: list[Finding] = []
+    known = _database(database, findings)
+    home = settings.state_folder()
+    findings += _agents(known)
+    findings += _holders(home / "holders", known)
+    findings += _strays(home / "holders")
+    findings += _workspaces(home / "workspaces", known)
+    findings += _programs()
+    return findings
+
+
+def _database(database: Target, findings: list[Finding]) -> Known:
+    async def work(m: Maos) -> tuple[int, dict[str, Standing]]:
+        agents = {}
+        async for attempt in m.attempts.all():
+            agents[attempt.agent] = standing.of_attempts([attempt])
+        return await m.journal.head(), agents
+
+    try:
+        head, agents = database.read(work)
+    except InvalidInput as error:
+        findings.append(Finding("note", "database", error.what, error.hint))
+        return Known({}, readable=False)
+    except MaosError as error:
+        findings.append(Finding("bad", "database", error.what, error.hint))
+        return Known({}, readable=False)
+    what = f"{database.name} opens, and ends where it should, at position {head}"
+    findings.append(Finding("ok", "database", what))
+    return Known(agents, readable=True)
+
+
+def _agents(known: Known) -> Iterator[Finding]:
+    running = 0
+    for name, now in known.agents.items():
+        if now.status in standing.MEANINGS:
+            go_on = now.go_on or f"maos agent resume {name}"
+            yield Finding(
+                "look", "agent", f"{name} is {now.status}: {standing.MEANINGS[now.status]}", f"go on: {go_on}"
+            )
+        running += now.status in ("running", "stopping")
+    if known.agents:
+        yield Finding("ok", "agents", f"{len(known.agents)} known, {running} running")
+
+
+def _holders(root: Path, known: Known) -> Iterator[Finding]:
+    """Processes that hold an agent, and the folders of those that are gone."""
+    from maos.model.attempt import agent_of
+    from maos.runner.holders import holders
+
+    living = 0
+    for each in holders(root) if root.is_dir() else ():
+        now = known.agents.get(agent_of(each.attempt))
+        living += each.alive
+        if now is None or Path(now.attempt.folder).parent != each.folder.parent:
+            if not each.alive and not known.readable:
+                continue
+            state = f"held by process {each.pid}" if each.alive else "not running"
+            yield Finding("note", "holder", f"{each.attempt}, {state}, is not in this database", str(each.folder))
+        elif now.attempt.id != each.attempt or not now.attempt.is_open:
+            yield _left_holder(each) if each.alive else _left_folder(each)
+    yield Finding("ok", "holders", f"{living} living")
+
+
+def _left_holder(info: HolderInfo) -> Finding:
+    async def fix() -> str:
+        from maos.runner.holders import end
+
+        return f"ended {info.attempt}: {await end(info)} processes"
+
+    return Finding(
+        "bad", "holder", f"process {info.pid} holds {info.attempt}, which has ended",
+        "nobody needs it any more", f"End process {info.pid} and everything below it?", fix,
+    )  # fmt: skip
+
+
+def _left_folder(info: HolderInfo) -> Finding:
+    async def fix() -> str:
+        from maos.runner.process import remove
+
+        remove(info.folder)
+        return f"removed {info.folder}"
+
+    return Finding(
+        "bad", "folder", f"{info.folder} is of {info.attempt}, which has ended and is recorded",
+        "nobody needs it any more", f"Remove {info.folder}?", fix,
+    )  # fmt: skip
+
+
+def _strays(root: Path) -> Iterator[Finding]:
+    from maos.runner.holders import strays
+
+    by_attempt: dict[Path, list[Stray]] = {}
+    for each in strays(root):
+        by_attempt.setdefault(each.folder, []).append(each)
+    yield from map(_stray, by_attempt.values())
+
+
+def _stray(strays: list[Stray]) -> Finding:
+    """The processes of an attempt that nobody holds, the one that started the others first."""
+
+    async def fix() -> str:
+        from maos.runner.holders import end_stray
+
+        count = sum([await end_stray(each) for each in strays])
+        return f"ended {count} of the processes of {first.attempt}" if count else "they were gone already"
+
+    first = min(strays, key=lambda each: each.start_ticks)
+    more = f" and {len(strays) - 1} more" if len(strays) > 1 else ""
+    return Finding(
+        "bad", "stray",
+        f"process {first.pid}{more} of {first.attempt} runs and nobody holds it: {shorten(first.command, 60)}",
+        "its holder was killed, and it escaped", f"Kill process {first.pid}{more} and everything below?", fix,
+    )  # fmt: skip
+
+
+def _workspaces(root: Path, known: Known) -> Iterator[Finding]:
+    from maos.runner import workspace as workspaces
+
+    found = workspaces.left_behind(root)
+    for each in found:
+        now = known.agents.get(each.name)
+        if each.workspace is None and (now is None or not now.attempt.is_open):
+            yield _unfinished(root, each.name)
+        elif now is None and known.readable:
+            yield Finding("note", "worktree", f"{each.name} belongs to no agent in this database", str(each.tree))
+    if found:
+        yield Finding("ok", "worktrees", f"{len(found)} below {root}")
+
+
+def _unfinished(root: Path, name: str) -> Finding:
+    async def fix() -> str:
+        from maos.runner.workspace import clear
+
+        await clear(root, name)
+        return f"removed {root / name}"
+
+    return Finding(
+        "bad", "worktree", f"{root / name} was begun and never finished", "nothing is in it that is not elsewhere",
+        f"Remove {root / name}?", fix,
+    )  # fmt: skip
+
+
+def _programs() -> Iterator[Finding]:
+    yield _git()
+    for each in kinds.find():
+        if each.missing:
+            yield Finding("note", each.name, each.missing, each.hint)
+        elif each.found:
+            yield Finding("ok", each.name, each.found)
+
+
+def _git() -> Finding:
+    import asyncio
+
+    from maos.runner import git
+
+    try:
+        asyncio.run(git.check_version())
+        version = asyncio.run(git.Git(Path("/")).run("version")).line
+    except MaosError as error:
+        return Finding("look", "git", f"{error.what}: agents work in place, and their files are not saved", error.hint)
+    return Finding("ok", "git", version.removeprefix("git version "))

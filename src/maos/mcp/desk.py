@@ -1,0 +1,149 @@
+"""Where calls of tools are taken: any number at a time, each of which may wait, and be told to stop waiting."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+import traceback
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from maos.errors import InvalidInput, MaosError
+from maos.mcp import protocol, schema
+from maos.mcp.acts import ACTS, Errand
+from maos.mcp.protocol import Id, Message, Refused
+from maos.mcp.session import Session
+from maos.mcp.tools import BY_NAME
+
+if TYPE_CHECKING:
+    from maos.mcp.door import Door
+
+CALLS_MAX = 16
+CALLS_PER_MINUTE_MAX = 600
+WAITING_MESSAGES_MAX = 64
+PROGRESS_S = 10.0
+
+
+class Desk:
+    """Takes over from the door once there is something to do."""
+
+    def __init__(self, door: Door) -> None:
+        self._door = door
+        self._session: Session | None = None
+        self._opening = asyncio.Lock()
+        self._calls: dict[Id, asyncio.Task[None]] = {}
+        self._times: deque[float] = deque(maxlen=CALLS_PER_MINUTE_MAX)
+
+    def serve(self, first: Message) -> int:
+        """Until the end of the input."""
+        asyncio.run(self._serve(first))
+        return 0
+
+    async def _serve(self, first: Message) -> None:
+        messages: asyncio.Queue[Message | None] = asyncio.Queue(WAITING_MESSAGES_MAX)
+        reader = threading.Thread(target=self._read, args=(asyncio.get_running_loop(), messages), daemon=True)
+        reader.start()
+        message: Message | None = first
+        try:
+            while message is not None:
+                self._take(message)
+                message = await messages.get()
+        finally:  # the client is gone: nobody waits for answers, and what is recorded is recorded
+            for call in self._calls.values():
+                call.cancel()
+            await asyncio.gather(*self._calls.values(), return_exceptions=True)
+            if self._session is not None:
+                await self._session.maos.close()
+
+    def _read(self, loop: asyncio.AbstractEventLoop, messages: asyncio.Queue[Message | None]) -> None:
+        """A thread, because any kind of file may be our input; a client that asks too fast waits."""
+        is_over = False
+        while not is_over:
+            message, is_over = self._door.next()
+            if message is not None or is_over:
+                try:
+                    asyncio.run_coroutine_threadsafe(messages.put(message), loop).result()
+                except RuntimeError:  # the loop has ended before us
+                    return
+
+    def _take(self, message: Message) -> None:
+        if message.method == "notifications/cancelled":
+            call = self._calls.get(message.params.get("requestId", ""))
+            if call is not None:
+                call.cancel()
+        elif message.method == "tools/call" and message.id is not None:
+            if self._session is not None:
+                self._session.calls.prove(message.seen)
+            if message.id in self._calls:
+                self._send(protocol.error(Refused(protocol.INVALID, "that id is in use", id=message.id)))
+                return
+            call = asyncio.create_task(self._call(message.id, message.params))
+            self._calls[message.id] = call
+            call.add_done_callback(lambda _done, id=message.id: self._calls.pop(id, None))  # type: ignore[misc]
+        else:
+            self._door.respond(message)
+
+    async def _call(self, id: Id, params: dict[str, Any]) -> None:
+        errand = Errand(self._progress_of(params))
+        try:
+            said = protocol.text(await self._act(params, errand))
+        except Refused as refused:
+            refused.id = id
+            self._send(protocol.error(refused))
+            return
+        except MaosError as error:
+            said = protocol.text(str(error), failed=True)
+        except Exception as error:  # noqa: BLE001 - a bug of ours: the agent is told, its program's log has the rest
+            traceback.print_exc(file=sys.stderr)
+            self._send(protocol.error(Refused(protocol.BROKEN, f"maos failed: {type(error).__name__}", id=id)))
+            return
+        if self._send(protocol.result(id, said)) and self._session is not None:
+            self._session.calls.answered(errand.calls, errand.read, self._door.output.sent)
+
+    async def _act(self, params: dict[str, Any], errand: Errand) -> str:
+        name = params.get("name")
+        tool = BY_NAME.get(name) if isinstance(name, str) else None
+        if tool is None:
+            raise Refused(protocol.BAD_PARAMETERS, f"there is no tool {name!r:.100}")
+        arguments = schema.checked(tool, params.get("arguments") or {})
+        self._check_pace()
+        session = await self._opened()
+        await session.calls.acknowledge()
+        return await ACTS[tool.name](session, errand, **session.clean(arguments))
+
+    def _check_pace(self) -> None:
+        if len(self._calls) > CALLS_MAX:
+            raise InvalidInput(f"more than {CALLS_MAX} calls at once", hint="wait for the answers to some of them")
+        now_s = asyncio.get_running_loop().time()
+        if len(self._times) == CALLS_PER_MINUTE_MAX and now_s - self._times[0] < 60:
+            raise InvalidInput(f"more than {CALLS_PER_MINUTE_MAX} calls a minute", hint="go on in a minute")
+        self._times.append(now_s)
+
+    async def _opened(self) -> Session:
+        async with self._opening:
+            if self._session is None:
+                self._session = await Session.open(self._door.identity)
+            return self._session
+
+    def _progress_of(self, params: dict[str, Any]) -> Any:
+        """What tells the client now and then that we are still there, so that it does not give up."""
+        meta = params.get("_meta")
+        token = meta.get("progressToken") if isinstance(meta, dict) else None
+        if isinstance(token, bool) or not isinstance(token, str | int):
+            return None
+        beginning_s = asyncio.get_running_loop().time()
+        last_s = beginning_s
+
+        def tell(what: str) -> None:
+            nonlocal last_s
+            now_s = asyncio.get_running_loop().time()
+            if now_s - last_s >= PROGRESS_S:
+                last_s = now_s
+                about = {"progressToken": token, "progress": round(now_s - beginning_s, 3), "message": what}
+                self._send(protocol.notification("notifications/progress", about))
+
+        return tell
+
+    def _send(self, message: dict[str, Any]) -> bool:
+        return self._door.output.send(message)

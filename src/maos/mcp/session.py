@@ -1,0 +1,65 @@
+"""The journal as one agent reaches it: opened at the first call of a tool, by the door itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from maos.app import Maos
+from maos.app import open as open_journal
+from maos.bus.limits import OF_AGENTS
+from maos.clock import SystemClock
+from maos.engine.types import RUN
+from maos.errors import InvalidInput, NotFound
+from maos.mcp.calls import Calls
+from maos.mcp.identity import Identity
+from maos.model.attempt import check_agent
+from maos.model.run import Run
+from maos.redact import Redactor
+
+
+class Session:
+    """One agent, its journal, and what it did so far."""
+
+    def __init__(self, maos: Maos, identity: Identity, clock: SystemClock) -> None:
+        self.maos = maos
+        self.journal = maos.journal
+        self.identity = identity
+        self.agent = identity.agent
+        self.clock = clock
+        self.calls = Calls(maos.journal, clock, identity)
+        self.bus = maos.bus.limited(OF_AGENTS)
+        self._redactor = Redactor(identity.secrets)
+
+    @staticmethod
+    async def open(identity: Identity) -> Session:
+        """Open the journal; it is never made: what an agent reports belongs where the engine is."""
+        check_agent(identity.agent)
+        clock = SystemClock()
+        more: dict[str, Any] = {"schema": identity.schema} if identity.schema else {}
+        maos = await open_journal(identity.database, create=False, clock=clock, **more)
+        session = Session(maos, identity, clock)
+        try:
+            await session.calls.look_back()
+        except BaseException:
+            await maos.close()
+            raise
+        return session
+
+    async def run(self) -> Run:
+        """The run this agent belongs to, as it stands now."""
+        if not self.identity.run:
+            raise InvalidInput("you are not part of a run", hint="do without this tool")
+        run = await RUN.load(self.journal, self.identity.run)
+        if run is None:
+            raise NotFound(f"the run {self.identity.run} is not in the journal", hint="do without this tool")
+        return run
+
+    def clean(self, value: Any) -> Any:
+        """A value as it may be written down: without secrets, and with nothing that is not text."""
+        if isinstance(value, str):
+            return self._redactor.text(value.encode("utf-8", "backslashreplace").decode())
+        if isinstance(value, list):
+            return [self.clean(each) for each in value]
+        if isinstance(value, dict):
+            return {self.clean(name): self.clean(each) for name, each in value.items()}
+        return value

@@ -1,0 +1,127 @@
+"""What `maos doctor` finds, and what it puts right."""
+
+import json
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from maos.runner.holder import tree
+from tests.cli.agent.conftest import TICKING, Agents, Call, Start, holder_of, lives, wait_until
+from tests.cli.conftest import Terminal
+
+
+def findings(call: Call, *args: str) -> dict[str, list[dict[str, Any]]]:
+    """What it says, by what it is about."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for each in json.loads(call("doctor", "--json", *args).stdout)["findings"]:
+        found.setdefault(each["about"], []).append(each)
+    return found
+
+
+@pytest.fixture
+def stray(here: Path, start: Start, agents: Agents) -> int:
+    """A process that outlived its engine, its holder and its guard, and does not listen to TERM."""
+    engine = start("agent", "run", "--name", "lost", "trap '' TERM; echo ready; while :; do sleep 0.1; done")
+    engine.wait_for("ready")
+    pid = int(agents.shown("lost")["pid"])
+    engine.kill()
+    holder = holder_of("lost.1")
+    guard = next(each.pid for each in tree.everybody() if each.parent == holder)
+    os.kill(holder, signal.SIGSTOP)  # so that it cannot clean up after its guard
+    os.kill(guard, signal.SIGKILL)
+    os.kill(holder, signal.SIGKILL)
+    wait_until(lambda: not lives(holder))
+    assert lives(pid)
+    return pid
+
+
+def test_all_is_well(here: Path, call: Call) -> None:
+    call("agent", "run", "true")
+    done = call("doctor")
+    assert done.returncode == 0
+    assert "maos.db opens, and ends where it should, at position" in done.stdout
+    levels = {line.split()[0] for line in done.stdout.splitlines() if not line.startswith(" ")}
+    assert levels <= {"ok", "note"}
+    assert findings(call)["agents"][0]["what"] == "1 known, 0 running"
+
+
+def test_no_database_is_no_disaster(here: Path, call: Call) -> None:
+    done = call("doctor")
+    assert done.returncode == 0
+    assert "there is no database maos.db" in done.stdout
+
+
+def test_a_damaged_database_is_bad(here: Path, call: Call) -> None:
+    call("agent", "run", "true")
+    (here / "maos.db").write_bytes(b"this is not a database at all" * 200)
+    done = call("doctor")
+    assert done.returncode == 1
+    assert done.stdout.startswith("bad   database")
+
+
+def test_a_stray_is_found_and_ended(stray: int, call: Call) -> None:
+    """I33, as far as it can be kept when everything that would keep it was killed."""
+    done = call("doctor")
+    assert done.returncode == 1
+    assert f"process {stray} " in done.stdout
+    assert "of lost.1 runs and nobody holds it" in done.stdout
+    assert "`maos doctor --fix` can put it right" in done.stdout.splitlines()[-1]
+    assert lives(stray)
+    assert [each["fixed"] for each in findings(call, "--fix", "--yes")["stray"]] == [True]
+    wait_until(lambda: not lives(stray))
+    assert "stray" not in findings(call)
+
+
+@pytest.mark.parametrize(("answer", "code"), [("y", 0), ("n", 1)])
+def test_a_person_is_asked_first(stray: int, terminal: Callable[..., Terminal], answer: str, code: int) -> None:
+    screen = terminal("doctor", "--fix")
+    screen.wait_for("and everything below? [y/N]: ")
+    screen.type(f"{answer}\n")
+    assert screen.end() == code
+    assert lives(stray) is (answer == "n")
+
+
+def test_with_nobody_to_ask_nothing_is_done(stray: int, call: Call) -> None:
+    done = call("doctor", "--fix")
+    assert done.returncode == 2
+    assert "there is nobody to ask" in done.stderr
+    assert lives(stray)
+
+
+def test_what_can_go_on_is_left_alone(here: Path, start: Start, call: Call, agents: Agents) -> None:
+    engine = start("agent", "run", "--name", "ticker", TICKING)
+    engine.wait_for("line 2")
+    engine.kill()
+    seen = findings(call, "--fix", "--yes")
+    assert "ticker is detached" in seen["agent"][0]["what"]
+    assert seen["agent"][0]["hint"] == "go on: maos agent attach ticker"
+    pid = agents.shown("ticker")["pid"]
+    assert lives(pid)
+    assert (Path(os.environ["MAOS_HOME"]) / "holders" / "ticker.1").is_dir()
+    elsewhere = call("--db", str(here / "other.db"), "doctor", "--fix", "--yes")
+    assert elsewhere.returncode == 0
+    assert lives(pid)
+
+
+def test_a_folder_of_an_attempt_that_has_ended_is_removed(here: Path, call: Call) -> None:
+    call("agent", "run", "--name", "over", "true")
+    left = Path(os.environ["MAOS_HOME"]) / "holders" / "over.1"
+    left.mkdir(parents=True)
+    assert call("doctor").returncode == 1
+    assert findings(call, "--fix", "--yes")["folder"][0]["fixed"]
+    assert not left.exists()
+    assert call("doctor").returncode == 0
+
+
+def test_a_worktree_that_was_never_finished_is_removed(here: Path, call: Call) -> None:
+    call("agent", "run", "--name", "someone", "true")
+    workspaces = Path(os.environ["MAOS_HOME"]) / "workspaces"
+    (workspaces / ".maos" / "half").mkdir(parents=True)
+    (workspaces / "half").mkdir()
+    assert "was begun and never finished" in findings(call)["worktree"][0]["what"]
+    assert findings(call, "--fix", "--yes")["worktree"][0]["fixed"]
+    assert not (workspaces / "half").exists()

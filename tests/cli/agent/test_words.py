@@ -1,0 +1,96 @@
+"""How facts look to people, and how numbers are said."""
+
+from typing import Any
+
+import pytest
+
+from maos.cli.agent import summary, words
+from maos.cli.agent.feed import Feed
+from maos.journal.journal import Record
+from maos.model import facts
+from maos.model.attempt import Attempt
+from maos.model.facts import Fact
+from maos.model.failure import TABLE
+
+
+def heard(*found: Fact) -> Record:
+    data: dict[str, Any] = {"facts": list(found), "offset": 1, "at_us": 1}
+    return Record(1, "attempt/a.1", 1, 1, "attempt_heard", 1, 0, data, b"", 0)
+
+
+@pytest.mark.parametrize(
+    ("found", "shown"),
+    [
+        ([facts.tool_use("1", "Bash", {"command": "ls\n-la", "description": "list"})], "→ Bash  ls -la\n"),
+        ([facts.tool_use("1", "Grep", {"glob": "*.py", "n": 1})], '→ Grep  {"glob": "*.py", "n": 1}\n'),
+        ([facts.tool_use("1", "Bash", {"command": "x" * 999})], f"→ Bash  {'x' * 151}…\n"),
+        ([facts.tool_use("1", "T", None), facts.tool_use("1", "T", None)], "→ T\n"),
+        ([facts.tool_result("1", "fine")], ""),
+        ([facts.tool_result("1", "no such file\nat all", failed=True)], "  failed: no such file at all\n"),
+        ([facts.retry(attempt=1, delay_s=8, status=529)], "waits 8.0 s to try again (status 529)\n"),
+        ([facts.trouble("overloaded", "busy")], "the model's servers are overloaded: busy\n"),
+        ([facts.permission_asked("7", "Bash", {"command": "rm x"})], "asks to use Bash  rm x\n"),
+        ([facts.permission_denied("Bash", "not here")], "was refused Bash: not here\n"),
+        ([facts.session("s", model="m-1")], "model m-1\n"),
+        ([facts.session("s", instead_of="r")], "its session could not be taken up, so it begins a new one\n"),
+        ([facts.session("s")], ""),
+        ([facts.thought("hm\nhm")], "… hm hm\n"),
+        ([facts.unknown("?")], "?\n"),
+        ([facts.text("one\ntwo"), facts.turn_ended("two")], "one\ntwo\n"),
+        ([facts.text("one", message="m"), facts.text("two", message="m"), facts.turn_ended("one two")], "one\ntwo\n"),
+        ([facts.text("one"), facts.turn_ended("three")], "one\nthree\n"),
+        ([facts.turn_ended("broken", failed=True)], ""),
+        ([facts.line("found: gold"), facts.discovery("found", "gold")], "found: gold\n"),
+        ([facts.text("hello"), facts.discovery("found", "gold")], "hello\n★ found: gold\n"),
+        ([facts.plan([{"content": "a", "status": "completed"}, {"content": "b", "status": "in_progress"}])],
+         "plan: 1 of 2 done, now: b\n"),
+        ([facts.line("\x1b[2Jx\r")], "\\x1b[2Jx\n"),
+    ],
+    ids=lambda value: "".join(each["kind"] for each in value) if isinstance(value, list) else None,
+)  # fmt: skip
+def test_facts_as_lines(found: list[Fact], shown: str, capsys: pytest.CaptureFixture[str]) -> None:
+    Feed(apart=False).show(heard(*found), {})
+    assert capsys.readouterr().out == shown
+
+
+def test_a_message_is_shown_when_the_agent_gets_it(capsys: pytest.CaptureFixture[str]) -> None:
+    Feed(apart=True).show(heard({"kind": "input", "id": "inbox/3"}, {"kind": "input", "id": "end"}), {3: "go\nleft"})
+    assert capsys.readouterr() == ("", "» go left\n")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0.0 s"), (9.94, "9.9 s"), (9.96, "10 s"), (59.4, "59 s"), (60, "1 min"), (200, "3 min 20 s"),
+     (3600, "1 h"), (7530, "2 h 5 min"), (90_000, "1 d 1 h"), (86_400 * 3, "3 d")],
+)  # fmt: skip
+def test_durations(seconds: float, text: str) -> None:
+    assert words.duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [(0, "0"), (999, "999"), (1000, "1.0k"), (9949, "9.9k"), (9950, "10k"), (48_000, "48k"), (999_499, "999k"),
+     (999_500, "1.0M"), (3_100_000, "3.1M"), (2_000_000_000, "2.0G")],
+)  # fmt: skip
+def test_counts(number: int, text: str) -> None:
+    assert words.count(number) == text
+
+
+@pytest.mark.parametrize(("usd", "text"), [(0.0, "$0.00"), (0.0024, "$0.0024"), (0.01, "$0.01"), (12.345, "$12.35")])
+def test_money(usd: float, text: str) -> None:
+    assert words.money(usd) == text
+
+
+def test_every_failure_has_an_exit_code() -> None:
+    """R-107: a script can tell what to do from the number alone."""
+    codes = {name: summary.exit_code(Attempt(id="a.1", status="failed", failure=name)) for name in TABLE}
+    assert {name for name, code in codes.items() if code == 6} == {"stopped"}
+    assert {name for name, code in codes.items() if code == 7} == {
+        "timed_out", "silent", "turns_reached", "budget_reached",
+    }  # fmt: skip
+    assert {"login_expired", "no_credit", "permission_refused"} <= {n for n, code in codes.items() if code == 8}
+    assert {"failed", "bad_request", "start_failed"} <= {name for name, code in codes.items() if code == 1}
+    assert {"rate_limited", "overloaded", "killed", "holder_lost"} <= {n for n, code in codes.items() if code == 9}
+    assert set(codes.values()) == {1, 6, 7, 8, 9}
+    assert summary.exit_code(Attempt(id="a.1", status="done")) == 0
+    assert summary.exit_code(Attempt(id="a.1", status="failed", failure="unheard of")) == 1

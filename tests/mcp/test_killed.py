@@ -1,0 +1,127 @@
+"""A door killed in the middle of each tool: the call is made again, and what it does is there once (I18, I19)."""
+
+import itertools
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from maos.model import door
+from maos.model.message import history, inbox
+from maos.model.run import agent_name
+from tests.mcp.conftest import World
+from tests.mcp.raw import Gone, raw_door
+
+Effects = Callable[[World], Any]
+
+
+async def calls(world: World) -> list[Any]:
+    """Every call of the writer that was recorded."""
+    found = await world.events(door.stream(agent_name(world.run.id, "writer")))
+    return [(each["tool"], each["arguments"]) for each in found]
+
+
+async def messages(world: World) -> list[Any]:
+    found = await world.events(inbox(agent_name(world.run.id, "reader")), "message_sent")
+    of_run = await world.events(history(world.run.id))
+    return [[(each["text"], each["sender"]) for each in every] for every in (found, of_run)]
+
+
+async def wishes(world: World) -> list[Any]:
+    found = await world.events(inbox(world.run.id))
+    return [{name: value for name, value in each.items() if name != "at_us"} for each in found]
+
+
+async def state(world: World) -> list[Any]:
+    versions = await world.m.agents.history(agent_name(world.run.id, "writer"))
+    now = await world.m.agents.get(agent_name(world.run.id, "writer"))
+    return [now.raw()["saved"], [each.type for each in versions]]
+
+
+TOOLS: list[tuple[str, dict[str, Any], list[Effects]]] = [
+    ("report_progress", {"percent": 5, "activity": "begins"}, [calls]),
+    ("report_discovery", {"text": "it leaks"}, [calls, messages]),
+    ("send_message", {"to": "reader", "text": "hello"}, [calls, messages]),
+    ("send_message", {"broadcast": True, "text": "all of you"}, [calls, messages]),
+    ("ask_person", {"question": "Which one?", "wait_s": 0}, [calls, wishes]),
+    ("spawn_task", {"name": "more", "task": "do more"}, [calls, wishes]),
+    ("save_state", {"key": "a", "value": [1, 2]}, [state]),
+]
+
+
+@pytest.mark.parametrize(("tool", "arguments", "effects"), TOOLS, ids=[f"{tool} {list(a)[0]}" for tool, a, _ in TOOLS])
+async def test_a_call_that_was_cut_short_is_made_again_and_does_its_work_once(
+    world: World, tool: str, arguments: dict[str, Any], effects: list[Effects]
+) -> None:
+    """R-301: at every crash point; half of the time the whole agent was lost, and its next attempt repeats the call."""
+    expected = None
+    for number in itertools.count(0):
+        await world.begin("writer", "reader")
+        crash = {"MAOS_CRASH_AT": str(number), "MAOS_CRASH_ONLY": "door: bus:"} if number else {}
+        died = False
+        with raw_door({**world.variables("writer"), **crash}) as raw:
+            try:
+                _said, failed = raw.call(tool, **arguments)
+                assert not failed
+            except Gone:
+                died = True
+        if died:
+            with raw_door(world.variables("writer", number=1 + number % 2)) as raw:
+                _said, failed = raw.call(tool, **arguments)
+                assert not failed
+        found = str([await each(world) for each in effects]).replace(world.run.id, "RUN")
+        expected = expected or found
+        assert found == expected, f"after dying at point {number}"
+        if number and not died:
+            break
+    assert number > 2, "it never died"
+
+
+async def test_messages_are_told_again_unless_their_reader_is_known_to_have_got_them(world: World) -> None:
+    """I19, I20: read and answered by a door that dies before anything else is asked of it: they are told again."""
+    with raw_door(world.variables("writer")) as raw:
+        raw.call("send_message", to="reader", text="once")
+    with raw_door(world.variables("reader")) as raw:
+        assert "> once" in raw.call("read_messages")[0]
+    with raw_door({**world.variables("reader"), "MAOS_CRASH_AT": "1", "MAOS_CRASH_ONLY": "door:"}) as raw:
+        assert "> once" in raw.call("read_messages")[0]
+        with pytest.raises(Gone):
+            raw.call("read_messages")
+    with raw_door(world.variables("reader")) as raw:
+        assert "> once" in raw.call("read_messages")[0]
+        assert raw.call("run_status")[1] is False
+    with raw_door(world.variables("reader")) as raw:
+        assert raw.call("read_messages")[0] == "no messages"
+
+
+async def test_only_a_call_without_a_proved_answer_is_taken_for_a_repeat(world: World) -> None:
+    with raw_door(world.variables("writer")) as raw:
+        for text in ("a", "b"):
+            raw.call("send_message", to="reader", text=text)
+    with raw_door(world.variables("writer", number=2)) as raw:
+        for text in ("a", "b", "b"):  # the answer to the first a had arrived, for b was sent after it
+            raw.call("send_message", to="reader", text=text)
+    sent, _history = await messages(world)
+    assert [text for text, _sender in sent] == ["a", "b", "a", "b"]
+
+
+async def test_what_is_asked_for_twice_at_once_is_done_once(world: World) -> None:
+    """A client that gives up waiting and asks again, while the first is still under way."""
+    params = {"name": "send_message", "arguments": {"to": "reader", "text": "hi"}}
+    both = [json.dumps({"jsonrpc": "2.0", "method": "tools/call", "params": params, "id": id}) for id in ("one", "two")]
+    with raw_door(world.variables("writer")) as raw:
+        raw.write("".join(f"{each}\n" for each in both).encode())
+        assert {raw.read()["id"] for _ in range(2)} == {"one", "two"}
+    sent, _history = await messages(world)
+    assert len(sent) == 1
+
+
+async def test_an_attempt_that_ended_well_had_all_its_answers(world: World) -> None:
+    """What its next attempt says again, it says again."""
+    running = await world.m.attempts.start(kind="shell", argv=["true"], name="solo", cwd="/", in_place=True)
+    assert (await running.wait()).status == "done"
+    for number in (1, 2):
+        with raw_door(world.variables("solo", number=number, run=False)) as raw:
+            assert raw.call("send_message", to="solo", text="note to myself")[1] is False
+    assert len(await world.events(inbox("solo"), "message_sent")) == 2
