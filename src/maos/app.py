@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import TracebackType
@@ -22,6 +23,7 @@ from maos.store.sql_store import SqlStore
 if TYPE_CHECKING:
     from maos.bus.bus import Bus
     from maos.engine.attempts import Attempts
+    from maos.engine.doors import Doors
     from maos.engine.runs import Runs
 
 
@@ -35,7 +37,16 @@ class Maos:
             position = await m.journal.head()
     """
 
-    def __init__(self, journal: Journal, agents: states.AgentStates, clock: Clock, home: Path | None = None) -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        agents: states.AgentStates,
+        clock: Clock,
+        home: Path | None = None,
+        *,
+        doors: Doors | None = None,
+    ) -> None:
+        self._doors = doors
         self._clock = clock
         self._home = home
         self._attempts: Attempts | None = None
@@ -60,8 +71,10 @@ class Maos:
             from maos.agents import kinds
             from maos.engine.attempts import Attempts
 
-            folder = self._home or settings.state_folder()
-            self._attempts = Attempts(self.journal, self._clock, dialect=kinds.dialect, folder=folder, bus=self.bus)
+            folder = self._home or settings.folder_of(self.journal.store.place)
+            self._attempts = Attempts(
+                self.journal, self._clock, dialect=kinds.dialect, folder=folder, bus=self.bus, doors=self._doors
+            )
         return self._attempts
 
     @property
@@ -192,7 +205,18 @@ class open:
         except BaseException:
             await store.close()
             raise
-        return Maos(journal, states.AgentStates(journal, self._clock), self._clock, self._home)
+        agents = states.AgentStates(journal, self._clock)
+        return Maos(journal, agents, self._clock, self._home, doors=self._door_maker())
+
+    def _door_maker(self) -> Doors | None:
+        """None for a journal in memory: it has no door that another process could go through."""
+        name = str(self._target)
+        if name == ":memory:":
+            return None
+        from maos.engine.doors import Doors
+
+        is_url = "://" in name
+        return Doors(name if is_url else os.path.abspath(name), schema=self._schema if is_url else "")
 
     def __await__(self):  # type: ignore[no-untyped-def]
         return self._open().__await__()

@@ -1,4 +1,4 @@
-"""The real Claude Code under an engine: everything that can be killed is killed, in the middle of a text and of a tool."""
+"""The real Claude Code under an engine: everything is killed, in the middle of a text and in the middle of a tool."""
 
 import asyncio
 import json

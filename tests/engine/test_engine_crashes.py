@@ -1,4 +1,4 @@
-"""The engine is killed at every crash point of an attempt; the next one goes on. Nothing is lost, nothing done twice."""
+"""The engine is killed at every crash point of an attempt; the next one goes on. Nothing is lost or done twice."""
 
 import sys
 from pathlib import Path

@@ -119,6 +119,9 @@ async def test_the_agent_inherits_no_file_but_its_three(root: Path) -> None:
         # The fourth is the folder that is being listed.
         process = await start(root / "a", py("import os; print(sorted(map(int, os.listdir('/proc/self/fd'))))"))
         assert lines(await to_the_end(process)) == [b"[0, 1, 2, 3]"]
+        ours = os.readlink(f"/proc/self/fd/{writing}")
+        kept = [os.readlink(link) for link in Path(f"/proc/{process.holder_pid}/fd").iterdir()]
+        assert ours not in kept  # nor does the holder: somebody may wait for the end of that pipe
         await process.finish()
     finally:
         os.close(reading)

@@ -36,41 +36,42 @@ class Known(NamedTuple):
     """What the database says."""
 
     agents: Mapping[str, Standing]
-    readable: bool
-    """Without it nothing can be said to belong to nobody."""
+    folder: Path | None
+    """Where its agents have their files; None when it cannot be read, and nothing can be said to belong to nobody."""
 
 
 def examine(database: Target) -> list[Finding]:
     """Everything, in the order in which a person should hear of it."""
     findings: list[Finding] = []
     known = _database(database, findings)
-    home = settings.state_folder()
     findings += _agents(known)
-    findings += _holders(home / "holders", known)
-    findings += _strays(home / "holders")
-    findings += _workspaces(home / "workspaces", known)
+    for home in sorted(settings.state_folder().glob("*/")):
+        findings += _strays(home / "holders")
+    if known.folder is not None:
+        findings += _holders(known.folder / "holders", known)
+        findings += _workspaces(known.folder / "workspaces", known)
     findings += _programs()
     return findings
 
 
 def _database(database: Target, findings: list[Finding]) -> Known:
-    async def work(m: Maos) -> tuple[int, dict[str, Standing]]:
+    async def work(m: Maos) -> tuple[int, dict[str, Standing], Path]:
         agents = {}
         async for attempt in m.attempts.all():
             agents[attempt.agent] = standing.of_attempts([attempt])
-        return await m.journal.head(), agents
+        return await m.journal.head(), agents, m.attempts.folder
 
     try:
-        head, agents = database.read(work)
+        head, agents, folder = database.read(work)
     except InvalidInput as error:
         findings.append(Finding("note", "database", error.what, error.hint))
-        return Known({}, readable=False)
+        return Known({}, None)
     except MaosError as error:
         findings.append(Finding("bad", "database", error.what, error.hint))
-        return Known({}, readable=False)
+        return Known({}, None)
     what = f"{database.name} opens, and ends where it should, at position {head}"
     findings.append(Finding("ok", "database", what))
-    return Known(agents, readable=True)
+    return Known(agents, folder)
 
 
 def _agents(known: Known) -> Iterator[Finding]:
@@ -96,8 +97,6 @@ def _holders(root: Path, known: Known) -> Iterator[Finding]:
         now = known.agents.get(agent_of(each.attempt))
         living += each.alive
         if now is None or Path(now.attempt.folder).parent != each.folder.parent:
-            if not each.alive and not known.readable:
-                continue
             state = f"held by process {each.pid}" if each.alive else "not running"
             yield Finding("note", "holder", f"{each.attempt}, {state}, is not in this database", str(each.folder))
         elif now.attempt.id != each.attempt or not now.attempt.is_open:
@@ -165,7 +164,7 @@ def _workspaces(root: Path, known: Known) -> Iterator[Finding]:
         now = known.agents.get(each.name)
         if each.workspace is None and (now is None or not now.attempt.is_open):
             yield _unfinished(root, each.name)
-        elif now is None and known.readable:
+        elif now is None:
             yield Finding("note", "worktree", f"{each.name} belongs to no agent in this database", str(each.tree))
     if found:
         yield Finding("ok", "worktrees", f"{len(found)} below {root}")

@@ -109,6 +109,7 @@ class AgentWorker:
             budget_usd=plan.budget_usd,
             tools_allowed=plan.tools,
             permission=options.get("permission", "ask"),
+            run=run.id,
             listener=self._listener,
         )
 

@@ -19,6 +19,7 @@ from maos.bus.bus import Bus
 from maos.clock import Clock
 from maos.engine import orders, owner, transcripts
 from maos.engine.claims import claim
+from maos.engine.doors import Doors
 from maos.engine.live import GRACE_S, Limits, Listener, LiveAttempt
 from maos.engine.post import Post
 from maos.engine.recorder import LEASE_S, Recorder
@@ -89,13 +90,16 @@ class Attempts:
         environment: Mapping[str, str] | None = None,
         lease_s: float = LEASE_S,
         bus: Bus | None = None,
+        doors: Doors | None = None,
     ) -> None:
+        self._doors = doors
         self.bus = bus or Bus(journal, clock)
         self._lease_s = lease_s
         self._journal = journal
         self._clock = clock
         self._dialect = dialect
-        self._folder = folder
+        self.folder = folder
+        """Where this machine keeps the files of holders, agents and workspaces."""
         self._environment = dict(os.environ) if environment is None else dict(environment)
         self._tasks: dict[str, asyncio.Task[Attempt]] = {}
         self.post = Post(journal)
@@ -121,6 +125,7 @@ class Attempts:
         permission: str = "ask",
         takes_input: bool = False,
         mcp: Sequence[McpServer] = (),
+        run: str = "",
         pass_variables: Sequence[str] = (),
         limits: Limits | None = None,
         listener: Listener | None = None,
@@ -139,7 +144,7 @@ class Attempts:
             session=str(uuid.uuid4()),
             resume=False,
             cwd=Path(os.getcwd(), cwd),
-            home=self._folder / "homes" / agent,
+            home=self.folder / "homes" / agent,
             model=model,
             instructions=instructions,
             turns_max=turns_max,
@@ -147,14 +152,14 @@ class Attempts:
             tools_allowed=tuple(tools_allowed),
             permission=permission,
             takes_input=takes_input,
-            mcp=tuple(mcp),
+            mcp=self._servers(dialect, attempt_id(agent, 1), run, mcp),
             env=self._given(pass_variables),
             argv=tuple(argv),
         )
-        root = self._folder / "workspaces"
+        root = self.folder / "workspaces"
         workplace = await Workplace.prepare(order.cwd, agent, root=root, in_place=in_place, base=base)
         order = order._replace(cwd=workplace.cwd)
-        plan = orders.Plan(agent, 1, kind, task, order, time_limit_s, workplace.to_data())
+        plan = orders.Plan(agent, 1, kind, task, order, time_limit_s, workplace.to_data(), run=run)
         return await self._begin(plan, program, None, workplace, limits=limits, listener=listener)
 
     async def resume(
@@ -165,6 +170,7 @@ class Attempts:
         time_limit_s: float | None = None,
         turns_max: int | None = None,
         budget_usd: float | None = None,
+        mcp: Sequence[McpServer] = (),
         pass_variables: Sequence[str] = (),
         limits: Limits | None = None,
         listener: Listener | None = None,
@@ -199,6 +205,7 @@ class Attempts:
             session=before.session if remembers else str(uuid.uuid4()),
             resume=remembers,
             cwd=workplace.cwd,
+            mcp=self._servers(dialect, attempt_id(agent, number), old.run, mcp, before=old.order.mcp),
             env=self._given([*old.order.env, *pass_variables]),
             turns_max=old.order.turns_max if turns_max is None else turns_max,
             budget_usd=old.order.budget_usd if budget_usd is None else budget_usd,
@@ -213,6 +220,7 @@ class Attempts:
             workplace.to_data(),
             inbox_cursor=inbox_cursor,
             told=tuple(each.version for each in waiting),
+            run=old.run,
             transcript=(before.transcript_name, before.transcript_bytes) if remembers else ("", 0),
         )
         return await self._begin(plan, program, before, workplace, limits=limits, listener=listener)
@@ -337,6 +345,23 @@ class Attempts:
             )
         return {name: self._environment[name] for name in names}
 
+    def _servers(
+        self,
+        dialect: Dialect,
+        attempt: str,
+        run: str,
+        given: Sequence[McpServer],
+        *,
+        before: Sequence[McpServer] = (),
+    ) -> tuple[McpServer, ...]:
+        """The tools of an attempt: its own door, what is given, and what it had before. Values are never recorded, so
+        a server that is to have variables again is given again."""
+        servers = {each.name: each for each in (*before, *given)}
+        if self._doors is not None and dialect.capabilities.mcp:
+            door = self._doors.door(agent_of(attempt), attempt, run=run)
+            servers = {door.name: door, **servers, door.name: door}
+        return tuple(servers.values())
+
     async def _claim(self, agent: str, attempt: Attempt | None) -> Lease:
         hint = f"`maos agent logs -f {agent}` watches it from here; `maos agent stop {agent}` ends it"
         is_open = attempt is not None and attempt.is_open
@@ -374,7 +399,7 @@ class Attempts:
     async def _launch(self, plan: orders.Plan, program: Program, recorder: Recorder[Attempt]) -> runner.Process:
         """Record what will be done, do it, record that it was done."""
         order, lease = plan.order, recorder.lease
-        folder = self._folder / "holders" / order.attempt
+        folder = self.folder / "holders" / order.attempt
         at_us = self._clock.now_us()
         await recorder.append(orders.planned(plan, owner.identity(lease), folder=folder, at_us=at_us))
         command = self._dialect(plan.kind).command(order, program, self._environment)

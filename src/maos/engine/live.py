@@ -319,6 +319,8 @@ class LiveAttempt:
 
     async def stop(self, why: str, *, grace_s: float = GRACE_S, inbox_version: int = 0) -> None:
         """End the agent: TERM through the holder, so that it can close its tools and transcript, then KILL."""
+        if not self.attempt.is_open or self.attempt.exit:
+            return
         if not self.attempt.stopping:
             data = {"why": why, "inbox_version": inbox_version, "at_us": self._clock.now_us()}
             await self.recorder.append(Event("attempt_stopping", data))

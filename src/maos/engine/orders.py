@@ -29,6 +29,8 @@ class Plan(NamedTuple):
     inbox_cursor: int = 0
     told: tuple[int, ...] = ()
     """The messages that are told with the task."""
+    run: str = ""
+    """The run it belongs to, if any."""
     transcript: tuple[str, int] = ("", 0)
 
 
@@ -68,6 +70,7 @@ def planned(plan: Plan, owner: dict[str, Any], *, folder: Path, at_us: int) -> E
             "env": sorted(order.env),
             "argv": [clean(each) for each in order.argv],
             "time_limit_s": plan.time_limit_s,
+            "run": plan.run,
         },
     }
     return Event("attempt_planned", data)
@@ -100,5 +103,12 @@ def from_data(attempt: Attempt) -> Plan:
         argv=tuple(data["argv"]),
     )
     return Plan(
-        attempt.agent, attempt.number, attempt.kind, attempt.task, order, data["time_limit_s"], attempt.workspace
+        attempt.agent,
+        attempt.number,
+        attempt.kind,
+        attempt.task,
+        order,
+        data["time_limit_s"],
+        attempt.workspace,
+        run=data.get("run", ""),
     )

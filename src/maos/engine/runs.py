@@ -26,6 +26,11 @@ from maos.model.run import PLANNING, RUNNING, Run, stream
 CONCURRENCY = 4
 
 
+def new_id() -> str:
+    """An id for a run."""
+    return f"r-{secrets.token_hex(3)}"
+
+
 class Runs:
     """Makes runs and carries them out."""
 
@@ -38,6 +43,7 @@ class Runs:
         self._post = post
         self._lease_s = lease_s
         self._schedulers: dict[str, Scheduler] = {}
+        self._to_pause: dict[str, str] = {}
 
     async def create(
         self,
@@ -46,10 +52,11 @@ class Runs:
         request: str = "",
         folder: Path | str | None = None,
         options: Mapping[str, Any] | None = None,
+        id: str = "",
     ) -> Run:
         """A run of a plan that was approved; nothing of it has begun."""
         plan = from_data(msgspec.to_builtins(plan))
-        run = Run(id=f"r-{secrets.token_hex(3)}")
+        run = Run(id=id or new_id())
         lease = await claim(self._journal, self._clock, stream(run.id), None, is_open=False, hint="")
         recorder = Recorder(self._journal, RUN, run, lease, lease_s=self._lease_s)
         at_us = self._clock.now_us()
@@ -92,6 +99,8 @@ class Runs:
                 recorder, worker or self._worker(), self._clock, concurrency=concurrency, listener=listener
             )
             self._schedulers[id] = scheduler
+            if id in self._to_pause:
+                scheduler.pause(self._to_pause.pop(id))
             await self._post.register(id, scheduler.wish, after=run.inbox_cursor)
             return await scheduler.carry_out()
         finally:
@@ -100,9 +109,11 @@ class Runs:
             await self._journal.release(recorder.lease)
 
     def pause_here(self, id: str, why: str) -> None:
-        """Pause a run that this engine carries out: its agents are stopped, and can be resumed."""
+        """Pause a run that this engine carries out, or is about to: its agents are stopped, and can be resumed."""
         if id in self._schedulers:
             self._schedulers[id].pause(why)
+        else:
+            self._to_pause[id] = why
 
     async def add(self, id: str, plan: Plan) -> Run:
         """More work for a run that is finished or paused (R-203)."""

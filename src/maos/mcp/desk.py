@@ -98,8 +98,9 @@ class Desk:
             traceback.print_exc(file=sys.stderr)
             self._send(protocol.error(Refused(protocol.BROKEN, f"maos failed: {type(error).__name__}", id=id)))
             return
-        if self._send(protocol.result(id, said)) and self._session is not None:
-            self._session.calls.answered(errand.calls, errand.read, self._door.output.sent)
+        number = self._send(protocol.result(id, said))
+        if number and self._session is not None:
+            self._session.calls.answered(errand.calls, errand.read, number)
 
     async def _act(self, params: dict[str, Any], errand: Errand) -> str:
         name = params.get("name")
@@ -145,5 +146,5 @@ class Desk:
 
         return tell
 
-    def _send(self, message: dict[str, Any]) -> bool:
+    def _send(self, message: dict[str, Any]) -> int:
         return self._door.output.send(message)

@@ -5,13 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from maos.bus.receiving import load
-from maos.engine.types import ATTEMPT
 from maos.errors import KeyReused, NotFound
 from maos.mcp.calls import Call
 from maos.mcp.session import Session
 from maos.model import attempt as attempts
-from maos.model.message import inbox, message, spoken
+from maos.model.message import spoken
 from maos.model.run import agent_name
 
 MESSAGES_MAX = 20
@@ -53,7 +51,7 @@ async def send(session: Session, call: Call, to: str, topic: str, text: str, typ
         else:
             said = await bus.broadcast(session.agent, run, text, type=type, key=once)
     except KeyReused:  # it went out before; only those it would go to now are others
-        return f"sent as m-{once}"
+        return "sent"
     return f"sent as {said.id} to {', '.join(said.to) or 'nobody: nobody else is there'}"
 
 
@@ -75,21 +73,15 @@ async def read(session: Session, still_there: Callable[[str], None], *, wait_s: 
 
 
 async def _unread(session: Session) -> list[tuple[int, str]]:
-    fold = await load(session.journal, session.agent)
-    attempt = await ATTEMPT.load(session.journal, session.identity.attempt)
-    heard = max(fold.floor, attempt.inbox_cursor if attempt is not None else 0)
     found: list[tuple[int, str]] = []
     chars = 0
     now_us = session.clock.now_us()
-    async for record in session.journal.read(inbox(session.agent), after=heard):
-        if record.type != "message_sent" or fold.is_settled(record.version):
+    async for waiting in session.bus.waiting(session.agent):
+        if waiting.message.is_expired(now_us):
             continue
-        said = message(record.data, version=record.version)
-        if said.is_expired(now_us):
-            continue
-        text = spoken(said)
+        text = spoken(waiting.message)
         chars += len(text)
         if found and (len(found) == MESSAGES_MAX or chars > CHARS_MAX):
             break
-        found.append((record.version, text))
+        found.append((waiting.version, text))
     return found

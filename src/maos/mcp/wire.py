@@ -65,10 +65,11 @@ class Output:
         self.sent = 0
         """How many messages."""
 
-    def send(self, message: dict[str, Any]) -> bool:
-        """Write a message; whether somebody was there. It waits while the reader does: only its own agent waits."""
+    def send(self, message: dict[str, Any]) -> int:
+        """Write a message; its number, 0 when nobody is there. Whoever does not read lets only its own agent wait."""
         data = memoryview(json.dumps(message, separators=(",", ":")).encode() + b"\n")
         with self._lock:
+            self.sent += 1  # before it is: an answer to it could be read before we get to count
             while data and self._is_open:
                 try:
                     data = data[os.write(self._descriptor, data) :]
@@ -76,5 +77,4 @@ class Output:
                     select.select([], [self._descriptor], [])
                 except OSError:  # the client is gone, and the end of our input will say so
                     self._is_open = False
-            self.sent += 1
-        return self._is_open
+            return self.sent if self._is_open else 0

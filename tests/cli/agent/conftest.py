@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from maos import settings
 from maos.runner.holder import tree
 from maos.runner.holders import end, end_stray, holders, strays
 from tests.cli.conftest import WAIT_S_MAX, Invoke
@@ -112,7 +113,8 @@ def here(no_db: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
     monkeypatch.setenv("MAOS_HOME", str(home))
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
     yield folder
-    asyncio.run(_end_everybody(home / "holders"))
+    for root in home.glob("*/holders"):
+        asyncio.run(_end_everybody(root))
 
 
 async def _end_everybody(root: Path) -> None:
@@ -166,7 +168,7 @@ def enough(folder: Path) -> None:
 
 def holder_of(attempt: str) -> int:
     """The process that holds an attempt."""
-    return next(each.pid for each in holders(Path(os.environ["MAOS_HOME"]) / "holders") if each.attempt == attempt)
+    return next(each.pid for each in holders(settings.folder_of("maos.db") / "holders") if each.attempt == attempt)
 
 
 def lives(pid: int) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from maos import settings
 from maos.runner.holder import tree
 from tests.cli.agent.conftest import TICKING, Agents, Call, Start, holder_of, lives, wait_until
 from tests.cli.conftest import Terminal
@@ -101,7 +102,7 @@ def test_what_can_go_on_is_left_alone(here: Path, start: Start, call: Call, agen
     assert seen["agent"][0]["hint"] == "go on: maos agent attach ticker"
     pid = agents.shown("ticker")["pid"]
     assert lives(pid)
-    assert (Path(os.environ["MAOS_HOME"]) / "holders" / "ticker.1").is_dir()
+    assert (settings.folder_of("maos.db") / "holders" / "ticker.1").is_dir()
     elsewhere = call("--db", str(here / "other.db"), "doctor", "--fix", "--yes")
     assert elsewhere.returncode == 0
     assert lives(pid)
@@ -109,7 +110,7 @@ def test_what_can_go_on_is_left_alone(here: Path, start: Start, call: Call, agen
 
 def test_a_folder_of_an_attempt_that_has_ended_is_removed(here: Path, call: Call) -> None:
     call("agent", "run", "--name", "over", "true")
-    left = Path(os.environ["MAOS_HOME"]) / "holders" / "over.1"
+    left = settings.folder_of("maos.db") / "holders" / "over.1"
     left.mkdir(parents=True)
     assert call("doctor").returncode == 1
     assert findings(call, "--fix", "--yes")["folder"][0]["fixed"]
@@ -119,7 +120,7 @@ def test_a_folder_of_an_attempt_that_has_ended_is_removed(here: Path, call: Call
 
 def test_a_worktree_that_was_never_finished_is_removed(here: Path, call: Call) -> None:
     call("agent", "run", "--name", "someone", "true")
-    workspaces = Path(os.environ["MAOS_HOME"]) / "workspaces"
+    workspaces = settings.folder_of("maos.db") / "workspaces"
     (workspaces / ".maos" / "half").mkdir(parents=True)
     (workspaces / "half").mkdir()
     assert "was begun and never finished" in findings(call)["worktree"][0]["what"]

@@ -1,0 +1,116 @@
+"""How it stands with runs: what the journal says of them, and whether the processes it speaks of still live."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from maos.cli.agent.standing import is_unattended
+from maos.errors import InvalidInput, NotFound
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from maos.app import Maos
+    from maos.engine.questions import Open
+    from maos.model.attempt import Attempt
+    from maos.model.run import Run
+    from maos.model.supervisor import Supervisor, Wishes
+
+STYLES = {
+    "initializing": "dim", "idle": "dim", "working": "green", "waiting_for_user": "bold yellow",
+    "waiting_for_tasks": "yellow", "blocked": "bold red", "completed": "", "failed": "red", "interrupted": "bold red",
+}  # fmt: skip
+
+ID = "r-"
+"""How the ids of runs begin; it may be left out."""
+
+
+class Standing(NamedTuple):
+    """A run as it is now."""
+
+    run: Run
+    attempts: Mapping[str, Attempt]
+    """The newest attempt of each agent that is at work."""
+    wishes: Wishes
+    questions: list[Open]
+    """What it and its agents ask a person."""
+    now: Supervisor
+    messages: int
+    at_us: int
+
+    @property
+    def go_on(self) -> str:
+        """The command that goes on with it; nothing when it is done, or runs."""
+        return f"maos resume {self.run.id}" if self.now.state in RESUMABLE else ""
+
+    @property
+    def duration_us(self) -> int:
+        """How long it took, or takes until now."""
+        runs_on = self.run.status in ("planning", "running") and self.now.state != "interrupted"
+        until_us = self.run.ended_us or (self.at_us if runs_on else self.run.updated_us)
+        return max(0, until_us - self.run.created_us)
+
+
+RESUMABLE = ("interrupted", "idle", "failed", "blocked")
+
+
+async def find(m: Maos, given: str) -> Run:
+    """A run by its id, or by an unambiguous beginning of it, with or without `r-`."""
+    if not given.removeprefix(ID):
+        raise InvalidInput(f"{given!r} names no orchestration", hint="`maos orchestration list` shows them")
+    try:
+        return await m.runs.get(given)
+    except NotFound:
+        if given.startswith(ID):
+            raise
+        try:
+            return await m.runs.get(ID + given)
+        except NotFound:
+            pass
+        raise
+
+
+async def of_run(m: Maos, run: Run) -> Standing:
+    """How it stands with one run."""
+    from maos.engine import questions
+
+    attempts = await at_work(m, run)
+    wishes = await questions.wishes_of(m.journal, run)
+    asked = questions.of_run(run, wishes)
+    for each in attempts.values():
+        asked += await questions.of_agent(m.journal, each)
+    return await put_together(m, run, attempts, wishes, asked)
+
+
+async def put_together(
+    m: Maos, run: Run, attempts: Mapping[str, Attempt], wishes: Wishes, asked: list[Open]
+) -> Standing:
+    """How it stands, from what was read."""
+    from maos.clock import SystemClock
+    from maos.model.message import history
+    from maos.model.supervisor import supervisor
+
+    at_us = SystemClock().now_us()
+    lives = not (run.is_open and is_unattended(run.owner))
+    now = supervisor(run, attempts, wishes, lives=lives, now_us=at_us)
+    return Standing(run, attempts, wishes, asked, now, await m.journal.version(history(run.id)), at_us)
+
+
+async def at_work(m: Maos, run: Run) -> dict[str, Attempt]:
+    """The newest attempt of each agent that works, or did when the run was paused."""
+    from maos.model.supervisor import agents_of
+
+    found = {}
+    for task in run.tasks.values() if run.is_open else ():
+        for agent in agents_of(run, task):
+            try:
+                found[agent] = await m.attempts.get(agent)
+            except NotFound:
+                pass  # recorded as begun, and not begun yet
+    return found
+
+
+async def everything(m: Maos) -> list[Standing]:
+    """All runs, those that may go on first, and then the newest first."""
+    found = [await of_run(m, run) async for run in m.runs.all()]
+    return sorted(found, key=lambda each: (not each.run.is_open, -each.run.created_us))

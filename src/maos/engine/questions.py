@@ -1,0 +1,166 @@
+"""Questions to a person, of all runs and agents: found wherever they lie, and answered also while no engine runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from maos.clock import Clock
+from maos.errors import Conflict, InvalidInput, NotFound
+from maos.journal.codec import Event
+from maos.journal.journal import Journal
+from maos.model.attempt import Attempt, inbox
+from maos.model.run import Question, Run
+from maos.model.supervisor import PERSON_GATE, Wishes, permissions, wishes
+
+QUESTION, GATE, PERMISSION = "question", "gate", "permission"
+YES, NO = ("yes", "y", "ok", "true"), ("no", "n", "false")
+SHORT_CHARS_MIN = 6
+SHOWN_MAX = 5
+
+
+class Answered(Conflict):
+    """Somebody else has answered already; the first answer counts."""
+
+    def __init__(self, id: str, answer: str, by: str) -> None:
+        super().__init__(id, expected=0, actual=0)
+        self.what = f"{id} was answered already, by {by or 'somebody'}: {answer}"
+        self.hint = "the first answer counts"
+        self.args = (self.what,)
+
+
+class Open(NamedTuple):
+    """Something that a person should answer."""
+
+    owner: str
+    """The run, or for a permission the agent, that asks."""
+    id: str
+    """Its id among the questions of its owner."""
+    kind: str
+    text: str
+    choices: tuple[str, ...] = ()
+    context: str = ""
+    asked_by: tuple[str, ...] = ()
+    asked_us: int = 0
+    default: str | None = None
+    expires_us: int = 0
+    recorded: bool = True
+    """Whether an engine has taken note of it; one that did not is asked all the same."""
+
+    @property
+    def ref(self) -> str:
+        """What it is called among the questions of everybody."""
+        return f"{self.owner}/{self.id}"
+
+
+async def wishes_of(journal: Journal, run: Run) -> Wishes:
+    """What lies in a run's inbox and no engine has recorded."""
+    found = [(record.type, record.data) async for record in journal.read(inbox(run.id), after=run.inbox_cursor)]
+    return wishes(run, found)
+
+
+def of_run(run: Run, known: Wishes) -> list[Open]:
+    """The questions of a run that nobody has answered; one that is over asks no more."""
+    if not run.is_open:
+        return []
+    return [_question(run, each, known) for each in known.questions.values() if each.answer is None]
+
+
+async def of_agent(journal: Journal, attempt: Attempt) -> list[Open]:
+    """What an agent asks to be allowed to do, and nobody has answered."""
+    asked = {each["id"]: each for each in permissions(attempt)} if attempt.is_open else {}
+    if asked:
+        async for record in journal.read(inbox(attempt.agent), after=attempt.answered_cursor):
+            if record.type == "permission_answered":
+                asked.pop(record.data["request"], None)
+    return [_permission(attempt, each) for each in asked.values()]
+
+
+def find(everybody: Sequence[Open], given: str) -> Open:
+    """The question that is meant: by its id, its id with its owner's, or an unambiguous beginning of either."""
+    for name in ("ref", "id"):
+        exact = [each for each in everybody if getattr(each, name) == given]
+        if len(exact) == 1:
+            return exact[0]
+    found = [each for each in everybody if given and given in (each.ref[: len(given)], each.id[: len(given)])]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        shown = ", ".join(each.ref for each in found[:SHOWN_MAX])
+        raise InvalidInput(f"{given!r} could be any of {len(found)} questions: {shown}", hint="give more of its id")
+    raise NotFound(f"nobody asks {given!r}", hint="`maos questions` lists what waits for an answer")
+
+
+def short(everybody: Sequence[Open], wanted: Open) -> str:
+    """As much of a question's id as tells it from the others."""
+    for name in ("id", "ref"):
+        whole: str = getattr(wanted, name)
+        for end in range(min(SHORT_CHARS_MIN, len(whole)), len(whole) + 1):
+            part = whole[:end]
+            if sum(part in (each.ref[:end], each.id[:end]) for each in everybody) == 1:
+                return part
+    return wanted.ref
+
+
+def check(question: Open, answer: str, why: str = "") -> str:
+    """The answer as it will be recorded: one of the choices, if there are any."""
+    said = answer.strip()
+    if not said:
+        raise InvalidInput("the answer is empty", hint="say something")
+    if question.kind in (GATE, PERMISSION):
+        if said.lower() not in (*YES, *NO):
+            raise InvalidInput(f"{said!r} is neither yes nor no", hint="say yes or no; --why gives a reason")
+        plain = "yes" if said.lower() in YES else "no"
+        return f"no: {why}" if why and plain == "no" and question.kind == GATE else plain
+    if question.choices:
+        for each in question.choices:
+            if said.casefold() == each.casefold():
+                return each
+        if said.isdigit() and 1 <= int(said) <= len(question.choices):
+            return question.choices[int(said) - 1]
+        raise InvalidInput(f"{said!r} is not a choice", hint=f"choose one of: {', '.join(question.choices)}")
+    return answer
+
+
+async def answer(journal: Journal, clock: Clock, run: Run, id: str, text: str, *, by: str = "person") -> int:
+    """Record an answer in the run's inbox, where an engine finds it now or when one comes; Answered when late."""
+    while True:
+        version = await journal.version(inbox(run.id))
+        known = (await wishes_of(journal, run)).questions.get(id)
+        if known is None:
+            raise NotFound(f"{run.id} does not ask {id!r}", hint="`maos questions` lists what waits for an answer")
+        if known.answer is not None:
+            raise Answered(id, known.answer, known.answered_by)
+        event = Event("question_answered", {"id": id, "answer": text, "by": by, "at_us": clock.now_us()})
+        try:
+            return (await journal.append(inbox(run.id), event, expected=version)).version
+        except Conflict:
+            continue  # something else came into the inbox, perhaps another answer
+
+
+def _question(run: Run, asked: Question, known: Wishes) -> Open:
+    return Open(
+        owner=run.id,
+        id=asked.id,
+        kind=GATE if asked.id.startswith(PERSON_GATE) else QUESTION,
+        text=asked.question,
+        choices=tuple(asked.choices),
+        context=asked.context,
+        asked_by=tuple(asked.asked_by),
+        asked_us=asked.asked_us,
+        default=asked.default,
+        expires_us=asked.expires_us,
+        recorded=asked.id not in known.unrecorded,
+    )
+
+
+def _permission(attempt: Attempt, fact: dict[str, object]) -> Open:
+    return Open(
+        owner=attempt.agent,
+        id=str(fact["id"]),
+        kind=PERMISSION,
+        text=f"may it use {fact.get('tool') or 'a tool'}?",
+        choices=("yes", "no"),
+        asked_by=(attempt.agent,),
+        asked_us=attempt.heard_us,
+    )
