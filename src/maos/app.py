@@ -44,7 +44,7 @@ class Maos:
         clock: Clock,
         home: Path | None = None,
         *,
-        doors: Doors | None = None,
+        doors: Callable[[], Doors | None] = lambda: None,
     ) -> None:
         self._doors = doors
         self._clock = clock
@@ -73,7 +73,7 @@ class Maos:
 
             folder = self._home or settings.folder_of(self.journal.store.place)
             self._attempts = Attempts(
-                self.journal, self._clock, dialect=kinds.dialect, folder=folder, bus=self.bus, doors=self._doors
+                self.journal, self._clock, dialect=kinds.dialect, folder=folder, bus=self.bus, doors=self._doors()
             )
         return self._attempts
 
@@ -206,9 +206,9 @@ class open:
             await store.close()
             raise
         agents = states.AgentStates(journal, self._clock)
-        return Maos(journal, agents, self._clock, self._home, doors=self._door_maker())
+        return Maos(journal, agents, self._clock, self._home, doors=self._doors)
 
-    def _door_maker(self) -> Doors | None:
+    def _doors(self) -> Doors | None:
         """None for a journal in memory: it has no door that another process could go through."""
         name = str(self._target)
         if name == ":memory:":

@@ -33,3 +33,9 @@ def state_folder(environment: Mapping[str, str] | None = None) -> Path:
         return Path(given).absolute()
     state = environment.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     return Path(state).absolute() / "maos"
+
+
+def config_folder(environment: Mapping[str, str] | None = None) -> Path:
+    """Where the user keeps settings for maos: maos below the user's folder for them."""
+    environment = os.environ if environment is None else environment
+    return Path(environment.get("XDG_CONFIG_HOME") or Path.home() / ".config").absolute() / "maos"

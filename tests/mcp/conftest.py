@@ -106,6 +106,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
 @pytest.fixture
 def wait_for() -> Callable[[Callable[[], Any]], Any]:
     """Wait until something is so."""
+
     async def wait(condition: Callable[[], Any], timeout_s: float = 30.0) -> Any:
         async with asyncio.timeout(timeout_s):
             while not (found := await condition()):
@@ -113,4 +114,3 @@ def wait_for() -> Callable[[Callable[[], Any]], Any]:
             return found
 
     return wait
-

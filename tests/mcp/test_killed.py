@@ -50,7 +50,9 @@ TOOLS: list[tuple[str, dict[str, Any], list[Effects]]] = [
 ]
 
 
-@pytest.mark.parametrize(("tool", "arguments", "effects"), TOOLS, ids=[f"{tool} {list(a)[0]}" for tool, a, _ in TOOLS])
+@pytest.mark.parametrize(
+    ("tool", "arguments", "effects"), TOOLS, ids=[f"{tool} {next(iter(a))}" for tool, a, _ in TOOLS]
+)
 async def test_a_call_that_was_cut_short_is_made_again_and_does_its_work_once(
     world: World, tool: str, arguments: dict[str, Any], effects: list[Effects]
 ) -> None:

@@ -141,6 +141,17 @@ async def test_a_living_holder_has_no_strays(root: Path) -> None:
     await process.finish()
 
 
+async def test_a_tree_is_found_in_either_way(root: Path) -> None:
+    """By asking for children, and on kernels that do not tell, by asking everybody for their parent."""
+    process, pids = await family(root)
+    quick = {seen.pid for seen in tree.descendants(process.holder_pid)}
+    slow = {seen.pid for seen in tree._descendants_by_parent(process.holder_pid)}
+    assert quick == slow == {*pids.values(), int(process._link.state["guard_pid"])}
+    await process.kill()
+    await to_the_end(process)
+    await process.finish()
+
+
 async def test_ending_a_holder_ends_everything(root: Path) -> None:
     process, pids = await family(root)
     (info,) = holders(root)

@@ -169,6 +169,34 @@ def test_records_are_the_same_however_they_arrive(blocks: list[list[bytes]], cut
     assert not parser.damage
 
 
+def test_a_sync_that_fails_is_repeated_with_the_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After an error the kernel may call pages clean that it has not written: they are written once more."""
+    monkeypatch.chdir(tmp_path)
+    spool = Spool()
+    spool.append(wire.STDOUT, 0, 1, b"first\n")
+    spool.sync()
+    spool.append(wire.STDOUT, 0, 2, b"second\n")
+    calls: list[str] = []
+    sync, write = os.fdatasync, os.pwrite
+
+    def failing_sync(fd: int) -> None:
+        calls.append("sync")
+        if len(calls) == 1:
+            raise OSError(5, "Input/output error")
+        sync(fd)
+
+    def noted_write(fd: int, data: bytes, offset: int) -> int:
+        calls.append(f"write {len(data)} at {offset}")
+        return write(fd, data, offset)
+
+    monkeypatch.setattr(os, "fdatasync", failing_sync)
+    monkeypatch.setattr(os, "pwrite", noted_write)
+    spool.sync()
+    assert calls == ["sync", "write 25 at 24", "sync"]
+    assert spool.synced == spool.end
+    assert lines(left_behind(tmp_path, after=0)) == [b"first", b"second"]
+
+
 async def test_a_full_disk_makes_the_agent_wait_and_loses_nothing(root: Path) -> None:
     """The engine is told, and everything goes on by itself when there is room again."""
     code = "import sys\nprint('up')\nsys.stdin.readline()\nfor n in range(50_000): print('line', n)"

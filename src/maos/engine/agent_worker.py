@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from maos.engine import agent_types
 from maos.engine.attempts import Attempts, Running
 from maos.engine.live import Listener
 from maos.engine.scheduler import Outcome
@@ -32,6 +34,8 @@ class AgentWorker:
         self._attempts = attempts
         self._listener = listener
         self._running: dict[str, Running] = {}
+        self._stopping: set[str] = set()
+        """Tasks that were to be stopped, perhaps before their agents had started."""
         self._merging = asyncio.Lock()
 
     async def work(self, run: Run, task: TaskState) -> Outcome:
@@ -67,7 +71,8 @@ class AgentWorker:
         return await self._merge(run, task, Outcome(result=task.result, commit=task.commit))
 
     async def stop(self, run: Run, task: TaskState) -> None:
-        """Have the task's agent end; it can be resumed."""
+        """Have the task's agent end, as soon as it has started; it can be resumed."""
+        self._stopping.add(task.name)
         running = self._running.get(task.name)
         if running is not None:
             await running.stop()
@@ -90,6 +95,8 @@ class AgentWorker:
     async def _until_ended(self, task: TaskState, running: Running) -> Attempt:
         self._running[task.name] = running
         try:
+            if task.name in self._stopping:
+                await running.stop()
             return await running.wait()
         finally:
             self._running.pop(task.name, None)

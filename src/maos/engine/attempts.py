@@ -14,6 +14,8 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from maos.agents.contract import Dialect, McpServer, Order, Program
 from maos.bus.bus import Bus
 from maos.clock import Clock
@@ -103,6 +105,15 @@ class Attempts:
         self._environment = dict(os.environ) if environment is None else dict(environment)
         self._tasks: dict[str, asyncio.Task[Attempt]] = {}
         self.post = Post(journal)
+
+    @property
+    def folder(self) -> Path:
+        """Where the files of running agents are kept."""
+        return self._folder
+
+    def program(self, kind: str, argv: Sequence[str] = ()) -> Program:
+        """The program that an agent of a kind would be; NotFound says what to install."""
+        return self._dialect(kind).find(self._environment, argv)
 
     # --- running ---------------------------------------------------------------------------------------------
 
@@ -307,6 +318,20 @@ class Attempts:
         newest = await self.get(agent)
         found = [await ATTEMPT.load(self._journal, attempt_id(agent, number)) for number in range(1, newest.number)]
         return [*(each for each in found if each is not None), newest]
+
+    async def words_on_resume(self, agent: str) -> str:
+        """What an agent would be told if it was resumed now, as far as is recorded; nothing is changed."""
+        before = await self.get(agent)
+        dialect = self._dialect(before.kind)
+        order = orders.from_data(before).order
+        if not dialect.capabilities.prose:
+            return order.task
+        now_us = self._clock.now_us()
+        waiting = [each.message async for each in self.bus.waiting(agent)]
+        messages = [spoken(each) for each in waiting if not each.is_expired(now_us)]
+        if before.is_open:  # whoever takes it up finds out that its agent is gone
+            before = msgspec.structs.replace(before, failure=before.failure or "holder_lost")
+        return restoration(before, remembers=transcripts.is_kept(dialect, order, before), messages=messages)
 
     # --- wishes ----------------------------------------------------------------------------------------------
 

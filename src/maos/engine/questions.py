@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from maos.clock import Clock
 from maos.errors import Conflict, InvalidInput, NotFound
@@ -44,6 +44,9 @@ class Open(NamedTuple):
     asked_us: int = 0
     default: str | None = None
     expires_us: int = 0
+    tool: str = ""
+    input: Any = None
+    """What it is used for, as its program put it."""
     recorded: bool = True
     """Whether an engine has taken note of it; one that did not is asked all the same."""
 
@@ -92,14 +95,21 @@ def find(everybody: Sequence[Open], given: str) -> Open:
 
 
 def short(everybody: Sequence[Open], wanted: Open) -> str:
-    """As much of a question's id as tells it from the others."""
-    for name in ("id", "ref"):
-        whole: str = getattr(wanted, name)
-        for end in range(min(SHORT_CHARS_MIN, len(whole)), len(whole) + 1):
-            part = whole[:end]
-            if sum(part in (each.ref[:end], each.id[:end]) for each in everybody) == 1:
-                return part
+    """As much of a question's id as tells it from the questions of everybody."""
+    for whole, chars_min in ((wanted.id, SHORT_CHARS_MIN), (wanted.ref, len(wanted.owner) + 1 + SHORT_CHARS_MIN)):
+        for end in range(min(chars_min, len(whole)), len(whole) + 1):
+            if sum(whole[:end] in (each.ref[:end], each.id[:end]) for each in everybody) == 1:
+                return whole[:end]
     return wanted.ref
+
+
+def short_of_owner(asked: Sequence[Open], wanted: Open) -> str:
+    """The same when only the questions of one run are known: the run's own id tells it from all others."""
+    whole = wanted.ref
+    for end in range(min(len(wanted.owner) + 1 + SHORT_CHARS_MIN, len(whole)), len(whole)):
+        if sum(each.ref.startswith(whole[:end]) for each in asked) == 1:
+            return whole[:end]
+    return whole
 
 
 def check(question: Open, answer: str, why: str = "") -> str:
@@ -154,12 +164,14 @@ def _question(run: Run, asked: Question, known: Wishes) -> Open:
     )
 
 
-def _permission(attempt: Attempt, fact: dict[str, object]) -> Open:
+def _permission(attempt: Attempt, fact: Mapping[str, Any]) -> Open:
     return Open(
         owner=attempt.agent,
         id=str(fact["id"]),
         kind=PERMISSION,
         text=f"may it use {fact.get('tool') or 'a tool'}?",
+        tool=fact.get("tool") or "",
+        input=fact.get("input"),
         choices=("yes", "no"),
         asked_by=(attempt.agent,),
         asked_us=attempt.heard_us,

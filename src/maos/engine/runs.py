@@ -106,6 +106,7 @@ class Runs:
         finally:
             self._post.forget(id)
             self._schedulers.pop(id, None)
+            self._to_pause.pop(id, None)
             await self._journal.release(recorder.lease)
 
     def pause_here(self, id: str, why: str) -> None:

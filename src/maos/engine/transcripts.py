@@ -27,6 +27,12 @@ async def news(dialect: Dialect, order: Order, attempt: Attempt) -> list[Event]:
     return await asyncio.to_thread(_read, path, after)
 
 
+def is_kept(dialect: Dialect, order: Order, attempt: Attempt) -> bool:
+    """Whether the program would find the session, with what `put_back` can put back."""
+    there = dialect.transcript(order, attempt.session) is not None
+    return dialect.capabilities.resume and (there or bool(attempt.transcript_name))
+
+
 async def put_back(journal: Journal, dialect: Dialect, order: Order, attempt: Attempt) -> bool:
     """Make sure that the program will find the session; whether it will.
 

@@ -9,6 +9,7 @@ from typing import Any
 from maos.bus.limits import TooFast, TooMuch
 from maos.errors import InvalidInput, KeyReused, NotFound
 from maos.faults import crash_point
+from maos.ids import check_name
 from maos.journal.codec import Event
 from maos.journal.journal import Append
 from maos.mcp import mail, questions
@@ -84,6 +85,8 @@ async def send_message(
     if bool(to) + broadcast + bool(topic) != 1:
         raise InvalidInput("to whom?", hint="give exactly one of to, broadcast and topic")
     recipient = await mail.recipient(session, to) if to else ""
+    if topic:
+        check_name(topic, "topic")
     if broadcast:
         await session.run()
     told = {"to": recipient, "broadcast": broadcast, "topic": topic, "text": text, "type": type}

@@ -69,7 +69,8 @@ class Desk:
 
     def _take(self, message: Message) -> None:
         if message.method == "notifications/cancelled":
-            call = self._calls.get(message.params.get("requestId", ""))
+            asked = message.params.get("requestId")
+            call = self._calls.get(asked) if isinstance(asked, str | int) else None
             if call is not None:
                 call.cancel()
         elif message.method == "tools/call" and message.id is not None:

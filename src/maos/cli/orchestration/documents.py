@@ -114,6 +114,7 @@ def question(each: Open) -> Document:
         "kind": each.kind,
         "run": each.owner if each.kind != "permission" else None,
         "question": each.text,
+        "tool": {"name": each.tool, "input": each.input} if each.kind == "permission" else None,
         "choices": list(each.choices),
         "context": each.context,
         **time(each.asked_us or None, "asked"),

@@ -1,0 +1,39 @@
+"""`maos mcp`: the door through which an agent's program reaches maos."""
+
+from __future__ import annotations
+
+import click
+
+from maos.cli import documents
+from maos.cli.commands import Command, json_option
+
+
+@click.command(cls=Command, examples=["maos mcp --list", "maos mcp --json"])
+@click.option("--list", "only_list", is_flag=True, help="Show the tools, and end.")
+@json_option
+@click.pass_context
+def mcp(ctx: click.Context, only_list: bool, as_json: bool) -> None:
+    """Serve one agent: an MCP server on standard input and output.
+
+    Agents' programs start it; maos tells them how. It gives an agent tools to report what it found and how far it is, to
+    write to other agents, to ask a person, and to keep what it must remember. It writes to the journal itself, so it
+    works while no engine runs.
+
+    Whose door it is comes from the variables MAOS_DB, MAOS_AGENT, MAOS_ATTEMPT and, in an orchestration, MAOS_RUN.
+    --list and --json show the tools instead.
+    """
+    from maos.mcp import tools
+
+    if as_json:
+        documents.show({"tools": [tool.described() for tool in tools.TOOLS]})
+    elif only_list:
+        from maos.cli import render
+
+        for tool in tools.TOOLS:
+            named = [name if name in tool.required else f"{name}?" for name in tool.properties]
+            render.line(f"{tool.name}({', '.join(named)})")
+            render.line(f"    {tool.description}")
+    else:
+        from maos.mcp.door import main
+
+        ctx.exit(main())
