@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 from benchmarks.measure import Figures, Report, Row, Subject, interleave
-from benchmarks.scratch import REPOSITORY, Scratch
+from benchmarks.scratch import REPOSITORY, Scratch, end_processes
 
 AGENTS = 100
 RATE = 20
@@ -23,16 +22,6 @@ def start(directory: Path, agents: int, seconds: float) -> subprocess.Popen[str]
     argv = [sys.executable, "-m", "benchmarks.agents", directory / "maos.db", directory / "home", agents, RATE, seconds]
     environment = {**os.environ, "BENCH_BEGUN": repr(time.monotonic())}
     return subprocess.Popen(list(map(str, argv)), stdout=subprocess.PIPE, text=True, cwd=REPOSITORY, env=environment)
-
-
-def end_all(home: Path) -> None:
-    """End what is left of a round: agents and holders, by pid."""
-    for entry in os.listdir("/proc"):
-        try:
-            if entry.isdigit() and os.fsencode(home) in Path(f"/proc/{entry}/environ").read_bytes():
-                os.kill(int(entry), signal.SIGKILL)
-        except OSError:
-            continue
 
 
 async def measure(scratch: Scratch, quick: bool) -> Report:
@@ -59,6 +48,6 @@ async def measure(scratch: Scratch, quick: bool) -> Report:
             process.wait()
             process.stdout.close()  # type: ignore[union-attr]
         finally:
-            end_all(home)
+            end_processes(home)
     figures = [each[SECONDS] for each in rounds.figures["maos"]]
     return Report([rounds], [Row.of(f"attach.{agents}.seconds", figures, "<= 1")])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import shutil
+import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -52,7 +53,8 @@ class Scratch:
             self.remove()
 
     def remove(self) -> None:
-        """Delete all files. A server that still runs is ended by its guard once this process is gone."""
+        """End what still runs below, and delete all files. A server is ended by its guard once this process is gone."""
+        end_processes(self.root)
         for _ in range(10):
             shutil.rmtree(self.root, ignore_errors=True)
             if not self.root.exists():
@@ -109,6 +111,17 @@ class Scratch:
         if self._server is not None and (other := file_system(self._server.directory)) != kind:
             lines.append(f"WARNING: PostgreSQL's files are on {other}; set TMPDIR to put them beside the others")
         return "\n".join(lines)
+
+
+def end_processes(folder: Path) -> None:
+    """Kill, by pid, every process that was given something below a folder in its environment: agents, holders."""
+    for entry in os.listdir("/proc"):
+        try:
+            pid = int(entry) if entry.isdigit() else os.getpid()
+            if pid != os.getpid() and os.fsencode(folder) in Path(f"/proc/{pid}/environ").read_bytes():
+                os.kill(pid, signal.SIGKILL)
+        except OSError:
+            continue  # it is not ours, or gone
 
 
 def size(directory: Path) -> int:

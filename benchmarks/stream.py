@@ -15,10 +15,9 @@ import time
 from pathlib import Path
 
 from benchmarks.agents import command
-from benchmarks.attach import end_all
 from benchmarks.measure import Figures, Missing, Report, Row, Subject, interleave
 from benchmarks.peers import original
-from benchmarks.scratch import REPOSITORY, Scratch
+from benchmarks.scratch import REPOSITORY, Scratch, end_processes
 
 RATE = 100
 KEPT = "kept"
@@ -59,7 +58,7 @@ def through_maos(directory: Path, agents: int, seconds: float) -> Figures:
             list(map(str, argv)), stdout=subprocess.PIPE, text=True, check=True, cwd=REPOSITORY, env=os.environ
         ).stdout.splitlines()
     finally:
-        end_all(home)
+        end_processes(home)
     figures: Figures = json.loads(said[-1])
     lines = figures.pop("lines")
     cores = figures["engine cores"] + figures["holders cores"]

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from benchmarks.agents import command
 from benchmarks.measure import Figures
-from benchmarks.scratch import REPOSITORY, Scratch
+from benchmarks.scratch import REPOSITORY, Scratch, end_processes
 
 NAME = "maos-cli 0.9.4, killed"
 AGENTS = 5
@@ -85,8 +85,6 @@ def _kept(database: Path) -> set[tuple[bytes, bytes]]:
 
 async def ours_killed(scratch: Scratch) -> Figures:
     """One life of an engine of ours, ended by SIGKILL; the next one says how much of what was printed is kept."""
-    from benchmarks.attach import end_all
-
     with scratch.directory() as directory:
         home = directory / "home"
         begun = {**os.environ, "BENCH_BEGUN": repr(time.monotonic())}
@@ -103,7 +101,7 @@ async def ours_killed(scratch: Scratch) -> Figures:
             await run.communicate()
             return {KEPT: await _recorded(directory / "maos.db", home) / (AGENTS * RATE * 2 * SECONDS)}
         finally:
-            end_all(home)
+            end_processes(home)
 
 
 async def _recorded(database: Path, home: Path) -> int:

@@ -106,11 +106,6 @@ class Attempts:
         self._tasks: dict[str, asyncio.Task[Attempt]] = {}
         self.post = Post(journal)
 
-    @property
-    def folder(self) -> Path:
-        """Where the files of running agents are kept."""
-        return self._folder
-
     def program(self, kind: str, argv: Sequence[str] = ()) -> Program:
         """The program that an agent of a kind would be; NotFound says what to install."""
         return self._dialect(kind).find(self._environment, argv)
