@@ -83,14 +83,16 @@ async def engine(database: str, home: Path, agents: int, rate: float, seconds: f
     async with maos.open(database, home=home) as m:
         known = {attempt.agent async for attempt in m.attempts.all()}
         running = await m.attempts.adopt_all(listener=ear)
-        for number in range(agents):
-            if f"a{number}" not in known:
-                running.append(
-                    await m.attempts.start(
-                        argv=command(rate, seconds), cwd=home.parent, name=f"a{number}", in_place=True,
-                        time_limit_s=3600, listener=ear,
-                    )
+        places = asyncio.Semaphore(10)
+
+        async def start(number: int) -> Any:
+            async with places:
+                return await m.attempts.start(
+                    argv=command(rate, seconds), cwd=home.parent, name=f"a{number}", in_place=True,
+                    time_limit_s=3600, listener=ear,
                 )  # fmt: skip
+
+        running += await asyncio.gather(*(start(number) for number in range(agents) if f"a{number}" not in known))
         await ear.all_heard.wait()
         print(json.dumps({"all_heard_s": time.monotonic() - ear.begun}), flush=True)
         before = resource.getrusage(resource.RUSAGE_SELF)
@@ -98,7 +100,7 @@ async def engine(database: str, home: Path, agents: int, rate: float, seconds: f
         holders = [each for each in map(holder_of, (each.attempt.pid for each in running)) if each]
         ear.delays.clear()
         begun_us = sum(map(cpu_of, holders))
-        await asyncio.sleep(seconds / 2)
+        await asyncio.sleep(seconds * 0.4)
         after = resource.getrusage(resource.RUSAGE_SELF)
         passed = time.monotonic() - clock
         delays = sorted(ear.delays)

@@ -27,6 +27,7 @@ NAMES = {
     "load": "open a store and read the newest state after 1,000 and 10,000 updates, whole and lazily",
     "read": "cached, version-checked reads of 10 KB and 200 KB states",
     "startup": "what `maos --help` and `import maos` cost above a bare interpreter",
+    "bus": "messages sent, delivered and acknowledged between two processes, by 1 and 10 pairs",
     "growth": "append, load and disk from 10^3 to 10^6 events",
     "stream": "100 agents x 100 lines/s: what is kept, how soon, at what cost; and when the engine is killed",
     "attach": "an engine with 100 live agents is killed: how long until the next one hears them all",

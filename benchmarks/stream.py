@@ -67,7 +67,7 @@ def through_maos(directory: Path, agents: int, seconds: float) -> Figures:
 
 async def measure(scratch: Scratch, quick: bool) -> Report:
     """Rounds of all, and what is kept when the one who listens is killed."""
-    agents, seconds, count = (100, 8.0, 3) if quick else (100, 60.0, 3)
+    agents, seconds, count = (100, 20.0, 2) if quick else (100, 60.0, 3)
 
     async def cat() -> Figures:
         with scratch.directory() as directory:

@@ -149,3 +149,17 @@ async def test_no_value_of_a_passed_variable_is_written_down(m: Maos, tmp_path: 
     for file in (*tmp_path.glob("maos.db*"), *home.rglob("*")):
         if file.is_file():
             assert secret.encode() not in file.read_bytes(), file
+
+
+async def test_a_lease_that_ran_out_is_had_again_once(m: Maos, tmp_path: Path) -> None:
+    """Whoever notices it, the recording or the renewing, the other one does not take it for somebody else's."""
+    script = "for i in $(seq 1 50); do echo line $i; sleep 0.01; done"
+    running = await m.attempts.start(argv=["sh", "-c", script], cwd=tmp_path, in_place=True, name="a")
+    recorder = running._live.recorder
+    for _ in range(20):
+        await m.journal.release(recorder.lease)
+        await asyncio.gather(*(recorder._reacquire(recorder.lease) for _ in range(3)))
+        await asyncio.sleep(0.01)
+    attempt = await running.wait()
+    assert attempt.status == "done"
+    assert await lines_of(m, "a") == [f"line {number}" for number in range(1, 51)]

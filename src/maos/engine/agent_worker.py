@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import shlex
+import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +14,21 @@ import msgspec
 
 from maos.engine import agent_types
 from maos.engine.attempts import Attempts, Running
+from maos.engine.budgets import SENDER, WARN_AT, Budget
 from maos.engine.live import Listener
 from maos.engine.scheduler import Outcome
 from maos.errors import InvalidInput, NotFound
 from maos.model.attempt import Attempt
+from maos.model.facts import Fact
 from maos.model.plan import Gate, Task
 from maos.model.run import Run, TaskState, agent_name
 from maos.runner import workspace as workspaces
 from maos.runner.errors import StartFailed
 
+RESULT_CHARS_MAX = 8000
+"""How much of what a task reported those that need it are told."""
+CUT_OFF = ("stopped", "interrupted", "holder_lost", "unattended")
+"""Ends of a check that say nothing about what it checks."""
 GATE_LINES = 20
 """How much of what a failing gate printed its agent is told."""
 REVIEW = (
@@ -37,15 +46,26 @@ class AgentWorker:
         self._stopping: set[str] = set()
         """Tasks that were to be stopped, perhaps before their agents had started."""
         self._merging = asyncio.Lock()
+        self._budget = Budget()
+        self._run: Run | None = None
+        self._began_s = 0.0
+        self._nearly = asyncio.Event()
+        """Set when most of what the run may take is used up."""
+        self._spent = asyncio.Event()
+        """Set when all of it is."""
 
     async def work(self, run: Run, task: TaskState) -> Outcome:
         """Start the task's agent, take it up, resume it, or only see what became of it: whatever is left to do."""
         plan = msgspec.convert(task.plan, Task)
+        if self._run is None:
+            self._run, self._budget, self._began_s = run, Budget.of(run.options), time.monotonic()
         try:
             attempt = await self._attempt(run, task, plan)
         except (StartFailed, NotFound, InvalidInput) as error:
             return Outcome(failure="start_failed", message=str(error))
         outcome = _outcome(attempt)
+        if outcome.failure == "budget_reached" and self._budget.cost_usd and not plan.budget_usd:
+            outcome = outcome._replace(failure="stopped")  # the run's own: the run is paused, and the task can go on
         if outcome.failure or plan.gates:
             return outcome
         return await self._merge(run, task, outcome)
@@ -84,51 +104,95 @@ class AgentWorker:
             return await self._until_ended(task, await self._start(run, plan, agent))
         if known.number < task.attempts:
             more = f"A check of your work failed:\n\n{task.why}" if task.failure == "gate_failed" else ""
-            return await self._until_ended(task, await self._attempts.resume(agent, task=more, listener=self._listener))
+            left_usd = self._budget.left_usd(run) or None
+            running = await self._attempts.resume(agent, task=more, budget_usd=left_usd, listener=self._heard)
+            return await self._until_ended(task, running)
         return await self._taken_up(task, agent)
 
     async def _taken_up(self, task: TaskState, agent: str) -> Attempt:
         """An attempt that another engine began."""
-        running = await self._attempts.adopt(agent, listener=self._listener)
+        running = await self._attempts.adopt(agent, listener=self._heard)
         return await self._attempts.get(agent) if running is None else await self._until_ended(task, running)
 
     async def _until_ended(self, task: TaskState, running: Running) -> Attempt:
         self._running[task.name] = running
+        minding = [asyncio.create_task(self._warn(running)), asyncio.create_task(self._end_when_spent(running))]
         try:
             if task.name in self._stopping:
                 await running.stop()
             return await running.wait()
         finally:
             self._running.pop(task.name, None)
+            for each in minding:
+                each.cancel()
+            await asyncio.gather(*minding, return_exceptions=True)
+
+    def _heard(self, attempt: Attempt, facts: Sequence[Fact]) -> None:
+        """See what the whole run has taken so far, those at work included."""
+        if self._listener is not None:
+            self._listener(attempt, facts)
+        if self._run is None or not any(self._budget):
+            return
+        working = [each.attempt for each in self._running.values()]
+        tokens = [each.total_tokens for each in working]
+        used = self._budget.used(
+            self._run.cost_usd + sum(each.total_cost_usd for each in working),
+            self._run.tokens + sum(each.input + each.output for each in tokens),
+        )
+        if used >= WARN_AT:
+            self._nearly.set()
+        if used >= 1:
+            self._spent.set()
+
+    async def _warn(self, running: Running) -> None:
+        """Tell an agent once that the run comes to its limits, if it can be told."""
+        timeout_s = None
+        if self._budget.time_s:
+            timeout_s = max(0.0, WARN_AT * self._budget.time_s - (time.monotonic() - self._began_s))
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._nearly.wait(), timeout_s)
+        if self._attempts.takes_words(running.attempt.kind):
+            await self._attempts.send(running.attempt.agent, self._budget.warning(), sender=SENDER)
+
+    async def _end_when_spent(self, running: Running) -> None:
+        await self._spent.wait()
+        await running.stop()
 
     async def _start(self, run: Run, plan: Task, agent: str) -> Running:
         options = run.options
+        role = agent_types.of_task(options, plan.agent)
+        kind = plan.kind or ("shell" if plan.command else role.kind or options["kind"])
         return await self._attempts.start(
-            plan.task or " ".join(plan.command),
-            kind=plan.kind or ("shell" if plan.command else options["kind"]),
+            shlex.join(plan.command) if plan.command and not plan.task else _told(run, plan),
+            kind=kind,
             name=agent,
             argv=plan.command,
             cwd=Path(run.folder),
             in_place=bool(options.get("in_place")),
-            base=run.commit or None,
-            model=plan.model or options.get("model", ""),
-            time_limit_s=plan.time_limit_s or options.get("time_limit_s", 600.0),
-            budget_usd=plan.budget_usd,
-            tools_allowed=plan.tools,
-            permission=options.get("permission", "ask"),
+            base=run.commit or (options.get("workspace") or {}).get("base"),
+            model=plan.model or role.model or (options.get("model", "") if kind == options.get("kind") else ""),
+            instructions=role.instructions,
+            time_limit_s=plan.time_limit_s or role.time_limit_s or options.get("time_limit_s", 600.0),
+            turns_max=role.turns_max,
+            budget_usd=min(filter(None, (plan.budget_usd or role.budget_usd, self._budget.left_usd(run))), default=0.0),
+            tools_allowed=plan.tools or role.tools,
+            permission=role.permission or options.get("permission", "ask"),
             run=run.id,
-            listener=self._listener,
+            listener=self._heard,
         )
 
     async def _gate(self, run: Run, task: TaskState, gate: Gate, name: str) -> Attempt:
         if await self._known(name) is not None:
-            return await self._taken_up(task, name)
+            known = await self._taken_up(task, name)
+            if known.failure not in CUT_OFF or task.name in self._stopping:
+                return known
+            return await self._until_ended(task, await self._attempts.resume(name, listener=self._heard))
         worked = await self._attempts.get(agent_name(run.id, task.name))
         more: dict[str, Any] = {"kind": "shell", "argv": gate.command}
         if gate.review:
             more = {"kind": run.options["kind"], "task": REVIEW.format(review=gate.review)}
         running = await self._attempts.start(
-            name=name, cwd=Path(worked.order["cwd"]), in_place=True, listener=self._listener, **more
+            name=name, cwd=Path(worked.order["cwd"]), in_place=True, listener=self._heard, **more
         )
         return await self._until_ended(task, running)
 
@@ -164,6 +228,17 @@ class AgentWorker:
             return outcome._replace(merged=merged.commit)
         why = "conflict in" if isinstance(merged, workspaces.Conflicted) else merged.why
         return outcome._replace(failure="merge_conflict", message=f"{why} {', '.join(merged.files)}")
+
+
+def _told(run: Run, plan: Task) -> str:
+    """The task, and what those it needs have reported: words of other agents, so they are quoted."""
+    parts = [plan.task]
+    for name in plan.needs if not plan.command else ():
+        result = run.tasks[name].result.strip()
+        if result:
+            quoted = "\n".join(f"> {line}" for line in result[:RESULT_CHARS_MAX].splitlines())
+            parts.append(f"The task {name}, which is done, reported:\n\n{quoted}")
+    return "\n\n".join(parts)
 
 
 def _outcome(attempt: Attempt) -> Outcome:

@@ -19,7 +19,7 @@ import msgspec
 from maos.agents.contract import Dialect, McpServer, Order, Program
 from maos.bus.bus import Bus
 from maos.clock import Clock
-from maos.engine import orders, owner, transcripts
+from maos.engine import orders, owner, saving, transcripts
 from maos.engine.claims import claim
 from maos.engine.doors import Doors
 from maos.engine.live import GRACE_S, Limits, Listener, LiveAttempt
@@ -109,6 +109,10 @@ class Attempts:
     def program(self, kind: str, argv: Sequence[str] = ()) -> Program:
         """The program that an agent of a kind would be; NotFound says what to install."""
         return self._dialect(kind).find(self._environment, argv)
+
+    def takes_words(self, kind: str) -> bool:
+        """Whether an agent of a kind can be told something, as a model can; a command cannot."""
+        return self._dialect(kind).capabilities.prose
 
     # --- running ---------------------------------------------------------------------------------------------
 
@@ -263,7 +267,7 @@ class Attempts:
                 process=process,
                 clock=self._clock,
                 workplace=Workplace.from_data(attempt.workspace),
-                limits=limits or Limits(),
+                limits=limits or self._limits(),
                 listener=listener,
             )
             if process is None:
@@ -411,10 +415,13 @@ class Attempts:
             process=process,
             clock=self._clock,
             workplace=workplace,
-            limits=limits or Limits(),
+            limits=limits or self._limits(),
             listener=listener,
         )
         return await self._watch(live)
+
+    def _limits(self) -> Limits:
+        return Limits(checkpoint_s=lambda: saving.interval_s(self._journal))
 
     async def _launch(self, plan: orders.Plan, program: Program, recorder: Recorder[Attempt]) -> runner.Process:
         """Record what will be done, do it, record that it was done."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,8 @@ KEYWORDS = ("discovery:", "found:", "result:", "error:")
 JOINED_BYTES_MAX = 64 << 20
 GRACE_S = 10.0
 INPUT_PAUSE_S = 0.5
+NOTICE_S = 10.0
+"""How soon a change of how often files are saved is noticed."""
 
 Listener = Callable[[Attempt, Sequence[Fact]], None]
 
@@ -40,11 +42,19 @@ class Limits:
     """What ends an attempt, and how often it is made safe."""
 
     def __init__(
-        self, *, silence_s: float = 0.0, checkpoint_s: float = 120.0, keywords: Sequence[str] = KEYWORDS
+        self,
+        *,
+        silence_s: float = 0.0,
+        checkpoint_s: float | Callable[[], Awaitable[float]] = 120.0,
+        keywords: Sequence[str] = KEYWORDS,
     ) -> None:
         self.silence_s = silence_s
-        self.checkpoint_s = checkpoint_s
+        self._checkpoint_s = checkpoint_s
         self.keywords = tuple(word.lower() for word in keywords)
+
+    async def checkpoint_s(self) -> float:
+        """How long until files are saved again; asked for each time, so that a change counts for those that run."""
+        return self._checkpoint_s if isinstance(self._checkpoint_s, (int, float)) else await self._checkpoint_s()
 
 
 class LiveAttempt:
@@ -271,6 +281,9 @@ class LiveAttempt:
                 await self._deliver()
             elif record.type == "stop_asked":
                 await self.stop("asked", grace_s=record.data.get("grace_s", GRACE_S), inbox_version=record.version)
+            elif record.type == "checkpoint_asked":
+                if record.data["name"] not in {each.name for each in self.attempt.checkpoints}:
+                    await self.checkpoint("asked", record.data["name"])
             elif record.type == "permission_answered":
                 await self.answer(
                     record.data["request"],
@@ -330,8 +343,15 @@ class LiveAttempt:
     # --- watching --------------------------------------------------------------------------------------------
 
     async def _make_checkpoints(self) -> None:
+        waited_s = 0.0
         while True:
-            await asyncio.sleep(self._limits.checkpoint_s)
+            left_s = await self._limits.checkpoint_s() - waited_s
+            if left_s > 0:
+                pause_s = min(left_s, NOTICE_S)
+                await asyncio.sleep(pause_s)
+                waited_s += pause_s
+                continue
+            waited_s = 0.0
             if self.attempt.version > self._checkpointed:
                 await self.checkpoint("timer")
 

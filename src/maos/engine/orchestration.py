@@ -22,7 +22,9 @@ from maos.model.run import DONE, GATED, RUNNING, Run, TaskState, agent_name
 REPEATABLE = ("shell", "python")
 """Kinds whose program is named by the task, and may only come to be while the run goes on."""
 
-_MORE = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9_-]{0,39})(?: after (?P<needs>[A-Za-z0-9_,\- ]+))?: (?P<task>.+)", re.S)
+_MORE = re.compile(
+    r"(?P<name>[A-Za-z0-9][A-Za-z0-9_-]{0,39})(?: after (?P<needs>[A-Za-z0-9_,\- ]+))?: (?P<task>.+)", re.S
+)
 
 
 async def order(
@@ -87,8 +89,11 @@ def with_more(run: Run, plan: Plan) -> Plan:
     """A plan that adds to a run, checked together with what the run has; BadPlan speaks of the new tasks."""
     before = [msgspec.convert(task.plan, Task) for task in run.tasks.values()]
     new = {task.name.lower() for task in plan.tasks}
-    problems = [Problem(f"task {number} ({task.name})", "the run has a task of that name already")
-                for number, task in enumerate(plan.tasks, 1) if task.name.lower() in {each.name.lower() for each in before}]
+    problems = [
+        Problem(f"task {number} ({task.name})", "the run has a task of that name already")
+        for number, task in enumerate(plan.tasks, 1)
+        if task.name.lower() in {each.name.lower() for each in before}
+    ]
     if not problems:
         problems = [
             Problem(re.sub(r"task (\d+)", lambda found: f"task {int(found[1]) - len(before)}", each.where), *each[1:])
@@ -151,6 +156,5 @@ def check_can_go_on(run: Run) -> None:
     if run.status == "completed":
         raise InvalidInput(
             f"orchestration {run.id} is completed",
-            hint=f"`maos orchestration resume {run.id} --task \"…\"` gives it more to do",
+            hint=f'`maos orchestration resume {run.id} --task "…"` gives it more to do',
         )
-

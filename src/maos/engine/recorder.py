@@ -100,6 +100,7 @@ class Recorder(Generic[F]):
         self._stream = kind.stream(fold.id)
         self._lease_s = lease_s
         self._turn = asyncio.Lock()
+        self._regaining = asyncio.Lock()
         self._kept = fold.version
 
     async def append(self, *events: Event, also: Sequence[Append] = ()) -> None:
@@ -133,7 +134,12 @@ class Recorder(Generic[F]):
         """Renew the lease for as long as this runs; LeaseLost when it went to somebody else."""
         while True:
             try:
-                self.lease = await self._journal.renew(self.lease, ttl_s=self._lease_s) or await self._reacquire()
+                held = self.lease
+                renewed = await self._journal.renew(held, ttl_s=self._lease_s)
+                if renewed is None:
+                    await self._reacquire(held)
+                elif self.lease is held:
+                    self.lease = renewed
             except StoreUnavailable:
                 pass  # it is away for everybody, and the lease may still hold when it is back
             await asyncio.sleep(self._lease_s / 3)
@@ -148,10 +154,11 @@ class Recorder(Generic[F]):
         due = after - self._kept >= self._kind.every(self.fold) or events[-1].type not in self._kind.quiet
         documents = [self._kind.keep(self.fold)] if due else []
         crash_point(f"{self._kind.name}:before {events[-1].type}")
+        held = self.lease
         try:
             await self._append(events, before, documents, also)
         except LeaseLost:
-            self.lease = await self._reacquire()
+            await self._reacquire(held)
             await self._append(events, before, documents, also)
         crash_point(f"{self._kind.name}:after {events[-1].type}")
         if due:
@@ -163,12 +170,15 @@ class Recorder(Generic[F]):
         appends = [Append(self._stream, events, expected=before), *also]
         await self._journal.append_all(appends, under=self.lease, documents=documents)
 
-    async def _reacquire(self) -> Lease:
+    async def _reacquire(self, lost: Lease) -> None:
         """A lease that only ran out (we were stopped, the store was away) may be had again; a taken one may not."""
-        lease = await self._journal.acquire(self.lease.name, ttl_s=self._lease_s, owner=self.lease.owner)
-        if lease is None:
-            raise LeaseLost(self.lease.name, token=self.lease.token, why="another engine has taken it")
-        return lease
+        async with self._regaining:
+            if self.lease.token != lost.token:
+                return  # whoever noticed first has it again
+            lease = await self._journal.acquire(lost.name, ttl_s=self._lease_s, owner=lost.owner)
+            if lease is None:
+                raise LeaseLost(lost.name, token=lost.token, why="another engine has taken it")
+            self.lease = lease
 
     async def _was_written(self, events: Sequence[Event], before: int) -> bool:
         try:

@@ -81,16 +81,21 @@ class Runs:
         worker: Worker | None = None,
         concurrency: int = CONCURRENCY,
         source: str = "manual",
+        options: Mapping[str, Any] | None = None,
         listener: Listener | None = None,
     ) -> Run:
-        """Carry out whatever is left of a run, until it has ended or is paused. Held while another engine does."""
+        """Carry out whatever is left of a run, until it has ended or is paused. Held while another engine does.
+
+        `options` are kept from now on, in the place of those of the same names that it was made with.
+        """
         run = await self.get(id)
         hint = f"`maos orchestration status {id} --watch` watches it from here"
         lease = await claim(self._journal, self._clock, stream(id), run, is_open=run.is_open, hint=hint)
         recorder = Recorder(self._journal, RUN, run, lease, lease_s=self._lease_s)
         try:
             at_us = self._clock.now_us()
-            taken = Event("run_taken", {"owner": owner.identity(lease), "source": source, "at_us": at_us})
+            data = {"owner": owner.identity(lease), "source": source, "at_us": at_us}
+            taken = Event("run_taken", {**data, "options": dict(options)} if options else data)
             if run.status in (RUNNING, PLANNING):
                 await recorder.append(taken)
             else:

@@ -13,12 +13,13 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from maos.clock import MICROSECONDS, Clock
+from maos.engine.budgets import Budget
 from maos.engine.recorder import Recorder
 from maos.journal.codec import Event
 from maos.journal.journal import Append, Record
 from maos.model.attempt import inbox
 from maos.model.failure import FRESH, NOTHING, RESUME, RETRY, TABLE, WAIT
-from maos.model.run import COMPLETED, FAILED, GATED, RUNNING, WAITING, Run, TaskState
+from maos.model.run import COMPLETED, FAILED, GATED, RUNNING, WAITING, Run, TaskState, agent_name
 
 BACKOFF_S = 5.0
 BACKOFF_S_MAX = 600.0
@@ -95,6 +96,8 @@ class Scheduler:
         self._wishes: list[Record] = []
         self._wished = recorder.fold.inbox_cursor
         self._pausing = ""
+        self._budget = Budget.of(recorder.fold.options)
+        self._until_us = clock.now_us() + int(self._budget.time_s * MICROSECONDS) if self._budget.time_s else 0
 
     @property
     def run(self) -> Run:
@@ -161,6 +164,9 @@ class Scheduler:
             events.append(self._outcome(self.run.tasks[name], self._tasks.pop(name).result(), now_us))
         if self.run.status != RUNNING or events:
             return events, also  # begun is what may begin after these
+        if not self._pausing and self.run.done < len(self.run.tasks):
+            is_late = self._until_us and now_us >= self._until_us
+            self._pausing = self._budget.time_is_up() if is_late else self._budget.reached(self.run)
         if self._pausing:
             paused = _event("run_paused", now_us, why=self._pausing, inbox_version=self._wished)
             return ([] if self._tasks else [paused]), also
@@ -179,6 +185,11 @@ class Scheduler:
         data.pop("at_us", None)
         if record.type == "pause_asked":
             self._pausing = data.get("why") or "asked"
+        elif record.type == "checkpoint_asked":
+            events.append(_event("run_checkpointed", now_us, commit=self.run.commit, trigger="asked", **data))
+            wish = Event("checkpoint_asked", {"name": data["name"], "at_us": now_us})
+            at_work = [task.name for task in self.run.tasks.values() if task.status == RUNNING]
+            also += [Append(inbox(agent_name(self.run.id, name)), [wish]) for name in at_work]
         elif record.type == "question_asked":
             events.append(_event("question_asked", now_us, **data))
         elif record.type == "question_answered":
@@ -209,6 +220,8 @@ class Scheduler:
             until_us = outcome.reset_us or now_us + int(LIMIT_UNKNOWN_S * MICROSECONDS)
             until_us += self._order[task.name] % 10 * int(STAGGER_S * MICROSECONDS)
             return _event("task_released", now_us, not_before_us=until_us, **spent)
+        if failure.action == NOTHING and task.status == GATED:  # its own work is done, only the check is not
+            return _event("task_gated", now_us, task=task.name, passed=task.gate, cost_usd=outcome.cost_usd)
         if failure.action == NOTHING:
             return _event("task_released", now_us, **spent)
         if failure.action in (RETRY, RESUME, FRESH) and task.tries < failure.tries_max:
@@ -239,7 +252,7 @@ class Scheduler:
         unblocked: dict[str, None] = {}
         for event in events:
             name: str = event.data.get("task", "")
-            if event.type in ("task_started", "task_gated"):
+            if event.type == "task_started" or (event.type == "task_gated" and not self._pausing):
                 self._go_on(name)
             elif event.type == "task_released" and not self._pausing:
                 self._line_up(self.run.tasks[name])
@@ -286,6 +299,9 @@ class Scheduler:
         timeout_s = None
         if self._later:
             timeout_s = max(0.0, (self._later[0][0] - self._clock.now_us()) / MICROSECONDS)
+        if self._until_us and not self._pausing:
+            left_s = max(0.0, (self._until_us - self._clock.now_us()) / MICROSECONDS)
+            timeout_s = left_s if timeout_s is None else min(timeout_s, left_s)
         news = asyncio.create_task(self._news.wait())
         try:
             await asyncio.wait((news, lease), timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)

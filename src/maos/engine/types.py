@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from maos.engine import saving
 from maos.engine.recorder import FOLD_EVERY, Kind
 from maos.journal.codec import EventType
 from maos.model import attempt, door, message, run
@@ -16,6 +17,10 @@ RUN = Kind(
     every=lambda fold: max(FOLD_EVERY, len(fold.tasks)),
 )
 
+_PLAIN = frozenset((*run.EVENT_TYPES, *message.EVENT_TYPES, "attempt_planned", "attempt_started", "attempt_stopping",
+                    "attempt_checkpointed", "attempt_ended"))  # fmt: skip
+"""What `maos.views` shows to other programs; what agents say, by far the most, is not among it and is compressed."""
+
 _NAMES = (*attempt.EVENT_TYPES, *attempt.INBOX_TYPES, *run.EVENT_TYPES, *run.INBOX_TYPES, *message.EVENT_TYPES,
-          *door.EVENT_TYPES, *door.INBOX_TYPES)  # fmt: skip
-TYPES = tuple(EventType(name) for name in dict.fromkeys(_NAMES))
+          *door.EVENT_TYPES, *door.INBOX_TYPES, *saving.EVENT_TYPES)  # fmt: skip
+TYPES = tuple(EventType(name, plain=name in _PLAIN) for name in dict.fromkeys(_NAMES))
