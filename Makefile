@@ -9,6 +9,7 @@ JOBS   ?= 2
 COVERAGE_PERCENT_MIN := 90
 
 BENCH_VENV := $(VENV)-bench
+ORIGINAL   := $(BENCH_VENV)-original
 PINS_VENV  := $(VENV)-pins
 NPM_VENV   := $(VENV)-npm
 AGENTS     := .agents
@@ -51,7 +52,7 @@ check: $(VENV)/.ready ## style, format, types and the direction of imports
 	@echo "==> lint-imports"
 	@$(VENV)/bin/lint-imports
 
-bench: $(BENCH_VENV)/.ready ## list the benchmarks; NAME=append runs one, QUICK=1 for a short look
+bench: $(BENCH_VENV)/.ready $(ORIGINAL)/.installed ## list the benchmarks; NAME=append runs one, QUICK=1 for a short look
 	@$(BENCH_VENV)/bin/python -m benchmarks.run $(NAME) $(if $(QUICK),--quick)
 
 golden: $(VENV)/.ready ## rewrite the golden files from what the code does now; read the diff before you commit
@@ -66,13 +67,15 @@ pins: $(PINS_VENV)/.ready ## resolve requirements/*.in and pyproject.toml again 
 			--no-emit-index-url --custom-compile-command "make pins" \
 			--output-file requirements/$$name.txt pyproject.toml requirements/$$name.in || exit 1; \
 	done
-	@echo "==> requirements/agents.txt"
-	@$(PINS_VENV)/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
-		--no-emit-index-url --custom-compile-command "make pins" \
-		--output-file requirements/agents.txt requirements/agents.in
+	@for name in agents original; do \
+		echo "==> requirements/$$name.txt"; \
+		$(PINS_VENV)/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
+			--no-emit-index-url --custom-compile-command "make pins" \
+			--output-file requirements/$$name.txt requirements/$$name.in || exit 1; \
+	done
 
 clean: ## remove everything that was built, the environments too
-	rm -rf $(VENV) $(BENCH_VENV) $(PINS_VENV) $(NPM_VENV) $(AGENTS) build dist .bench .coverage .coverage.* \
+	rm -rf $(VENV) $(BENCH_VENV) $(ORIGINAL) $(PINS_VENV) $(NPM_VENV) $(AGENTS) build dist .bench .coverage .coverage.* \
 		.hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find src tests benchmarks examples -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
 
@@ -84,6 +87,10 @@ $(VENV)/.installed: requirements/dev.txt
 
 $(BENCH_VENV)/.installed: requirements/bench.txt
 	$(call new_environment,$(BENCH_VENV),requirements/bench.txt)
+
+# The original of this idea is a package of the same name, so it cannot share an environment with ours.
+$(ORIGINAL)/.installed: requirements/original.txt
+	$(call new_environment,$(ORIGINAL),requirements/original.txt)
 
 $(NPM_VENV)/.installed: requirements/agents.txt
 	$(call new_environment,$(NPM_VENV),requirements/agents.txt)
