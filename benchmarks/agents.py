@@ -55,6 +55,7 @@ class Ear:
     def __init__(self) -> None:
         self.delays: list[float] = []
         self.heard: dict[str, int] = {}
+        self.last: dict[str, int] = {}
         self.fresh: set[str] = set()
         self.begun = time.monotonic()
         self.all_heard = asyncio.Event()
@@ -64,7 +65,9 @@ class Ear:
         now = time.monotonic()
         for fact in facts:
             if fact["kind"] == "line":
-                printed = float(fact["text"].split(" ", 2)[1])
+                number, when, _words = fact["text"].split(" ", 2)
+                printed = float(when)
+                self.last[attempt.agent] = int(number)
                 self.heard[attempt.agent] = self.heard.get(attempt.agent, 0) + 1
                 self.delays.append(now - printed)
                 if printed >= self.begun and attempt.agent not in self.fresh:
@@ -88,7 +91,7 @@ async def engine(database: str, home: Path, agents: int, rate: float, seconds: f
         async def start(number: int) -> Any:
             async with places:
                 return await m.attempts.start(
-                    argv=command(rate, seconds), cwd=home.parent, name=f"a{number}", in_place=True,
+                    argv=command(rate, 3600), cwd=home.parent, name=f"a{number}", in_place=True,
                     time_limit_s=3600, listener=ear,
                 )  # fmt: skip
 
@@ -100,7 +103,7 @@ async def engine(database: str, home: Path, agents: int, rate: float, seconds: f
         holders = [each for each in map(holder_of, (each.attempt.pid for each in running)) if each]
         ear.delays.clear()
         begun_us = sum(map(cpu_of, holders))
-        await asyncio.sleep(seconds * 0.4)
+        await asyncio.sleep(seconds)
         after = resource.getrusage(resource.RUSAGE_SELF)
         passed = time.monotonic() - clock
         delays = sorted(ear.delays)
@@ -112,8 +115,10 @@ async def engine(database: str, home: Path, agents: int, rate: float, seconds: f
             "p50 ms": delays[len(delays) // 2] * 1e3,
             "p99 ms": delays[int(len(delays) * 0.99)] * 1e3,
         }
+        await asyncio.gather(*(each.stop(grace_s=5) for each in running))
         await asyncio.gather(*(each.wait() for each in running))
-        print(json.dumps({**figures, "lines": sum(ear.heard.values())}), flush=True)
+        printed = sum(number + 1 for number in ear.last.values())
+        print(json.dumps({**figures, "lines": sum(ear.heard.values()), "printed": printed}), flush=True)
 
 
 def holder_of(agent: int) -> int:

@@ -88,7 +88,7 @@ async def ours_killed(scratch: Scratch) -> Figures:
     with scratch.directory() as directory:
         home = directory / "home"
         begun = {**os.environ, "BENCH_BEGUN": repr(time.monotonic())}
-        argv = [sys.executable, "-m", "benchmarks.agents", directory / "maos.db", home, AGENTS, RATE, 2 * SECONDS]
+        argv = [sys.executable, "-m", "benchmarks.agents", directory / "maos.db", home, AGENTS, RATE, SECONDS]
         words = list(map(str, argv))
         try:
             process = subprocess.Popen(words, stdout=subprocess.PIPE, env=begun, cwd=REPOSITORY)
@@ -99,21 +99,23 @@ async def ours_killed(scratch: Scratch) -> Figures:
                 *words, stdout=asyncio.subprocess.PIPE, env=os.environ, cwd=REPOSITORY
             )
             await run.communicate()
-            return {KEPT: await _recorded(directory / "maos.db", home) / (AGENTS * RATE * 2 * SECONDS)}
+            recorded, printed = await _recorded(directory / "maos.db", home)
+            return {KEPT: recorded / printed}
         finally:
             end_processes(home)
 
 
-async def _recorded(database: Path, home: Path) -> int:
+async def _recorded(database: Path, home: Path) -> tuple[int, int]:
     import maos
 
     found: list[str] = []
+    last: dict[int, int] = {}
     async with maos.open(database, home=home) as m:
         for number in range(AGENTS):
             async for record in m.attempts.records(f"a{number}"):
                 if record.type == "attempt_heard":
-                    found += [
-                        json.dumps([number, each["text"]]) for each in record.data["facts"] if each["kind"] == "line"
-                    ]
+                    lines = [each["text"] for each in record.data["facts"] if each["kind"] == "line"]
+                    found += [json.dumps([number, line]) for line in lines]
+                    last[number] = int(lines[-1].split(" ")[0]) + 1 if lines else last.get(number, 0)
     assert len(found) == len(set(found)), "a line was recorded twice"
-    return len(found)
+    return len(found), sum(last.values())

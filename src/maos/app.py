@@ -44,7 +44,7 @@ class Maos:
         clock: Clock,
         home: Path | None = None,
         *,
-        doors: Callable[[], Doors | None] = lambda: None,
+        doors: Callable[[], Doors | None] | None = None,
     ) -> None:
         self._doors = doors
         self._clock = clock
@@ -73,7 +73,12 @@ class Maos:
 
             folder = self._home or settings.folder_of(self.journal.store.place)
             self._attempts = Attempts(
-                self.journal, self._clock, dialect=kinds.dialect, folder=folder, bus=self.bus, doors=self._doors()
+                self.journal,
+                self._clock,
+                dialect=kinds.dialect,
+                folder=folder,
+                bus=self.bus,
+                doors=self._doors() if self._doors else None,
             )
         return self._attempts
 
@@ -247,6 +252,8 @@ async def _open_store(
         return await SqlStore.open(database, accept_loss=accept_loss)
     if "://" in name:
         raise InvalidInput(f"{name!r} is neither a path nor a PostgreSQL URL", hint="use a path or postgresql://…")
+    from maos import views
     from maos.store.sqlite import SqliteDatabase
 
-    return await SqlStore.open(SqliteDatabase(Path(name), clock=clock, create=create), accept_loss=accept_loss)
+    file = SqliteDatabase(Path(name), clock=clock, create=create, views=views.for_sqlite())
+    return await SqlStore.open(file, accept_loss=accept_loss)

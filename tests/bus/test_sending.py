@@ -81,17 +81,19 @@ async def test_joining_while_others_publish_is_before_or_after_each_message(m: M
 
 
 async def test_a_broadcast_reaches_the_agents_of_a_run(m: Maos) -> None:
-    from maos.engine.runs import Runs
-    from maos.model.plan import Plan, Task
-
-    runs = Runs(m.journal, m._clock, post=m.attempts.post)
-    run = await runs.create(Plan(tasks=[Task(name="one", prompt="x"), Task(name="two", prompt="y")]))
-    await m.bus.subscribe("watcher", f"run/{run.id}")
-    sent = await m.bus.broadcast(f"{run.id}.one", run.id, "found: a leak", type="discovery")
-    assert sent.to == (f"{run.id}.two", "watcher")
-    assert [each.message.text async for each in m.bus.history(run=run.id)] == ["found: a leak"]
-    direct = await m.bus.send(f"{run.id}.one", f"{run.id}.two", "which file?")
-    assert direct.run == run.id
+    tasks = [{"name": name, "prompt": "x", "needs": []} for name in ("one", "two", "three")]
+    created = {"request": "", "folder": "", "options": {}, "owner": {}, "at_us": 1}
+    events = [maos.Event("run_created", created), maos.Event("run_planned", {"tasks": tasks, "at_us": 1})]
+    for type_, data in (("started", {"number": 1}), ("finished", {"result": "", "cost_usd": 0.0, "tokens": 0})):
+        events.append(maos.Event(f"task_{type_}", {"task": "three", "at_us": 1, **data}))
+    await m.journal.append("run/r-1", events)
+    await m.bus.subscribe("watcher", "run/r-1")
+    sent = await m.bus.broadcast("r-1.one", "r-1", "found: a leak", type="discovery")
+    assert sent.to == ("r-1.two", "watcher")
+    assert [each.message.text async for each in m.bus.history(run="r-1")] == ["found: a leak"]
+    direct = await m.bus.send("r-1.one", "r-1.two", "which file?")
+    assert direct.run == "r-1"
+    assert (await m.bus.send("r-2.one", "x.y", "of no run")).run == ""
 
 
 async def test_a_message_to_many_is_whole_or_not_there(still: Maos, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 
+from maos.clock import SystemClock
+from maos.mcp.calls import Calls
+from maos.mcp.identity import Identity
 from maos.model import door
 from maos.model.message import history, inbox
 from maos.model.run import agent_name
@@ -106,6 +109,29 @@ async def test_only_a_call_without_a_proved_answer_is_taken_for_a_repeat(world: 
             raw.call("send_message", to="reader", text=text)
     sent, _history = await messages(world)
     assert [text for text, _sender in sent] == ["a", "b", "a", "b"]
+
+
+async def test_what_an_agent_did_not_repeat_at_once_is_no_repeat_later(world: World) -> None:
+    for number, text in enumerate(("a", "b", "a"), 1):
+        with raw_door(world.variables("writer", number=number)) as raw:
+            raw.call("send_message", to="reader", text=text)
+    sent, _history = await messages(world)
+    assert [text for text, _sender in sent] == ["a", "b", "a"]
+
+
+async def test_a_request_that_was_written_before_an_answer_came_proves_nothing_of_it(world: World) -> None:
+    calls = Calls(world.m.journal, SystemClock(), Identity(world.variables("writer")))
+    first = await calls.once("report_progress", {"percent": 1, "activity": "x"})
+    calls.answered([first], [7], 5)
+    calls.prove(4)
+    await calls.acknowledge()
+    assert await calls.once("report_progress", {"percent": 1, "activity": "x"}) is first
+    calls.prove(5)
+    await calls.acknowledge()
+    assert await calls.once("report_progress", {"percent": 1, "activity": "x"}) is not first
+    agent = agent_name(world.run.id, "writer")
+    assert [each["proved"] for each in await world.events(door.stream(agent))] == [[], [1]]
+    assert [each["versions"] for each in await world.events(f"receipts/{agent}")] == [[7]]
 
 
 async def test_what_is_asked_for_twice_at_once_is_done_once(world: World) -> None:

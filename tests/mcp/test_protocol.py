@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +61,7 @@ def test_versions_are_negotiated_and_what_is_unknown_is_refused() -> None:
         (b'{"jsonrpc":"2.0","id":1,"method":"ping","params":[1]}', -32602, 1),
         (b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"rm"}}', -32602, 1),
         (b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":["rm"]}}', -32602, 1),
-        (b"x" * (LINE_BYTES_MAX + 100_000), -32700, None),
+        (b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":"' + b"x" * LINE_BYTES_MAX + b'"}}', -32700, None),
     ],
     ids=lambda value: str(value)[:60] if isinstance(value, bytes) else None,
 )
@@ -115,12 +114,11 @@ def test_a_door_ends_with_its_client_even_while_it_waits(tmp_path: Path) -> None
 
 
 async def test_a_door_that_waits_ends_with_its_client(world: World) -> None:
-    with raw_door(world.variables("reader")) as raw:
+    patient = "from maos.mcp import desk, door; desk.FINISH_S_MAX = 1e9; raise SystemExit(door.main())"
+    with raw_door(world.variables("reader"), argv=("-P", "-c", patient)) as raw:
         raw.send("tools/call", {"name": "read_messages", "arguments": {"wait_s": 600}}, id=1)
         assert raw.ask("ping")["result"] == {}
-        begun_s = time.monotonic()
         assert raw.end() == 0
-        assert time.monotonic() - begun_s < 60
         assert raw.process.stderr is not None
         assert os.read(raw.process.stderr.fileno(), 1000) == b""
 

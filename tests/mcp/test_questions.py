@@ -150,7 +150,10 @@ async def test_a_call_that_waits_can_be_cancelled_and_says_that_it_is_there(worl
         "arguments": {"question": QUESTION, "wait_s": 600},
         "_meta": {"progressToken": "p"},
     }
-    hurried = "from maos.mcp import desk, door; desk.PROGRESS_S = 0.2; raise SystemExit(door.main())"
+    hurried = (
+        "from maos.mcp import desk, door, questions; desk.PROGRESS_S = questions.NO_ENGINE_S = 0.2; "
+        "raise SystemExit(door.main())"
+    )
     with raw_door(world.variables("writer"), argv=("-c", hurried)) as raw:
         raw.send("tools/call", params, id="long")
         seen = [raw.read()["params"] for _ in range(3)]

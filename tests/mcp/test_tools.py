@@ -101,7 +101,7 @@ async def test_the_same_thing_said_twice_on_purpose_is_said_twice(world: World) 
 
 
 async def test_what_is_saved_is_loaded_again_by_the_next_attempt(world: World) -> None:
-    values = ["text", 7, 1.5, True, ["a", {"b": [None, "é🦑"]}], {"deep": {"er": {"x": 1}}}, {"x": 2}, "", [], {}]
+    values = ["text", 7, 1.5, True, "", [], {}, ["a", {"b": [None, "é🦑"]}], {"deep": {"er": {"x": 1}}}, {"x": 2}]
     async with world.agent("writer") as agent:
         for n, value in enumerate(values):
             for key in (f"value {n}", "plan/β ~1"):

@@ -258,3 +258,37 @@ def test_any_plan_is_carried_out_as_a_naive_scheduler_would(data: st.DataObject)
     assert sorted(hands.did) == sorted(expected)
     assert run.status == ("failed" if bad else "completed")
     assert [name for group in batches(Plan(tasks=tasks)) for name in group].__len__() == count
+
+
+async def test_an_agent_asks_for_more_tasks(runs: Runs, m: Maos) -> None:
+    hands = Hands()
+    hands.hold = {"a"}
+    run = await runs.create(plan(a="", b="a"))
+    task = asyncio.create_task(runs.carry_out(run.id, worker=hands))
+    await until(lambda: bool(hands.did))
+    wish = {"tasks": [{"name": "c", "task": "x"}], "asked_by": "one", "at_us": 0}
+    await m.journal.append(f"inbox/{run.id}", maos.Event("tasks_asked", wish))
+    bad = {"tasks": [{"name": "d", "task": "x", "needs": ["nowhere"]}], "asked_by": "one", "at_us": 0}
+    await m.journal.append(f"inbox/{run.id}", maos.Event("tasks_asked", bad))
+    await until(lambda: "c" in hands.did)
+    await runs.pause(run.id)
+    run = await task
+    assert run.status == "paused"
+    assert [run.tasks[name].status for name in "abc"] == ["waiting", "waiting", "done"]
+    [refused] = [record.data["text"] async for record in m.journal.read("inbox/one")]
+    assert "nowhere" in refused
+
+
+async def test_a_question_with_a_default_answers_itself(runs: Runs) -> None:
+    hands = Hands()
+    hands.hold = {"a"}
+    run = await runs.create(plan(a=""))
+    seen: list[Run] = []
+    task = asyncio.create_task(runs.carry_out(run.id, worker=hands, listener=lambda run, _events: seen.append(run)))
+    await until(lambda: bool(hands.did))
+    soon = SystemClock().now_us() + 100_000
+    await runs.ask(run.id, "Which one?", key="q1", asked_by="one", default="red", expires_us=soon)
+    await until(lambda: bool(seen and seen[-1].questions and seen[-1].questions["q1"].answer))
+    assert (seen[-1].questions["q1"].answer, seen[-1].questions["q1"].answered_by) == ("red", "default")
+    await runs.pause(run.id)
+    await task

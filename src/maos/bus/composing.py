@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 from collections.abc import Mapping
+from itertools import count
 from typing import Any, NamedTuple
 
 import msgspec
@@ -45,6 +46,8 @@ class Composer:
         self._rate = Rate(clock, limits.per_minute)
         self._redactor = Redactor({})
         self._names: set[str] = set()
+        self._origin = secrets.token_hex(5)
+        self._count = count(1)
 
     def compose(self, draft: Draft) -> Message:
         """The message, if it may be sent; without what has the shape of a secret (A16)."""
@@ -58,7 +61,7 @@ class Composer:
         hops = self._hops(draft.cause)
         self._rate.check(draft.sender)
         return Message(
-            id=f"m-{secrets.token_hex(6) if draft.key is None else _digest(draft.sender, draft.key).hex()[:12]}",
+            id=self._id(draft),
             sender=draft.sender,
             text=text,
             type=draft.type,
@@ -71,6 +74,12 @@ class Composer:
             at_us=self._clock.now_us(),
             ttl_us=int(draft.ttl_s * MICROSECONDS) if draft.ttl_s is not None else 0,
         )
+
+    def _id(self, draft: Draft) -> str:
+        """A name for the message: the same for the same key, else one that nobody has given."""
+        if draft.key is not None:
+            return f"m-{_digest(draft.sender, draft.key).hex()[:12]}"
+        return f"m-{self._origin}-{next(self._count):x}"  # chance for each would cost a call into the system
 
     def check_name(self, name: str) -> None:
         """InvalidInput for what cannot be anybody's name."""

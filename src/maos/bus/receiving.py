@@ -160,6 +160,8 @@ class Receiver:
         """Recorded as handed out, and not yet asked for."""
         self._out: dict[int, Delivery] = {}
         """Everything that is handed out and not settled, those that are ready included."""
+        self._in_order = True
+        """Whether those stand there in the order of the inbox."""
         self._again: deque[Delivery] = deque()
 
     # --- for those who receive -------------------------------------------------------------------------------
@@ -257,7 +259,7 @@ class Receiver:
         self._fold = await load(self._journal, self.name)
         self._kept = self._fold.version
         self._read = self._fold.floor
-        self._unlooked, self._sure = True, True
+        self._unlooked = self._sure = self._in_order = True
         for each in (self._buffer, self._ready, self._out, self._again):
             each.clear()
         self._lease = lease
@@ -410,8 +412,8 @@ class Receiver:
 
     def _floor(self, settled: set[int]) -> int:
         """Up to where nothing is left to deliver."""
-        left = self._out.keys() - settled
-        first = min(left, default=self._read + 1)
+        left = (version for version in self._out if version not in settled)
+        first = next(left, self._read + 1) if self._in_order else min(left, default=self._read + 1)
         return min(first, self._buffer[0].version if self._buffer else first) - 1
 
     def _due(self) -> tuple[Document, ...]:
@@ -430,6 +432,7 @@ class Receiver:
 
     def _put_back(self, batch: _Batch) -> None:
         """Hand it out later: nobody knows whether it was recorded as handed out now."""
+        self._in_order = False
         for each in batch.deliveries:
             self._out.pop(each.version, None)
         for each in batch.again:

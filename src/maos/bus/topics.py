@@ -19,7 +19,8 @@ class Subscriptions:
     async def refresh(self) -> Topics:
         """What is recorded by now."""
         async for record in self._journal.read(TOPICS, after=self._topics.version):
-            self._topics.apply(record.type, record.data)
+            if record.version == self._topics.version + 1:  # else another call has read it meanwhile
+                self._topics.apply(record.type, record.data)
         return self._topics
 
     def unchanged(self) -> Append:

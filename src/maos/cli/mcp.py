@@ -6,21 +6,23 @@ import click
 
 from maos.cli import documents
 from maos.cli.commands import Command, json_option
+from maos.cli.database import Target
 
 
 @click.command(cls=Command, examples=["maos mcp --list", "maos mcp --json"])
 @click.option("--list", "only_list", is_flag=True, help="Show the tools, and end.")
 @json_option
+@click.pass_obj
 @click.pass_context
-def mcp(ctx: click.Context, only_list: bool, as_json: bool) -> None:
+def mcp(ctx: click.Context, database: Target, only_list: bool, as_json: bool) -> None:
     """Serve one agent: an MCP server on standard input and output.
 
-    Agents' programs start it; maos tells them how. It gives an agent tools to report what it found and how far it is, to
-    write to other agents, to ask a person, and to keep what it must remember. It writes to the journal itself, so it
-    works while no engine runs.
+    Agents' programs start it; maos tells them how. It gives an agent tools to report what it found and how far it is,
+    to write to other agents, to ask a person, and to keep what it must remember. It writes to the journal itself, so
+    it works while no engine runs.
 
-    Whose door it is comes from the variables MAOS_DB, MAOS_AGENT, MAOS_ATTEMPT and, in an orchestration, MAOS_RUN.
-    --list and --json show the tools instead.
+    Whose door it is comes from the variables MAOS_AGENT, MAOS_ATTEMPT and, in an orchestration, MAOS_RUN. --list and
+    --json show the tools instead.
     """
     from maos.mcp import tools
 
@@ -34,6 +36,8 @@ def mcp(ctx: click.Context, only_list: bool, as_json: bool) -> None:
             render.line(f"{tool.name}({', '.join(named)})")
             render.line(f"    {tool.description}")
     else:
+        import os
+
         from maos.mcp.door import main
 
-        ctx.exit(main())
+        ctx.exit(main({**os.environ, "MAOS_DB": database.name}))

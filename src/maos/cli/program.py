@@ -48,10 +48,19 @@ class Program(LazyGroup):
 @click.group(
     cls=Program,
     lazy={
+        "orchestrate": "maos.cli.orchestrate.starting:orchestrate",
+        "resume": "maos.cli.orchestrate.resuming:resume_latest",
+        "orchestration": "maos.cli.orchestration:orchestration",
+        "status": "maos.cli.status:status",
+        "questions": "maos.cli.questions:questions",
+        "answer": "maos.cli.questions:answer",
+        "recover": "maos.cli.recover:recover",
         "agent": "maos.cli.agent:agent",
+        "messages": "maos.cli.messages:messages",
         "state": "maos.cli.state:state",
         "copy": "maos.cli.copy:copy",
         "doctor": "maos.cli.doctor:doctor",
+        "mcp": "maos.cli.mcp:mcp",
     },
     examples=[
         "maos agent run -- make test",

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from maos.engine import agent_types
-from maos.engine.attempts import Attempts, Running
+from maos.engine.attempts import TIME_LIMIT_S, Attempts, Running
 from maos.engine.budgets import SENDER, WARN_AT, Budget
 from maos.engine.live import Listener
 from maos.engine.scheduler import Outcome
@@ -64,8 +64,10 @@ class AgentWorker:
         except (StartFailed, NotFound, InvalidInput) as error:
             return Outcome(failure="start_failed", message=str(error))
         outcome = _outcome(attempt)
-        if outcome.failure == "budget_reached" and self._budget.cost_usd and not plan.budget_usd:
-            outcome = outcome._replace(failure="stopped")  # the run's own: the run is paused, and the task can go on
+        given_usd = float(attempt.order.get("budget_usd", 0))
+        if outcome.failure == "budget_reached" and given_usd and given_usd != _own_usd(run, plan):
+            # It was what the run had left: the run is paused, and the task can go on.
+            outcome = outcome._replace(failure="stopped", cost_usd=max(outcome.cost_usd, given_usd))
         if outcome.failure or plan.gates:
             return outcome
         return await self._merge(run, task, outcome)
@@ -104,8 +106,13 @@ class AgentWorker:
             return await self._until_ended(task, await self._start(run, plan, agent))
         if known.number < task.attempts:
             more = f"A check of your work failed:\n\n{task.why}" if task.failure == "gate_failed" else ""
-            left_usd = self._budget.left_usd(run) or None
-            running = await self._attempts.resume(agent, task=more, budget_usd=left_usd, listener=self._heard)
+            running = await self._attempts.resume(
+                agent,
+                task=more,
+                time_limit_s=_time_limit_s(run, plan),
+                budget_usd=self._budget_usd(run, plan),
+                listener=self._heard,
+            )
             return await self._until_ended(task, running)
         return await self._taken_up(task, agent)
 
@@ -172,14 +179,18 @@ class AgentWorker:
             base=run.commit or (options.get("workspace") or {}).get("base"),
             model=plan.model or role.model or (options.get("model", "") if kind == options.get("kind") else ""),
             instructions=role.instructions,
-            time_limit_s=plan.time_limit_s or role.time_limit_s or options.get("time_limit_s", 600.0),
+            time_limit_s=_time_limit_s(run, plan),
             turns_max=role.turns_max,
-            budget_usd=min(filter(None, (plan.budget_usd or role.budget_usd, self._budget.left_usd(run))), default=0.0),
+            budget_usd=self._budget_usd(run, plan),
             tools_allowed=plan.tools or role.tools,
             permission=role.permission or options.get("permission", "ask"),
             run=run.id,
             listener=self._heard,
         )
+
+    def _budget_usd(self, run: Run, plan: Task) -> float:
+        """What an agent may cost: its own limit, or what the run has left if that is less; 0 for no limit."""
+        return min(filter(None, (_own_usd(run, plan), self._budget.left_usd(run))), default=0.0)
 
     async def _gate(self, run: Run, task: TaskState, gate: Gate, name: str) -> Attempt:
         if await self._known(name) is not None:
@@ -228,6 +239,15 @@ class AgentWorker:
             return outcome._replace(merged=merged.commit)
         why = "conflict in" if isinstance(merged, workspaces.Conflicted) else merged.why
         return outcome._replace(failure="merge_conflict", message=f"{why} {', '.join(merged.files)}")
+
+
+def _own_usd(run: Run, plan: Task) -> float:
+    return plan.budget_usd or agent_types.of_task(run.options, plan.agent).budget_usd
+
+
+def _time_limit_s(run: Run, plan: Task) -> float:
+    role = agent_types.of_task(run.options, plan.agent)
+    return float(plan.time_limit_s or role.time_limit_s or run.options.get("time_limit_s", TIME_LIMIT_S))
 
 
 def _told(run: Run, plan: Task) -> str:

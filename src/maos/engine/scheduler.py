@@ -15,8 +15,10 @@ from typing import Any, NamedTuple, Protocol
 from maos.clock import MICROSECONDS, Clock
 from maos.engine.budgets import Budget
 from maos.engine.recorder import Recorder
+from maos.errors import InvalidInput
 from maos.journal.codec import Event
 from maos.journal.journal import Append, Record
+from maos.model import plan
 from maos.model.attempt import inbox
 from maos.model.failure import FRESH, NOTHING, RESUME, RETRY, TABLE, WAIT
 from maos.model.run import COMPLETED, FAILED, GATED, RUNNING, WAITING, Run, TaskState, agent_name
@@ -27,6 +29,8 @@ STAGGER_S = 2.0
 """Between the agents that wake up after a rate limit, so that they do not run into the next one together."""
 LIMIT_UNKNOWN_S = 300.0
 """How long a rate limit is waited for when nobody said until when."""
+TASKS_ASKED_MAX = 100
+"""How many tasks agents may add to a run while this engine carries it out."""
 YES = ("yes", "y", "ok", "true")
 
 Listener = Callable[[Run, Sequence[Event]], None]
@@ -96,6 +100,7 @@ class Scheduler:
         self._wishes: list[Record] = []
         self._wished = recorder.fold.inbox_cursor
         self._pausing = ""
+        self._asked = 0
         self._budget = Budget.of(recorder.fold.options)
         self._until_us = clock.now_us() + int(self._budget.time_s * MICROSECONDS) if self._budget.time_s else 0
 
@@ -159,6 +164,8 @@ class Scheduler:
         also: list[Append] = []
         while self._wishes and not events:  # one at a time: the next may depend on what this one changes
             self._grant(self._wishes.pop(0), now_us, events, also)
+        if not events:
+            self._expire_questions(now_us, events, also)
         over, self._over = self._over, []
         for name in over:
             events.append(self._outcome(self.run.tasks[name], self._tasks.pop(name).result(), now_us))
@@ -185,6 +192,8 @@ class Scheduler:
         data.pop("at_us", None)
         if record.type == "pause_asked":
             self._pausing = data.get("why") or "asked"
+        elif record.type == "tasks_asked":
+            self._add_tasks(data, now_us, events, also)
         elif record.type == "checkpoint_asked":
             events.append(_event("run_checkpointed", now_us, commit=self.run.commit, trigger="asked", **data))
             wish = Event("checkpoint_asked", {"name": data["name"], "at_us": now_us})
@@ -203,6 +212,35 @@ class Scheduler:
             said = f"Answer to your question {question.question!r}: {data['answer']}"
             message = Event("message_sent", {"text": said, "sender": data.get("by", "person"), "at_us": now_us})
             also += [Append(inbox(agent), [message]) for agent in question.asked_by]
+
+    def _add_tasks(self, data: dict[str, Any], now_us: int, events: list[Event], also: list[Append]) -> None:
+        """Tasks that an agent has asked for; one that makes no sense is refused, and the agent told why."""
+        known = [each.plan for each in self.run.tasks.values()]
+        try:
+            if self._asked + len(data["tasks"]) > TASKS_ASKED_MAX:
+                raise InvalidInput(f"agents have asked for {self._asked} tasks", hint="no more are taken in this run")
+            plan.from_data({"tasks": [*known, *data["tasks"]]})
+        except InvalidInput as error:
+            said = Event("message_sent", {"text": f"Your task was refused: {error}", "sender": "maos", "at_us": now_us})
+            also.append(Append(inbox(data["asked_by"]), [said]))
+            events.append(_event("run_noted", now_us, inbox_version=data["inbox_version"], text=str(error)))
+            return
+        self._asked += len(data["tasks"])
+        first = len(self._order)
+        self._order |= {each["name"]: first + place for place, each in enumerate(data["tasks"])}
+        more = {"tasks": data["tasks"], "asked_by": data["asked_by"], "inbox_version": data["inbox_version"]}
+        events.append(_event("run_planned", now_us, **more))
+
+    def _expire_questions(self, now_us: int, events: list[Event], also: list[Append]) -> None:
+        """A question with a default and a time limit answers itself when the time has come."""
+        for question in self.run.open_questions:
+            if question.default is not None and 0 < question.expires_us <= now_us:
+                data = {"id": question.id, "answer": question.default, "by": "default"}
+                self._grant(self._own_wish("question_answered", data), now_us, events, also)
+
+    def _own_wish(self, type_: str, data: dict[str, Any]) -> Record:
+        """Something that the run wants of itself."""
+        return Record(0, "", self._wished, 1, type_, 0, 0, data, b"", 0)
 
     def _outcome(self, task: TaskState, outcome: Outcome, now_us: int) -> Event:
         spent: dict[str, Any] = {"task": task.name, "cost_usd": outcome.cost_usd, "tokens": outcome.tokens}
@@ -256,6 +294,8 @@ class Scheduler:
                 self._go_on(name)
             elif event.type == "task_released" and not self._pausing:
                 self._line_up(self.run.tasks[name])
+            elif event.type == "run_planned":
+                unblocked |= dict.fromkeys(each["name"] for each in event.data["tasks"])
             elif event.type == "task_finished":
                 unblocked |= dict.fromkeys(self.run.needed_by.get(name, ()))
         for name in unblocked:
@@ -284,8 +324,7 @@ class Scheduler:
         id = f"gate/{task.name}/{task.gate}/{task.attempts}"
         if id not in self.run.questions:
             data = {"id": id, "question": question, "choices": ["yes", "no"], "asked_by": [], "context": task.result}
-            record = Record(0, "", self._wished, 1, "question_asked", 0, 0, data, b"", 0)
-            self._wishes.append(record)
+            self._wishes.append(self._own_wish("question_asked", data))
             self._news.set()
 
     def _note_over(self, task: asyncio.Task[Outcome]) -> None:
@@ -296,9 +335,9 @@ class Scheduler:
         if self._pausing and self._tasks:
             running = [self.run.tasks[name] for name in self._tasks]
             await asyncio.gather(*(self._worker.stop(self.run, task) for task in running))
-        timeout_s = None
-        if self._later:
-            timeout_s = max(0.0, (self._later[0][0] - self._clock.now_us()) / MICROSECONDS)
+        moments = [self._later[0][0]] if self._later else []
+        moments += [each.expires_us for each in self.run.open_questions if each.default is not None and each.expires_us]
+        timeout_s = max(0.0, (min(moments) - self._clock.now_us()) / MICROSECONDS) if moments else None
         if self._until_us and not self._pausing:
             left_s = max(0.0, (self._until_us - self._clock.now_us()) / MICROSECONDS)
             timeout_s = left_s if timeout_s is None else min(timeout_s, left_s)

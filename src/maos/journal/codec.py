@@ -48,7 +48,8 @@ class Event(NamedTuple):
 class EventType:
     """A kind of event: its name, its current format, and how to read its older formats.
 
-    `upcasts[n]` turns data of format n into data of format n + 1.
+    `upcasts[n]` turns data of format n into data of format n + 1. With `plain`, bodies are never compressed, so that
+    other programs can read them in the database.
 
     Example::
 
@@ -57,15 +58,18 @@ class EventType:
             await m.journal.append("run/3", maos.Event("note", {"text": "hello"}))
     """
 
-    __slots__ = ("format", "name", "upcasts")
+    __slots__ = ("format", "name", "plain", "upcasts")
 
-    def __init__(self, name: str, format: int = 1, *, upcasts: Mapping[int, Upcast] | None = None) -> None:
+    def __init__(
+        self, name: str, format: int = 1, *, upcasts: Mapping[int, Upcast] | None = None, plain: bool = False
+    ) -> None:
         if not name or len(name) > TYPE_CHARS_MAX or not name.isprintable():
             raise InvalidInput(f"{name!r} cannot name an event type", hint="use a short word such as task_done")
         if format < 1:
             raise InvalidInput(f"event type {name} cannot have format {format}", hint="formats begin at 1")
         self.name = name
         self.format = format
+        self.plain = plain
         self.upcasts = dict(upcasts or {})
         missing = set(range(1, format)) - set(self.upcasts)
         if missing:
@@ -117,7 +121,7 @@ class Codec:
     def encode(self, event: Event) -> RawEvent:
         """An event as the store takes it, compressed where that pays."""
         kind, body = self.plain(event)
-        if len(body) >= COMPRESS_BYTES_MIN:
+        if len(body) >= COMPRESS_BYTES_MIN and not kind.plain:
             body = self._dictionaries.compress(body)
         return RawEvent(kind.name, kind.format, body)
 

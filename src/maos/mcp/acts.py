@@ -36,9 +36,12 @@ class Errand:
         self.calls: list[Call] = []
         self.read: list[int] = []
         """Messages it tells, by their places in the inbox."""
+        self.waits = False
+        """Whether it only waits for somebody else."""
 
     def still_there(self, what: str) -> None:
-        """Let the client know, if it wants to."""
+        """What it waits for; the client is told now and then, if it wants to be."""
+        self.waits = True
         if self._tell is not None:
             self._tell(what)
 

@@ -23,6 +23,7 @@ CALLS_MAX = 16
 CALLS_PER_MINUTE_MAX = 600
 WAITING_MESSAGES_MAX = 64
 PROGRESS_S = 10.0
+FINISH_S_MAX = 10.0
 
 
 class Desk:
@@ -32,7 +33,7 @@ class Desk:
         self._door = door
         self._session: Session | None = None
         self._opening = asyncio.Lock()
-        self._calls: dict[Id, asyncio.Task[None]] = {}
+        self._calls: dict[Id, tuple[asyncio.Task[None], Errand]] = {}
         self._times: deque[float] = deque(maxlen=CALLS_PER_MINUTE_MAX)
 
     def serve(self, first: Message) -> int:
@@ -49,12 +50,23 @@ class Desk:
             while message is not None:
                 self._take(message)
                 message = await messages.get()
-        finally:  # the client is gone: nobody waits for answers, and what is recorded is recorded
-            for call in self._calls.values():
+            await self._finish()
+        finally:
+            calls = [call for call, _errand in self._calls.values()]
+            for call in calls:
                 call.cancel()
-            await asyncio.gather(*self._calls.values(), return_exceptions=True)
+            await asyncio.gather(*calls, return_exceptions=True)
             if self._session is not None:
                 await self._session.maos.close()
+
+    async def _finish(self) -> None:
+        """The client asks for nothing more: do what it asked for, without waiting for anybody else."""
+        until_s = asyncio.get_running_loop().time() + FINISH_S_MAX
+        while self._calls and asyncio.get_running_loop().time() < until_s:
+            for call, errand in self._calls.values():
+                if errand.waits:
+                    call.cancel()
+            await asyncio.wait([call for call, _errand in self._calls.values()], timeout=0.05)
 
     def _read(self, loop: asyncio.AbstractEventLoop, messages: asyncio.Queue[Message | None]) -> None:
         """A thread, because any kind of file may be our input; a client that asks too fast waits."""
@@ -70,23 +82,22 @@ class Desk:
     def _take(self, message: Message) -> None:
         if message.method == "notifications/cancelled":
             asked = message.params.get("requestId")
-            call = self._calls.get(asked) if isinstance(asked, str | int) else None
-            if call is not None:
-                call.cancel()
+            if isinstance(asked, str | int) and asked in self._calls:
+                self._calls[asked][0].cancel()
         elif message.method == "tools/call" and message.id is not None:
             if self._session is not None:
                 self._session.calls.prove(message.seen)
             if message.id in self._calls:
                 self._send(protocol.error(Refused(protocol.INVALID, "that id is in use", id=message.id)))
                 return
-            call = asyncio.create_task(self._call(message.id, message.params))
-            self._calls[message.id] = call
+            errand = Errand(self._progress_of(message.params))
+            call = asyncio.create_task(self._call(message.id, message.params, errand))
+            self._calls[message.id] = (call, errand)
             call.add_done_callback(lambda _done, id=message.id: self._calls.pop(id, None))  # type: ignore[misc]
         else:
             self._door.respond(message)
 
-    async def _call(self, id: Id, params: dict[str, Any]) -> None:
-        errand = Errand(self._progress_of(params))
+    async def _call(self, id: Id, params: dict[str, Any], errand: Errand) -> None:
         try:
             said = protocol.text(await self._act(params, errand))
         except Refused as refused:

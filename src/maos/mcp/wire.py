@@ -40,7 +40,7 @@ class Input:
             if end >= 0:
                 line = bytes(self._rest[:end])
                 del self._rest[: end + 1]
-                if skipping:
+                if skipping or end > self._line_bytes_max:
                     raise LineTooLong
                 return line
             looked_at = len(self._rest)

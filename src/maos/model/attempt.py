@@ -30,7 +30,7 @@ EVENT_TYPES = (
     "attempt_checkpointed",
     "attempt_ended",
 )
-INBOX_TYPES = ("message_sent", "stop_asked", "permission_answered")
+INBOX_TYPES = ("message_sent", "stop_asked", "permission_answered", "checkpoint_asked")
 
 DISCOVERIES_KEPT = 50
 FORMAT = 1

@@ -8,6 +8,7 @@ Receipts stand apart from the inbox so that whoever takes over finds its place w
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 import msgspec
@@ -180,8 +181,8 @@ class Receipts(msgspec.Struct, kw_only=True):
             self.floor = floor
             if self.settled:
                 self.settled = {version for version in self.settled if version > floor}
-            if self.tries:
-                self.tries = {version: count for version, count in self.tries.items() if version > floor}
+            for version in list(takewhile(lambda each: each <= floor, self.tries)):  # they came in order
+                del self.tries[version]
 
 
 class Topics(msgspec.Struct, kw_only=True):

@@ -33,9 +33,10 @@ EVENT_TYPES = (
     "question_answered",
     "run_checkpointed",
     "run_hibernated",
+    "run_noted",
 )
 
-INBOX_TYPES = ("pause_asked",)
+INBOX_TYPES = ("pause_asked", "checkpoint_asked")
 """What others may want of a run, beside asking and answering questions."""
 
 FORMAT = 1
@@ -156,6 +157,7 @@ class Run(msgspec.Struct, kw_only=True):
 
     def _run_taken(self, data: Mapping[str, Any]) -> None:
         self.owner = dict(data["owner"])
+        self.options = {**self.options, **data.get("options", {})}
         self.restored += 1
         self.restored_us, self.restored_from = data["at_us"], data["source"]
 
@@ -175,6 +177,9 @@ class Run(msgspec.Struct, kw_only=True):
     def _run_ended(self, data: Mapping[str, Any]) -> None:
         self.status, self.ended_us = data["status"], data["at_us"]
         self.summary, self.why = data.get("summary", ""), data.get("why", "")
+
+    def _run_noted(self, data: Mapping[str, Any]) -> None:
+        """Something that was decided and changes nothing else."""
 
     def _run_hibernated(self, data: Mapping[str, Any]) -> None:
         self.wakes_us = data["until_us"]

@@ -38,10 +38,10 @@ class Left(NamedTuple):
     """None when it was never finished; `clear` removes that."""
 
 
-async def remove(workspace: Workspace) -> None:
+async def remove(workspace: Workspace, *, dry_run: bool = False) -> None:
     """Remove a workspace all of whose work is under a ref; UnsavedWork otherwise. Its checkpoints stay.
 
-    Ignored files go with it. In place there is nothing to remove.
+    Ignored files go with it. In place there is nothing to remove. With `dry_run` it only finds out whether it could.
     """
     if workspace.in_place:
         return
@@ -49,6 +49,8 @@ async def remove(workspace: Workspace) -> None:
         async with opened(workspace) as place:
             if await asyncio.to_thread(workspace.tree.is_dir):
                 await _refuse_to_lose(place)
+            if dry_run:
+                return
             crash_point("remove: nothing to lose")
             (place.folder / "workspace.json").unlink(missing_ok=True)
             crash_point("remove: begun")

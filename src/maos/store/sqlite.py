@@ -43,6 +43,8 @@ _INSERT = "INSERT INTO events (position, stream, version, type, format, time_us,
 _INSERT_EVENT = _INSERT + _VALUES
 _INSERT_EVENTS = _INSERT_EVENT + f", {_VALUES}" * (ROWS_AT_ONCE - 1)
 
+VIEWS_KNOWN = "SELECT count(*) FROM sqlite_schema WHERE type = 'view' AND name = 'maos_views' AND instr(?, sql)"
+
 # SQLite does not look whether a stored value has its column's type; a flipped bit can make a number of a text.
 _EVENT_QUERIES = frozenset(("read_stream", "read_stream_backwards", "read_log"))
 _EVENT_TYPES: list[type] = [int, str, int, int, str, int, int, int, bytes, bytes]
@@ -68,6 +70,7 @@ class SqliteDatabase:
         create: bool = True,
         vfs: str | None = None,
         schema: Traversable | None = None,
+        views: str = "",
     ) -> None:
         self.place = str(path)
         self.path = path = path.absolute()  # some connections are made later, wherever the process has gone by then
@@ -81,6 +84,7 @@ class SqliteDatabase:
         self._create = create
         self._vfs = vfs
         self._schema = schema
+        self._views = views
         self._sql = queries.for_sqlite()
         self._reader: apsw.Connection | None = None
         self._stamps: apsw.Cursor | None = None
@@ -102,6 +106,8 @@ class SqliteDatabase:
                 todo = upgrade.pending(upgrade.steps("sqlite", self._schema), level, self.place)
                 if todo:
                     self._upgrade(level, todo)
+                if self._views:
+                    self._make_views()
                 if created:
                     sync_folder(self.path.parent)
         except BaseException:
@@ -197,6 +203,23 @@ class SqliteDatabase:
                 except BaseException:
                     _roll_back(connection)
                     raise
+        finally:
+            connection.close()
+            self._writer = None
+
+    def _make_views(self) -> None:
+        """Have the views that were given, for programs other than maos; without them everything works all the same."""
+        if _one(self._open_reader(), VIEWS_KNOWN, self._views):
+            return
+        connection = self._connect_writer()
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            if not _one(connection, VIEWS_KNOWN, self._views):  # another process may have been first
+                connection.execute(self._views)
+            connection.execute("COMMIT")
+        except apsw.Error as error:
+            _roll_back(connection)
+            self.notes.append(f"the views could not be made: {error}")
         finally:
             connection.close()
             self._writer = None
@@ -550,8 +573,8 @@ def _replace(connection: apsw.Connection, sql: dict[str, str], stream: int, repl
     connection.execute(sql["delete_replaced"], (stream, first, last))
 
 
-def _one(connection: apsw.Connection, query: str) -> Any:
-    row = connection.execute(query).fetchone()
+def _one(connection: apsw.Connection, query: str, *arguments: apsw.SQLiteValue) -> Any:
+    row = connection.execute(query, arguments).fetchone()
     assert row is not None
     return row[0]
 

@@ -45,10 +45,11 @@ def list_(database: Target, everything: bool, as_json: bool) -> None:
     if as_json:
         shared.show({"agents": [documents.summary(each) for each in shown], "older": len(found) - len(shown)})
         return
-    _show(shown, older=len(found) - len(shown))
+    show(shown, older=len(found) - len(shown))
 
 
-def _show(found: list[Standing], *, older: int) -> None:
+def show(found: list[Standing], *, older: int = 0) -> None:
+    """Agents, one a line, and what to do about those that nobody records."""
     from maos.cli import render
 
     if found:

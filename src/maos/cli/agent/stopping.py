@@ -40,7 +40,7 @@ def stop(database: Target, agent: str, grace: int, as_json: bool) -> None:
         before = await m.attempts.get(name)
         was_open = before.is_open
         if was_open:
-            await _stop(m, before, seconds(grace) or 0.0)
+            await end(m, before, seconds(grace) or 0.0)
         return await standing.of_agent(m, name)
 
     now = database.write(work)
@@ -60,7 +60,7 @@ def stop(database: Target, agent: str, grace: int, as_json: bool) -> None:
         render.line(("to go on: ", "dim"), now.go_on)
 
 
-async def _stop(m: Maos, attempt: Attempt, grace_s: float) -> None:
+async def end(m: Maos, attempt: Attempt, grace_s: float) -> None:
     """Ask whoever runs it to stop it; if that is nobody, be the one."""
     if not standing.is_unattended(attempt.owner):
         await m.attempts.stop(attempt.agent, grace_s=grace_s)

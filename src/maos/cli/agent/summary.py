@@ -24,11 +24,14 @@ LIMITS = ("timed_out", "silent", "turns_reached", "budget_reached")
 
 def exit_code(attempt: Attempt) -> int:
     """What a script is told: whether it worked, and if not, who can do something about it."""
-    if attempt.status == "done":
-        return 0
-    if attempt.failure in LIMITS:
+    return 0 if attempt.status == "done" else code_of(attempt.failure)
+
+
+def code_of(failure: str) -> int:
+    """What a script is told of a failure."""
+    if failure in LIMITS:
         return LIMIT_REACHED
-    known = failures.TABLE.get(attempt.failure)
+    known = failures.TABLE.get(failure)
     action = known.action if known else failures.GIVE_UP
     by_action = {failures.NOTHING: STOPPED, failures.ASK: NEEDS_PERSON, failures.GIVE_UP: FAILED}
     return by_action.get(action, MAY_PASS)

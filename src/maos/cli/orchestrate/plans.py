@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import click
 
+from maos.cli import documents as shared
 from maos.cli.agent import words
 from maos.cli.failures import FAILED, USAGE, note, report
 from maos.cli.plain import clean
@@ -62,6 +63,18 @@ def parse(draft: Draft) -> Plan:
     return from_data(_data(draft))
 
 
+def parse_loosely(draft: Draft) -> Plan:
+    """A plan that may need tasks it does not have: somebody else checks that."""
+    import msgspec
+
+    from maos.model.plan import Plan
+
+    try:
+        return msgspec.convert(_data(draft), Plan)
+    except msgspec.ValidationError as error:
+        raise InvalidInput(f"{draft.name}: {error}", hint="mend it and try again") from error
+
+
 def _data(draft: Draft) -> Any:
     if draft.suffix == ".json":
         import json
@@ -98,7 +111,11 @@ def approve(
 ) -> Approved:
     """Show a plan and have a person say yes to it, perhaps after editing it. Never called within an event loop."""
     plan = check(draft, types)
-    if not as_json:
+    if as_json:
+        import msgspec
+
+        shared.show_line({"kind": "plan", **msgspec.to_builtins(plan)})
+    else:
         show(plan, types, options)
     if auto:
         return Approved(plan, types)
@@ -203,7 +220,7 @@ def show(plan: Plan, types: Mapping[str, AgentType], options: Mapping[str, Any])
         stem = "   " if is_last else "│  "
         for name in group[:left]:
             last = name == group[-1]
-            _show_task(tasks[name], kinds[name], stem, last=last, width=width)
+            show_task(tasks[name], kinds[name], stem, last=last, width=width)
         if len(group) > left:
             render.line((f"{stem}… and {len(group) - left} more", "dim"))
         left = max(0, left - len(group))
@@ -211,7 +228,8 @@ def show(plan: Plan, types: Mapping[str, AgentType], options: Mapping[str, Any])
     sys.stdout.flush()
 
 
-def _show_task(task: Task, kind: str, stem: str, *, last: bool, width: int) -> None:
+def show_task(task: Task, kind: str, stem: str, *, last: bool, width: int) -> None:
+    """A task as a branch of a tree."""
     import shlex
 
     from maos.cli import render

@@ -17,6 +17,8 @@ from maos.cli.commands import LazyGroup
         "merge": "maos.cli.orchestrate.merging:merge",
         "checkpoint": "maos.cli.orchestration.checkpoints:checkpoint",
         "checkpoints": "maos.cli.orchestration.checkpoints:checkpoints",
+        "save-interval": "maos.cli.orchestration.checkpoints:save_interval",
+        "cleanup": "maos.cli.orchestration.cleaning:cleanup",
     },
     examples=[
         "maos orchestration list",

@@ -175,9 +175,15 @@ def message_table(messages: Sequence[Said], total: int) -> None:
         render.Column("message", style="dim", yields=3),
     )
     rows = [
-        (render.when(each.at_us), each.sender, ", ".join(each.to) or each.topic, each.type, words.one_line(each.text, 120))
+        (
+            render.when(each.at_us),
+            each.sender,
+            ", ".join(each.to) or each.topic,
+            each.type,
+            words.one_line(each.text, 120),
+        )
         for _position, each in messages
-    ]  # fmt: skip
+    ]
     render.table(columns, rows)
     if total > len(messages):
         render.line((f"… and {render.many(total - len(messages), 'earlier message')} (--json shows all)", "dim"))
@@ -192,11 +198,11 @@ def questions(asked: Sequence[Open], everybody: Sequence[Open] | None = None) ->
         by = ", ".join(each.asked_by) or each.owner
         render.line(("? ", "bold yellow"), (clean(by), "bold"), f" {said(each)}")
         if each.context:
-            _field("", words.one_line(each.context, render.room_for_value(LABEL_WIDTH + 2)))
+            render.line("  ", words.one_line(each.context, render.room_for_value(2)))
         if each.choices and each.kind == "question":
-            _field("", "choose: " + " | ".join(each.choices))
+            render.line(("  choose: ", "dim"), clean(" | ".join(each.choices)))
         if each.default is not None:
-            _field("", f"without an answer by {words.when(each.expires_us)}: {each.default}")
+            render.line((f"  without an answer by {words.when(each.expires_us)}: ", "dim"), clean(each.default))
         id = short_of_owner(asked, each) if everybody is None else short(everybody, each)
         what = "yes|no" if each.kind != "question" else '"…"'
         render.line(("  answer with: ", "dim"), (f"maos answer {clean(id)} {what}", "bold"))

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from typing import TYPE_CHECKING
 
 from maos.cli import documents as shared
+from maos.cli.agent import words
+from maos.cli.agent.standing import is_unattended
 from maos.cli.orchestration import page, showing, standing
 from maos.model.attempt import inbox
 from maos.model.door import stream as door_stream
@@ -51,12 +54,12 @@ class Watch:
             from rich.live import Live
 
             self._live = Live(console=Console(), auto_refresh=False, vertical_overflow="visible")
-        reader = asyncio.create_task(self._read(await self._m.journal.head()))
+        head = await self._m.journal.head()
+        self._run = await self._m.runs.get(self._run.id)  # after the head: what is read twice is taken once
+        reader = asyncio.create_task(self._read(head))
         try:
             if self._live is not None:
                 self._live.start()
-            # what came since the run was looked up is read here, and what comes from now on by the reader
-            self._run = await self._m.runs.get(self._run.id)
             await self._until_ended(reader)
         finally:
             if self._live is not None:
@@ -78,7 +81,7 @@ class Watch:
                 try:
                     await asyncio.wait_for(self._news.wait(), LOOK_EVERY_S)
                 except TimeoutError:
-                    if standing.is_unattended(self._run.owner) == was_alive:
+                    if is_unattended(self._run.owner) == was_alive:
                         break
                 if reader.done():
                     reader.result()
@@ -113,10 +116,8 @@ class Watch:
         from maos.cli import render
 
         doing = now.now.error or now.now.activity
-        text = f"{now.now.progress:>3} %  {page.spoken(now)}  {page.words.one_line(doing, 200)}".rstrip()
+        text = f"{now.now.progress:>3} %  {page.spoken(now)}  {words.one_line(doing, 200)}".rstrip()
         if text != self._last:
             self._last = text
             render.line(f"{render.when(now.at_us)}  {text}")
-        import sys
-
-        sys.stdout.flush()
+            sys.stdout.flush()

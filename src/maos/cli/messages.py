@@ -1,0 +1,268 @@
+"""`maos messages`: what agents tell each other, and what could not be delivered."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from maos.cli import documents
+from maos.cli.arguments import DURATION, JSON_OBJECT, WHEN
+from maos.cli.commands import Command, LazyGroup, full_option, json_lines_option, json_option
+from maos.cli.database import Target
+from maos.cli.plain import clean, shorten
+from maos.clock import MICROSECONDS
+from maos.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from maos.app import Maos
+    from maos.bus.history import Said
+    from maos.bus.letters import Letter
+    from maos.model.message import Message
+
+LAST = 50
+TYPES = ("info", "request", "response", "discovery", "coordination", "broadcast", "error")
+WAITING, DEAD, DONE = "waiting", "dead", "acknowledged"
+
+
+@click.group(
+    cls=LazyGroup,
+    lazy={
+        "list": "maos.cli.messages:list_",
+        "send": "maos.cli.messages:send",
+        "dead": "maos.cli.messages:dead",
+    },
+    examples=[
+        "maos messages list --agent reviewer",
+        "maos messages send fixer 'Leave the old parser alone'",
+        "maos messages dead",
+    ],
+)
+def messages() -> None:
+    """Read and send messages of agents."""
+
+
+@click.command(
+    "list",
+    cls=Command,
+    examples=[
+        "maos messages list",
+        "maos messages list --run r-1 --type discovery --since 2h",
+        "maos messages list --agent reviewer --full",
+    ],
+)
+@click.option("--run", metavar="ID", help="Only messages of this orchestration.")
+@click.option("--agent", default="", metavar="NAME", help="Only messages to or from this agent.")
+@click.option("--type", "types", multiple=True, type=click.Choice(TYPES), help="Only of this type. Can be repeated.")
+@click.option("--since", type=WHEN, help="Only messages at or after a time: ISO 8601, or 15m, 2h, 3d ago.")
+@click.option("--last", type=click.IntRange(min=1), default=LAST, metavar="N", show_default=True, help="How many.")
+@click.option("-f", "--follow", is_flag=True, help="Go on with new messages as they are sent; Ctrl+C ends it.")
+@full_option
+@json_lines_option
+@click.pass_obj
+def list_(
+    database: Target,
+    run: str | None,
+    agent: str,
+    types: tuple[str, ...],
+    since: int | None,
+    last: int,
+    follow: bool,
+    full: bool,
+    as_json: bool,
+) -> None:
+    """Show messages in the order in which they were sent, with who has not acknowledged them.
+
+    A message that some of its receivers have yet to acknowledge is waiting; one that could not be delivered to some of
+    them is dead, and `maos messages dead` says why.
+    """
+
+    async def work(m: Maos) -> int:
+        from collections import deque
+
+        position = await m.journal.head()
+        found = m.bus.history(run=run, agent=agent, types=types, since_us=since or 0)
+        shown: deque[Said] = deque(maxlen=last)
+        total = 0
+        async for each in found:
+            shown.append(each)
+            total += 1
+        states = await _states(m, [each.message for each in shown])
+        for each in shown:
+            _show(each.message, states[each.message.id], full=full, as_json=as_json)
+        if not as_json and total > len(shown):
+            _note(f"{total - len(shown)} earlier not shown (--last shows more)")
+        if not as_json and not total and not follow:
+            _note("no messages")
+        if follow:
+            async for new in m.bus.follow(run=run, agent=agent, types=types, after=position):
+                _show(new.message, {}, full=full, as_json=as_json)
+                sys.stdout.flush()
+        return total
+
+    database.read(work)
+
+
+@click.command(
+    cls=Command,
+    examples=[
+        "maos messages send fixer 'Leave the old parser alone'",
+        "maos messages send --topic releases 'The branch is frozen' --type coordination",
+        "git log -1 | maos messages send fixer -",
+    ],
+)
+@click.argument("to", metavar="TO")
+@click.argument("text", metavar="TEXT")
+@click.option("--topic", is_flag=True, help="TO is a topic: it goes to everybody who has joined it.")
+@click.option("--all", "everybody", is_flag=True, help="TO is an orchestration: it goes to all its agents.")
+@click.option("--type", "kind", type=click.Choice(TYPES), default="info", show_default=True, help="What it is.")
+@click.option("--sender", default="person", show_default=True, help="In whose name; others than a person are quoted.")
+@click.option("--metadata", type=JSON_OBJECT, help="A JSON object that goes with it.")
+@click.option("--ttl", type=DURATION, help="After which time nobody wants it any more: 15m, 2h, 3d.")
+@json_option
+@click.pass_obj
+def send(
+    database: Target,
+    to: str,
+    text: str,
+    topic: bool,
+    everybody: bool,
+    kind: str,
+    sender: str,
+    metadata: dict[str, Any] | None,
+    ttl: int | None,
+    as_json: bool,
+) -> None:
+    """Send a message to an agent, to a topic, or to all agents of an orchestration.
+
+    It is on disk when the command ends, and given to each receiver as soon as it can take one. TEXT is - for standard
+    input.
+    """
+    if topic and everybody:
+        raise InvalidInput("TO cannot be a topic and an orchestration", hint="give one of --topic and --all")
+    text = (sys.stdin.read() if text == "-" else text).removesuffix("\n")
+    if not text.strip():
+        raise InvalidInput("the message is empty", hint="say something")
+    ttl_s = None if ttl is None else ttl / MICROSECONDS
+
+    async def work(m: Maos) -> Message:
+        if topic:
+            return await m.bus.publish(sender, to, text, type=kind, metadata=metadata, ttl_s=ttl_s)
+        if everybody:
+            return await m.bus.broadcast(sender, to, text, type=kind, metadata=metadata, ttl_s=ttl_s)
+        return await m.bus.send(sender, to, text, type=kind, metadata=metadata, ttl_s=ttl_s)
+
+    sent = database.write(work)
+    if as_json:
+        documents.show({"id": sent.id, "to": list(sent.to)})
+        return
+    from maos.cli import render
+
+    names = ", ".join(clean(name) for name in sent.to) or "nobody"
+    render.line("message ", (sent.id, "bold"), f" for {names}")
+
+
+@click.command(cls=Command, examples=["maos messages dead", "maos messages dead --agent fixer --json"])
+@click.option("--agent", metavar="NAME", help="Only those that were for this agent.")
+@click.option("--again", type=click.IntRange(min=1), metavar="N", help="Send letter N of --agent again.")
+@json_option
+@click.pass_obj
+def dead(database: Target, agent: str | None, again: int | None, as_json: bool) -> None:
+    """List what could not be delivered, and why; or send one of them again."""
+    if again is not None and agent is None:
+        raise InvalidInput("letters have numbers of their own at each agent", hint="name the agent with --agent")
+
+    async def work(m: Maos) -> list[Letter]:
+        if again is not None and agent is not None:
+            await m.bus.revive(agent, again)
+        return [each async for each in m.bus.dead(agent)]
+
+    found = database.write(work)
+    if as_json:
+        rows = [
+            {
+                "agent": each.name,
+                "number": each.version,
+                "why": each.why,
+                "tries": each.tries,
+                **documents.time(each.parked_us),
+                "message": _document(each.message),
+            }
+            for each in found
+        ]
+        documents.show({"letters": rows})
+        return
+    from maos.cli import render
+
+    if again is not None:
+        render.line(f"letter {again} for ", (clean(agent or ""), "bold"), " was sent again")
+    elif not found:
+        _note("no dead letters")
+    else:
+        columns = (
+            render.Column("agent", style="bold", yields=1),
+            render.Column("number", right=True),
+            render.Column("since"),
+            render.Column("from", yields=1),
+            render.Column("why", yields=2),
+            render.Column("text", style="dim", yields=3),
+        )
+        rows_shown = [
+            (
+                each.name, str(each.version), render.when(each.parked_us), each.message.sender, shorten(each.why, 60),
+                shorten(each.message.text, 60),
+            )
+            for each in found
+        ]  # fmt: skip
+        render.table(columns, rows_shown)
+
+
+# --- showing -----------------------------------------------------------------------------------------------------
+
+
+async def _states(m: Maos, shown: Iterable[Message]) -> dict[str, dict[str, str]]:
+    """For each message by its id: what became of it at each of its receivers."""
+    states = {each.id: dict.fromkeys(each.to, DONE) for each in shown}
+    names = dict.fromkeys(name for receivers in states.values() for name in receivers)
+    for name in names:
+        async for letter in m.bus.dead(name):
+            if name in states.get(letter.message.id, {}):
+                states[letter.message.id][name] = DEAD
+        async for waiting in m.bus.waiting(name):
+            if name in states.get(waiting.message.id, {}):
+                states[waiting.message.id][name] = WAITING
+    return states
+
+
+def _document(said: Message) -> dict[str, Any]:
+    data = said.data()
+    data.pop("at_us")
+    return {**data, **documents.time(said.at_us)}
+
+
+def _show(said: Message, states: dict[str, str], *, full: bool, as_json: bool) -> None:
+    if as_json:
+        documents.show_line({**_document(said), "receivers": states or dict.fromkeys(said.to, WAITING)})
+        return
+    from maos.cli import render
+
+    to = clean(said.topic or ", ".join(said.to) or "nobody")
+    open_ones = sorted({state for state in states.values() if state != DONE})
+    render.line(
+        (render.when(said.at_us), "dim"), "  ", (clean(said.sender), "bold"), f" → {to}  ", (said.type, "cyan"),
+        (f"  {', '.join(open_ones)}" if open_ones else "", "yellow"), (f"  {said.id}", "dim"),
+    )  # fmt: skip
+    lines = said.text.splitlines() or [""]
+    for text in lines if full else lines[:1]:
+        render.line("    ", clean(text) if full else shorten(clean(text), render.room_for_value(4)))
+    if len(lines) > 1 and not full:
+        render.line((f"    … {render.many(len(lines) - 1, 'more line')} (--full shows them)", "dim"))
+
+
+def _note(text: str) -> None:
+    from maos.cli import render
+
+    render.line((text, "dim"))

@@ -1,0 +1,70 @@
+"""More work for a run."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from maos.cli.failures import FAILED
+from maos.cli.orchestrate import plans
+from maos.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from maos.engine.agent_types import AgentType
+    from maos.model.plan import Plan
+    from maos.model.run import Run
+
+
+def types_for(run: Run) -> dict[str, AgentType]:
+    """The types of agents that new work can name: those of the run as it recorded them, and those there are now."""
+    from pathlib import Path
+
+    from maos import settings
+    from maos.engine import agent_types
+
+    recorded = run.options.get("agents") or {}
+    known = agent_types.known(Path(run.folder), settings.config_folder())
+    return {**known, **{name: agent_types.of_task(run.options, name) for name in recorded}}
+
+
+def plan(run: Run, texts: Sequence[str], types: Mapping[str, AgentType]) -> Plan:
+    """The tasks that are to be added, checked together with those of the run."""
+    from maos.engine import agent_types, orchestration
+    from maos.model.plan import BadPlan, Plan
+
+    files = [text[1:] for text in texts if text.startswith("@")]
+    try:
+        said = [text for text in texts if not text.startswith("@")]
+        tasks = orchestration.more(run, said).tasks if said else []
+        for path in files:
+            tasks += plans.parse_loosely(plans.read(path)).tasks
+        added = orchestration.with_more(run, Plan(tasks=tasks))
+        wrong = agent_types.problems(added, types)
+        if wrong:
+            raise BadPlan(wrong)
+    except BadPlan as error:
+        plans.refuse("the new work", error.problems)
+    return added
+
+
+def approve(run: Run, added: Plan, options: Mapping[str, Any], *, auto: bool, as_json: bool) -> None:
+    """Show what is to be added, and have a person say yes to it."""
+    from maos.cli import render
+    from maos.engine import orchestration
+
+    if not as_json:
+        kinds = orchestration.kinds(added, {**run.options, **options})
+        render.line((f"{render.many(len(added.tasks), 'more task')} for {run.id}", "bold"))
+        for task in added.tasks:
+            plans.show_task(task, kinds[task.name], "", last=task is added.tasks[-1], width=0)
+        sys.stdout.flush()
+    if auto:
+        return
+    if as_json or sys.stdin is None or not sys.stdin.isatty():
+        raise InvalidInput("nobody has approved the new work, and there is nobody to ask", hint="repeat it with --auto")
+    if not click.confirm("Add it and go on?", err=True):
+        click.echo("nothing was changed", err=True)
+        raise click.exceptions.Exit(FAILED)

@@ -1,0 +1,187 @@
+"""`maos resume` and `maos orchestration resume`: go on with a run, after minutes, days or weeks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from maos.cli.agent.options import seconds
+from maos.cli.arguments import DURATION
+from maos.cli.commands import Command, dry_run_option, json_lines_option
+from maos.cli.database import Target
+from maos.cli.orchestrate.options import limits, run_limits, summary_option
+from maos.errors import NotFound
+
+if TYPE_CHECKING:
+    from maos.app import Maos
+    from maos.model.plan import Plan
+    from maos.model.run import Run
+
+task_option = click.option(
+    "--task", "tasks", multiple=True, metavar="TEXT",
+    help="More work: TEXT, 'NAME: TEXT', 'NAME after A, B: TEXT', or @FILE for a plan. Can be repeated.",
+)  # fmt: skip
+auto_option = click.option("--auto", is_flag=True, help="Add the work without asking.")
+concurrency_option = click.option(
+    "--concurrency", type=click.IntRange(min=1, max=1000), metavar="N",
+    help="How many agents work at once.  [default: as before]",
+)  # fmt: skip
+time_limit_option = click.option("--time-limit", type=DURATION, help="For each agent.  [default: as before]")
+
+
+@click.command(
+    "resume",
+    cls=Command,
+    examples=["maos resume", "maos resume r-1a2b --dry-run", "maos resume r-1a2b --task 'Write the release notes'"],
+)
+@click.argument("id", metavar="[ID]", required=False, default="")
+@task_option
+@auto_option
+@concurrency_option
+@time_limit_option
+@run_limits
+@summary_option
+@dry_run_option
+@json_lines_option
+@click.pass_context
+def resume_latest(
+    ctx: click.Context,
+    id: str,
+    tasks: tuple[str, ...],
+    auto: bool,
+    concurrency: int | None,
+    time_limit: int | None,
+    budget: float | None,
+    tokens: int | None,
+    run_time: int | None,
+    summary: str,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Go on with a run that was paused, interrupted or failed.
+
+    Without ID, the latest that is not completed. Finished tasks are not run again. Agents that still work are taken up,
+    those that were interrupted go on in their own sessions, and are told what happened. Tasks that failed are tried
+    again.
+    """
+    options = _options(concurrency, time_limit, limits(budget, tokens, run_time))
+    _go_on(ctx, id, tasks, options, summary, auto=auto, dry_run=dry_run, as_json=as_json)
+
+
+@click.command(
+    cls=Command,
+    examples=[
+        "maos orchestration resume r-1a2b3c",
+        "maos orchestration resume r-1a --dry-run",
+        "maos orchestration resume r-1a --task 'docs after api: Document the new calls' --auto",
+    ],
+)
+@click.argument("id", metavar="ID")
+@task_option
+@auto_option
+@concurrency_option
+@time_limit_option
+@run_limits
+@summary_option
+@dry_run_option
+@json_lines_option
+@click.pass_context
+def resume(
+    ctx: click.Context,
+    id: str,
+    tasks: tuple[str, ...],
+    auto: bool,
+    concurrency: int | None,
+    time_limit: int | None,
+    budget: float | None,
+    tokens: int | None,
+    run_time: int | None,
+    summary: str,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Go on with a run, and give it more to do.
+
+    Finished tasks are not run again. Agents that still work are taken up, those that were interrupted go on in their
+    own sessions, and are told what happened. Tasks that failed are tried again.
+
+    --task adds work to a run that is finished, paused or interrupted; it begins with the files the run has made.
+    """
+    options = _options(concurrency, time_limit, limits(budget, tokens, run_time))
+    _go_on(ctx, id, tasks, options, summary, auto=auto, dry_run=dry_run, as_json=as_json)
+
+
+def _go_on(
+    ctx: click.Context,
+    id: str,
+    tasks: Sequence[str],
+    options: dict[str, Any],
+    summary: str,
+    *,
+    auto: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    database: Target = ctx.obj
+    added: Plan | None = None
+    if tasks or dry_run:
+        from maos.cli.orchestrate import adding, foreseeing
+
+        run = database.read(lambda m: _find(m, id))
+        id = run.id
+        if tasks:
+            from maos.engine import agent_types
+
+            types = adding.types_for(run)
+            added = adding.plan(run, tasks, types)
+            options["agents"] = {**agent_types.to_data(added, types), **(run.options.get("agents") or {})}
+        if dry_run:
+            ctx.exit(database.read(lambda m: foreseeing.show(m, run, added, as_json=as_json)))
+        assert added is not None
+        adding.approve(run, added, options, auto=auto, as_json=as_json)
+
+    async def work(m: Maos) -> int:
+        from maos.cli.orchestrate import interrupted
+        from maos.cli.orchestrate.conducting import Conductor
+        from maos.engine import orchestration
+
+        run = await _find(m, id)
+        if not as_json:
+            await interrupted.tell(m, but=run.id)
+        if added is not None:
+            await m.runs.add(run.id, added)
+            run = await m.runs.get(run.id)
+        orchestration.check_can_go_on(run)
+        return await Conductor(m, run, as_json=as_json, summary=summary).carry_out(
+            options=_with_limits_of(run, options)
+        )
+
+    ctx.exit(database.write(work))
+
+
+def _options(concurrency: int | None, time_limit: int | None, budget: dict[str, float]) -> dict[str, Any]:
+    """What is to be otherwise from now on."""
+    given = {"concurrency": concurrency, "time_limit_s": seconds(time_limit), "budget": budget or None}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _with_limits_of(run: Run, options: dict[str, Any]) -> dict[str, Any]:
+    """The new options, with the limits that nobody has named as they were."""
+    if "budget" not in options:
+        return options
+    return {**options, "budget": {**(run.options.get("budget") or {}), **options["budget"]}}
+
+
+async def _find(m: Maos, id: str) -> Run:
+    """The run that is meant: by its id, or the latest that somebody could go on with."""
+    from maos.cli.orchestrate import interrupted
+    from maos.engine import orchestration
+
+    if id:
+        return await m.runs.get(id)
+    found = await orchestration.unfinished(m.runs)
+    if not found:
+        raise NotFound("there is no orchestration to go on with", hint="`maos orchestration list` shows all")
+    return next((run for run in found if not interrupted.is_carried_out(run)), found[0])

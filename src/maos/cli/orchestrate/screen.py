@@ -1,0 +1,192 @@
+"""Where a run is shown: a live view on a terminal, plain lines or JSON anywhere else.
+
+Whoever carries the run out only leaves word here and goes on. A thread writes it: a terminal that waits makes no agent
+wait, and nothing is drawn more often than a person can see.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from maos.cli import documents as shared
+from maos.cli.agent import words
+from maos.cli.agent.feed import coloured, styled
+from maos.cli.orchestrate import narrating
+from maos.cli.plain import clean
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.live import Live
+
+    from maos.journal.codec import Event
+    from maos.model.attempt import Attempt
+    from maos.model.facts import Fact
+    from maos.model.run import Run
+
+FRAME_S = 0.125
+TICK_S = 1.0
+ROWS_MAX = 10
+BAR_WIDTH = 30
+
+
+class Screen:
+    """Shows one run."""
+
+    def __init__(self, run: Run, *, as_json: bool) -> None:
+        self._run = run
+        self._as_json = as_json
+        self._width = min(narrating.NAME_WIDTH_MAX, max((len(name) for name in run.tasks), default=0))
+        self._lines: list[str] = []
+        self._news = asyncio.Event()
+        self._attempts: dict[str, Attempt] = {}
+        self._began = time.monotonic()
+        self._live: Live | None = None
+
+    # --- word is left ----------------------------------------------------------------------------------------
+
+    def changed(self, run: Run, events: Sequence[Event]) -> None:
+        """Something was recorded of the run."""
+        self._run = run
+        if self._as_json:
+            self._documents(narrating.documents_of_events(run, events))
+        else:
+            self._say(narrating.of_events(run, events))
+
+    def heard(self, attempt: Attempt, facts: Sequence[Fact]) -> None:
+        """Something was recorded of an agent."""
+        self._attempts[narrating.task_of(self._run.id, attempt.agent)] = attempt
+        if self._as_json:
+            self._documents(narrating.documents_of_facts(self._run.id, attempt, facts))
+        else:
+            self._say(narrating.of_facts(self._run.id, attempt, facts))
+        self._news.set()  # what it does has changed
+
+    def tell(self, text: str, style: str = "dim") -> None:
+        """Something about the whole run, for people."""
+        if not self._as_json:
+            self._leave(styled(clean(text), style, sys.stdout))
+
+    def document(self, document: shared.Document) -> None:
+        """Something for programs."""
+        if self._as_json:
+            self._documents([document])
+
+    def _documents(self, found: Iterable[shared.Document]) -> None:
+        for each in found:
+            self._leave(json.dumps(each))
+
+    def _say(self, lines: Iterable[narrating.Line]) -> None:
+        for name, text, style in lines:
+            self._leave(styled(f"{clean(name).ljust(self._width)}  {clean(text)}", style, sys.stdout))
+
+    def _leave(self, line: str) -> None:
+        self._lines.append(line)
+        self._news.set()
+
+    # --- and shown -------------------------------------------------------------------------------------------
+
+    async def show(self) -> None:
+        """Write what was left, and keep the live view fresh, until cancelled."""
+        if not self._as_json and coloured(sys.stdout):
+            self._live = self._start_live()
+        while True:
+            await self._flush()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._news.wait(), TICK_S if self._live else None)
+            self._news.clear()
+            if self._live:
+                await asyncio.sleep(FRAME_S)
+
+    async def close(self) -> None:
+        """Write what is left, and take the live view away."""
+        live, self._live = self._live, None
+        try:
+            if live is not None:
+                await asyncio.to_thread(live.stop)
+        finally:
+            await self._flush()
+
+    async def _flush(self) -> None:
+        lines, self._lines = self._lines, []
+        frame = self._frame() if self._live else None
+        if lines or frame is not None:
+            await asyncio.to_thread(self._draw, lines, frame)
+
+    def _draw(self, lines: Sequence[str], frame: RenderableType | None) -> None:
+        if self._live is None or frame is None:
+            sys.stdout.writelines(f"{line}\n" for line in lines)
+            sys.stdout.flush()
+            return
+        if lines:
+            from rich.text import Text
+
+            self._live.console.print(Text.from_ansi("\n".join(lines)), soft_wrap=True)
+        self._live.update(frame, refresh=True)
+
+    # --- the live view ---------------------------------------------------------------------------------------
+
+    def _start_live(self) -> Live:
+        from rich.live import Live
+
+        from maos.cli import render
+
+        live = Live(self._frame(), console=render.console(), auto_refresh=False, transient=True)
+        live.start()
+        return live
+
+    def _frame(self) -> RenderableType:
+        from rich.console import Group
+
+        return Group(self._bar(), *([] if not self._run.running else [self._rows()]))
+
+    def _bar(self) -> RenderableType:
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table
+        from rich.text import Text
+
+        run = self._run
+        cost_usd = run.cost_usd + sum(each.total_cost_usd for each in self._attempts.values() if each.is_open)
+        parts = [f"{run.done} of {len(run.tasks)} tasks", f"{run.running} running"]
+        parts += [words.duration(time.monotonic() - self._began)]
+        parts += [words.money(cost_usd)] if cost_usd else []
+        grid = Table.grid(padding=(0, 2))
+        grid.add_row(
+            ProgressBar(total=len(run.tasks) or 1, completed=run.done, width=BAR_WIDTH), Text(" · ".join(parts))
+        )
+        return grid
+
+    def _rows(self) -> RenderableType:
+        from rich.table import Table
+        from rich.text import Text
+
+        grid = Table.grid(padding=(0, 2))
+        grid.add_column(no_wrap=True, style="bold", max_width=self._width)
+        grid.add_column(no_wrap=True)
+        grid.add_column(no_wrap=True, justify="right")
+        grid.add_column(no_wrap=True, overflow="ellipsis", ratio=1, style="dim")
+        running = [task.name for task in self._run.tasks.values() if task.status == "running"]
+        for name in running[:ROWS_MAX]:
+            grid.add_row(*(Text(each) for each in self._row(name)))
+        if len(running) > ROWS_MAX:
+            grid.add_row(Text(f"… and {len(running) - ROWS_MAX} more"))
+        return grid
+
+    def _row(self, name: str) -> tuple[str, str, str, str]:
+        attempt = self._attempts.get(name)
+        if attempt is None or not attempt.is_open:
+            ends = attempt is not None and attempt.number == self._run.tasks[name].attempts
+            return clean(name), "finishes" if ends else "starts", "", ""
+        status = "asks" if attempt.permissions else attempt.status
+        cost = words.money(attempt.total_cost_usd) if attempt.total_cost_usd else ""
+        return clean(name), status, cost, words.one_line(_doing(attempt), 200)
+
+
+def _doing(attempt: Attempt) -> str:
+    tools: list[dict[str, Any]] = list(attempt.tools_open.values())
+    return f"→ {words.tool(tools[-1]['name'], tools[-1]['input'])}" if tools else attempt.activity

@@ -1,0 +1,48 @@
+"""The help of `maos orchestrate` and `maos resume`: examples that can be typed, and nothing heavy loaded to show it."""
+
+import shlex
+import subprocess
+import sys
+
+import click
+import pytest
+
+from maos.cli.agent.running import TIME_LIMIT as AGENTS_TIME_LIMIT
+from maos.cli.orchestrate.starting import CONCURRENCY, PERMISSIONS, TIME_LIMIT
+from maos.cli.program import program
+from maos.engine import agent_types, runs
+from tests.cli.test_help import EXAMPLES, HEAVY
+
+PATHS = (("orchestrate",), ("resume",), ("orchestration", "resume"), ("orchestration", "merge"))
+OURS = [example for path, example in EXAMPLES if path in PATHS]
+
+
+@pytest.mark.parametrize("example", OURS)
+def test_every_example_can_be_typed(example: str) -> None:
+    words = shlex.split(example.partition(" | ")[0])[1:]
+    with click.Context(program, info_name="maos", **program.context_settings) as context:
+        command: click.Command = program
+        while isinstance(command, click.Group):
+            found = command.get_command(context, words[0])
+            assert found is not None
+            command, words = found, words[1:]
+        command.make_context(example, words, parent=context).close()
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_help_loads_nothing_heavy(path: tuple[str, ...]) -> None:
+    code = (
+        "import sys\n"
+        "from maos.__main__ import main\n"
+        f"sys.argv = ['maos', *{path!r}, '--help']\n"
+        "try: main()\n"
+        f"except SystemExit: sys.stderr.write('loaded: ' + ','.join({HEAVY!r} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stderr.endswith("loaded: ")
+
+
+def test_defaults_are_those_of_the_engine() -> None:
+    assert CONCURRENCY == runs.CONCURRENCY
+    assert PERMISSIONS == agent_types.PERMISSIONS
+    assert TIME_LIMIT == AGENTS_TIME_LIMIT

@@ -1,0 +1,65 @@
+"""An engine in a process of its own, for tests of the commands that look at it: `engine.py DATABASE PLAN [RUN]`.
+
+A plan of commands is done by agents. The tasks of others are done as the test says: a task `api` waits for the file
+`api.end` in the current folder, whose content is its result, or the failure it has after `!`. The run's id is printed
+first.
+"""
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+
+import maos
+from maos.clock import SystemClock
+from maos.engine.post import Post
+from maos.engine.runs import Runs
+from maos.engine.scheduler import Outcome
+from maos.model.run import Run, TaskState
+
+
+class Hands:
+    """Does tasks when the test lets it."""
+
+    def __init__(self) -> None:
+        self._stopped: set[str] = set()
+
+    async def work(self, run: Run, task: TaskState) -> Outcome:
+        file = Path(f"{task.name}.end")
+        while not file.exists():
+            if task.name in self._stopped:
+                return Outcome(failure="stopped")
+            await asyncio.sleep(0.02)
+        said = file.read_text()
+        if said.startswith("!"):
+            return Outcome(failure=said[1:].partition(":")[0], message=said[1:].partition(":")[2])
+        return Outcome(result=said, cost_usd=0.5, tokens=1200)
+
+    async def check(self, run: Run, task: TaskState) -> Outcome:
+        return Outcome()
+
+    async def complete(self, run: Run, task: TaskState) -> Outcome:
+        return Outcome()
+
+    async def stop(self, run: Run, task: TaskState) -> None:
+        self._stopped.add(task.name)
+
+
+async def main(database: str, plan: str, id: str = "") -> None:
+    async with maos.open(database) as m:
+        post = Post(m.journal)
+        runs = Runs(m.journal, SystemClock(), post=post, worker=Hands)
+        if "command" in plan:
+            runs = m.runs
+        if not id:
+            id = (await runs.create(json.loads(plan), request="Build the shop", folder=Path.cwd())).id
+        print(id, flush=True)
+        try:
+            run = await runs.carry_out(id, source="manual" if not sys.argv[3:] else "daemon_restart")
+            print(run.status, flush=True)
+        finally:
+            await post.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))

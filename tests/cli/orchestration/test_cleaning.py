@@ -1,0 +1,85 @@
+"""What is removed, what is kept, and what a crash has left."""
+
+from pathlib import Path
+
+from tests.cli.agent.conftest import TICKING, Agents, Call, Start, wait_until
+from tests.cli.orchestration.conftest import Ask, Begin, Until
+
+WRITING = [{"name": "api", "command": ["sh", "-c", "echo hello > api.txt"]}]
+FAILING = [{"name": "api", "command": ["sh", "-c", "echo hello > api.txt; exit 1"]}]
+
+
+def tree_of(agents: Agents, agent: str) -> Path:
+    return Path(agents.shown(agent)["workspace"]["tree"])
+
+
+def test_worktrees_of_completed_runs_are_removed_and_their_checkpoints_stay(
+    begin: Begin,
+    ask: Ask,
+    call: Call,
+    agents: Agents,
+    repository: Path,
+) -> None:
+    """R-704."""
+    engine = begin(WRITING)
+    assert engine.wait() == "completed"
+    tree = tree_of(agents, f"{engine.run}.api")
+    assert (tree / "api.txt").exists()
+    assert ask("orchestration", "cleanup", "--older-than", "1")["runs"] == 0, "it is not old"
+    tried = call("orchestration", "cleanup", "--older-than", "0", "--dry-run")
+    assert f"would remove {tree}" in tried.stdout
+    assert tree.exists()
+    done = ask("recover", "cleanup", "--older-than", "0")
+    assert [each["tree"] for each in done["removed"]] == [str(tree)]
+    assert done["bytes"] > 0
+    assert not tree.exists()
+    assert "api.txt  +1 -0" in call("agent", "diff", f"{engine.run}.api").stdout
+    assert ask("orchestration", "cleanup", "--older-than", "0")["removed"] == []
+
+
+def test_what_is_saved_nowhere_else_stays(
+    begin: Begin,
+    ask: Ask,
+    call: Call,
+    agents: Agents,
+    repository: Path,
+) -> None:
+    engine = begin(WRITING)
+    assert engine.wait() == "completed"
+    tree = tree_of(agents, f"{engine.run}.api")
+    (tree / "by-hand.txt").write_text("somebody's work")
+    for more in (["--dry-run"], []):
+        done = ask("orchestration", "cleanup", "--older-than", "0", *more)
+        assert done["removed"] == []
+        assert "changes since its last checkpoint" in done["kept"][0]["why"]
+    assert (tree / "by-hand.txt").exists()
+    assert f"kept {tree}" in call("orchestration", "cleanup", "--older-than", "0").stdout
+
+
+def test_a_run_that_can_go_on_keeps_its_worktrees(
+    begin: Begin,
+    ask: Ask,
+    agents: Agents,
+    repository: Path,
+) -> None:
+    engine = begin(FAILING)
+    assert engine.wait() == "failed"
+    assert ask("orchestration", "cleanup", "--older-than", "0") == {
+        "dry_run": False, "runs": 0, "removed": [], "kept": [], "bytes": 0,
+    }  # fmt: skip
+    assert tree_of(agents, f"{engine.run}.api").exists()
+
+
+def test_recover_says_how_to_go_on(begin: Begin, start: Start, call: Call, ask: Ask, until: Until) -> None:
+    engine = begin()
+    until(engine.run, "working")
+    alone = start("agent", "run", "--name", "ticker", "--in-place", "--", "sh", "-c", TICKING)
+    alone.wait_for("line 1")
+    assert call("recover").stdout == "nothing was interrupted\n"
+    engine.kill()
+    alone.kill()
+    wait_until(lambda: len(ask("recover")["agents"]) == 1)
+    shown = call("recover").stdout
+    assert f"to go on: maos resume {engine.run}" in shown
+    assert "! ticker is detached\n  to go on: maos agent attach ticker" in shown
+    assert [each["id"] for each in ask("recover")["orchestrations"]] == [engine.run]

@@ -1,0 +1,80 @@
+"""What a dry run says of an interrupted agent is what it is then told, word for word, with the real Claude Code."""
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+import maos
+from maos.app import Maos
+from maos.cli.agent.standing import holder_lives
+from maos.engine.agent_worker import AgentWorker
+from maos.engine.attempts import Attempts
+from maos.engine.orchestration import foresee
+from maos.model.plan import Plan, Task
+from maos.runner.holder import tree
+from maos.testing.model_stub import Call, ModelStub, Step
+from tests.engine import claude_engine
+from tests.engine.test_what_survives import holder_of, until
+
+WORK = Call(name="Bash", input={"command": "echo once >> effects; sleep 3", "description": "x"})
+
+
+@pytest.fixture
+async def stub() -> AsyncIterator[ModelStub]:
+    async with ModelStub({"tool": [Step(text="I begin.", calls=[WORK]), Step(text="It is done.")]}) as running:
+        yield running
+
+
+@pytest.fixture
+async def attempts(m: Maos, home: Path, stub: ModelStub) -> AsyncIterator[Attempts]:
+    engine = claude_engine.engine(m, home, stub.url)
+    yield engine
+    await engine.close()
+
+
+async def test_a_dry_run_foresees_the_exact_words(m: Maos, attempts: Attempts, tmp_path: Path) -> None:
+    """R-201, R-206, I31: the engine lets go, the agent is killed in the middle of a tool, a message has come."""
+    tasks = [Task(name="a", task="SCRIPT=tool", tools=["Bash"]), Task(name="b", command=["true"], needs=["a"])]
+    run = await m.runs.create(Plan(tasks=tasks), folder=tmp_path, options={"kind": "claude", "in_place": True})
+    carrying = asyncio.create_task(m.runs.carry_out(run.id, worker=AgentWorker(attempts)))
+    agent = f"{run.id}.a"
+
+    async def in_the_tool() -> bool:
+        try:
+            return bool((await attempts.get(agent)).tools_open) and (tmp_path / "effects").exists()
+        except maos.NotFound:
+            return False
+
+    await until(in_the_tool)
+    carrying.cancel()
+    await asyncio.gather(carrying, return_exceptions=True)
+    await attempts.close()
+    run = await m.runs.get(run.id)
+    alive = {each.task: each.what for each in await foresee(attempts, run, still_works=holder_lives)}
+    assert alive == {"a": "taken_up", "b": "begun"}
+
+    pid = (await attempts.get(agent)).pid
+
+    async def gone() -> bool:
+        seen = tree.look(pid)
+        return seen is None or seen.state in "ZX"
+
+    for victim in (holder_of(pid), pid):
+        os.kill(victim, signal.SIGKILL)
+    await until(gone)
+    await m.bus.send("r-x.other", agent, "the tests are red")
+    foreseen = {each.task: each for each in await foresee(attempts, run, still_works=holder_lives)}
+    assert foreseen["a"].what == "resumed"
+    assert [tool["input"]["command"] for tool in foreseen["a"].unknown] == ["echo once >> effects; sleep 3"]
+    assert "the tests are red" in foreseen["a"].words
+    assert "It is not known whether these took effect" in foreseen["a"].words
+
+    run = await m.runs.carry_out(run.id, worker=AgentWorker(attempts))
+    assert run.status == "completed"
+    told = await attempts.get(agent)
+    assert (told.number, told.order["task"]) == (2, foreseen["a"].words)
+    assert (tmp_path / "effects").read_text() == "once\n"
