@@ -114,6 +114,7 @@ class Maos:
         if self._bus is None:
             from maos.bus.bus import Bus
 
+            _add_views(self.journal.store)
             self._bus = Bus(self.journal, self._clock, members=self._members)
         return self._bus
 
@@ -252,8 +253,16 @@ async def _open_store(
         return await SqlStore.open(database, accept_loss=accept_loss)
     if "://" in name:
         raise InvalidInput(f"{name!r} is neither a path nor a PostgreSQL URL", hint="use a path or postgresql://…")
-    from maos import views
     from maos.store.sqlite import SqliteDatabase
 
-    file = SqliteDatabase(Path(name), clock=clock, create=create, views=views.for_sqlite())
-    return await SqlStore.open(file, accept_loss=accept_loss)
+    return await SqlStore.open(SqliteDatabase(Path(name), clock=clock, create=create), accept_loss=accept_loss)
+
+
+def _add_views(store: Store) -> None:
+    """Let plain `sqlite3` see the agents and runs of a SQLite database, once there are any."""
+    from maos.store.sqlite import SqliteDatabase
+
+    if isinstance(store, SqlStore) and isinstance(store.database, SqliteDatabase):
+        from maos import views
+
+        store.database.add_views(views.for_sqlite())

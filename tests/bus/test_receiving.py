@@ -141,6 +141,8 @@ async def test_a_message_that_kills_its_receivers_is_parked_and_stops_no_other(m
             [delivery] = await take(receiver)
         if delivery.message.text != "poison":
             break
+        if lives > 1:
+            assert await nothing_comes(receiver, 0.1), "what was in dead hands is handed out alone"
         await receiver.close()  # it died of it, and its lease has run out
     assert lives == 4
     [letter] = [each async for each in m.bus.dead()]
@@ -149,6 +151,19 @@ async def test_a_message_that_kills_its_receivers_is_parked_and_stops_no_other(m
     assert delivery.message.text == "later 0"
     await delivery.ack()
     assert await finish(receiver, 19) == [f"later {number}" for number in range(1, 20)]
+
+
+async def test_what_comes_behind_a_message_that_kills_is_not_counted_as_tried(still: Maos) -> None:
+    """I21."""
+    await send(still, "poison")
+    for life in range(3):
+        async with still.bus.receive("b", tries_max=3) as receiver:
+            [delivery] = await take(receiver)
+            assert delivery.message.text == "poison"
+        if life == 0:
+            await send(still, "fresh")
+    [delivery] = await take(still.bus.receive("b", tries_max=3))
+    assert (delivery.message.text, delivery.tries) == ("fresh", 1)
 
 
 async def test_a_rejected_message_is_a_dead_letter_that_can_be_sent_again(m: Maos) -> None:

@@ -95,14 +95,14 @@ async def test_callers_share_transactions(bench: Bench) -> None:
     """A hundred callers at once cost a few commits, not a hundred."""
     store = await bench.open()
     commits = 0
-    commit = store._database.commit
+    commit = store.database.commit
 
     async def counted(*arguments: object) -> None:
         nonlocal commits
         commits += 1
         await commit(*arguments)  # type: ignore[arg-type]
 
-    store._database.commit = counted  # type: ignore[method-assign]
+    store.database.commit = counted  # type: ignore[method-assign]
     await asyncio.gather(*start(store, *(b"%d" % number for number in range(100))))
     assert 1 <= commits <= 5
     await check_journal(store)

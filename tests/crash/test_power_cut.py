@@ -138,7 +138,7 @@ async def test_nothing_acknowledged_is_lost_while_the_log_is_copied_and_starts_o
         pages = []
         for number, step in enumerate(steps(150)):
             await cuts.told(store, step)
-            pages.append(store._database.wal_pages)  # type: ignore[attr-defined]
+            pages.append(store.database.wal_pages)  # type: ignore[attr-defined]
             if number % 10 == 0:
                 await house_keeping(store)
             if chance.random() < 0.1:

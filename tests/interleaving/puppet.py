@@ -120,7 +120,7 @@ async def act_under_lease(
 
     postgres.crash_point = sqlite.crash_point = stop_here
     # A thread that looks after the log might be stopped while it holds the lock; here only the append is to be stopped.
-    store._database.wants_care = lambda: False  # type: ignore[method-assign]
+    store.database.wants_care = lambda: False  # type: ignore[method-assign]
     lease = await store.acquire(name, owner=me, ttl_s=60)
     assert lease is not None
     say(token=lease.token)

@@ -223,7 +223,7 @@ async def test_wake_ups_come_again_after_the_server_was_away(
     store, other = await postgres_place.open(), await postgres_place.open()
     waiting = asyncio.ensure_future(store.wait(after=0, timeout_s=600))
     await asyncio.sleep(0.05)
-    database: Any = store._database
+    database: Any = store.database
     first = database._listener
     postgres.stop()
     await asyncio.sleep(0.2)  # some attempts fail

@@ -37,6 +37,7 @@ LONG = "a long story, " * 200
 @pytest.fixture
 async def m(database: Path, tmp_path: Path) -> AsyncIterator[Maos]:
     async with maos.open(database, home=tmp_path / "home") as opened:
+        assert opened.bus  # whoever uses agents, runs or messages has the views made
         yield opened
 
 
@@ -176,8 +177,8 @@ async def test_kept_folds_are_only_of_use_for_what_is_counted(
 
 
 async def test_views_of_another_version_are_replaced_and_those_of_others_stay(database: Path, query: Query) -> None:
-    async with maos.open(database):
-        pass
+    async with maos.open(database) as m:
+        assert m.bus
     import apsw
 
     connection = apsw.Connection(str(database))
@@ -185,6 +186,7 @@ async def test_views_of_another_version_are_replaced_and_those_of_others_stay(da
     connection.execute("CREATE VIEW mine AS SELECT 2 AS two")
     connection.close()
     async with maos.open(database) as m:
+        assert m.bus
         assert (await m.verify()).ok
         assert m.journal.notes == []
     assert query("SELECT id FROM agents") == []
@@ -216,6 +218,7 @@ def test_views_and_folds_say_the_same(data: st.DataObject, tmp_path_factory: pyt
         import apsw
 
         async with maos.open(path) as m:
+            assert m.bus
             post = Post(m.journal)
             run = await carried_out(
                 Runs(m.journal, SystemClock(), post=post, worker=Hands), plan(**needs), Hands(failing)

@@ -121,8 +121,8 @@ class Runs:
         else:
             self._to_pause[id] = why
 
-    async def add(self, id: str, plan: Plan) -> Run:
-        """More work for a run that is finished or paused (R-203)."""
+    async def add(self, id: str, plan: Plan, *, options: Mapping[str, Any] | None = None) -> Run:
+        """More work for a run that is finished or paused (R-203), and the options that it needs."""
         run = await self.get(id)
         known = set(run.tasks)
         problems = [Problem(task.name, "the run has a task of that name already") for task in plan.tasks
@@ -133,6 +133,7 @@ class Runs:
         lease = await claim(self._journal, self._clock, stream(id), run, is_open=run.is_open, hint=hint)
         recorder = Recorder(self._journal, RUN, run, lease, lease_s=self._lease_s)
         data = {"tasks": [msgspec.to_builtins(task) for task in plan.tasks], "at_us": self._clock.now_us()}
+        data |= {"options": dict(options)} if options else {}
         try:
             await recorder.append(Event("run_planned", data))
         finally:

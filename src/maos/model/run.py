@@ -163,6 +163,7 @@ class Run(msgspec.Struct, kw_only=True):
 
     def _run_planned(self, data: Mapping[str, Any]) -> None:
         self.status = RUNNING
+        self.options = {**self.options, **data.get("options", {})}
         self._add(data["tasks"])
 
     def _run_resumed(self, data: Mapping[str, Any]) -> None:

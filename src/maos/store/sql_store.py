@@ -65,7 +65,7 @@ class SqlStore:
 
     def __init__(self, database: Database) -> None:
         self.place = database.place
-        self._database = database
+        self.database = database
         self._writer = GroupCommitWriter(database, self._grown)
         self._head = 0
         self._waiters: set[asyncio.Future[None]] = set()
@@ -100,24 +100,24 @@ class SqlStore:
     async def read(self, stream: str, *, after: int = 0, limit: int = 256, backwards: bool = False) -> list[Recorded]:
         """See Store.read."""
         query = "read_stream_backwards" if backwards else "read_stream"
-        return [Recorded._make(row) for row in await self._database.fetch(query, stream, after, limit)]
+        return [Recorded._make(row) for row in await self.database.fetch(query, stream, after, limit)]
 
     async def read_log(self, *, after: int = 0, limit: int = 256) -> list[Recorded]:
         """See Store.read_log."""
-        rows = await self._database.fetch("read_log", after, limit)
+        rows = await self.database.fetch("read_log", after, limit)
         if rows and rows[-1][0] <= after:
             raise Corrupt(f"position {rows[-1][0]} stands behind {after}")  # a follower would go round for ever
         return [Recorded._make(row) for row in rows]
 
     async def version(self, stream: str) -> int:
         """See Store.version."""
-        stamp = self._database.stamp()
+        stamp = self.database.stamp()
         if stamp != self._stamp:
             self._stamp = stamp
             self._versions.clear()
         elif (known := self._versions.get(stream)) is not None:
             return known
-        row = await self._database.fetch_row("stream_version", stream)
+        row = await self.database.fetch_row("stream_version", stream)
         version: int = row[0] if row else 0
         if stamp is not None:
             self._versions[stream] = version
@@ -125,12 +125,12 @@ class SqlStore:
 
     async def head(self) -> int:
         """See Store.head."""
-        row = await self._database.fetch_row("log_head")
+        row = await self.database.fetch_row("log_head")
         return row[0] if row else 0
 
     async def streams(self, *, prefix: str = "", after: str = "", limit: int = 256) -> list[str]:
         """See Store.streams."""
-        rows = await self._database.fetch("stream_names", after, prefix, prefix + _LAST, limit)
+        rows = await self.database.fetch("stream_names", after, prefix, prefix + _LAST, limit)
         return [row[0] for row in rows]
 
     async def wait(self, *, after: int, timeout_s: float) -> int:
@@ -140,7 +140,7 @@ class SqlStore:
         if not self._listening:
             self._listening = True
             try:
-                await self._database.listen(self._ring)
+                await self.database.listen(self._ring)
             except BaseException:
                 self._listening = False  # whoever waits next tries again
                 raise
@@ -171,18 +171,18 @@ class SqlStore:
 
     async def load(self, kind: str, key: str) -> Document | None:
         """See Store.load."""
-        row = await self._database.fetch_row("load_document", kind, key)
+        row = await self.database.fetch_row("load_document", kind, key)
         return Document._make(row) if row else None
 
     async def scan(self, kind: str, *, prefix: str = "", after: str = "", limit: int = 256) -> list[Document]:
         """See Store.scan."""
-        rows = await self._database.fetch("scan_documents", kind, after, prefix, prefix + _LAST, limit)
+        rows = await self.database.fetch("scan_documents", kind, after, prefix, prefix + _LAST, limit)
         return [Document._make(row) for row in rows]
 
     async def copy_to(self, path: Path) -> int:
         """See Store.copy_to."""
         try:
-            return await self._database.copy_to(path)
+            return await self.database.copy_to(path)
         except OSError as error:
             if error.errno == errno.ENOSPC:
                 raise DiskFull(str(path)) from error
@@ -194,12 +194,12 @@ class SqlStore:
 
     async def check(self) -> Health:
         """See Store.check."""
-        notes = list(self._database.notes)
-        for trouble in (self._database.mark.trouble, self._writer.care_trouble):
+        notes = list(self.database.notes)
+        for trouble in (self.database.mark.trouble, self._writer.care_trouble):
             if trouble:
                 notes.append(trouble)
-        rows = await self._database.fetch("count_versions")
-        return Health(int(rows[0][0]), tuple(await self._database.problems()), tuple(notes))
+        rows = await self.database.fetch("count_versions")
+        return Health(int(rows[0][0]), tuple(await self.database.problems()), tuple(notes))
 
     async def close(self) -> None:
         """See Store.close."""
@@ -207,7 +207,7 @@ class SqlStore:
         for waiter in self._waiters:
             if not waiter.done():
                 waiter.set_result(None)
-        await self._database.close()
+        await self.database.close()
 
     async def _lease(self, query: str, name: str, owner: str, token: int | None, ttl_s: float | None) -> Lease | None:
         arguments: list[object] = [name, owner]
@@ -217,25 +217,25 @@ class SqlStore:
             arguments.append(int(ttl_s * 1_000_000))
 
         async def work() -> list[tuple[Any, ...]]:
-            return await self._database.execute(query, *arguments)
+            return await self.database.execute(query, *arguments)
 
         rows = await self._writer.exclusively(work)
         return Lease(name, owner, rows[0][0], rows[0][1]) if rows else None
 
     async def _compare_with_mark(self, *, accept_loss: bool) -> None:
         """Notice at once when the end of the journal is missing (I8)."""
-        file = self._database.mark
+        file = self.database.mark
         mark = file.read()  # before the head: another process may append between the two
-        self._head, _time_us, head_hash = await self._database.fetch_row("log_head") or (0, 0, b"")
+        self._head, _time_us, head_hash = await self.database.fetch_row("log_head") or (0, 0, b"")
         if mark is None:
             if self._head == 0:
                 file.trouble = None  # a new journal has no mark yet
                 return
-            self._database.notes.append(f"{file.trouble}: a lost end of the journal could not have been noticed")
+            self.database.notes.append(f"{file.trouble}: a lost end of the journal could not have been noticed")
         elif why := await self._differs(mark, head_hash):
             if not accept_loss:
                 raise HistoryLost(self.place, acknowledged=mark.position, found=self._head, why=why)
-            self._database.notes.append(f"went on although position {mark.position} was acknowledged and {why}")
+            self.database.notes.append(f"went on although position {mark.position} was acknowledged and {why}")
             file.path.unlink()
         if self._head and (mark is None or mark.position != self._head or accept_loss):
             file.write(Mark(self._head, head_hash))
@@ -246,7 +246,7 @@ class SqlStore:
         if mark.position == self._head:
             found: tuple[Any, ...] | None = (head_hash,)
         else:
-            found = await self._database.fetch_row("hash_at_position", mark.position)
+            found = await self.database.fetch_row("hash_at_position", mark.position)
         # No row there: compaction merged it and died before it could mark its own, later, event.
         if found is not None and found[0] != mark.hash:
             return "a different event stands there"

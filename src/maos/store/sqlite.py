@@ -70,7 +70,6 @@ class SqliteDatabase:
         create: bool = True,
         vfs: str | None = None,
         schema: Traversable | None = None,
-        views: str = "",
     ) -> None:
         self.place = str(path)
         self.path = path = path.absolute()  # some connections are made later, wherever the process has gone by then
@@ -84,7 +83,6 @@ class SqliteDatabase:
         self._create = create
         self._vfs = vfs
         self._schema = schema
-        self._views = views
         self._sql = queries.for_sqlite()
         self._reader: apsw.Connection | None = None
         self._stamps: apsw.Cursor | None = None
@@ -106,8 +104,6 @@ class SqliteDatabase:
                 todo = upgrade.pending(upgrade.steps("sqlite", self._schema), level, self.place)
                 if todo:
                     self._upgrade(level, todo)
-                if self._views:
-                    self._make_views()
                 if created:
                     sync_folder(self.path.parent)
         except BaseException:
@@ -207,22 +203,25 @@ class SqliteDatabase:
             connection.close()
             self._writer = None
 
-    def _make_views(self) -> None:
-        """Have the views that were given, for programs other than maos; without them everything works all the same."""
-        if _one(self._open_reader(), VIEWS_KNOWN, self._views):
+    def add_views(self, views: str) -> None:
+        """Have the views that are given, for programs other than maos; without them everything works all the same.
+
+        Not when it is opened: SQLite reads every view each time, which would double what opening costs.
+        """
+        if _one(self._open_reader(), VIEWS_KNOWN, views):
             return
-        connection = self._connect_writer()
+        connection = self._connect()
+        connection.set_wal_hook(self._after_commit)
         try:
             connection.execute("BEGIN IMMEDIATE")
-            if not _one(connection, VIEWS_KNOWN, self._views):  # another process may have been first
-                connection.execute(self._views)
+            if not _one(connection, VIEWS_KNOWN, views):  # another process may have been first
+                connection.execute(views)
             connection.execute("COMMIT")
         except apsw.Error as error:
             _roll_back(connection)
             self.notes.append(f"the views could not be made: {error}")
         finally:
             connection.close()
-            self._writer = None
 
     def _switch_to_wal(self, connection: apsw.Connection) -> None:
         if _one(connection, "PRAGMA journal_mode") == "wal":

@@ -126,6 +126,7 @@ def _go_on(
 ) -> None:
     database: Target = ctx.obj
     added: Plan | None = None
+    agents: dict[str, Any] = {}
     if tasks or dry_run:
         from maos.cli.orchestrate import adding, foreseeing
 
@@ -136,11 +137,11 @@ def _go_on(
 
             types = adding.types_for(run)
             added = adding.plan(run, tasks, types)
-            options["agents"] = {**agent_types.to_data(added, types), **(run.options.get("agents") or {})}
+            agents = {"agents": {**agent_types.to_data(added, types), **(run.options.get("agents") or {})}}
         if dry_run:
             ctx.exit(database.read(lambda m: foreseeing.show(m, run, added, as_json=as_json)))
         assert added is not None
-        adding.approve(run, added, options, auto=auto, as_json=as_json)
+        adding.approve(run, added, agents, auto=auto, as_json=as_json)
 
     async def work(m: Maos) -> int:
         from maos.cli.orchestrate import interrupted
@@ -151,7 +152,7 @@ def _go_on(
         if not as_json:
             await interrupted.tell(m, but=run.id)
         if added is not None:
-            await m.runs.add(run.id, added)
+            await m.runs.add(run.id, added, options=agents)
             run = await m.runs.get(run.id)
         orchestration.check_can_go_on(run)
         return await Conductor(m, run, as_json=as_json, summary=summary).carry_out(

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 def checkpoint(database: Target, id: str, name: str, as_json: bool) -> None:
     """Give the present state of a run a name.
 
-    The files of its agents are saved under it. Nothing is lost without one: everything that happens is kept, and files are saved every few minutes. If nobody
-    carries the run out, the files are as they were when last saved.
+    The files of its agents are saved under it. Nothing is lost without one: everything that happens is kept, and
+    files are saved every few minutes. If nobody carries the run out, the files are as they were when last saved.
     """
 
     async def work(m: Maos) -> Run:
@@ -152,8 +152,8 @@ def _document(each: dict[str, Any]) -> shared.Document:
 def save_interval(database: Target, seconds: float | None, as_json: bool) -> None:
     """Set or show how often files are saved.
 
-    Those of agents that run, that is. It is kept in the database and counts for all runs on it; engines that run notice within seconds. Output, messages
-    and decisions are saved at once in any case.
+    Those of agents that run, that is. It is kept in the database and counts for all runs on it; engines that run
+    notice within seconds. Output, messages and decisions are saved at once in any case.
     """
 
     async def work(m: Maos) -> float:

@@ -27,8 +27,8 @@ GRACE_S = 10.0
 def pause(database: Target, id: str, as_json: bool) -> None:
     """Stop a run so that it can go on later.
 
-    Its agents are stopped, and this waits until they have. Whichever process carries the run out does it, and then ends. If none does, agents of the run that still work are
-    stopped all the same. Messages and questions are kept.
+    Its agents are stopped, and this waits until they have. Whichever process carries the run out does it, and then
+    ends. If none does, agents of the run that still work are stopped all the same. Messages and questions are kept.
     """
 
     async def work(m: Maos) -> Standing:
