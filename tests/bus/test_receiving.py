@@ -238,6 +238,19 @@ async def test_not_more_than_a_window_is_in_somebodys_hands(m: Maos) -> None:
     assert next_one.version == 11
 
 
+async def test_a_slow_receiver_falls_behind_and_misses_nothing(m: Maos, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A20, I21: what finds no room is read again later, in order."""
+    monkeypatch.setattr(receiving, "BUFFER_MAX", 5)
+    receiver = m.bus.receive("b", window=2)
+    texts = []
+    for number in range(6):
+        await send(m, *(str(number * 10 + each) for each in range(10)))
+        await asyncio.sleep(0.02)  # so that the reader is far ahead
+        texts += await finish(receiver, 4)
+    texts += await finish(receiver, 36)
+    assert texts == [str(number) for number in range(60)]
+
+
 async def test_a_place_is_found_again_without_reading_everything(
     m: Maos, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:

@@ -1,4 +1,4 @@
-"""A run of shell agents in a git repository, to be killed: makes it, or goes on with it, until it has ended.
+"""A run of shell agents in a folder, a git repository or not, to be killed: makes it, or goes on with it, until it has ended.
 
 python run_life.py DATABASE HOME REPOSITORY
 """
@@ -36,8 +36,10 @@ async def live(database: str, home: Path, repository: Path) -> Run:
         runs = m.runs
         known = [run async for run in runs.all()]
         if not known:
-            into = await Workplace.prepare(repository, "the-run", root=home / "workspaces", in_place=False)
-            options = {"workspace": into.to_data(), "kind": "shell"}
+            options = {"in_place": True, "kind": "shell"}
+            if (repository / ".git").exists():
+                into = await Workplace.prepare(repository, "the-run", root=home / "workspaces", in_place=False)
+                options = {"workspace": into.to_data(), "kind": "shell"}
             known = [await runs.create(plan(repository), folder=repository, options=options)]
         run = known[0]
         if run.status != "completed":

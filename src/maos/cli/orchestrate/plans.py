@@ -153,10 +153,10 @@ def _edited(draft: Draft, types: Mapping[str, AgentType]) -> tuple[Draft, Plan]:
 
 def _ask(question: str) -> str:
     click.echo(question, nl=False, err=True)
-    try:
-        return input().strip().lower()
-    except EOFError:
-        raise click.Abort from None
+    answer = sys.stdin.readline()
+    if not answer:
+        raise click.Abort
+    return answer.strip().lower()
 
 
 def check(draft: Draft, types: Mapping[str, AgentType]) -> Plan:
