@@ -7,7 +7,10 @@ from pathlib import Path
 import pytest
 
 import maos
+from maos.agents.python import Python
 from maos.app import Maos
+from maos.clock import SystemClock
+from maos.engine.attempts import Attempts
 from maos.errors import InvalidInput
 from maos.model.attempt import Attempt, check_agent
 from maos.model.message import PERSON, Message, message, spoken
@@ -99,6 +102,45 @@ async def test_what_was_not_taken_before_an_end_comes_with_the_next_attempt(m: M
     assert resumed.attempt.stopping == ""
     await resumed.stop(grace_s=1)
     await resumed.wait()
+
+
+class Prose(Python):
+    """A function that is told things in words, as a model is."""
+
+    capabilities = Python.capabilities._replace(prose=True)
+
+
+DIES_TWICE = """
+import os, pathlib
+
+def run(context):
+    lives = pathlib.Path("lives")
+    lives.write_text(lives.read_text() + "x" if lives.exists() else "x")
+    if len(lives.read_text()) < 3:
+        os._exit(1)
+    return context.task
+"""
+
+
+async def test_what_is_told_with_a_task_is_told_again_until_the_agent_has_begun(m: Maos, tmp_path: Path) -> None:
+    """R-302: an attempt that dies before it has begun has not got its messages."""
+    (tmp_path / "job.py").write_text(DIES_TWICE)
+    attempts = Attempts(m.journal, SystemClock(), dialect=lambda _kind: Prose(), folder=tmp_path / "home", bus=m.bus)
+    try:
+        place = {"cwd": tmp_path, "in_place": True}
+        running = await attempts.start("ponder", kind="python", name="a", argv=["job:run"], **place)  # type: ignore[arg-type]
+        assert (await running.wait()).status == "failed"
+        await m.bus.send("b", "a", "mind the gap", type="discovery")
+        attempt = await (await attempts.resume("a")).wait()
+        assert (attempt.status, attempt.told) == ("failed", [1])
+        assert [each.message.text async for each in m.bus.waiting("a")] == ["mind the gap"]
+        attempt = await (await attempts.resume("a")).wait()
+        assert (attempt.status, attempt.told) == ("done", [])
+        assert "from b (discovery)" in attempt.result
+        assert "> mind the gap" in attempt.result
+        assert [each async for each in m.bus.waiting("a")] == []
+    finally:
+        await attempts.close()
 
 
 async def test_a_message_past_its_time_is_not_said_to_an_agent(m: Maos, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A run of shell agents in a folder, a git repository or not, to be killed: makes it, or goes on with it, until it has ended.
+"""A run of shell agents, in a git repository or a plain folder, to be killed: makes it, or goes on until it has ended.
 
 python run_life.py DATABASE HOME REPOSITORY
 """
