@@ -21,7 +21,7 @@ MADE_FROM_OUR_OWN_NAMES = {
     ("store/postgres.py", "f'SELECT * FROM {table}'"),
     ("store/sqlite.py", "f'PRAGMA user_version = {step.level:d}'"),
     # The text of maos.views, as the composition root gives it.
-    ("store/sqlite.py", "self._views"),
+    ("store/sqlite.py", "views"),
 }
 
 

@@ -65,6 +65,13 @@ def effects(folder: Path) -> list[str]:
     return path.read_text().split() if path.exists() else []
 
 
+def transcribed(attempts: Attempts, attempt: Attempt) -> bool:
+    """Whether the program has written down itself that it uses a tool; it does so a tenth of a second late."""
+    for path in (attempts.folder / "homes").glob(f"{attempt.agent}/claude/projects/*/{attempt.session}.jsonl"):
+        return b'"tool_use"' in path.read_bytes()
+    return False
+
+
 async def in_the_middle(attempts: Attempts, folder: Path, name: str) -> Callable[[], Any]:
     """A condition: the agent has run its tool and is in the middle of a text; or is in the middle of its tool."""
 
@@ -74,7 +81,7 @@ async def in_the_middle(attempts: Attempts, folder: Path, name: str) -> Callable
         except maos.NotFound:
             return False
         if name == "tool":
-            return bool(attempt.tools_open and effects(folder))
+            return bool(attempt.tools_open and effects(folder)) and transcribed(attempts, attempt)
         return attempt.tools_done == 1 and bool((attempt.conversation or {}).get("tail"))
 
     return reached

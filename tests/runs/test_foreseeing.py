@@ -18,6 +18,7 @@ from maos.model.plan import Plan, Task
 from maos.runner.holder import tree
 from maos.testing.model_stub import Call, ModelStub, Step
 from tests.engine import claude_engine
+from tests.engine.test_claude import transcribed
 from tests.engine.test_what_survives import holder_of, until
 
 WORK = Call(name="Bash", input={"command": "echo once >> effects; sleep 3", "description": "x"})
@@ -45,7 +46,9 @@ async def test_a_dry_run_foresees_the_exact_words(m: Maos, attempts: Attempts, t
 
     async def in_the_tool() -> bool:
         try:
-            return bool((await attempts.get(agent)).tools_open) and (tmp_path / "effects").exists()
+            attempt = await attempts.get(agent)
+            begun = bool(attempt.tools_open) and (tmp_path / "effects").exists()
+            return begun and transcribed(attempts, attempt)
         except maos.NotFound:
             return False
 

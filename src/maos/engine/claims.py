@@ -6,12 +6,12 @@ import asyncio
 
 from maos.clock import MICROSECONDS, Clock
 from maos.engine import owner
-from maos.engine.recorder import Fold
+from maos.engine.recorder import LEASE_S, Fold
 from maos.errors import Conflict
 from maos.journal.journal import Journal
 from maos.store.contract import Lease
 
-CLAIM_S = 5.0
+CLAIM_S = 10.0
 CLAIM_POLL_S = 0.1
 
 
@@ -28,11 +28,12 @@ class Held(Conflict):
 async def claim(journal: Journal, clock: Clock, name: str, fold: Fold | None, *, is_open: bool, hint: str) -> Lease:
     """A lease on a name whose owner, as far as is recorded, is that of the fold. Held while the owner lives.
 
-    A process that died between claiming and recording that it did is known to nobody; its claim runs out soon.
+    A process that died between claiming and recording that it did is known to nobody, and one that had its lease again
+    after it ran out has a token that nobody knows; such leases run out.
     """
     if fold is not None and owner.is_gone(fold.owner):
         await journal.release(owner.lease_of(fold.owner))
-    until_us = clock.steady_us() + int(CLAIM_S * 1.2 * MICROSECONDS)
+    until_us = clock.steady_us() + int(LEASE_S * 1.2 * MICROSECONDS)
     while True:
         lease = await journal.acquire(name, ttl_s=CLAIM_S)
         if lease is not None:
