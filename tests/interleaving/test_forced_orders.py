@@ -57,7 +57,7 @@ class Pair:
         self.first, self.second = first, second
 
     def before_the_write(self, act: Meanwhile) -> None:
-        database: Any = self.first._database
+        database: Any = self.first.database
         if isinstance(database, SqliteDatabase):
             # The second store's appends never suspend when nobody else is about, so they can be run to their end here.
             begin = ("BEGIN IMMEDIATE",)
@@ -168,7 +168,7 @@ async def test_a_take_over_waits_for_the_append_under_way(postgres_place: Place,
     watcher = await asyncpg.connect(postgres_place.url)
     lease = await first.acquire("agent/1", owner="first", ttl_s=600)
     assert lease is not None
-    database: Any = first._database
+    database: Any = first.database
     taking: asyncio.Future[Lease | None] | None = None
     write_rows = database._write
 
@@ -203,7 +203,7 @@ async def test_an_append_between_two_looks_is_not_taken_for_a_loss(place: Place,
     """I8: another process commits, and moves the mark, while this one compares the mark with the journal."""
     other = await place.open(clock)
     await other.append(write("a", b"1"))
-    database = (await place.open(clock))._database
+    database = (await place.open(clock)).database
     await database.close()
     fetch_row: Any = database.fetch_row
 

@@ -10,13 +10,13 @@ import asyncio
 import errno
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from maos.cli import documents as shared
+from maos.cli import signals
 from maos.cli.agent import documents, standing, summary
 from maos.cli.agent.following import Follower
 from maos.cli.agent.questions import Questions
@@ -65,7 +65,7 @@ class Foreground:
 
     async def run(self, begin: Begin) -> int:
         """Run it until it has ended or we are sent away; the exit code."""
-        with self._signals():
+        with signals.heard(interrupted=self._interrupted, sent_away=self._leave):
             self._starting = asyncio.ensure_future(begin(self._m))
             try:
                 begun = self._begun = await self._starting
@@ -138,24 +138,6 @@ class Foreground:
         return INTERRUPTED if self._interrupts else summary.exit_code(now.attempt)
 
     # --- signals ---------------------------------------------------------------------------------------------
-
-    @contextmanager
-    def _signals(self) -> Iterator[None]:
-        """Signals become wishes. One that is ignored stays so: `nohup`, and jobs in the background of a script."""
-        loop = asyncio.get_running_loop()
-        handlers = {
-            signal.SIGINT: self._interrupted,
-            signal.SIGTERM: lambda: self._leave(signal.SIGTERM),
-            signal.SIGHUP: lambda: self._leave(signal.SIGHUP),
-        }
-        ours = [each for each in handlers if signal.getsignal(each) is not signal.SIG_IGN]
-        for each in ours:
-            loop.add_signal_handler(each, handlers[each])
-        try:
-            yield
-        finally:
-            for each in ours:
-                loop.remove_signal_handler(each)
 
     def _interrupted(self) -> None:
         self._interrupts += 1

@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 import errno
 import signal
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from maos.cli import signals
 from maos.cli.failures import INTERRUPTED, note
 from maos.cli.orchestrate import ending, markdown
 from maos.cli.orchestrate.screen import Screen
@@ -47,7 +48,7 @@ class Conductor:
 
         self._introduce()
         worker = AgentWorker(self._m.attempts, listener=self._screen.heard)
-        with self._signals():
+        with signals.heard(interrupted=self._interrupted, sent_away=self._leave):
             work = self._m.runs.carry_out(
                 self._run.id,
                 worker=worker,
@@ -111,24 +112,6 @@ class Conductor:
         return SIGNALLED + self._left
 
     # --- signals ---------------------------------------------------------------------------------------------
-
-    @contextmanager
-    def _signals(self) -> Iterator[None]:
-        """Signals become wishes. One that is ignored stays so: `nohup`, and jobs in the background of a script."""
-        loop = asyncio.get_running_loop()
-        handlers = {
-            signal.SIGINT: self._interrupted,
-            signal.SIGTERM: lambda: self._leave(signal.SIGTERM),
-            signal.SIGHUP: lambda: self._leave(signal.SIGHUP),
-        }
-        ours = [each for each in handlers if signal.getsignal(each) is not signal.SIG_IGN]
-        for each in ours:
-            loop.add_signal_handler(each, handlers[each])
-        try:
-            yield
-        finally:
-            for each in ours:
-                loop.remove_signal_handler(each)
 
     def _interrupted(self) -> None:
         self._interrupts += 1
