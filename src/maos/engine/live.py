@@ -107,19 +107,20 @@ class LiveAttempt:
         if self._process is None:
             await self._conclude()
             return self.attempt
-        process = self._process
         try:
-            try:
-                await self._hear_while_watching(process)
-            except runner.HolderGone:
-                await self._hear_what_is_left()
+            while self._process is not None:
+                try:
+                    await self._hear_while_watching(self._process)
+                    break
+                except runner.HolderGone:
+                    await self._attach_again(self._process)
             await self._conclude()
         except LeaseLost:
-            if await self.recorder.is_taken_elsewhere():
-                await _end(process)  # nobody there can reach this holder, and two must not act for one agent
+            await self._end_if_taken_elsewhere()
             raise
         finally:
-            await process.detach()
+            if self._process is not None:
+                await self._process.detach()
         return self.attempt
 
     async def _hear_while_watching(self, process: runner.Process) -> None:
@@ -143,13 +144,22 @@ class LiveAttempt:
         while not self.attempt.exit and (records := await process.records()):
             await self._hear(records)
 
-    async def _hear_what_is_left(self) -> None:
-        """Go on without a holder: from what is recorded, with what it left on disk."""
+    async def _end_if_taken_elsewhere(self) -> None:
+        """Nobody on another machine can reach this holder, and two must not act for one agent."""
+        if self._process is not None and await self.recorder.is_taken_elsewhere():
+            await _end(self._process)
+
+    async def _attach_again(self, lost: runner.Process) -> None:
+        """Go on from what is recorded: with the holder if it only hung up, else with what it left on disk."""
+        await lost.detach()
         self._process = None
         self._open_lines, self._held, self._state_before_hold = {}, [], None
         self._conversation = self._dialect.converse(self._order, self.attempt.conversation)
-        folder = Path(self.attempt.folder)
-        await self.hear_rest(runner.left_behind(folder, after=self.attempt.offset))
+        folder, after = Path(self.attempt.folder), self.attempt.offset
+        try:
+            self._process = await runner.attach(folder, token=self.recorder.lease.token, after=after)
+        except runner.HolderGone:
+            await self.hear_rest(runner.left_behind(folder, after=after))
 
     async def hear_rest(self, records: Iterable[runner.Record]) -> None:
         """What a holder that is gone has left behind."""
