@@ -331,7 +331,8 @@ async def test_what_may_not_be_read_is_listed_and_the_rest_is_saved(shared: Path
         assert {"secret", "a.txt", "shut/"} <= set(left)
         assert set(left.values()) == {"unreadable"}
         assert files_of(workspace.tree, taken.commit) == {"a.txt", "closed/known", "fine"}
-        (workspace.tree / "closed").chmod(0o755)
+        for folder in ("closed", "shut"):
+            (workspace.tree / folder).chmod(0o755)  # also so that an ordinary user can remove them afterwards
         assert (workspace.tree / "closed/known").read_text() == "known"
 
 
