@@ -208,24 +208,20 @@ class PostgresDatabase:
     # --- reading ---------------------------------------------------------------------------------------------
 
     async def fetch(self, query: str, *arguments: Any) -> list[tuple[Any, ...]]:
-        """All rows of a read, on one of the reading connections."""
-        readers = self._readers
-        if readers is None:
-            raise StoreUnavailable(f"{self.place} is closed", written=False, hint="open it again")
-        try:
-            rows = await readers.fetch(self._sql[query], *arguments)
-        except (*_LOST, *_ENDING):
-            # The pool's connections died with the server: try once more on a new one before giving up.
+        """All rows of a read; a server that restarts is waited for as long as by a write."""
+        patience = _Patience(self._patience_s)
+        while True:
+            readers = self._readers
+            if readers is None:
+                raise StoreUnavailable(f"{self.place} is closed", written=False, hint="open it again")
             try:
-                await readers.expire_connections()
-                rows = await readers.fetch(self._sql[query], *arguments)
+                return [tuple(row) for row in await readers.fetch(self._sql[query], *arguments)]
             except (*_LOST, *_ENDING) as error:
-                raise self._cannot_connect(error) from error
+                if not await patience.pause():
+                    raise self._cannot_connect(error) from error
+                await readers.expire_connections()  # they died with the server
             except asyncpg.PostgresError as error:
                 raise self.explain(error) from error
-        except asyncpg.PostgresError as error:
-            raise self.explain(error) from error
-        return [tuple(row) for row in rows]
 
     async def fetch_row(self, query: str, *arguments: Any) -> tuple[Any, ...] | None:
         """The first row, if there is one."""
@@ -400,9 +396,7 @@ class PostgresDatabase:
 
     async def recover(self) -> None:
         """After a lost connection: a new one, waiting a while for a server that restarts."""
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._patience_s
-        pause_s = 0.05
+        patience = _Patience(self._patience_s)
         if self._writer is not None:
             self._writer.terminate()
         while True:
@@ -413,14 +407,12 @@ class PostgresDatabase:
                 async with self._writer.transaction():
                     await self._writer.execute("SELECT pg_advisory_xact_lock($1)", self._lock)
             except (*_LOST, *_ENDING, asyncpg.PostgresError) as error:
-                if loop.time() + pause_s > deadline:
+                if not await patience.pause():
                     raise StoreUnavailable(
                         f"{self.place} has not answered for {self._patience_s:.0f} s: {_say(error)}",
                         written=None,
                         hint="start the server again; maos goes on with the next append",
                     ) from error
-                await asyncio.sleep(pause_s)
-                pause_s = min(pause_s * 2, 1.0)
             else:
                 return
 
@@ -473,6 +465,22 @@ class PostgresDatabase:
     async def problems(self) -> list[str]:
         """PostgreSQL checks its pages itself as it reads them; a damaged one is an error of the read."""
         return []
+
+
+class _Patience:
+    """Growing pauses between attempts, until the time is up."""
+
+    def __init__(self, patience_s: float) -> None:
+        self._deadline = asyncio.get_running_loop().time() + patience_s
+        self._pause_s = 0.05
+
+    async def pause(self) -> bool:
+        """Wait a little; False when there is no time left to."""
+        if asyncio.get_running_loop().time() + self._pause_s > self._deadline:
+            return False
+        await asyncio.sleep(self._pause_s)
+        self._pause_s = min(self._pause_s * 2, 1.0)
+        return True
 
 
 def _digits(numbers: Iterable[int]) -> str:
