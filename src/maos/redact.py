@@ -36,6 +36,8 @@ _HOST_MASK = bytes(0x20 if byte in _HOST_ENDS else byte for byte in range(256))
 _KEY_BYTES_MAX = 16 << 10
 _KEY_LINE_BYTES_MAX = 200
 
+REDACTED = "[redacted:"
+"""How what is left in the place of a secret begins."""
 Span = tuple[int, int, bytes, bytes]
 """From, to, what to put there, and the characters it goes on with if it touches the end of what is known."""
 
@@ -70,7 +72,7 @@ class Shape:
 
 
 def _marker(name: str) -> bytes:
-    return f"[redacted:{name}]".encode()
+    return f"{REDACTED}{name}]".encode()
 
 
 _SHAPES = [

@@ -163,3 +163,46 @@ async def test_a_lease_that_ran_out_is_had_again_once(m: Maos, tmp_path: Path) -
     attempt = await running.wait()
     assert attempt.status == "done"
     assert await lines_of(m, "a") == [f"line {number}" for number in range(1, 51)]
+
+
+async def test_a_message_behind_an_answered_question_is_not_forgotten(m: Maos, tmp_path: Path, home: Path) -> None:
+    """I19: answers are carried out as they come, so a message that came earlier may still be undelivered."""
+    async with maos.open(tmp_path / "maos.db", home=home) as first:
+        argv = ["sh", "-c", "read a; echo got $a"]
+        await first.attempts.start(argv=argv, cwd=tmp_path, in_place=True, name="a", takes_input=True)
+    await m.attempts.send("a", "one")
+    answered = {"request": "r", "allow": True, "why": "", "inbox_version": 2}
+    await m.journal.append("attempt/a.1", maos.Event("attempt_answered", answered))
+    running = await m.attempts.adopt("a")
+    assert running is not None
+    async with asyncio.timeout(20):
+        await running.wait()
+    assert await lines_of(m, "a") == ["got one"]
+
+
+async def test_what_an_agent_has_fetched_itself_is_not_said_again(m: Maos, tmp_path: Path) -> None:
+    """I19: an agent that takes no word during a turn may have looked into its inbox through its door."""
+    script = "sleep 0.2; while read a; do echo got $a; done"
+    running = await m.attempts.start(argv=["sh", "-c", script], cwd=tmp_path, in_place=True, name="a", takes_input=True)
+    live = running._live
+    m.attempts.post.forget("a")  # as for an agent that is in a turn
+    fetched, missed = [await m.bus.send("b", "a", text) for text in ("one", "two")]
+    live._undelivered = [fetched, missed]
+    async with m.bus.receive("a") as receiver:
+        delivery = await anext(aiter(receiver))
+        await delivery.ack()
+    await live._after_turn()
+    async with asyncio.timeout(20):
+        while not (lines := await lines_of(m, "a")):
+            await asyncio.sleep(0.02)
+    assert lines == ["got two"]
+    await running.stop()
+    await running.wait()
+
+
+async def test_a_command_whose_secret_was_not_written_down_is_not_run_again(m: Maos, tmp_path: Path) -> None:
+    key = "sk-ant-" + "a1b2" * 10
+    await (await m.attempts.start(argv=["echo", key], cwd=tmp_path, in_place=True, name="a")).wait()
+    with pytest.raises(InvalidInput, match="held a secret"):
+        await m.attempts.resume("a")
+    assert (await m.attempts.get("a")).number == 1

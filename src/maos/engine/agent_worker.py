@@ -82,7 +82,7 @@ class AgentWorker:
         except (StartFailed, NotFound, InvalidInput) as error:
             return Outcome(failure="start_failed", message=f"gate {task.gate + 1}: {error}")
         outcome = _outcome(attempt)
-        if gate.review and not outcome.failure and "APPROVED" not in outcome.result.strip().rpartition("\n")[2]:
+        if gate.review and not outcome.failure and not _approves(outcome.result):
             return outcome._replace(failure="gate_failed", message=outcome.result)
         if gate.command and outcome.failure == "failed":
             return outcome._replace(failure="gate_failed", message=await self._last_lines(name))
@@ -239,6 +239,11 @@ class AgentWorker:
             return outcome._replace(merged=merged.commit)
         why = "conflict in" if isinstance(merged, workspaces.Conflicted) else merged.why
         return outcome._replace(failure="merge_conflict", message=f"{why} {', '.join(merged.files)}")
+
+
+def _approves(review: str) -> bool:
+    """Whether the last line says so; however it is set, and nothing short of the plain word."""
+    return review.strip().rpartition("\n")[2].strip("*_#`>. ").startswith("APPROVED")
 
 
 def _own_usd(run: Run, plan: Task) -> float:

@@ -10,7 +10,7 @@ import asyncio
 import os
 import secrets
 import uuid
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from maos.agents.contract import Dialect, McpServer, Order, Program
 from maos.bus.bus import Bus
 from maos.clock import Clock
 from maos.engine import orders, owner, saving, transcripts
+from maos.engine.attempt_reader import AttemptReader
 from maos.engine.claims import claim
 from maos.engine.doors import Doors
 from maos.engine.live import GRACE_S, Limits, Listener, LiveAttempt
@@ -27,10 +28,10 @@ from maos.engine.post import Post
 from maos.engine.recorder import LEASE_S, Recorder
 from maos.engine.types import ATTEMPT
 from maos.engine.workplace import Workplace
-from maos.errors import InvalidInput, NotFound
+from maos.errors import InvalidInput
 from maos.faults import crash_point
 from maos.journal.codec import Event
-from maos.journal.journal import Journal, Record
+from maos.journal.journal import Journal
 from maos.model.attempt import (
     FAILED,
     PLANNED,
@@ -43,6 +44,7 @@ from maos.model.attempt import (
 )
 from maos.model.message import spoken
 from maos.model.restoration import restoration
+from maos.redact import REDACTED
 from maos.runner import process as runner
 from maos.store.contract import Lease
 
@@ -79,7 +81,7 @@ class Running:
         await self._live.answer(request, allow=allow, why=why)
 
 
-class Attempts:
+class Attempts(AttemptReader):
     """Starts attempts, takes them up after a crash, and knows them all."""
 
     def __init__(
@@ -97,7 +99,7 @@ class Attempts:
         self._doors = doors
         self.bus = bus or Bus(journal, clock)
         self._lease_s = lease_s
-        self._journal = journal
+        super().__init__(journal)
         self._clock = clock
         self._dialect = dialect
         self.folder = folder
@@ -170,7 +172,7 @@ class Attempts:
         workplace = await Workplace.prepare(order.cwd, agent, root=root, in_place=in_place, base=base)
         order = order._replace(cwd=workplace.cwd)
         plan = orders.Plan(agent, 1, kind, task, order, time_limit_s, workplace.to_data(), run=run)
-        return await self._begin(plan, program, None, workplace, limits=limits, listener=listener)
+        return await self._begin(plan, program, None, limits=limits, listener=listener)
 
     async def resume(
         self,
@@ -194,6 +196,7 @@ class Attempts:
             before = await self.get(agent)
         dialect = self._dialect(before.kind)
         old = orders.from_data(before)
+        _check_whole(agent, old.order.argv)
         program = dialect.find(self._environment, old.order.argv)
         workplace = Workplace.from_data(before.workspace)
         await workplace.repair(before.checkpoints)
@@ -233,7 +236,7 @@ class Attempts:
             run=old.run,
             transcript=(before.transcript_name, before.transcript_bytes) if remembers else ("", 0),
         )
-        return await self._begin(plan, program, before, workplace, limits=limits, listener=listener)
+        return await self._begin(plan, program, before, limits=limits, listener=listener)
 
     async def adopt(
         self, agent: str, *, limits: Limits | None = None, listener: Listener | None = None
@@ -252,7 +255,6 @@ class Attempts:
         agent = attempt.agent
         lease = await self._claim(agent, attempt)
         recorder = Recorder(self._journal, ATTEMPT, attempt, lease, lease_s=self._lease_s)
-        plan = orders.from_data(attempt)
         folder = Path(attempt.folder)
         here = owner.is_here(attempt.owner)
         try:
@@ -260,16 +262,7 @@ class Attempts:
             process = await self._attach(folder, lease, attempt.offset) if here else None
             if process is not None and attempt.status == PLANNED:
                 await recorder.append(self._started(process))
-            live = LiveAttempt(
-                recorder,
-                self._dialect(attempt.kind),
-                plan.order,
-                process=process,
-                clock=self._clock,
-                workplace=Workplace.from_data(attempt.workspace),
-                limits=limits or self._limits(),
-                listener=listener,
-            )
+            live = self._live(recorder, orders.from_data(attempt), process, limits, listener)
             if process is None:
                 if here:
                     await live.hear_rest(runner.left_behind(folder, after=attempt.offset))
@@ -288,35 +281,6 @@ class Attempts:
         return [each for each in adopted if each is not None]
 
     # --- asking ----------------------------------------------------------------------------------------------
-
-    async def get(self, agent: str) -> Attempt:
-        """The newest attempt of an agent."""
-        number = 0
-        async for name in self._journal.streams(stream(agent) + "."):
-            tail = name.rpartition(".")[2]
-            if name == stream(attempt_id(agent, int(tail) if tail.isdigit() else 0)):
-                number = max(number, int(tail))
-        found = await ATTEMPT.load(self._journal, attempt_id(agent, number)) if number else None
-        if found is None:
-            raise NotFound(f"there is no agent {agent!r} that runs or ran", hint="`maos agent list` shows them")
-        return found
-
-    async def all(self) -> AsyncIterator[Attempt]:
-        """The newest attempt of every agent, by name."""
-        newest: dict[str, int] = {}
-        async for name in self._journal.streams("attempt/"):
-            id = name.removeprefix("attempt/")
-            newest[agent_of(id)] = max(newest.get(agent_of(id), 0), int(id.rpartition(".")[2]))
-        for agent, number in sorted(newest.items()):
-            found = await ATTEMPT.load(self._journal, attempt_id(agent, number))
-            if found is not None:
-                yield found
-
-    async def history(self, agent: str) -> list[Attempt]:
-        """All attempts of an agent, the oldest first."""
-        newest = await self.get(agent)
-        found = [await ATTEMPT.load(self._journal, attempt_id(agent, number)) for number in range(1, newest.number)]
-        return [*(each for each in found if each is not None), newest]
 
     async def words_on_resume(self, agent: str) -> str:
         """What an agent would be told if it was resumed now, as far as is recorded; nothing is changed."""
@@ -396,7 +360,6 @@ class Attempts:
         plan: orders.Plan,
         program: Program,
         before: Attempt | None,
-        workplace: Workplace,
         *,
         limits: Limits | None,
         listener: Listener | None,
@@ -408,20 +371,27 @@ class Attempts:
         except BaseException:
             await self._journal.release(lease)
             raise
-        live = LiveAttempt(
+        return await self._watch(self._live(recorder, plan, process, limits, listener))
+
+    def _live(
+        self,
+        recorder: Recorder[Attempt],
+        plan: orders.Plan,
+        process: runner.Process | None,
+        limits: Limits | None,
+        listener: Listener | None,
+    ) -> LiveAttempt:
+        return LiveAttempt(
             recorder,
             self._dialect(plan.kind),
             plan.order,
             process=process,
             clock=self._clock,
-            workplace=workplace,
-            limits=limits or self._limits(),
+            bus=self.bus,
+            workplace=Workplace.from_data(plan.workspace),
+            limits=limits or Limits(checkpoint_s=lambda: saving.interval_s(self._journal)),
             listener=listener,
         )
-        return await self._watch(live)
-
-    def _limits(self) -> Limits:
-        return Limits(checkpoint_s=lambda: saving.interval_s(self._journal))
 
     async def _launch(self, plan: orders.Plan, program: Program, recorder: Recorder[Attempt]) -> runner.Process:
         """Record what will be done, do it, record that it was done."""
@@ -482,9 +452,10 @@ class Attempts:
 
     async def _watch(self, live: LiveAttempt) -> Running:
         agent = live.attempt.agent
-        await self.post.register(agent, live.wish, after=live.attempt.answered_cursor)
+        await self.post.register(agent, live.wish, after=live.wished)
         task = asyncio.create_task(self._run(live))
         self._tasks[agent] = task
+        await asyncio.sleep(0)  # a task that is cancelled before its first step would not give the lease back
         return Running(live, task)
 
     async def _run(self, live: LiveAttempt) -> Attempt:
@@ -495,14 +466,11 @@ class Attempts:
             self._tasks.pop(live.attempt.agent, None)
             await self._journal.release(live.recorder.lease)
 
-    async def records(self, agent: str, *, follow: bool = False) -> AsyncIterator[Record]:
-        """The events of all attempts of an agent in order; with `follow`, until its attempt has ended."""
-        for past in await self.history(agent):
-            if not (follow and past.is_open):
-                async for record in self._journal.read(stream(past.id)):
-                    yield record
-                continue
-            async for record in self._journal.follow_stream(stream(past.id)):
-                yield record
-                if record.type == "attempt_ended":
-                    break
+
+def _check_whole(agent: str, argv: Sequence[str]) -> None:
+    """Refuse a command of which a secret was left out when it was written down."""
+    if any(REDACTED in each for each in argv):
+        raise InvalidInput(
+            f"the command of {agent!r} held a secret, which was not written down, so it cannot be run again",
+            hint="start it anew, with the secret in a variable: `maos agent run --env NAME …`",
+        )

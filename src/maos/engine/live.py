@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from maos.agents.contract import Conversation, Dialect, Order, Reply
+from maos.bus.bus import Bus
 from maos.clock import Clock
 from maos.engine import transcripts
 from maos.engine.recorder import Recorder
@@ -68,6 +69,7 @@ class LiveAttempt:
         *,
         process: runner.Process | None,
         clock: Clock,
+        bus: Bus,
         workplace: Workplace,
         limits: Limits,
         listener: Listener | None = None,
@@ -77,6 +79,7 @@ class LiveAttempt:
         self._order = order
         self._process = process
         self._clock = clock
+        self._bus = bus
         self._workplace = workplace
         self._limits = limits
         self._listener = listener
@@ -84,7 +87,8 @@ class LiveAttempt:
         self._wishes: asyncio.Queue[Record] = asyncio.Queue()
         self._undelivered: list[Message] = []
         self._expired: list[Message] = []
-        self._wished = recorder.fold.answered_cursor
+        self.wished = min(recorder.fold.inbox_cursor, recorder.fold.answered_cursor)
+        """Up to where the inbox was looked at: whatever comes after, this wants to hear of."""
         self._open_lines: dict[str, bytearray] = {}
         self._held: list[Fact] = []
         self._state_before_hold: dict[str, Any] | None = None
@@ -97,9 +101,15 @@ class LiveAttempt:
 
     def wish(self, record: Record) -> None:
         """Something from the agent's inbox; asked for twice, it is done once."""
-        is_past = record.type != "message_sent" and record.time_us < self.attempt.planned_us
-        if record.version > self._wished and not is_past:
-            self._wished = record.version
+        if record.version <= self.wished:
+            return
+        self.wished = record.version
+        attempt = self.attempt
+        if record.type == "message_sent":
+            is_new = record.version > attempt.inbox_cursor
+        else:
+            is_new = record.version > attempt.answered_cursor and record.time_us >= attempt.planned_us
+        if is_new:
             self._wishes.put_nowait(record)
 
     async def run(self) -> Attempt:
@@ -321,6 +331,9 @@ class LiveAttempt:
 
     async def _after_turn(self) -> None:
         """The agent has answered: it gets what is waiting for it, or may finish."""
+        if self._undelivered:  # it may have fetched some of it through its door meanwhile
+            waiting = {each.version async for each in self._bus.waiting(self.attempt.agent)}
+            self._undelivered = [each for each in self._undelivered if each.version in waiting]
         if not await self._deliver():
             reply = self._conversation.end()
             if reply is not None:
