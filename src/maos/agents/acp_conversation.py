@@ -13,8 +13,8 @@ from typing import Any
 from maos.agents import acp_updates as updates
 from maos.agents.acp_permissions import is_allowed, option, outcome
 from maos.agents.acp_speech import Speech
-from maos.agents.acp_updates import Object, as_count, as_json, as_list, as_number, as_object, as_text
 from maos.agents.contract import Heard, Order, Reply
+from maos.agents.values import Object, as_count, as_json, as_list, as_number, as_object, as_text, decoded
 from maos.model import facts, failure
 from maos.model.facts import Fact
 
@@ -82,7 +82,7 @@ class AcpConversation:
         """The meaning of one line; what is no message of the protocol is kept as it is."""
         if stderr:
             return Heard([facts.line(line, stderr=True)])
-        message = updates.decoded(line)
+        message = decoded(line)
         if message is None:
             return Heard([facts.unknown(line)])
         if "method" in message:

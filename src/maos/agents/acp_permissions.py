@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from maos.agents import acp_updates as updates
-from maos.agents.acp_updates import Object, as_text
 from maos.agents.contract import Order
+from maos.agents.values import Object, as_text
 
 _ABOUT_FILES = ("read", "edit", "delete", "move", "search")
 

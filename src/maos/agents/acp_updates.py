@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 
-import msgspec
-
+from maos.agents.values import Object, as_count, as_json, as_list, as_object, as_text, storable
 from maos.model import facts
 from maos.model.facts import Fact
 
-DEPTH_MAX = 40
-"""Deeper data is kept as text; the journal takes a hundred levels, of which some are its own."""
-LINE_DEPTH_MAX = 100
 ID_CHARS_MAX = 200
 INLINE_CHARS_MAX = 4096
 """Longer base64 inside a piece of content (an image) is named by its length and left out."""
@@ -20,56 +15,6 @@ INLINE_CHARS_MAX = 4096
 SILENT = ("user_message_chunk", "available_commands_update", "current_mode_update", "config_option_update",
           "session_info_update")  # fmt: skip
 """Updates that are known and mean nothing for us: our own words come back, menus and titles change."""
-
-Object = Mapping[str, Any]
-
-
-def decoded(line: bytes) -> dict[str, Any] | None:
-    """The JSON object that a line is, or None; also when it is nested so deeply that handling it could fail."""
-    try:
-        value = msgspec.json.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
-    if line.count(b"[") + line.count(b"{") > LINE_DEPTH_MAX and _deeper_than(value, LINE_DEPTH_MAX):
-        return None
-    return value if isinstance(value, dict) else None
-
-
-def as_object(value: Any) -> Object:
-    """The object it should be; an empty one when it is something else."""
-    return value if isinstance(value, dict) else {}
-
-
-def as_list(value: Any) -> Sequence[Any]:
-    """The list it should be; an empty one when it is something else."""
-    return value if isinstance(value, list) else []
-
-
-def as_text(value: Any) -> str:
-    """The text it should be; an empty one when it is something else."""
-    return value if isinstance(value, str) else ""
-
-
-def as_number(value: Any) -> float | None:
-    """The number it should be."""
-    return (
-        float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1e15 else None
-    )
-
-
-def as_count(value: Any) -> int:
-    """The count it should be; 0 when it is something else."""
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 53 else 0
-
-
-def storable(value: Any) -> Any:
-    """The value as the journal can keep it: what is nested too deeply becomes text."""
-    return as_json(value) if _deeper_than(value, DEPTH_MAX) else value
-
-
-def as_json(value: Any) -> str:
-    """The value as one line of JSON."""
-    return msgspec.json.encode(value).decode()
 
 
 def error_text(error: Object) -> str:
@@ -171,19 +116,3 @@ def _without_bulk(block: Object) -> dict[str, Any]:
         if len(as_text(lean.get(name))) > INLINE_CHARS_MAX:
             lean[name] = f"({len(lean[name])} characters left out)"
     return lean
-
-
-def _deeper_than(value: Any, levels: int) -> bool:
-    """Whether it is nested more deeply; looked at level by level, so that no depth can break it."""
-    level = [value]
-    for _ in range(levels):
-        inner: list[Any] = []
-        for each in level:
-            if isinstance(each, dict):
-                inner += each.values()
-            elif isinstance(each, list):
-                inner += each
-        if not inner:
-            return False
-        level = inner
-    return True

@@ -16,9 +16,10 @@ from typing import Any
 import msgspec
 
 from maos.agents import claude_result
-from maos.agents.claude_fields import DECODE_ERRORS, as_dict, as_int, as_list, as_str, output_text, plain
+from maos.agents.claude_fields import DECODE_ERRORS, as_dict, as_int, as_list, as_str, output_text
 from maos.agents.claude_result import Counted
 from maos.agents.contract import Heard, Order, Reply
+from maos.agents.values import storable
 from maos.model import facts
 from maos.model.facts import Fact
 
@@ -207,7 +208,7 @@ class ClaudeConversation:
             return Heard([facts.unknown(line)], [reply])
         asked = list(self._state.asked.items())[1 - ASKED_MAX :]
         self._state.asked = {**dict(asked), id: as_str(request, "tool_use_id")}
-        return Heard([facts.permission_asked(id, as_str(request, "tool_name"), plain(request.get("input")))])
+        return Heard([facts.permission_asked(id, as_str(request, "tool_name"), storable(request.get("input")))])
 
     def _withdrawn(self, message: dict[str, Any]) -> Sequence[Fact]:
         id = as_str(message, "request_id")
@@ -273,7 +274,7 @@ class ClaudeConversation:
             elif kind == "thinking" and as_str(block, "thinking"):
                 found.append(facts.thought(as_str(block, "thinking"), message=id))
             elif kind.endswith("tool_use"):
-                found.append(facts.tool_use(as_str(block, "id"), as_str(block, "name"), plain(block.get("input"))))
+                found.append(facts.tool_use(as_str(block, "id"), as_str(block, "name"), storable(block.get("input"))))
             elif kind.endswith("tool_result"):
                 found.append(self._tool_result(block))
         return found

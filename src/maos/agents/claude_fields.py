@@ -6,9 +6,10 @@ from typing import Any
 
 import msgspec
 
+from maos.agents.values import as_json
+
 DECODE_ERRORS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 COUNT_MAX = 1 << 53
-DEPTH_MAX = 64
 
 
 def as_str(message: dict[str, Any], name: str) -> str:
@@ -50,28 +51,9 @@ def output_text(content: Any) -> str:
     if isinstance(content, str):
         return content
     if not isinstance(content, list):
-        return "" if content is None else msgspec.json.encode(plain(content)).decode()
+        return "" if content is None else as_json(content)
     parts = []
     for block in content:
         if isinstance(block, dict):
             parts.append(as_str(block, "text") or f"[{as_str(block, 'type') or 'something'}]")
     return "\n".join(parts)
-
-
-def plain(value: Any) -> Any:
-    """The value, ready to be stored; one that is nested too deeply is told as text."""
-    level = [value]
-    for _ in range(DEPTH_MAX):
-        inner: list[Any] = []
-        for each in level:
-            if isinstance(each, dict):
-                inner += each.values()
-            elif isinstance(each, list):
-                inner += each
-        if not inner:
-            return value
-        level = inner
-    try:
-        return msgspec.json.encode(value).decode()
-    except RecursionError:
-        return "[nested too deeply]"

@@ -10,9 +10,9 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from maos.agents.acp_updates import as_count, as_json, as_list, as_object, as_text, decoded, storable
 from maos.agents.codex_settings import TOKENS, count_of
 from maos.agents.contract import Heard, Order, Reply
+from maos.agents.values import as_count, as_json, as_list, as_object, as_text, decoded, storable
 from maos.clock import MICROSECONDS
 from maos.model import facts, failure
 from maos.model.facts import Fact

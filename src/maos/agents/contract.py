@@ -121,7 +121,7 @@ class Conversation(Protocol):
         ...
 
     def hear(self, line: bytes, *, stderr: bool) -> Heard:
-        """The meaning of one whole line (without its newline). Never raises on what a program prints."""
+        """Line 3/8: the meaning of one whole line (without its newline). Never raises on what a program prints."""
         ...
 
     def say(self, id: str, text: str) -> Reply | None:

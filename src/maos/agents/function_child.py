@@ -117,7 +117,8 @@ def _load(name: str) -> Callable[[Context], Any]:
         found = getattr(found, part)
     if not callable(found):
         raise TypeError(f"{name} is not a function")
-    return found  # type: ignore[no-any-return]
+    function: Callable[[Context], Any] = found
+    return function
 
 
 def _call(function: Callable[[Context], Any], context: Context) -> Any:

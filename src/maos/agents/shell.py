@@ -2,6 +2,7 @@
 
 The command is `order.argv`, a list that no shell reads; who wants a shell names one (`["sh", "-c", "make && make
 test"]`). It has no standard input unless the order says that it takes messages; then each is written to it as lines.
+One that is given a door has the variables that say whose it is, and may start `maos mcp` itself.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from maos.agents import environment as environments
 from maos.agents.contract import Capabilities, Command, Heard, Order, Program, Reply
 from maos.errors import InvalidInput, NotFound
 from maos.model import facts
+from maos.model.door import NAME as DOOR
 from maos.model.facts import Fact
 
 
@@ -39,9 +41,10 @@ class Shell:
     def command(self, order: Order, program: Program, environment: Mapping[str, str]) -> Command:
         """The command as it was given, in the environment that was chosen for it."""
         name = order.argv[0] if "/" in order.argv[0] else str(program.path)  # a Path would forget the ./ of ./run.sh
+        whose = {key: value for each in order.mcp if each.name == DOOR for key, value in each.env.items()}
         return Command(
             [name, *order.argv[1:]],
-            environments.of_child(order, environment, self.variables),
+            {**environments.of_child(order, environment, self.variables), **whose},
             keeps_input_open=order.takes_input,
             secrets=environments.secrets_of(order, environment),
         )

@@ -80,7 +80,7 @@ class Kind(Generic[F]):
 
     async def load(self, journal: Journal, id: str) -> F | None:
         """The fold as of now; None when there is no such thing."""
-        fold = self.kept(await journal.store.load(self.name, id)) or self.fold(id=id)  # type: ignore[call-arg]
+        fold = self.kept(await journal.store.load(self.name, id)) or msgspec.convert({"id": id}, self.fold)
         async for record in journal.read(self.stream(id), after=fold.version):
             if record.version != fold.version + 1:
                 raise Corrupt(f"{record.id} does not follow version {fold.version}", stream=record.stream)
@@ -103,16 +103,19 @@ class Recorder(Generic[F]):
         self._regaining = asyncio.Lock()
         self._kept = fold.version
 
-    async def append(self, *events: Event, also: Sequence[Append] = ()) -> None:
+    async def append(self, *events: Event, also: Sequence[Append] = (), folded: bool = False) -> None:
         """Write events, and others with them; on disk when this returns. LeaseLost when the stream is no longer ours.
+
+        `folded` says that they are in the fold already: whoever decides several things at once folds each in before the
+        next, and gives up the stream when this fails.
 
         While the store cannot write, this waits and tries again: that the caller waits is the back-pressure which makes
         an agent wait, so nothing is lost. Only the owner writes to the stream, so the stream's version tells whether
         an append of unknown outcome was written.
         """
         async with self._turn:
-            before = self.fold.version
-            for event in events:
+            before = self.fold.version - (len(events) if folded else 0)
+            for event in () if folded else events:
                 self.fold.apply(event.type, event.data)
             pause_s = 0.1
             while True:

@@ -251,7 +251,7 @@ class Journal:
                 await self.store.wait(after=after, timeout_s=60)
 
     async def follow_stream(self, stream: str, *, after: int = 0) -> AsyncIterator[Record]:
-        """The events of one stream above a version, then new ones as they come; never ends by itself.
+        """Line 7/8: the events of one stream above a version, then new ones as they come; never ends by itself.
 
         Example::
 

@@ -7,6 +7,7 @@ import sys
 import threading
 import traceback
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from maos.errors import InvalidInput, MaosError
@@ -93,9 +94,12 @@ class Desk:
             errand = Errand(self._progress_of(message.params))
             call = asyncio.create_task(self._call(message.id, message.params, errand))
             self._calls[message.id] = (call, errand)
-            call.add_done_callback(lambda _done, id=message.id: self._calls.pop(id, None))  # type: ignore[misc]
+            call.add_done_callback(partial(self._forget, message.id))
         else:
             self._door.respond(message)
+
+    def _forget(self, id: Id, _done: asyncio.Task[None]) -> None:
+        self._calls.pop(id, None)
 
     async def _call(self, id: Id, params: dict[str, Any], errand: Errand) -> None:
         try:

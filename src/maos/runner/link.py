@@ -13,6 +13,11 @@ from maos.runner.records import Parser, Record
 
 BUFFERED_BYTES_MAX = 1 << 20
 """How much may wait to be taken by `records`; then nothing more is read from the holder."""
+REST_S = 0.2
+STREAK = 5
+STREAK_MOMENTS = 2
+"""A holder that has had news so often in a row, each so soon after the last, is read five times a second. All such are
+read at the same moments: one wake-up and one commit serve them all. Others are read when they have something."""
 
 
 class Link(asyncio.Protocol):
@@ -29,7 +34,8 @@ class Link(asyncio.Protocol):
         self._parser: Parser | None = None
         self._records: list[Record] = []
         self._waiting_bytes = 0
-        self._paused = False
+        self._resting = False
+        self._streak = self._moment = 0
         self._news = asyncio.Event()
         self._closed = asyncio.Event()
         self._writes: dict[bytes, asyncio.Future[bytes]] = {}
@@ -76,7 +82,7 @@ class Link(asyncio.Protocol):
         self._waiting_bytes = 0
         if records and records[-1].kind == "exit":
             self._exit_given = True
-        self._resume()
+        self._read_or_wait()
         return records
 
     async def write(self, name: str, data: bytes, *, close: bool) -> bool:
@@ -86,7 +92,7 @@ class Link(asyncio.Protocol):
         if reply is None:
             self.send(wire.frame(wire.WRITE, key, data, b"1" if close else b"0"))
             reply = self._writes[key] = asyncio.get_running_loop().create_future()
-            self._resume()
+            self._read_or_wait()
         outcome = await asyncio.shield(reply)
         if outcome == wire.FULL:
             raise InputFull(f"input {name} for {self._name} was not taken: too much is waiting already")
@@ -154,6 +160,7 @@ class Link(asyncio.Protocol):
             at = end
         del self._buffer[:at]
         self._news.set()
+        self._rest()
 
     def _hear(self, kind: int, body: bytes) -> None:
         if kind == wire.DATA:
@@ -185,15 +192,29 @@ class Link(asyncio.Protocol):
             self._fail(Corrupt(f"{self._name}: {self._parser.damage}", hint="read what is there with left_behind()"))
         self._records.extend(records)
         self._waiting_bytes += len(body)
-        # Not while an answer is waited for, which comes behind what is on its way already.
-        if self._waiting_bytes > BUFFERED_BYTES_MAX and not self._writes and not self._paused:
-            assert self._transport is not None
-            self._paused = True
-            self._transport.pause_reading()
 
-    def _resume(self) -> None:
-        if self._paused and self._transport is not None and not self._transport.is_closing():
-            self._paused = False
+    def _rest(self) -> None:
+        """Read no more until the next moment, if there is news all the time."""
+        loop = asyncio.get_running_loop()
+        moment = int(loop.time() / REST_S)
+        self._streak = self._streak + 1 if moment - self._moment <= STREAK_MOMENTS else 0
+        self._moment = moment
+        if self._streak >= STREAK and not self._resting:
+            self._resting = True
+            loop.call_at((moment + 1) * REST_S, self._rested)
+        self._read_or_wait()
+
+    def _rested(self) -> None:
+        self._resting = False
+        self._read_or_wait()
+
+    def _read_or_wait(self) -> None:
+        if self._transport is None or self._transport.is_closing():
+            return
+        # Not while an answer is waited for, which comes behind what is on its way already.
+        if (self._resting or self._waiting_bytes > BUFFERED_BYTES_MAX) and not self._writes:
+            self._transport.pause_reading()
+        else:
             self._transport.resume_reading()
 
     @property

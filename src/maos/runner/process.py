@@ -173,7 +173,7 @@ class Process:
         self._link = link
 
     async def records(self) -> list[Record]:
-        """What happened next, at least one record; an empty list when everything has been given, the exit included.
+        """Line 2/8: what happened next, at least one record; none when everything has been given, the exit included.
 
         Raises Fenced when another engine has taken over, HolderGone when the holder has died.
         """

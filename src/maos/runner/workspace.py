@@ -19,7 +19,7 @@ from maos.runner.git import (
     UntrustedRepository,
 )
 from maos.runner.workspace_files import Checkpoint, FileChange, checkpoint, diff, patch, restore
-from maos.runner.workspace_merge import Blocked, Conflicted, Merged, merge
+from maos.runner.workspace_merge import OTHERS, OWN, SIDES, Blocked, Conflicted, Merged, merge
 from maos.runner.workspace_place import FILE_BYTES_MAX, UnsavedWork, Workspace
 from maos.runner.workspace_prepare import prepare
 from maos.runner.workspace_remove import Left, clear, forget, left_behind, remove
@@ -29,6 +29,9 @@ from maos.runner.workspace_stage import LeftOut
 __all__ = [
     "FILE_BYTES_MAX",
     "IDENTITY",
+    "OTHERS",
+    "OWN",
+    "SIDES",
     "Blocked",
     "Checkpoint",
     "Conflicted",

@@ -17,11 +17,13 @@ from typing import NamedTuple
 from maos.errors import InvalidInput
 from maos.faults import crash_point
 from maos.runner.git import CHECKOUT_LIMIT_S, Git, GitFailed, held
-from maos.runner.workspace_files import in_the_way, repositories_at
+from maos.runner.workspace_files import in_the_way, repositories_at, trailers
 from maos.runner.workspace_place import PRIVATE, Workspace, find_commit, is_there, lay_out, private_git, refs_of, shown
 from maos.runner.workspace_source import Source, discover
 from maos.runner.workspace_stage import put_into_index
 
+OWN, OTHERS = SIDES = ("own", "others")
+"""Whose files are taken where both sides changed the same: those of the workspace that is merged, or those it meets."""
 _UNDER_WAY = ("MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "rebase-merge", "rebase-apply", "BISECT_LOG")
 
 
@@ -39,8 +41,11 @@ class Conflicted(NamedTuple):
     files: tuple[str, ...]
     messages: tuple[str, ...]
     """What git says about each."""
-    tree: str
-    """A tree with the files merged as far as possible, with conflict markers in those named."""
+    commit: str
+    """A commit on top of both sides: the files merged as far as possible, with conflict markers in those named.
+
+    Work that goes on from it, with the markers gone, can be merged.
+    """
 
 
 class Blocked(NamedTuple):
@@ -53,12 +58,17 @@ class Blocked(NamedTuple):
 
 class _Tried(NamedTuple):
     tree: str
-    files: tuple[str, ...]
+    files: tuple[bytes, ...]
     messages: tuple[str, ...]
 
 
-async def merge(workspace: Workspace, commit: str, *, into: Path, message: str) -> Merged | Conflicted | Blocked:
-    """Merge a checkpoint into the branch that is checked out at `into`, as one commit on top of it."""
+async def merge(
+    workspace: Workspace, commit: str, *, into: Path, message: str, prefer: str = ""
+) -> Merged | Conflicted | Blocked:
+    """Merge a checkpoint into the branch that is checked out at `into`, as one commit on top of it.
+
+    With `prefer`, files that both sides changed in the same places are taken whole from one of them: OWN or OTHERS.
+    """
     if workspace.repository is None:
         raise InvalidInput(f"{workspace.path} was worked in directly", hint="there is nothing to merge")
     source = await discover(await asyncio.to_thread(into.resolve))
@@ -72,14 +82,15 @@ async def merge(workspace: Workspace, commit: str, *, into: Path, message: str) 
     await asyncio.to_thread((workspace.tree.parent / PRIVATE).mkdir, 0o700, parents=True, exist_ok=True)
     async with held(workspace.tree.parent / PRIVATE / ".merge.lock"):
         with tempfile.TemporaryDirectory(prefix="maos-merge-") as scratch:
-            return await _Merge(workspace, source, Path(scratch)).run(commit, message)
+            return await _Merge(workspace, source, Path(scratch), prefer).run(commit, message)
 
 
 class _Merge:
     """One merge, with a private git folder: no merge driver or filter of the repository's choice is run."""
 
-    def __init__(self, workspace: Workspace, source: Source, scratch: Path) -> None:
+    def __init__(self, workspace: Workspace, source: Source, scratch: Path, prefer: str) -> None:
         assert workspace.base is not None
+        self.prefer = prefer
         self.workspace = workspace
         self.base = workspace.base
         self.source = source
@@ -97,9 +108,15 @@ class _Merge:
         if trouble := await asyncio.to_thread(self._under_way):
             return Blocked(f"{trouble} is under way in {self.source.top}", (), "finish or abort it, then merge again")
         since = await self._since(head, commit)
-        tried = await self._try(since, head, await self._as_git_would_commit(since, commit))
+        theirs = await self._as_git_would_commit(since, commit)
+        tried = await self._try(since, head, theirs)
+        if tried.files and self.prefer:
+            tried = await self._chosen(tried, theirs if self.prefer == OWN else head)
         if tried.files:
-            return Conflicted(*tried[1:], tried.tree)
+            told = (await trailers(self.source.git, commit)).get("Head", self.base)
+            text = f"conflict\n\nMaos-Base: {self.base}\nMaos-Head: {told}\n"
+            both = await self.git.line("commit-tree", tried.tree, "-p", commit, "-p", head, given=text.encode())
+            return Conflicted(tuple(map(shown, tried.files)), tried.messages, both)
         if tried.tree == await self.git.line("rev-parse", head + "^{tree}"):
             return Merged(head, ())
         text = f"{message.strip() or 'Merge ' + self.workspace.name}\n\nMaos-Checkpoint: {commit}\n"
@@ -170,8 +187,17 @@ class _Merge:
         if result.status == 0:
             return _Tried(tree.decode(), (), ())
         end = fields.index(b"")
-        files = sorted({shown(field.split(b"\t", 1)[1]) for field in fields[:end]})
+        files = sorted({field.split(b"\t", 1)[1] for field in fields[:end]})
         return _Tried(tree.decode(), tuple(files), tuple(_messages(fields[end + 1 :])))
+
+    async def _chosen(self, tried: _Tried, side: str) -> _Tried:
+        """The merged tree, with the files in conflict as one side has them, or without them if it has not."""
+        entries = await listing(self.git, side)
+        await self.git.run("read-tree", tried.tree)
+        gone = b"0 " + b"0" * len(tried.tree) + b"\t"
+        lines = b"".join(entries.get(path, gone + path) + b"\0" for path in tried.files)
+        await self.git.run("update-index", "-z", "--index-info", given=lines)
+        return _Tried(await self.git.line("write-tree"), (), ())
 
 
 def _messages(fields: list[bytes]) -> list[str]:

@@ -34,7 +34,7 @@ class Bell:
         self._seen_ns = -1
 
     def ring(self) -> None:
-        """Wake every other process that listens. Never fails the caller: the event is on disk already."""
+        """Line 6/8: wake every other process that listens. Never fails the caller: the event is on disk already."""
         if not os.access(self._path, os.F_OK):
             return  # nobody has ever listened: the usual case, so it is found out without an exception
         try:

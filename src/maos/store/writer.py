@@ -299,7 +299,7 @@ class GroupCommitWriter:
     # --- with the writer's turn ------------------------------------------------------------------------------
 
     async def _commit(self, batch: Sequence[Request]) -> None:
-        """Give every request of the batch a reply that is on disk, or an error."""
+        """Line 5/8: give every request of the batch a reply that is on disk, or an error."""
         for last_try in (False, True):
             try:
                 if self._broken:

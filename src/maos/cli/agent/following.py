@@ -63,7 +63,7 @@ class Follower:
             self._hear(record)
 
     async def follow(self, attempt: str, *, after: int = 0, owner: Mapping[str, Any] | None = None) -> None:
-        """Everything that happens to an attempt after a version, until it has ended."""
+        """Line 8/8: everything that happens to an attempt after a version, until it has ended."""
         from maos.model.attempt import stream
 
         self._owner = owner or {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,7 +11,7 @@ from maos.cli.agent.options import seconds
 from maos.cli.arguments import DURATION
 from maos.cli.commands import Command, dry_run_option, json_lines_option
 from maos.cli.database import Target
-from maos.cli.orchestrate.options import limits, run_limits, summary_option
+from maos.cli.orchestrate.options import limits, notify_addresses, notify_option, run_limits, summary_option
 from maos.errors import NotFound
 
 if TYPE_CHECKING:
@@ -31,43 +31,33 @@ concurrency_option = click.option(
 time_limit_option = click.option("--time-limit", type=DURATION, help="For each agent.  [default: as before]")
 
 
+def _options_of_resuming(command: Callable[..., None]) -> Callable[..., None]:
+    """The options of both commands, in the order of their help."""
+    options = (
+        task_option, auto_option, concurrency_option, time_limit_option, run_limits, summary_option, notify_option,
+        dry_run_option, json_lines_option,
+    )  # fmt: skip
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
 @click.command(
     "resume",
     cls=Command,
     examples=["maos resume", "maos resume r-1a2b --dry-run", "maos resume r-1a2b --task 'Write the release notes'"],
 )
 @click.argument("id", metavar="[ID]", required=False, default="")
-@task_option
-@auto_option
-@concurrency_option
-@time_limit_option
-@run_limits
-@summary_option
-@dry_run_option
-@json_lines_option
+@_options_of_resuming
 @click.pass_context
-def resume_latest(
-    ctx: click.Context,
-    id: str,
-    tasks: tuple[str, ...],
-    auto: bool,
-    concurrency: int | None,
-    time_limit: int | None,
-    budget: float | None,
-    tokens: int | None,
-    run_time: int | None,
-    summary: str,
-    dry_run: bool,
-    as_json: bool,
-) -> None:
+def resume_latest(ctx: click.Context, /, id: str, **given: Any) -> None:
     """Go on with a run that was paused, interrupted or failed.
 
     Without ID, the latest that is not completed. Finished tasks are not run again. Agents that still work are taken up,
     those that were interrupted go on in their own sessions, and are told what happened. Tasks that failed are tried
     again.
     """
-    options = _options(concurrency, time_limit, limits(budget, tokens, run_time))
-    _go_on(ctx, id, tasks, options, summary, auto=auto, dry_run=dry_run, as_json=as_json)
+    _go_on(ctx, id, **given)
 
 
 @click.command(
@@ -79,29 +69,9 @@ def resume_latest(
     ],
 )
 @click.argument("id", metavar="ID")
-@task_option
-@auto_option
-@concurrency_option
-@time_limit_option
-@run_limits
-@summary_option
-@dry_run_option
-@json_lines_option
+@_options_of_resuming
 @click.pass_context
-def resume(
-    ctx: click.Context,
-    id: str,
-    tasks: tuple[str, ...],
-    auto: bool,
-    concurrency: int | None,
-    time_limit: int | None,
-    budget: float | None,
-    tokens: int | None,
-    run_time: int | None,
-    summary: str,
-    dry_run: bool,
-    as_json: bool,
-) -> None:
+def resume(ctx: click.Context, /, id: str, **given: Any) -> None:
     """Go on with a run, and give it more to do.
 
     Finished tasks are not run again. Agents that still work are taken up, those that were interrupted go on in their
@@ -109,22 +79,28 @@ def resume(
 
     --task adds work to a run that is finished, paused or interrupted; it begins with the files the run has made.
     """
-    options = _options(concurrency, time_limit, limits(budget, tokens, run_time))
-    _go_on(ctx, id, tasks, options, summary, auto=auto, dry_run=dry_run, as_json=as_json)
+    _go_on(ctx, id, **given)
 
 
 def _go_on(
     ctx: click.Context,
     id: str,
-    tasks: Sequence[str],
-    options: dict[str, Any],
-    summary: str,
     *,
+    tasks: Sequence[str],
     auto: bool,
+    concurrency: int | None,
+    time_limit: int | None,
+    budget: float | None,
+    tokens: int | None,
+    run_time: int | None,
+    summary: str,
+    notify: Sequence[str],
     dry_run: bool,
     as_json: bool,
 ) -> None:
     database: Target = ctx.obj
+    options = _options(concurrency, time_limit, limits(budget, tokens, run_time))
+    told = notify_addresses(notify)
     added: Plan | None = None
     agents: dict[str, Any] = {}
     if tasks or dry_run:
@@ -155,7 +131,7 @@ def _go_on(
             await m.runs.add(run.id, added, options=agents)
             run = await m.runs.get(run.id)
         orchestration.check_can_go_on(run)
-        return await Conductor(m, run, as_json=as_json, summary=summary).carry_out(
+        return await Conductor(m, run, as_json=as_json, summary=summary, notify=told).carry_out(
             options=_with_limits_of(run, options)
         )
 

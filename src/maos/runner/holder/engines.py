@@ -127,6 +127,7 @@ class Gate:
     def let_in(self) -> None:
         """Take the next connection, if it is our user's."""
         try:
+            # `accept` would import a module and make an object that we take apart at once.
             fd, _address = self._sock._accept()  # type: ignore[attr-defined]
         except OSError:
             return  # gone again, or no file descriptor left just now

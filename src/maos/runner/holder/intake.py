@@ -27,7 +27,7 @@ class Intake:
         self._rest_bytes = 0
 
     def read(self) -> tuple[int, list[tuple[int, bytes]]]:
-        """How much there was (0 at the end), and the records it makes: flags and data.
+        """Line 1/8: from the pipe. How much there was (0 at the end), and the records it makes: flags and data.
 
         Raises BlockingIOError when there is nothing to read and it is not the end.
         """

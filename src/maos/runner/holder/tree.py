@@ -188,6 +188,7 @@ def _prctl(option: int, value: int) -> None:
     # Calling C through `ctypes` costs 0.7 MB and two milliseconds; through the part of it that is in C, a fifth.
     import _ctypes
 
+    # None stands for this program itself, in C as here; the type stub does not know.
     function = _ctypes.dlsym(_ctypes.dlopen(None, 0), "prctl")  # type: ignore[arg-type]
     if _ctypes.call_function(function, (option, value, 0, 0, 0)) != 0:
         raise OSError(f"prctl({option}, {value}) failed")
