@@ -1,0 +1,210 @@
+"""What is known of a workflow: a fold of its stream.
+
+A workflow is a function; what is recorded are the calls it makes to the outside: steps, sleeps, signals, questions,
+children. Each call has a place: its number among the calls of its branch. When the function is run again, a call at a
+place that has an outcome gets that outcome and does nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+FORMAT = 1
+"""Grows when the fold changes; older folds are left alone and built again."""
+
+RUNNING, PAUSED, COMPLETED, FAILED, CANCELLED, CHANGED = (
+    "running", "paused", "completed", "failed", "cancelled", "changed",
+)  # fmt: skip
+OPEN = (RUNNING, PAUSED, CHANGED)
+
+STARTED, DONE, UNKNOWN = "started", "done", "unknown"
+"""How it stands with a call; `failed` too is an outcome. Unknown: begun, and nobody knows whether it took effect (I31)."""
+
+STEP, SLEEP, SIGNAL, GATE, CHILD, VALUE, AGENT, PATCH = (
+    "step", "sleep", "signal", "gate", "child", "value", "agent", "patch",
+)  # fmt: skip
+
+EVENT_TYPES = (
+    "flow_started", "flow_taken", "flow_signalled", "flow_published", "flow_checkpointed", "flow_paused",
+    "flow_changed", "flow_ended", "call_started", "call_tried", "call_doubted", "call_done", "call_failed",
+)  # fmt: skip
+INBOX_TYPES = ("signal_sent", "question_answered", "call_settled", "cancel_asked", "pause_asked")
+
+
+def stream(id: str) -> str:
+    """The stream of a workflow."""
+    return f"flow/{id}"
+
+
+class Call(msgspec.Struct, omit_defaults=True):
+    """One call to the outside."""
+
+    kind: str = STEP
+    name: str = ""
+    digest: str = ""
+    """Of its arguments, to notice when the function makes another call at this place."""
+    status: str = STARTED
+    tries: int = 0
+    result: Any = None
+    error: dict[str, Any] | None = None
+    """The type and the words of what was raised."""
+    at_us: int = 0
+    ended_us: int = 0
+    until_us: int = 0
+    """When a sleep is over, a wait is given up, or the next try begins."""
+    about: dict[str, Any] = {}
+    """What a person should know of it: the question with its choices, the beginning of its arguments, a child's id."""
+
+
+class Checkpoint(msgspec.Struct, omit_defaults=True):
+    """A place that somebody may want to go back to."""
+
+    name: str
+    trigger: str
+    at_us: int
+    version: int
+    calls: int
+    """How many calls had an outcome."""
+    progress: float = 0.0
+
+
+class Flow(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A workflow as of one version of its stream."""
+
+    id: str
+    version: int = 0
+    name: str = ""
+    definition: str = ""
+    """The version its author gave the definition."""
+    code: str = ""
+    """A digest of the definition it was last run with."""
+    arguments: dict[str, Any] = {}
+    options: dict[str, Any] = {}
+    parent: str = ""
+    owner: dict[str, Any] = {}
+    status: str = RUNNING
+    why: str = ""
+    """Why it is paused, or what is wrong."""
+    calls: dict[str, Call] = {}
+    signals: dict[str, list[Any]] = {}
+    """Those that came and nobody has waited for yet, by name."""
+    published: dict[str, Any] = {}
+    checkpoints: list[Checkpoint] = []
+    inbox_cursor: int = 0
+    result: Any = None
+    error: dict[str, Any] | None = None
+    taken: int = 0
+    """How often an engine took it up."""
+    started_us: int = 0
+    changed_us: int = 0
+    ended_us: int = 0
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it has not ended."""
+        return self.status in OPEN
+
+    @property
+    def unknown(self) -> dict[str, Call]:
+        """Calls of which nobody knows whether they took effect, by place."""
+        return {place: call for place, call in self.calls.items() if call.status == UNKNOWN}
+
+    @property
+    def waiting(self) -> dict[str, Call]:
+        """Calls that wait for a person, a signal or a time, by place."""
+        kinds = (SLEEP, SIGNAL, GATE)
+        return {place: call for place, call in self.calls.items() if call.status == STARTED and call.kind in kinds}
+
+    @property
+    def done(self) -> int:
+        """How many calls have an outcome."""
+        return sum(call.status in (DONE, FAILED) for call in self.calls.values())
+
+    def apply(self, type_: str, data: Mapping[str, Any]) -> None:
+        """Fold one more event in."""
+        self.version += 1
+        self.changed_us = data.get("at_us", self.changed_us)
+        self.inbox_cursor = max(self.inbox_cursor, data.get("inbox_version", 0))
+        getattr(self, f"_{type_}")(data)
+
+    def _flow_started(self, data: Mapping[str, Any]) -> None:
+        self.name, self.definition, self.code = data["name"], data.get("definition", ""), data["code"]
+        self.arguments, self.options = dict(data["arguments"]), dict(data.get("options", {}))
+        self.parent, self.owner = data.get("parent", ""), dict(data["owner"])
+        self.started_us = data["at_us"]
+
+    def _flow_taken(self, data: Mapping[str, Any]) -> None:
+        self.owner = dict(data["owner"])
+        self.code = data.get("code", self.code)
+        self.status, self.why = RUNNING, ""
+        self.taken += 1
+
+    def _flow_signalled(self, data: Mapping[str, Any]) -> None:
+        waiting = self.signals.get(data["name"], [])
+        self.signals = {**self.signals, data["name"]: [*waiting, data.get("value")]}
+
+    def _flow_published(self, data: Mapping[str, Any]) -> None:
+        self.published = {**self.published, **data["values"]}
+
+    def _flow_checkpointed(self, data: Mapping[str, Any]) -> None:
+        made = Checkpoint(
+            data["name"], data["trigger"], data["at_us"], self.version, self.done, data.get("progress", 0.0)
+        )
+        self.checkpoints = [*self.checkpoints, made]
+
+    def _flow_paused(self, data: Mapping[str, Any]) -> None:
+        self.status, self.why = PAUSED, data.get("why", "")
+
+    def _flow_changed(self, data: Mapping[str, Any]) -> None:
+        self.status, self.why = CHANGED, data["why"]
+
+    def _flow_ended(self, data: Mapping[str, Any]) -> None:
+        self.status, self.result, self.error = data["status"], data.get("result"), data.get("error")
+        self.why = self.error["message"] if self.error else ""
+        self.ended_us = data["at_us"]
+
+    # --- calls -----------------------------------------------------------------------------------------------
+
+    def _call_started(self, data: Mapping[str, Any]) -> None:
+        begun = self.calls.get(data["place"])
+        if begun is not None:  # once more
+            begun.tries, begun.status, begun.until_us = begun.tries + 1, STARTED, 0
+            return
+        self.calls[data["place"]] = Call(
+            kind=data["kind"],
+            name=data["name"],
+            digest=data.get("digest", ""),
+            at_us=data["at_us"],
+            until_us=data.get("until_us", 0),
+            about=dict(data.get("about", {})),
+            tries=1,
+        )
+
+    def _call_tried(self, data: Mapping[str, Any]) -> None:
+        call = self.calls[data["place"]]
+        call.error, call.until_us = data.get("error"), data.get("until_us", 0)
+
+    def _call_doubted(self, data: Mapping[str, Any]) -> None:
+        self.calls[data["place"]].status = UNKNOWN
+
+    def _call_done(self, data: Mapping[str, Any]) -> None:
+        call = self._ended(data)
+        call.status, call.result, call.error = DONE, data.get("result"), None
+        if "signal" in data and self.signals.get(data["signal"]):
+            self.signals = {**self.signals, data["signal"]: self.signals[data["signal"]][1:]}
+
+    def _call_failed(self, data: Mapping[str, Any]) -> None:
+        call = self._ended(data)
+        call.status, call.error = FAILED, dict(data["error"])
+
+    def _ended(self, data: Mapping[str, Any]) -> Call:
+        if data["place"] not in self.calls:  # begun and ended in one event
+            self.calls[data["place"]] = Call(
+                kind=data["kind"], name=data["name"], digest=data.get("digest", ""), at_us=data["at_us"], tries=1
+            )
+        call = self.calls[data["place"]]
+        call.ended_us = data["at_us"]
+        return call

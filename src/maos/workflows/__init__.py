@@ -1,0 +1,48 @@
+"""Durable workflows: plain async functions whose calls to the outside are recorded."""
+
+from maos.workflows.calls import (
+    agent,
+    checkpoint,
+    child,
+    gate,
+    gather,
+    now,
+    parallel,
+    patched,
+    publish,
+    random,
+    signal,
+    sleep,
+    unique,
+)
+from maos.workflows.definition import NOT_DONE, Found, Step, Workflow, find, step, workflow
+from maos.workflows.errors import Changed, NotWaiting, StepFailed, WorkflowFailed
+from maos.workflows.scopes import key
+
+__all__ = [
+    "NOT_DONE",
+    "Changed",
+    "Found",
+    "NotWaiting",
+    "Step",
+    "StepFailed",
+    "Workflow",
+    "WorkflowFailed",
+    "agent",
+    "checkpoint",
+    "child",
+    "find",
+    "gate",
+    "gather",
+    "key",
+    "now",
+    "parallel",
+    "patched",
+    "publish",
+    "random",
+    "signal",
+    "sleep",
+    "step",
+    "unique",
+    "workflow",
+]

@@ -1,0 +1,249 @@
+"""What a workflow's function can call besides steps: each is recorded, so after a crash it is not begun again."""
+
+from __future__ import annotations
+
+import asyncio
+import random as chance
+import uuid
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from datetime import datetime
+from functools import partial
+from typing import Any, TypeVar
+
+from maos.clock import to_datetime
+from maos.errors import InvalidInput
+from maos.model.flow import AGENT, CHILD
+from maos.workflows import scopes, values
+from maos.workflows.definition import Workflow
+from maos.workflows.scopes import Scope
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+PARALLEL_MAX = 16
+
+
+async def sleep(seconds: float) -> None:
+    """Wait, for seconds or for weeks: a restart does not begin it again, and only its end is waited for.
+
+    Example::
+
+        await maos.workflows.sleep(3 * 86_400)
+    """
+    scope = scopes.here_or_none()
+    if scope is None:
+        await asyncio.sleep(seconds)
+    else:
+        await scope.flow.sleep(scope, seconds)
+
+
+async def signal(name: str, *, type: Any = Any, timeout_s: float = 0.0) -> Any:
+    """The next signal of that name, sent before or after; TimeoutError when none comes in time.
+
+    Example::
+
+        payment = await maos.workflows.signal("paid", timeout_s=3600)
+    """
+    scope = scopes.here("signal()")
+    return await scope.flow.signal(scope, name, timeout_s, type)
+
+
+async def gate(
+    question: str,
+    *,
+    choices: Sequence[str] = (),
+    context: str = "",
+    default: str | None = None,
+    timeout_s: float = 0.0,
+) -> str:
+    """What a person answers, with `maos answer` or `m.workflows.answer`; the default when nobody does in time.
+
+    Example::
+
+        if await maos.workflows.gate("Publish it?", choices=["yes", "no"]) == "no":
+            return "kept back"
+    """
+    scope = scopes.here("gate()")
+    if default is not None and choices and default not in choices:
+        raise InvalidInput(f"the default {default!r} is not one of the choices")
+    return await scope.flow.gate(scope, question, list(choices), context, default, timeout_s)
+
+
+async def gather(*branches: Coroutine[Any, Any, Any]) -> list[Any]:
+    """Several branches at once; all end before the first failure, if there is one, is raised.
+
+    Example::
+
+        first, second = await maos.workflows.gather(fetch("a"), fetch("b"))
+    """
+    scope = scopes.here_or_none()
+    if scope is None:
+        return await asyncio.gather(*branches)
+    place = scope.next_place()
+    return await _all(scope, place, [partial(_given, each) for each in branches], len(branches) or 1)
+
+
+def _given(branch: Awaitable[Any]) -> Awaitable[Any]:
+    return branch
+
+
+async def parallel(function: Callable[[T], Awaitable[R]], items: Iterable[T], *, limit: int = PARALLEL_MAX) -> list[R]:
+    """A step, or any async function, for each item, so many at once; the results in the order of the items.
+
+    Example::
+
+        pages = await maos.workflows.parallel(fetch, ["a", "b", "c"], limit=2)
+    """
+    if limit < 1:
+        raise InvalidInput("at least one must be allowed at once")
+    scope = scopes.here_or_none()
+    place = scope.next_place() if scope is not None else ""
+    return await _all(scope, place, [partial(function, item) for item in items], limit)
+
+
+async def _all(scope: Scope | None, place: str, begin: Sequence[Callable[[], Awaitable[Any]]], limit: int) -> list[Any]:
+    results: list[Any] = [None] * len(begin)
+    failures: dict[int, Exception] = {}
+    left = iter(range(len(begin)))
+
+    async def work() -> None:
+        for number in left:
+            if failures:
+                _close(begin[number])
+                continue
+            if scope is not None:
+                scopes.enter(Scope(scope.flow, f"{place}:{number + 1}.", asyncio.current_task()))
+            try:
+                results[number] = await begin[number]()
+            except Exception as error:  # noqa: BLE001 - raised below, when the others have ended
+                failures[number] = error
+
+    workers = [asyncio.create_task(work()) for _ in range(min(limit, len(begin)))]
+    try:
+        await asyncio.gather(*workers)
+    finally:
+        for each in workers:
+            each.cancel()
+        await asyncio.gather(*workers, return_exceptions=True)
+    if failures:
+        raise failures[min(failures)]
+    return results
+
+
+def _close(begin: Callable[[], Awaitable[Any]]) -> None:
+    """Say that a coroutine that was given will not be waited for, or Python would warn of it."""
+    if isinstance(begin, partial) and begin.func is _given and asyncio.iscoroutine(begin.args[0]):
+        begin.args[0].close()
+
+
+async def child(workflow: Workflow[..., R], *args: Any, id: str = "", **kwargs: Any) -> R:
+    """Another workflow as a part of this one, with a record of its own; StepFailed when it fails.
+
+    Example::
+
+        total = await maos.workflows.child(bill, "order-7")
+    """
+    scope = scopes.here_or_none()
+    if scope is None:
+        return await workflow(*args, **kwargs)
+    flow = scope.flow
+
+    async def work(place: str) -> Any:
+        return await flow.workflows.carry_out_child(flow.flow, place, workflow, args, kwargs, id)
+
+    digest = values.digest(args, kwargs, f"an argument of {workflow.name}")
+    result = await flow.elsewhere(scope, CHILD, workflow.name, digest, {"id": id} if id else {}, work)
+    found: R = values.typed(result, workflow.returns, f"what the workflow {workflow.name} returned")
+    return found
+
+
+async def agent(task: str = "", *, kind: str = "shell", argv: Sequence[str] = (), **options: Any) -> str:
+    """What a coding agent or a command answers; it outlives a crash, and is taken up, not begun again.
+
+    `options` are those of `m.attempts.start`. StepFailed when it fails.
+
+    Example::
+
+        said = await maos.workflows.agent(argv=["echo", "all tests pass"], cwd="/tmp", in_place=True)
+    """
+    scope = scopes.here("agent()")
+    flow = scope.flow
+    given = {"kind": kind, "argv": list(argv), **options}
+
+    async def work(place: str) -> Any:
+        return await flow.workflows.carry_out_agent(flow.flow, place, task, given)
+
+    digest = values.digest((task, given), {}, "an argument of agent()")
+    found: str = await flow.elsewhere(scope, AGENT, kind, digest, {"task": task[:200]}, work)
+    return found
+
+
+def now() -> datetime:
+    """The time, the same whenever this call is looked at again.
+
+    Example::
+
+        started = maos.workflows.now()
+    """
+    scope = scopes.here("now()")
+    flow = scope.flow
+    return to_datetime(flow.value(scope, "now", flow.workflows.now_us))
+
+
+def unique() -> str:
+    """A new id, the same whenever this call is looked at again.
+
+    Example::
+
+        order = f"order-{maos.workflows.unique()}"
+    """
+    scope = scopes.here("unique()")
+    return str(scope.flow.value(scope, "unique", lambda: uuid.uuid4().hex))
+
+
+def random() -> float:
+    """A number between 0 and 1, the same whenever this call is looked at again.
+
+    Example::
+
+        if maos.workflows.random() < 0.1:
+            await fetch("sample")
+    """
+    scope = scopes.here("random()")
+    return float(scope.flow.value(scope, "random", chance.SystemRandom().random))
+
+
+def publish(**published: Any) -> None:
+    """Let others see how it stands, with `m.workflows.get(id).published`; `progress` is in percent.
+
+    Example::
+
+        maos.workflows.publish(progress=50, phase="building")
+    """
+    scope = scopes.here_or_none()
+    if scope is not None:
+        scope.flow.publish(scope, published)
+
+
+def patched(name: str) -> bool:
+    """Whether to do what was changed: False in workflows that were past this place before the change.
+
+    Example::
+
+        if maos.workflows.patched("also-tell-sales"):
+            await fetch("sales")
+    """
+    scope = scopes.here_or_none()
+    return True if scope is None else scope.flow.patched(scope, name)
+
+
+async def checkpoint(name: str) -> None:
+    """Make everything so far safe, under a name.
+
+    Example::
+
+        await maos.workflows.checkpoint("before-publishing")
+    """
+    scope = scopes.here_or_none()
+    if scope is not None:
+        await scope.flow.checkpoint(scope, name)

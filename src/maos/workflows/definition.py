@@ -1,0 +1,226 @@
+"""What an author writes: functions that are workflows, and functions that are their steps."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import hashlib
+import inspect
+import textwrap
+from collections.abc import Awaitable, Callable
+from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar, overload
+
+from maos.errors import InvalidInput, NotFound
+from maos.workflows import scopes, values
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+BACKOFF_S, BACKOFF_S_MAX = 1.0, 300.0
+
+
+class Found(NamedTuple):
+    """What a probe says: the step did take effect, and this is its result."""
+
+    result: Any = None
+
+
+NOT_DONE = "not done"
+"""What a probe returns when the step did not take effect."""
+
+
+class Step(Generic[P, R]):
+    """A function with effects outside: its result is recorded, and it is not called again for it."""
+
+    def __init__(
+        self,
+        function: Callable[P, Any],
+        *,
+        name: str,
+        retries: int,
+        backoff_s: float,
+        timeout_s: float,
+        idempotent: bool,
+        probe: Callable[P, Any] | None,
+    ) -> None:
+        if retries < 0 or backoff_s < 0 or timeout_s < 0:
+            raise InvalidInput(f"a limit of step {name!r} is negative")
+        self.function = function
+        self.name = name
+        self.retries = retries
+        self.backoff_s = backoff_s
+        self.timeout_s = timeout_s
+        self.idempotent = idempotent
+        self.probe = probe
+        functools.update_wrapper(self, function)
+
+    @functools.cached_property
+    def returns(self) -> Any:
+        """What the function says it returns."""
+        return values.returned(self.function)
+
+    def pause_s(self, tries: int) -> float:
+        """How long to wait after that many tries that failed."""
+        return float(min(self.backoff_s * 2 ** (tries - 1), BACKOFF_S_MAX))
+
+    async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """In a workflow: once, whatever is killed. Elsewhere: as the plain function it is."""
+        scope = scopes.here_or_none()
+        if scope is None:
+            result: R = await called(self.function, args, kwargs)
+            return result
+        done: R = await scope.flow.step(scope, self, args, kwargs)
+        return done
+
+
+class Workflow(Generic[P, R]):
+    """A function whose calls of steps are recorded, so that it can go on after anything."""
+
+    def __init__(self, function: Callable[P, Awaitable[R]], *, name: str, version: str) -> None:
+        if not inspect.iscoroutinefunction(function):
+            raise InvalidInput(f"the workflow {name!r} is not an async function", hint="write `async def`")
+        self.function = function
+        self.name = name
+        self.version = version
+        functools.update_wrapper(self, function)
+
+    @functools.cached_property
+    def returns(self) -> Any:
+        """What the function says it returns."""
+        return values.returned(self.function)
+
+    @functools.cached_property
+    def code(self) -> str:
+        """A digest of what the function does; comments, names of files and its docstring do not count."""
+        try:
+            tree = ast.parse(textwrap.dedent(inspect.getsource(self.function)))
+        except (OSError, TypeError, SyntaxError):
+            compiled = self.function.__code__
+            return hashlib.sha256(compiled.co_code + repr(compiled.co_names).encode()).hexdigest()[:16]
+        body = tree.body[0].body  # type: ignore[attr-defined]  # a function's own source is one definition
+        if isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant):
+            body = body[1:]
+        return hashlib.sha256("\n".join(map(ast.dump, body)).encode()).hexdigest()[:16]
+
+    @property
+    def where(self) -> dict[str, str]:
+        """Where the function is to be found by another process."""
+        file = getattr(self.function.__code__, "co_filename", "")
+        return {"module": self.function.__module__, "function": self.function.__qualname__, "file": file}
+
+    async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """In a workflow: as a part of it. Elsewhere: as the plain function it is, with nothing recorded."""
+        return await self.function(*args, **kwargs)
+
+
+_workflows: dict[tuple[str, str], Workflow[..., Any]] = {}
+_newest: dict[str, Workflow[..., Any]] = {}
+
+
+@overload
+def step(function: Callable[P, Awaitable[R]], /) -> Step[P, R]: ...
+@overload
+def step(
+    *,
+    name: str = "",
+    retries: int = 0,
+    backoff_s: float = BACKOFF_S,
+    timeout_s: float = 0.0,
+    idempotent: bool = False,
+    probe: Callable[..., Any] | None = None,
+) -> Callable[[Callable[P, Any]], Step[P, Any]]: ...
+
+
+def step(
+    function: Callable[..., Any] | None = None,
+    *,
+    name: str = "",
+    retries: int = 0,
+    backoff_s: float = BACKOFF_S,
+    timeout_s: float = 0.0,
+    idempotent: bool = False,
+    probe: Callable[..., Any] | None = None,
+) -> Any:
+    """Make a function a step: what it returns is recorded, and it is not called again for it.
+
+    One that was interrupted is called again only if it is `idempotent`; else its `probe`, called with the same
+    arguments, says `Found(result)` or `NOT_DONE`, or a person is asked. A step that raises is tried `retries` times
+    more, after pauses that double. A plain `def` runs in a thread.
+
+    Example::
+
+        @maos.step(retries=3, idempotent=True)
+        async def fetch(url: str) -> str:
+            return url.upper()
+    """
+
+    def made(function: Callable[..., Any]) -> Step[..., Any]:
+        return Step(
+            function,
+            name=name or function.__name__,
+            retries=retries,
+            backoff_s=backoff_s,
+            timeout_s=timeout_s,
+            idempotent=idempotent,
+            probe=probe,
+        )
+
+    return made if function is None else made(function)
+
+
+@overload
+def workflow(function: Callable[P, Awaitable[R]], /) -> Workflow[P, R]: ...
+@overload
+def workflow(*, name: str = "", version: str = "") -> Callable[[Callable[P, Awaitable[R]]], Workflow[P, R]]: ...
+
+
+def workflow(function: Callable[..., Awaitable[Any]] | None = None, *, name: str = "", version: str = "") -> Any:
+    """Make an async function a workflow: side effects go into steps, everything else is free.
+
+    Several versions of one name can stand beside each other: what was begun with one is finished with it.
+
+    Example::
+
+        @maos.workflow
+        async def shout(word: str) -> str:
+            return await fetch(word)
+    """
+
+    def made(function: Callable[..., Awaitable[Any]]) -> Workflow[..., Any]:
+        defined: Workflow[..., Any] = Workflow(function, name=name or function.__name__, version=version)
+        _register(defined)
+        return defined
+
+    return made if function is None else made(function)
+
+
+def find(name: str, version: str = "") -> Workflow[..., Any]:
+    """A definition by its name, in this process."""
+    found = _workflows.get((name, version))
+    if found is None:
+        others = sorted(each or "(none)" for known, each in _workflows if known == name)
+        which = f" version {version!r}" if version else ""
+        raise NotFound(
+            f"no workflow {name!r}{which} is defined in this process",
+            hint=f"it has versions {', '.join(others)}" if others else "import the module that defines it first",
+        )
+    return found
+
+
+def _register(defined: Workflow[..., Any]) -> None:
+    known = _workflows.get((defined.name, defined.version))
+    if known is not None and known.where != defined.where:
+        there = f"{known.where['module']}.{known.where['function']}"
+        raise InvalidInput(
+            f"there is a workflow {defined.name!r} already, in {there}", hint="give one of them another name or version"
+        )
+    _workflows[defined.name, defined.version] = defined
+
+
+async def called(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call a function of either kind; a plain one in a thread, so that it holds up nobody."""
+    if inspect.iscoroutinefunction(function):
+        return await function(*args, **kwargs)
+    import asyncio
+
+    return await asyncio.to_thread(function, *args, **kwargs)

@@ -1,0 +1,421 @@
+"""Workflows in a journal: started, looked at, spoken to from anywhere, and gone on with after anything."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from maos.clock import MICROSECONDS, Clock
+from maos.engine import owner
+from maos.engine.claims import claim
+from maos.engine.orders import without_secrets
+from maos.engine.post import Post
+from maos.engine.recorder import LEASE_S, Recorder
+from maos.engine.types import FLOW
+from maos.errors import Conflict, InvalidInput, NotFound
+from maos.journal.codec import Event
+from maos.journal.journal import Append, Journal
+from maos.model.attempt import Attempt, check_agent, inbox
+from maos.model.failure import FRESH, RESUME, RETRY, TABLE, WAIT
+from maos.model.flow import CANCELLED, CHANGED, COMPLETED, PAUSED, Flow, stream
+from maos.store.contract import Key
+from maos.workflows import values
+from maos.workflows.definition import Workflow, find
+from maos.workflows.errors import Changed, NotWaiting, StepFailed, WorkflowFailed
+from maos.workflows.policy import Policy
+from maos.workflows.running import RunningFlow
+
+if TYPE_CHECKING:
+    from maos.engine.attempts import Attempts
+
+R = TypeVar("R")
+
+REFUSE, REPLAY = "refuse", "replay"
+AGAIN_S_MAX = 300
+
+
+class Handle:
+    """A workflow that this process runs."""
+
+    def __init__(self, running: RunningFlow, task: asyncio.Task[Flow]) -> None:
+        self._running = running
+        self._task = task
+
+    @property
+    def id(self) -> str:
+        """Its id."""
+        return self._running.id
+
+    @property
+    def flow(self) -> Flow:
+        """What is recorded of it by now."""
+        return self._running.flow
+
+    async def wait(self) -> Flow:
+        """Until it has ended or is paused."""
+        return await asyncio.shield(self._task)
+
+    async def result(self) -> Any:
+        """What it returns; WorkflowFailed when it fails or is cancelled."""
+        return _result(await self.wait(), self._running._definition)
+
+    async def pause(self, why: str = "") -> Flow:
+        """Have the steps that run end, and let go of it; it can be gone on with at any time."""
+        self._running.let_go(PAUSED, why)
+        return await self.wait()
+
+
+class Workflows:
+    """Runs workflows, and knows them all."""
+
+    def __init__(
+        self, journal: Journal, clock: Clock, *, attempts: Callable[[], Attempts], lease_s: float = LEASE_S
+    ) -> None:
+        self._journal = journal
+        self._clock = clock
+        self._attempts = attempts
+        self._lease_s = lease_s
+        self._post = Post(journal)
+        self._tasks: dict[str, asyncio.Task[Flow]] = {}
+        self._running: dict[str, RunningFlow] = {}
+
+    # --- running ---------------------------------------------------------------------------------------------
+
+    async def run(self, workflow: Workflow[..., R], *args: Any, id: str = "", **kwargs: Any) -> R:
+        """Run a workflow to its end and return its result; under an `id` that exists, go on with that one.
+
+        Example::
+
+            print(await m.workflows.run(shout, "hello", id="greeting-1"))
+        """
+        result: R = await (await self.start(workflow, *args, id=id, **kwargs)).result()
+        return result
+
+    async def start(
+        self,
+        workflow: Workflow[..., Any],
+        *args: Any,
+        id: str = "",
+        options: Mapping[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> Handle:
+        """Begin a workflow, or go on with the one of that id; on disk when this returns.
+
+        `options`: `{"checkpoints": {"frequency": "every_n_steps", "every": 10}}` says how often it is made safe.
+
+        Example::
+
+            handle = await m.workflows.start(shout, "hello")
+            print(handle.id, await handle.result())
+        """
+        return await self._start(workflow, args, kwargs, id, dict(options or {}))
+
+    async def _start(
+        self,
+        workflow: Workflow[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        id: str,
+        options: dict[str, Any],
+        parent: str = "",
+    ) -> Handle:
+        Policy.of(options)
+        id = check_agent(id) if id else f"w-{secrets.token_hex(3)}"
+        arguments = values.plain({"args": list(args), "kwargs": kwargs}, f"an argument of {workflow.name}")
+        known = await FLOW.load(self._journal, id)
+        if known is not None:
+            if (known.name, known.arguments) != (workflow.name, arguments):
+                raise InvalidInput(
+                    f"there is a workflow {id!r} already, a {known.name} with other arguments", hint="use another id"
+                )
+            return await self._go_on(known, workflow, REFUSE)
+        lease = await self._claim(id, None)
+        try:
+            recorder = Recorder(self._journal, FLOW, Flow(id=id), lease, lease_s=self._lease_s)
+            data = {
+                "name": workflow.name,
+                "definition": workflow.version,
+                "code": workflow.code,
+                "arguments": arguments,
+                "options": {**options, "where": workflow.where},
+                "parent": parent,
+                "owner": owner.identity(lease),
+                "at_us": self._clock.now_us(),
+            }
+            await recorder.append(Event("flow_started", data))
+        except BaseException:
+            await self._journal.release(lease)
+            raise
+        return await self._watch(recorder, workflow)
+
+    async def resume(self, id: str, *, workflow: Workflow[..., Any] | None = None, on_change: str = REFUSE) -> Handle:
+        """Go on with a workflow that was interrupted or paused; one that has ended only tells its result.
+
+        Its definition is found by name and version. One whose code has changed since is refused, unless `on_change` is
+        "replay": then it goes on with the new code as long as that makes the calls that were made.
+
+        Example::
+
+            handle = await m.workflows.resume("greeting-1", workflow=shout)
+        """
+        known = await self.get(id)
+        return await self._go_on(known, workflow or find(known.name, known.definition), on_change)
+
+    async def resume_all(self, *, on_change: str = REFUSE) -> list[Handle]:
+        """Go on with every workflow of this database that nobody runs, and that this process has a definition for.
+
+        Example::
+
+            for handle in await m.workflows.resume_all():
+                await handle.wait()
+        """
+        found = []
+        async for flow in self.all():
+            if flow.is_open and flow.status != PAUSED and not flow.parent and flow.id not in self._tasks:
+                try:
+                    found.append(await self._go_on(flow, find(flow.name, flow.definition), on_change))
+                except (NotFound, Conflict, Changed):
+                    continue  # another process has it, or its definition
+        return found
+
+    async def _go_on(self, known: Flow, workflow: Workflow[..., Any], on_change: str) -> Handle:
+        if known.id in self._tasks:
+            return Handle(self._running[known.id], self._tasks[known.id])
+        if on_change not in (REFUSE, REPLAY):
+            raise InvalidInput(f"on_change cannot be {on_change!r}", hint=f"use {REFUSE} or {REPLAY}")
+        if known.is_open and known.code != workflow.code and on_change == REFUSE:
+            raise Changed(
+                f"the definition of {known.name} has changed since {known.id} was begun",
+                hint="give it a new version= and keep the old one beside it; or go on with the new code where it "
+                "makes the same calls (on_change='replay', `maos workflow resume --on-change replay`); "
+                "`patched()` tells old ones from new",
+            )
+        if not known.is_open:
+            task = asyncio.get_running_loop().create_future()
+            task.set_result(known)
+            recorder = Recorder(self._journal, FLOW, known, _no_lease(known))
+            return Handle(RunningFlow(recorder, workflow, self._clock, workflows=self), task)  # type: ignore[arg-type]
+        lease = await self._claim(known.id, known)
+        try:
+            fresh = await self.get(known.id)
+            recorder = Recorder(self._journal, FLOW, fresh, lease, lease_s=self._lease_s)
+            taken = {"owner": owner.identity(lease), "code": workflow.code, "at_us": self._clock.now_us()}
+            await recorder.append(Event("flow_taken", taken))
+        except BaseException:
+            await self._journal.release(lease)
+            raise
+        return await self._watch(recorder, workflow)
+
+    async def _watch(self, recorder: Recorder[Flow], workflow: Workflow[..., Any]) -> Handle:
+        running = RunningFlow(recorder, workflow, self._clock, workflows=self)
+        self._running[running.id] = running
+        await self._post.register(running.id, running.wish, after=running.flow.inbox_cursor)
+        task = asyncio.create_task(self._run(running))
+        self._tasks[running.id] = task
+        await asyncio.sleep(0)  # a task that is cancelled before its first step would not give the lease back
+        return Handle(running, task)
+
+    async def _run(self, running: RunningFlow) -> Flow:
+        try:
+            return await running.run()
+        finally:
+            self._post.forget(running.id)
+            self._tasks.pop(running.id, None)
+            self._running.pop(running.id, None)
+            await self._journal.release(running.recorder.lease)
+
+    async def _claim(self, id: str, known: Flow | None) -> Any:
+        hint = f"`maos workflow show {id}` tells how it stands"
+        is_open = known is not None and known.is_open
+        return await claim(self._journal, self._clock, stream(id), known, is_open=is_open, hint=hint)
+
+    async def close(self) -> None:
+        """Let go of everything that runs; it can be gone on with."""
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._post.close()
+
+    # --- for running workflows -------------------------------------------------------------------------------
+
+    def now_us(self) -> int:
+        """The time."""
+        return self._clock.now_us()
+
+    def without_secrets(self, text: str) -> str:
+        """Text as it may be written down."""
+        return without_secrets(text, {})
+
+    async def carry_out_child(
+        self,
+        parent: Flow,
+        place: str,
+        workflow: Workflow[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        id: str,
+    ) -> Any:
+        """Begin, or take up, a child, and wait for it."""
+        id = id or f"{parent.id}.{place.replace(':', '-').replace('~', '-')}"
+        known = await FLOW.load(self._journal, id)
+        if known is not None and known.parent != parent.id:
+            raise StepFailed(workflow.name, {"message": f"{id} exists, and is no child of {parent.id}"})
+        handle = await self._start(workflow, args, kwargs, id, {}, parent.id)
+        try:
+            flow = await handle.wait()
+        except asyncio.CancelledError:
+            if self._running.get(parent.id) is not None and self._running[parent.id]._leaving == CANCELLED:
+                await self.cancel(id, why=f"{parent.id} was cancelled")
+            raise
+        if flow.status == COMPLETED:
+            return flow.result
+        raise StepFailed(workflow.name, flow.error or {"message": f"{id} was {flow.status}"})
+
+    async def carry_out_agent(self, parent: Flow, place: str, task: str, given: dict[str, Any]) -> str:
+        """Begin, take up or resume an agent, and wait for it."""
+        attempts = self._attempts()
+        name = f"{parent.id}.{place.replace(':', '-').replace('~', '-')}"
+        try:
+            attempt = await attempts.get(name)
+        except NotFound:
+            attempt = await (await attempts.start(task, name=name, **given)).wait()
+        while attempt.is_open or self._goes_on(attempt):
+            await self._wait_for(attempt)
+            attempt = await (await attempts.resume(name)).wait()
+        if attempt.failure:
+            raise StepFailed(name, {"type": attempt.failure, "message": attempt.message})
+        return attempt.result or attempt.last_text
+
+    def _goes_on(self, attempt: Attempt) -> bool:
+        """Whether an agent that failed is to try again, by the table of failures."""
+        failure = TABLE.get(attempt.failure)
+        if failure is None:
+            return False
+        again = failure.action == WAIT or (
+            failure.action in (RESUME, RETRY, FRESH) and attempt.number <= failure.tries_max
+        )
+        return again or attempt.failure == "stopped"
+
+    async def _wait_for(self, attempt: Attempt) -> None:
+        action = TABLE[attempt.failure].action if attempt.failure else ""
+        until_us = attempt.reset_us if action == WAIT else 0
+        if action == RETRY:
+            until_us = self._clock.now_us() + min(2**attempt.number, AGAIN_S_MAX) * MICROSECONDS
+        while (left_us := until_us - self._clock.now_us()) > 0:  # noqa: ASYNC110 - the clock rings for nobody
+            await asyncio.sleep(min(left_us / MICROSECONDS, 5.0))
+
+    # --- asking ----------------------------------------------------------------------------------------------
+
+    async def get(self, id: str) -> Flow:
+        """A workflow by its id, or by an unambiguous beginning of it.
+
+        Example::
+
+            flow = await m.workflows.get("greeting-1")
+            print(flow.status, flow.result)
+        """
+        names = [name.removeprefix(stream("")) async for name in self._journal.streams(stream(id))]
+        if id in names:
+            names = [id]
+        if len(names) > 1:
+            raise InvalidInput(f"{id!r} could be {', '.join(names[:5])}", hint="give more of the id")
+        found = await FLOW.load(self._journal, names[0]) if names else None
+        if found is None:
+            raise NotFound(f"there is no workflow {id!r}", hint="`maos workflow list` shows them")
+        return found
+
+    async def all(self) -> AsyncIterator[Flow]:
+        """All workflows, by id.
+
+        Example::
+
+            async for flow in m.workflows.all():
+                print(flow.id, flow.status)
+        """
+        async for name in self._journal.streams(stream("")):
+            found = await FLOW.load(self._journal, name.removeprefix(stream("")))
+            if found is not None:
+                yield found
+
+    # --- wishes ----------------------------------------------------------------------------------------------
+
+    async def signal(self, id: str, name: str, value: Any = None, *, key: str | None = None) -> None:
+        """Tell a workflow something it waits for, or will; a `key` makes repeating the call harmless.
+
+        Example::
+
+            await m.workflows.signal("greeting-1", "paid", {"amount": 7})
+        """
+        data = {"name": name, "value": values.plain(value, f"the signal {name}")}
+        await self._wish(id, "signal_sent", data, key)
+
+    async def answer(self, id: str, place: str, answer: str, *, by: str = "person") -> None:
+        """Answer a question of a workflow; the first answer counts.
+
+        Example::
+
+            for place in (await m.workflows.get("greeting-1")).waiting:
+                await m.workflows.answer("greeting-1", place, "yes")
+        """
+        await self._wish(id, "question_answered", {"id": place, "answer": answer, "by": by})
+
+    async def settle(self, id: str, place: str, outcome: str, *, value: Any = None, why: str = "") -> None:
+        """Say what became of a step whose outcome is unknown: "done" with its result, "failed", or do it "again".
+
+        Example::
+
+            for place in (await m.workflows.get("greeting-1")).unknown:
+                await m.workflows.settle("greeting-1", place, "again")
+        """
+        if outcome not in ("done", "failed", "again"):
+            raise InvalidInput(f"an outcome cannot be {outcome!r}", hint="say done, failed or again")
+        data = {"place": place, "outcome": outcome, "value": values.plain(value, "the result"), "why": why}
+        await self._wish(id, "call_settled", data)
+
+    async def cancel(self, id: str, *, why: str = "") -> None:
+        """End a workflow, when the steps that run have ended; one that nobody runs ends when it is taken up.
+
+        Example::
+
+            await m.workflows.cancel("greeting-1")
+        """
+        await self._wish(id, "cancel_asked", {"why": why})
+
+    async def pause(self, id: str, *, why: str = "") -> None:
+        """Have whoever runs a workflow let go of it.
+
+        Example::
+
+            await m.workflows.pause("greeting-1")
+        """
+        await self._wish(id, "pause_asked", {"why": why})
+
+    async def _wish(self, id: str, type_: str, data: dict[str, Any], key: str | None = None) -> None:
+        flow = await self.get(id)
+        if not flow.is_open:
+            raise NotWaiting(f"the workflow {flow.id} is {flow.status}", hint="it cannot be told anything any more")
+        event = Event(type_, {**data, "at_us": self._clock.now_us()})
+        once = None
+        if key is not None:
+            import hashlib
+
+            once = Key(f"signal/{flow.id}/{key}", hashlib.sha256(repr(sorted(data.items())).encode()).digest())
+        await self._journal.append_all([Append(inbox(flow.id), [event])], key=once)
+
+
+def _result(flow: Flow, definition: Workflow[..., Any]) -> Any:
+    if flow.status == COMPLETED:
+        return values.typed(flow.result, definition.returns, f"what the workflow {flow.name} returned")
+    if flow.status == CHANGED:
+        raise Changed(flow.why)
+    said = f"{flow.error.get('type')}: {flow.error.get('message')}" if flow.error else flow.why or "it was let go of"
+    command = "resume" if flow.status == PAUSED else "show"
+    what = f"the workflow {flow.id} is {flow.status}: {said}"
+    raise WorkflowFailed(what, hint=f"`maos workflow {command} {flow.id}`")
+
+
+def _no_lease(flow: Flow) -> Any:
+    return owner.lease_of(flow.owner)
