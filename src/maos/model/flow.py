@@ -29,7 +29,7 @@ STEP, SLEEP, SIGNAL, GATE, CHILD, VALUE, AGENT, PATCH = (
 
 EVENT_TYPES = (
     "flow_started", "flow_taken", "flow_signalled", "flow_published", "flow_checkpointed", "flow_paused",
-    "flow_changed", "flow_ended", "call_started", "call_tried", "call_doubted", "call_done", "call_failed",
+    "flow_changed", "flow_ended", "flow_folded", "call_started", "call_tried", "call_doubted", "call_done", "call_failed",
 )  # fmt: skip
 INBOX_TYPES = ("signal_sent", "question_answered", "call_settled", "cancel_asked", "pause_asked")
 
@@ -165,6 +165,15 @@ class Flow(msgspec.Struct, kw_only=True, omit_defaults=True):
         self.status, self.result, self.error = data["status"], data.get("result"), data.get("error")
         self.why = self.error["message"] if self.error else ""
         self.ended_us = data["at_us"]
+
+    def _flow_folded(self, data: Mapping[str, Any]) -> None:
+        kept = msgspec.convert(data["flow"], Flow)
+        for name in self.__struct_fields__:
+            if name not in ("id", "version"):
+                setattr(self, name, getattr(kept, name))
+
+    def _compacted(self, data: Mapping[str, Any]) -> None:
+        """What went before stands in one event now."""
 
     # --- calls -----------------------------------------------------------------------------------------------
 

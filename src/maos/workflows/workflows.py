@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from maos.clock import MICROSECONDS, Clock
@@ -21,7 +21,7 @@ from maos.model.attempt import Attempt, check_agent, inbox
 from maos.model.failure import FRESH, RESUME, RETRY, TABLE, WAIT
 from maos.model.flow import CANCELLED, CHANGED, COMPLETED, PAUSED, Flow, stream
 from maos.store.contract import Key
-from maos.workflows import values
+from maos.workflows import forgetting, values
 from maos.workflows.definition import Workflow, find
 from maos.workflows.errors import Changed, NotWaiting, StepFailed, WorkflowFailed
 from maos.workflows.policy import Policy
@@ -339,6 +339,31 @@ class Workflows:
             found = await FLOW.load(self._journal, name.removeprefix(stream("")))
             if found is not None:
                 yield found
+
+    async def old(self, seconds: float) -> list[str]:
+        """Workflows that ended so long ago.
+
+        Example::
+
+            print(await m.workflows.old(30 * 86_400))
+        """
+        before_us = self._clock.now_us() - int(seconds * MICROSECONDS)
+        return [flow.id async for flow in self.all() if forgetting.is_old(flow, before_us)]
+
+    async def forget(self, ids: Iterable[str]) -> int:
+        """Remove the calls of workflows that have ended; their results stay. How many events are gone.
+
+        Example::
+
+            await m.workflows.forget(await m.workflows.old(30 * 86_400))
+        """
+        gone = 0
+        for id in ids:
+            flow = await self.get(id)
+            if flow.is_open:
+                raise InvalidInput(f"the workflow {id} has not ended", hint="cancel it first")
+            gone += await forgetting.forget(self._journal, flow)
+        return gone
 
     # --- wishes ----------------------------------------------------------------------------------------------
 

@@ -1,0 +1,33 @@
+"""`maos workflow`: what people wrote themselves, run, looked at and gone on with."""
+
+from __future__ import annotations
+
+import click
+
+from maos.cli.commands import LazyGroup
+
+
+@click.group(
+    cls=LazyGroup,
+    lazy={
+        "run": "maos.cli.workflow.running:run",
+        "resume": "maos.cli.workflow.running:resume",
+        "list": "maos.cli.workflow.listing:list_",
+        "show": "maos.cli.workflow.showing:show",
+        "signal": "maos.cli.workflow.telling:signal",
+        "settle": "maos.cli.workflow.telling:settle",
+        "pause": "maos.cli.workflow.telling:pause",
+        "cancel": "maos.cli.workflow.telling:cancel",
+        "state": "maos.cli.workflow.states:state",
+    },
+    examples=[
+        "maos workflow run nightly.py:nightly Berlin --id nightly-1",
+        "maos workflow show nightly-1",
+        "maos workflow resume nightly-1",
+    ],
+)
+def workflow() -> None:
+    """Run workflows that survive a crash.
+
+    ID is that of a workflow, or as much of its beginning as tells it from the others.
+    """

@@ -1,0 +1,97 @@
+"""Finding the function that a workflow is, by what a person types or by what was recorded."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from maos.errors import InvalidInput, NotFound
+
+if TYPE_CHECKING:
+    from maos.workflows.definition import Workflow
+
+
+def by_name(target: str) -> Workflow[..., Any]:
+    """`FILE.py:FUNCTION`, `FILE.py` with one workflow in it, or `MODULE:FUNCTION`."""
+    place, _, name = target.partition(":")
+    if place.endswith(".py"):
+        return _pick(_import_file(Path(place)), name, place)
+    if not name:
+        raise InvalidInput(f"{target!r} names no workflow", hint="use FILE.py:FUNCTION, MODULE:FUNCTION or FILE.yaml")
+    return _pick(_import_module(place), name, place)
+
+
+def recorded(name: str, version: str, where: Mapping[str, Any]) -> Workflow[..., Any]:
+    """The definition of a workflow that was begun: from the file or module that it came from."""
+    from maos.workflows.definition import find
+
+    try:
+        return find(name, version)
+    except NotFound:
+        pass
+    file = Path(str(where.get("file", "")))
+    if file.suffix == ".py" and file.is_file():
+        _import_file(file)
+    elif where.get("module") and where["module"] != "__main__":
+        _import_module(str(where["module"]))
+    else:
+        raise NotFound(
+            f"the file {file} that defines the workflow {name!r} is not there", hint="name it with --from FILE.py"
+        )
+    return find(name, version)
+
+
+def _import_file(file: Path) -> Any:
+    if not file.is_file():
+        raise NotFound(f"there is no file {file}", hint="check the path")
+    file = file.resolve()
+    known = next((each for each in list(sys.modules.values()) if _is_from(each, file)), None)
+    if known is not None:
+        return known
+    spec = importlib.util.spec_from_file_location(file.stem, file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, str(file.parent))
+    sys.modules[file.stem] = module
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        del sys.modules[file.stem]
+        raise InvalidInput(f"{file} cannot be loaded: {type(error).__name__}: {error}") from error
+    return module
+
+
+def _is_from(module: Any, file: Path) -> bool:
+    found = getattr(module, "__file__", None)
+    return isinstance(found, str) and os.path.realpath(found) == str(file)
+
+
+def _import_module(name: str) -> Any:
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        raise NotFound(f"there is no module {name!r}: {error}", hint="check the name, or name a file") from error
+
+
+def _pick(module: Any, name: str, place: str) -> Workflow[..., Any]:
+    from maos.workflows.definition import Workflow
+
+    found = {key: each for key, each in vars(module).items() if isinstance(each, Workflow)}
+    if name:
+        if name not in found:
+            there = f"it has {', '.join(found)}" if found else "decorate a function with @maos.workflow"
+            raise NotFound(f"{place} has no workflow {name!r}", hint=there)
+        return found[name]
+    own = [each for each in found.values() if each.function.__module__ == module.__name__]
+    if len(own) != 1:
+        there = f"name one: {', '.join(found)}" if found else "decorate a function with @maos.workflow"
+        raise InvalidInput(f"{place} has {len(own)} workflows", hint=there)
+    return own[0]

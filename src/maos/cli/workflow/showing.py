@@ -1,0 +1,179 @@
+"""How a workflow stands: in a line, on a page, and as it happens."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from maos.cli import documents as shared
+from maos.cli.commands import Command, json_option
+from maos.cli.database import Target
+from maos.cli.documents import Document, time
+from maos.cli.plain import clean, shorten
+
+if TYPE_CHECKING:
+    from maos.app import Maos
+    from maos.model.flow import Call, Flow
+    from maos.workflows.workflows import Handle
+
+CALLS_SHOWN_MAX = 40
+
+
+@click.command(cls=Command, examples=["maos workflow show nightly-1", "maos workflow show nightly-1 --all --json"])
+@click.argument("id", metavar="ID")
+@click.option("--all", "everything", is_flag=True, help="All calls, however many.")
+@json_option
+@click.pass_obj
+def show(database: Target, id: str, everything: bool, as_json: bool) -> None:
+    """Show a workflow: its calls with their outcomes, what it waits for, and what nobody knows."""
+
+    async def work(m: Maos) -> Flow:
+        return await m.workflows.get(id)
+
+    flow = database.read(work)
+    if as_json:
+        shared.show(document(flow))
+    else:
+        page(flow, everything=everything)
+
+
+def page(flow: Flow, *, everything: bool = False) -> None:
+    """A workflow for a person."""
+    from maos.cli import render
+
+    render.line(
+        (clean(flow.id), "bold"), f"  {clean(flow.name)} {clean(flow.definition)}".rstrip() + "  ",
+        (spoken(flow), _colour(flow)),
+    )  # fmt: skip
+    if flow.why:
+        render.line(f"  {clean(flow.why)}")
+    for name, value in flow.published.items():
+        render.line((f"  {clean(name)}: ", "dim"), render.compact(value))
+    calls = list(flow.calls.items())
+    shown = calls if everything else calls[-CALLS_SHOWN_MAX:]
+    if len(shown) < len(calls):
+        render.line((f"  … {len(calls) - len(shown)} earlier calls; --all shows them", "dim"))
+    columns = (
+        render.Column("call"), render.Column("what", yields=1), render.Column("status"),
+        render.Column("tries", right=True), render.Column("outcome", style="dim", yields=2),
+    )  # fmt: skip
+    if shown:
+        render.table(
+            columns, [(place, _what(call), call.status, str(call.tries), _said(call)) for place, call in shown]
+        )
+    for place in flow.unknown:
+        render.line(("unknown: ", "bold red"), f"nobody knows whether call {place} took effect; look, then")
+        render.line(f"  maos workflow settle {flow.id} {place} done --value JSON | failed --why TEXT | again")
+    for place, call in flow.waiting.items():
+        if call.kind == "gate":
+            render.line(("asks: ", "bold yellow"), clean(call.name))
+            render.line(f"  maos answer {flow.id}/{place} ANSWER")
+        elif call.kind == "signal":
+            render.line(("waits: ", "bold yellow"), f"maos workflow signal {flow.id} {clean(call.name)} [JSON]")
+    ending(flow, brief=True)
+
+
+def ending(flow: Flow, *, brief: bool = False) -> None:
+    """What became of a workflow, with what to do next."""
+    from maos.cli import render
+
+    if flow.status == "completed":
+        render.line(("result: ", "bold green"), render.compact(flow.result))
+    elif not brief:
+        render.line((f"{flow.id} is {spoken(flow)}", _colour(flow)), f": {clean(flow.why)}" if flow.why else "")
+        if flow.is_open:
+            render.line(f"go on with it: maos workflow resume {flow.id}")
+
+
+async def narrate(handle: Handle) -> None:
+    """Tell what happens while it runs."""
+    from maos.cli.failures import note
+    from maos.model.flow import stream
+
+    journal = handle._running.workflows._journal
+    async for record in journal.follow_stream(stream(handle.id), after=max(0, handle.flow.version - 1)):
+        data = record.data
+        if record.type == "call_started" and data["kind"] in ("gate", "signal"):
+            how = f"maos answer {handle.id}/{data['place']} ANSWER" if data["kind"] == "gate" else (
+                f"maos workflow signal {handle.id} {data['name']} [JSON]")  # fmt: skip
+            note(f"waits for {clean(data['name'])!r}: {how}")
+        elif record.type == "call_doubted":
+            note(f"nobody knows whether call {data['place']} took effect: maos workflow settle {handle.id} "
+                 f"{data['place']} done|failed|again")  # fmt: skip
+        elif record.type == "call_tried":
+            note(f"call {data['place']} failed and is tried again: {clean(data['error']['message'])}")
+
+
+def summary(flow: Flow) -> Document:
+    """A workflow in a list."""
+    return {
+        "id": flow.id,
+        "workflow": flow.name,
+        "version": flow.definition,
+        "status": flow.status,
+        "why": flow.why or None,
+        "parent": flow.parent or None,
+        "calls": len(flow.calls),
+        "calls_done": flow.done,
+        "waiting": list(flow.waiting),
+        "unknown": list(flow.unknown),
+        **time(flow.started_us, "started"),
+        **time(flow.changed_us, "changed"),
+        **time(flow.ended_us or None, "ended"),
+    }
+
+
+def document(flow: Flow) -> Document:
+    """All that is known of a workflow."""
+    import msgspec
+
+    calls: Any = {place: msgspec.to_builtins(call) for place, call in flow.calls.items()}
+    return {
+        **summary(flow),
+        "arguments": flow.arguments,
+        "options": flow.options,
+        "result": flow.result,
+        "error": flow.error,
+        "published": flow.published,
+        "checkpoints": [msgspec.to_builtins(each) for each in flow.checkpoints],
+        "calls": calls,
+    }
+
+
+def spoken(flow: Flow) -> str:
+    """The status as a person would say it."""
+    from maos.engine import owner
+
+    if flow.unknown:
+        return "waits for you"
+    if flow.status == "running" and owner.is_gone(flow.owner):
+        return "interrupted"
+    if flow.status == "running" and any(call.kind == "gate" for call in flow.waiting.values()):
+        return "asks you"
+    return flow.status
+
+
+def doing(flow: Flow) -> str:
+    """What it does now, or what is wrong."""
+    if flow.why:
+        return flow.why
+    begun = [call for call in flow.calls.values() if call.status == "started"]
+    return ", ".join(_what(call) for call in begun[:3])
+
+
+def _colour(flow: Flow) -> str:
+    return {"completed": "green", "failed": "red", "cancelled": "red", "changed": "yellow"}.get(flow.status, "cyan")
+
+
+def _what(call: Call) -> str:
+    given = f"({call.about['given']})" if call.about.get("given") else ""
+    return f"{call.name}{given}" if call.kind == "step" else f"{call.kind} {call.name}"
+
+
+def _said(call: Call) -> str:
+    from maos.cli import render
+
+    if call.error and call.status != "done":
+        return f"{call.error.get('type', '')}: {call.error.get('message', '')}"
+    return shorten(render.compact(call.result), 80) if call.result is not None else ""

@@ -1,0 +1,61 @@
+"""`maos workflow state`: what is kept of workflows (R-1006)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from maos.cli import documents as shared
+from maos.cli.commands import Command, LazyGroup, dry_run_option, json_option, yes_option
+from maos.cli.database import Target, ask, need_yes
+
+if TYPE_CHECKING:
+    from maos.app import Maos
+
+
+@click.group(
+    cls=LazyGroup,
+    lazy={
+        "list": "maos.cli.workflow.listing:list_",
+        "show": "maos.cli.workflow.showing:show",
+        "cleanup": "maos.cli.workflow.states:cleanup",
+    },
+    examples=["maos workflow state list", "maos workflow state cleanup --retention-days 30 --dry-run"],
+)
+def state() -> None:
+    """Look at what is kept of workflows, and remove what is old."""
+
+
+@click.command(cls=Command, examples=["maos workflow state cleanup --retention-days 30"])
+@click.option("--retention-days", type=click.FloatRange(min=0), default=30.0, show_default=True)
+@dry_run_option
+@yes_option
+@json_option
+@click.pass_obj
+def cleanup(database: Target, retention_days: float, dry_run: bool, yes: bool, as_json: bool) -> None:
+    """Remove the calls of workflows that ended so long ago; that they were there, and their results, stay."""
+    from maos.cli import render
+
+    async def look(m: Maos) -> list[str]:
+        return await m.workflows.old(retention_days * 86_400)
+
+    found = database.read(look)
+    if dry_run or not found:
+        if as_json:
+            shared.show({"removed": [], "would_remove": found})
+        else:
+            render.line(f"would clean up {render.many(len(found), 'workflow')}" if found else "nothing is that old")
+        return
+    need_yes(f"{render.many(len(found), 'workflow')} would be cleaned up", yes=yes, as_json=as_json)
+    if not yes:
+        ask(f"clean up {render.many(len(found), 'workflow')}?")
+
+    async def work(m: Maos) -> int:
+        return await m.workflows.forget(found)
+
+    events = database.write(work)
+    if as_json:
+        shared.show({"removed": found, "events": events})
+    else:
+        render.line(f"cleaned up {render.many(len(found), 'workflow')}, {render.many(events, 'event')}")

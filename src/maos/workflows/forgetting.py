@@ -1,0 +1,39 @@
+"""Room in the journal: workflows that ended long ago keep their result, and lose the calls that led to it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from maos.engine.types import FLOW
+from maos.journal.codec import Event
+from maos.journal.journal import Append, Journal
+from maos.model.flow import Flow, stream
+from maos.store import chain
+from maos.store.contract import Replacement
+
+
+def is_old(flow: Flow, before_us: int) -> bool:
+    """Whether it ended before a time, was not forgotten yet, and nobody keeps it."""
+    return not flow.is_open and flow.ended_us < before_us and bool(flow.calls) and not flow.options.get("permanent")
+
+
+async def forget(journal: Journal, flow: Flow) -> int:
+    """Put what became of a workflow in the place of its events; how many are gone."""
+    name = stream(flow.id)
+    last = await journal.event(name, flow.version)
+    assert last is not None
+    kept = msgspec.to_builtins(msgspec.structs.replace(flow, calls={}, signals={}, version=0))
+    raw = journal.codec.encode_sealed(Event("flow_folded", {"flow": kept, "at_us": flow.changed_us}))
+    seal: dict[str, Any] = {
+        "first": 1, "last": flow.version, "seal": chain.seal(*raw).hex(), "time_us": last.time_us, "token": last.token,
+    }  # fmt: skip
+    compacted = Event("compacted", {"ops": [], "replaced": [seal], "meta": {"strategy": "flow"}})
+    document = FLOW.nothing(flow.id)
+    await journal.append_all(
+        [Append(name, [compacted], flow.version)],
+        documents=[document],
+        replacing=[Replacement(name, 1, flow.version, raw)],
+    )
+    return flow.version - 1
