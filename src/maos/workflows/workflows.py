@@ -20,8 +20,9 @@ from maos.journal.journal import Append, Journal
 from maos.model.attempt import Attempt, check_agent, inbox
 from maos.model.failure import FRESH, RESUME, RETRY, TABLE, WAIT
 from maos.model.flow import CANCELLED, CHANGED, COMPLETED, PAUSED, Flow, stream
+from maos.model.schedule import Schedule
 from maos.store.contract import Key
-from maos.workflows import forgetting, values
+from maos.workflows import forgetting, schedules, values
 from maos.workflows.definition import Workflow, find
 from maos.workflows.errors import Changed, NotWaiting, StepFailed, WorkflowFailed
 from maos.workflows.policy import Policy
@@ -306,6 +307,46 @@ class Workflows:
             until_us = self._clock.now_us() + min(2**attempt.number, AGAIN_S_MAX) * MICROSECONDS
         while (left_us := until_us - self._clock.now_us()) > 0:  # noqa: ASYNC110 - the clock rings for nobody
             await asyncio.sleep(min(left_us / MICROSECONDS, 5.0))
+
+    # --- by themselves ---------------------------------------------------------------------------------------
+
+    async def schedule(
+        self, name: str, cron: str, workflow: Workflow[..., Any], *args: Any, zone: str = "UTC", **kwargs: Any
+    ) -> Schedule:
+        """Have a workflow begin at times that come again; `serve` begins it.
+
+        Example::
+
+            await m.workflows.schedule("nightly", "0 3 * * *", shout, "hello", zone="Europe/Berlin")
+        """
+        return await schedules.put(self._journal, self._clock, name, cron, workflow, args, kwargs, zone)
+
+    async def unschedule(self, name: str) -> None:
+        """Have it begin no more.
+
+        Example::
+
+            await m.workflows.unschedule("nightly")
+        """
+        await schedules.remove(self._journal, self._clock, name)
+
+    async def schedules(self) -> dict[str, Schedule]:
+        """What begins by itself, by name.
+
+        Example::
+
+            print(list(await m.workflows.schedules()))
+        """
+        return await schedules.all_of(self._journal)
+
+    async def serve(self, *, tell: Callable[[str], None] = print) -> None:
+        """Begin what is due and go on with what nobody runs, until cancelled; any number of processes may.
+
+        Example::
+
+            serving = asyncio.create_task(m.workflows.serve())
+        """
+        await schedules.Server(self, self._journal, self._clock, tell=tell).serve()
 
     # --- asking ----------------------------------------------------------------------------------------------
 

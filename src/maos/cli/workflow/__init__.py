@@ -18,6 +18,8 @@ from maos.cli.commands import LazyGroup
         "settle": "maos.cli.workflow.telling:settle",
         "pause": "maos.cli.workflow.telling:pause",
         "cancel": "maos.cli.workflow.telling:cancel",
+        "schedule": "maos.cli.workflow.scheduling:schedule",
+        "serve": "maos.cli.workflow.scheduling:serve",
         "state": "maos.cli.workflow.states:state",
     },
     examples=[

@@ -26,6 +26,15 @@ def by_name(target: str) -> Workflow[..., Any]:
     return _pick(_import_module(place), name, place)
 
 
+def everything(target: str) -> None:
+    """Load a file or a module, whatever workflows it defines."""
+    place = target.partition(":")[0]
+    if place.endswith(".py"):
+        _import_file(Path(place))
+    else:
+        _import_module(place)
+
+
 def recorded(name: str, version: str, where: Mapping[str, Any]) -> Workflow[..., Any]:
     """The definition of a workflow that was begun: from the file or module that it came from."""
     from maos.workflows.definition import find

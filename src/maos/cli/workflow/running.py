@@ -64,8 +64,8 @@ def run(
     from maos.cli.workflow import loading
 
     definition = loading.by_name(target)
-    given = [_value(each) for each in args]
-    by_name = dict(_pair(each) for each in named)
+    given = [value(each) for each in args]
+    by_name = dict(named_value(each) for each in named)
     checkpoints = {"frequency": frequency, "every": every, "interval_s": interval}
     options = {} if frequency == "every_step" else {"checkpoints": checkpoints}
 
@@ -156,15 +156,17 @@ async def _until_ended(handle: Handle, *, as_json: bool) -> int:
     return INTERRUPTED if interrupted else FAILED
 
 
-def _value(text: str) -> Any:
+def value(text: str) -> Any:
+    """An argument as a person typed it: JSON, or text."""
     try:
         return json.loads(text)
     except ValueError:
         return text
 
 
-def _pair(text: str) -> tuple[str, Any]:
-    name, equals, value = text.partition("=")
+def named_value(text: str) -> tuple[str, Any]:
+    """An argument with its name."""
+    name, equals, rest = text.partition("=")
     if not equals or not name.isidentifier():
         raise InvalidInput(f"{text!r} is no argument", hint="use --arg NAME=VALUE")
-    return name, _value(value)
+    return name, value(rest)

@@ -1,0 +1,168 @@
+"""`maos workflow schedule` and `maos workflow serve`: workflows that begin by themselves."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from maos.cli import documents as shared
+from maos.cli.commands import Command, LazyGroup, json_option
+from maos.cli.database import Target
+from maos.cli.documents import Document, time
+from maos.cli.workflow.running import named_value, value
+
+if TYPE_CHECKING:
+    from maos.app import Maos
+    from maos.model.schedule import Schedule
+
+
+@click.group(
+    cls=LazyGroup,
+    lazy={
+        "add": "maos.cli.workflow.scheduling:add",
+        "list": "maos.cli.workflow.scheduling:list_",
+        "remove": "maos.cli.workflow.scheduling:remove",
+    },
+    examples=["maos workflow schedule add nightly '0 3 * * *' nightly.py:nightly Berlin"],
+)
+def schedule() -> None:
+    """Have workflows begin at times that come again; `maos workflow serve` begins them."""
+
+
+@click.command(
+    cls=Command,
+    examples=[
+        "maos workflow schedule add nightly '0 3 * * *' nightly.py:nightly Berlin --zone Europe/Berlin",
+        "maos workflow schedule add bills @monthly jobs.billing:bill",
+    ],
+)
+@click.argument("name")
+@click.argument("cron")
+@click.argument("target", metavar="TARGET")
+@click.argument("args", metavar="[ARGUMENT]...", nargs=-1)
+@click.option("--arg", "named", multiple=True, metavar="NAME=VALUE", help="An argument by name. Can be repeated.")
+@click.option("--zone", default="UTC", show_default=True, help="The time zone that CRON is meant in.")
+@json_option
+@click.pass_obj
+def add(
+    database: Target,
+    name: str,
+    cron: str,
+    target: str,
+    args: tuple[str, ...],
+    named: tuple[str, ...],
+    zone: str,
+    as_json: bool,
+) -> None:
+    """Have a workflow begin when CRON says: minute, hour, day of the month, month, day of the week.
+
+    A schedule of that NAME is replaced.
+    """
+    from maos.cli.workflow import loading
+
+    definition = loading.by_name(target)
+
+    async def work(m: Maos) -> Schedule:
+        given = dict(named_value(each) for each in named)
+        return await m.workflows.schedule(name, cron, definition, *map(value, args), zone=zone, **given)
+
+    _show([database.write(work, create=True)], as_json=as_json)
+
+
+@click.command("list", cls=Command, examples=["maos workflow schedule list"])
+@json_option
+@click.pass_obj
+def list_(database: Target, as_json: bool) -> None:
+    """List what begins by itself, and when next."""
+
+    async def work(m: Maos) -> list[Schedule]:
+        return list((await m.workflows.schedules()).values())
+
+    _show(database.read(work), as_json=as_json)
+
+
+@click.command(cls=Command, examples=["maos workflow schedule remove nightly"])
+@click.argument("name")
+@json_option
+@click.pass_obj
+def remove(database: Target, name: str, as_json: bool) -> None:
+    """Have a workflow begin no more; what has begun goes on."""
+
+    async def work(m: Maos) -> None:
+        await m.workflows.unschedule(name)
+
+    database.write(work)
+    if as_json:
+        shared.show({"removed": name})
+        return
+    from maos.cli import render
+
+    render.line(f"removed {name}")
+
+
+@click.command(cls=Command, examples=["maos workflow serve nightly.py jobs.billing"])
+@click.argument("targets", metavar="[TARGET]...", nargs=-1)
+@click.pass_obj
+def serve(database: Target, targets: tuple[str, ...]) -> None:
+    """Begin what is due, and go on with workflows that nobody runs, until Ctrl+C.
+
+    TARGET are files or modules with workflows; those of schedules are found by themselves. Any number of processes may
+    serve one database: each time begins one workflow.
+    """
+    from maos.cli.failures import note
+    from maos.cli.signals import heard
+    from maos.cli.workflow import loading
+
+    for each in targets:
+        loading.everything(each)
+
+    async def work(m: Maos) -> None:
+        for known in (await m.workflows.schedules()).values():
+            loading.recorded(known.workflow, known.definition, known.where)
+        serving = asyncio.create_task(m.workflows.serve(tell=note))
+        note("serving; Ctrl+C lets go of everything, and it can be gone on with")
+        with heard(interrupted=lambda: _stop(serving), sent_away=lambda _signal: _stop(serving)):
+            await asyncio.wait([serving])
+        if not serving.cancelled():
+            serving.result()
+
+    database.write(work, create=True)
+
+
+def _stop(serving: asyncio.Task[Any]) -> None:
+    serving.cancel()
+
+
+def _show(found: list[Schedule], *, as_json: bool) -> None:
+    from maos.clock import SystemClock, to_us
+    from maos.workflows.schedules import next_time
+
+    now_us = SystemClock().now_us()
+    coming = {each.name: next_time(each, now_us) for each in found}
+
+    def document(each: Schedule) -> Document:
+        due = coming[each.name]
+        return {
+            "name": each.name, "cron": each.cron, "zone": each.zone, "workflow": each.workflow,
+            "version": each.definition, "arguments": each.arguments, **time(to_us(due) if due else None, "next"),
+        }  # fmt: skip
+
+    if as_json:
+        shared.show({"schedules": [document(each) for each in found]})
+        return
+    from maos.cli import render
+
+    if not found:
+        render.line("nothing begins by itself; `maos workflow schedule add` changes that")
+        return
+    columns = (
+        render.Column("name", style="bold"), render.Column("when"), render.Column("zone"), render.Column("workflow"),
+        render.Column("next"),
+    )  # fmt: skip
+    rows = []
+    for each in found:
+        due = coming[each.name]
+        rows.append((each.name, each.cron, each.zone, each.workflow, render.when(to_us(due)) if due else ""))
+    render.table(columns, rows)
