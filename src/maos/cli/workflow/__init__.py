@@ -12,6 +12,9 @@ from maos.cli.commands import LazyGroup
     lazy={
         "run": "maos.cli.workflow.running:run",
         "resume": "maos.cli.workflow.running:resume",
+        "validate": "maos.cli.workflow.files:validate",
+        "graph": "maos.cli.workflow.files:graph",
+        "schema": "maos.cli.workflow.files:schema",
         "list": "maos.cli.workflow.listing:list_",
         "show": "maos.cli.workflow.showing:show",
         "signal": "maos.cli.workflow.telling:signal",
@@ -23,6 +26,7 @@ from maos.cli.commands import LazyGroup
         "state": "maos.cli.workflow.states:state",
     },
     examples=[
+        "maos workflow run release.yaml --var version=1.2",
         "maos workflow run nightly.py:nightly Berlin --id nightly-1",
         "maos workflow show nightly-1",
         "maos workflow resume nightly-1",

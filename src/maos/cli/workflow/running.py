@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from maos.cli import documents as shared
-from maos.cli.commands import Command, json_option
+from maos.cli.commands import Command, json_lines_option, json_option
 from maos.cli.database import Target
 from maos.cli.failures import FAILED, note
+from maos.cli.orchestrate.options import new_run, notify_option, summary_option
 from maos.errors import InvalidInput, NotFound
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ INTERRUPTED = 130
 @click.command(
     cls=Command,
     examples=[
+        "maos workflow run release.yaml --var version=1.2 --auto",
         "maos workflow run nightly.py:nightly Berlin",
         "maos workflow run nightly.py --arg city=Berlin --arg days=3 --id nightly-1",
         "maos workflow run jobs.billing:bill order-7 --checkpoint every_n_steps --every 50",
@@ -43,10 +45,16 @@ INTERRUPTED = 130
 @click.option(
     "--interval", type=click.FloatRange(min=0.1), default=30.0, show_default=True, help="For time_based, in s."
 )
-@json_option
+@click.option("--var", "variables", multiple=True, metavar="NAME=VALUE", help="A variable of a file. Can be repeated.")
+@click.option("--auto", is_flag=True, help="Carry a file out without asking.")
+@new_run
+@summary_option
+@notify_option
+@json_lines_option
 @click.pass_context
 def run(
     ctx: click.Context,
+    /,
     target: str,
     args: tuple[str, ...],
     named: tuple[str, ...],
@@ -54,23 +62,37 @@ def run(
     frequency: str,
     every: int,
     interval: float,
+    variables: tuple[str, ...],
+    auto: bool,
+    summary: str,
+    notify: tuple[str, ...],
     as_json: bool,
+    **given: Any,
 ) -> None:
-    """Run a workflow: FILE.py:FUNCTION or MODULE:FUNCTION.
+    """Run a workflow: a FILE.yaml, or a function as FILE.py:FUNCTION or MODULE:FUNCTION.
 
-    Arguments that are JSON are taken as such, others as text. Ctrl+C pauses it when the steps that run have ended;
-    `maos workflow resume` goes on.
+    A file is carried out by agents as `maos orchestrate` does, and takes its options. A function is given ARGUMENT and
+    --arg, as JSON where they are JSON, else as text; Ctrl+C pauses it when the steps that run have ended, and `maos
+    workflow resume` goes on.
     """
+    from maos.cli.workflow import files
+
+    if files.is_file(target):
+        if args or named or id:
+            raise InvalidInput("a workflow file takes no arguments", hint="use --var NAME=VALUE")
+        files.carry_out(ctx, target, variables, auto=auto, summary=summary, notify=notify, as_json=as_json, given=given)
+    if variables:
+        raise InvalidInput("a function has no variables", hint="use --arg NAME=VALUE")
     from maos.cli.workflow import loading
 
     definition = loading.by_name(target)
-    given = [value(each) for each in args]
+    words = [value(each) for each in args]
     by_name = dict(named_value(each) for each in named)
     checkpoints = {"frequency": frequency, "every": every, "interval_s": interval}
     options = {} if frequency == "every_step" else {"checkpoints": checkpoints}
 
     async def work(m: Maos) -> int:
-        handle = await m.workflows.start(definition, *given, id=id, options=options, **by_name)
+        handle = await m.workflows.start(definition, *words, id=id, options=options, **by_name)
         return await _until_ended(handle, as_json=as_json)
 
     database: Target = ctx.obj

@@ -1,0 +1,126 @@
+"""`maos workflow validate`, `graph` and `schema`: workflow files, before they are run."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from maos.cli import documents as shared
+from maos.cli.commands import Command, json_option
+from maos.cli.failures import FAILED
+from maos.cli.plain import clean
+from maos.cli.workflow.running import named_value
+from maos.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from maos.workflows.files.reading import Read
+
+BYTES_MAX = 1 << 20
+
+variables_option = click.option(
+    "--var", "variables", multiple=True, metavar="NAME=VALUE", help="A variable of the file. Can be repeated."
+)
+
+
+def is_file(target: str) -> bool:
+    """Whether a person means a workflow file, and not a function."""
+    return target.endswith((".yaml", ".yml"))
+
+
+def load(path: str, variables: tuple[str, ...] = ()) -> Read:
+    """A workflow file that makes sense; BadFile has everything that is wrong with it."""
+    from maos.workflows.files.reading import parse
+
+    try:
+        if Path(path).stat().st_size > BYTES_MAX:
+            raise InvalidInput(f"{path} is larger than a workflow can be", hint=f"at most {BYTES_MAX >> 20} MB")
+        text = Path(path).read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"{path} is not text in UTF-8", hint="a workflow is YAML") from error
+    except OSError as error:
+        raise InvalidInput(f"{path} cannot be read: {error.strerror}", hint="name a workflow file") from error
+    return parse(text, path, dict(named_value(each) for each in variables))
+
+
+def carry_out(ctx: click.Context, path: str, variables: tuple[str, ...], **how: Any) -> NoReturn:
+    """Carry out a workflow file as any other plan; the run remembers what it was made from."""
+    import hashlib
+
+    from maos.cli.orchestrate import plans, starting
+
+    read = load(path, variables)
+    made_from = {
+        "file": str(Path(path).absolute()),
+        "digest": hashlib.sha256(read.text.encode()).hexdigest(),
+        "variables": dict(named_value(each) for each in variables),
+    }
+    more: dict[str, Any] = {"workflow": made_from}
+    if read.file.concurrency is not None:
+        more["concurrency"] = read.file.concurrency
+    starting.carry_out(ctx, lambda _begun: plans.as_draft(read.plan, path), tells_others=True, more=more, **how)
+
+
+@click.command(cls=Command, examples=["maos workflow validate release.yaml", "maos workflow validate *.yaml --json"])
+@click.argument("files", metavar="FILE...", nargs=-1, required=True)
+@variables_option
+@json_option
+@click.pass_context
+def validate(ctx: click.Context, files: tuple[str, ...], variables: tuple[str, ...], as_json: bool) -> None:
+    """Check workflow files; every mistake is named by file, line and column."""
+    from maos.workflows.files.positions import BadFile
+
+    told: list[dict[str, Any]] = []
+    steps = 0
+    for name in files:
+        try:
+            steps += len(load(name, variables).plan.tasks)
+        except BadFile as error:
+            told += [
+                {"file": name, "line": each.place.line, "column": each.place.column, "what": each.what,
+                 "hint": each.hint or None}
+                for each in error.mistakes
+            ]  # fmt: skip
+    if as_json:
+        shared.show({"ok": not told, "mistakes": told})
+    else:
+        for each in told:
+            hint = f" ({clean(each['hint'])})" if each["hint"] else ""
+            click.echo(f"{clean(each['file'])}:{each['line']}:{each['column']}: {clean(each['what'])}{hint}", err=True)
+        if not told:
+            from maos.cli import render
+
+            render.line(f"ok: {render.many(steps, 'step')}")
+    ctx.exit(FAILED if told else 0)
+
+
+@click.command(cls=Command, examples=["maos workflow graph release.yaml --svg out.svg"])
+@click.argument("file", metavar="FILE")
+@variables_option
+@click.option("--svg", "picture", metavar="FILE", help="Draw it into a file instead; - is standard output.")
+def graph(file: str, variables: tuple[str, ...], picture: str | None) -> None:
+    """Show which steps of a workflow file can run together, and what each needs."""
+    from maos.cli import render
+    from maos.workflows.files import drawing
+
+    plan = load(file, variables).plan
+    if picture is None:
+        for line in drawing.lines(plan):
+            render.line(clean(line))
+    elif picture == "-":
+        sys.stdout.write(drawing.svg(plan))
+    else:
+        try:
+            Path(picture).write_text(drawing.svg(plan), encoding="utf-8")
+        except OSError as error:
+            raise InvalidInput(f"{picture} cannot be written: {error.strerror}") from error
+
+
+@click.command(cls=Command, examples=["maos workflow schema > workflow.schema.json"])
+def schema() -> None:
+    """Print the JSON Schema of workflow files, for editors."""
+    from maos.workflows.files.format import schema as made
+
+    shared.show(made())

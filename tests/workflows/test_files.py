@@ -1,0 +1,131 @@
+"""Workflows as files: what they become, and mistakes named by line and column."""
+
+import json
+from pathlib import Path
+from xml.etree import ElementTree
+
+import msgspec
+import pytest
+
+from maos.workflows.files import drawing
+from maos.workflows.files.format import schema
+from maos.workflows.files.positions import BadFile
+from maos.workflows.files.reading import parse
+
+RELEASE = """\
+name: release
+variables:
+  version: "1.2"
+  greeting: hello world
+steps:
+  - name: test
+    command: sh -c 'echo testing on {{ matrix.python }}'
+    matrix:
+      python: ["3.11", "3.12"]
+  - name: note
+    command: echo {{ greeting }} {{version}}
+    needs: test
+  - name: look
+    python: jobs:look
+    with: {version: "{{ version }}", deep: [1, "{{ greeting }}"]}
+    needs: [note]
+  - name: ship
+    task: Ship {{ version }}
+    agent: developer
+    needs: [note, look]
+    time_limit_s: 60
+    gates:
+      - command: "true"
+      - person: Ship {{ version }}?
+"""
+
+
+def test_a_file_becomes_a_plan() -> None:
+    """R-1001: run by the same engine as orchestrations."""
+    plan = parse(RELEASE, "release.yaml").plan
+    tasks = {task.name: task for task in plan.tasks}
+    assert list(tasks) == ["test-3-11", "test-3-12", "note", "look", "ship"]
+    assert tasks["test-3-11"].command == ["sh", "-c", "echo testing on 3.11"]
+    assert tasks["note"].command == ["echo", "hello world", "1.2"]  # a value with a space is one word
+    assert tasks["note"].needs == ["test-3-11", "test-3-12"]
+    assert (tasks["look"].kind, tasks["look"].command) == ("python", ["jobs:look"])
+    assert json.loads(tasks["look"].task) == {"version": "1.2", "deep": [1, "hello world"]}
+    assert tasks["ship"].task == "Ship 1.2"
+    assert [msgspec.to_builtins(each) for each in tasks["ship"].gates] == [
+        {"command": ["true"]},
+        {"person": "Ship 1.2?"},
+    ]
+
+
+def test_variables_are_given_on_the_command_line() -> None:
+    plan = parse(RELEASE, "release.yaml", {"version": 9}).plan
+    assert plan.tasks[2].command == ["echo", "hello world", "9"]
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "told"),
+    [
+        ("needs: test", "needs: tset", "release.yaml:12:12: there is no step 'tset' (did you mean 'test'?)"),
+        ("{{version}}", "{{versoin}}", "11:14: there is no variable 'versoin' (did you mean 'version'?)"),
+        ("    needs: [note, look]", "    neds: [note]", "20:5: nothing is called 'neds' here (did you mean 'needs'?)"),
+        ('- command: "true"', '- command: "true"\n        person: x', "23:9: a gate is one of"),
+        ("name: ship", "name: note", "17:5: task 3 has the same name"),
+        ("  - name: ship", "  - name: [a", "not YAML"),
+        ("    needs: test", "    needs: ship", "6:3: tasks wait for each other: note → ship → note"),
+        ("    matrix:", "    command: x\n    matrix:", "8:5: 'command' is there twice"),
+        ("command: echo", "task: x\n    command: echo", "10:5: a step has one of task, command and python"),
+        ("time_limit_s: 60", "time_limit_s: soon", "21:19: expected"),
+        ("name: release", "version: 2", "1:10: format 2 is newer than this maos knows (1) (use a newer maos)"),
+        ("name: release", "name: !!python/object/apply:os.getcwd []", "1:7:"),
+        ("steps:", "stepz:", "5:1: nothing is called 'stepz' here (did you mean 'steps'?)"),
+        ("name: test", "name: a b", "6:11: expected"),
+        ('["3.11", "3.12"]', "[]", "9:7: a row of the matrix is empty"),
+        ("command: sh -c '", "command: sh -c ", "7:14: the command cannot be read"),
+    ],
+)
+def test_a_mistake_is_named_by_line_and_column(right: str, wrong: str, told: str) -> None:
+    assert RELEASE.count(right) >= 1
+    with pytest.raises(BadFile) as raised:
+        parse(RELEASE.replace(right, wrong, 1), "release.yaml")
+    assert told in str(raised.value)
+
+
+def test_all_mistakes_are_told_at_once() -> None:
+    text = RELEASE.replace("needs: test", "needs: tset").replace("Ship {{ version }}?", "Ship {{ it }}?")
+    with pytest.raises(BadFile) as raised:
+        parse(text, "release.yaml")
+    assert [each.place.line for each in raised.value.mistakes] == [12, 24]
+
+
+@pytest.mark.parametrize("text", ["", "- a\n- b\n", "a: &a [*a]\n", "42", "\x00", "{" * 2000])
+def test_what_is_no_workflow_is_refused(text: str) -> None:
+    with pytest.raises(BadFile):
+        parse(text, "x.yaml")
+
+
+def test_a_small_file_that_stands_for_billions_is_refused() -> None:
+    """A8: aliases that double eighty times."""
+    rows = ["a0: &a0 [x, x]"] + [f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]" for n in range(1, 40)]
+    with pytest.raises(BadFile, match="stands for more"):
+        parse("\n".join(rows), "x.yaml")
+
+
+def test_yes_and_on_are_words_and_dates_too() -> None:
+    text = (
+        "variables: {a: yes, b: on, c: 2026-01-02, d: true}\nsteps: [{name: x, command: 'echo {{a}}{{b}}{{c}}{{d}}'}]"
+    )
+    assert parse(text, "x.yaml").plan.tasks[0].command == ["echo", "yeson2026-01-02true"]
+
+
+def test_the_picture_has_every_step_and_every_line() -> None:
+    plan = parse(RELEASE.replace("name: release", "name: <release & more>"), "release.yaml").plan
+    drawn = ElementTree.fromstring(drawing.svg(plan))
+    kinds = [each.tag.rpartition("}")[2] for each in drawn.iter()]
+    assert kinds.count("rect") == len(plan.tasks)
+    assert kinds.count("path") == sum(len(task.needs) for task in plan.tasks)
+    assert drawing.lines(plan)[0].endswith("test-3-11")
+
+
+def test_the_schema_in_the_docs_is_that_of_the_code() -> None:
+    kept = Path("docs/reference/workflow.schema.json")
+    assert json.loads(kept.read_text()) == schema()
