@@ -24,7 +24,7 @@ async def news(dialect: Dialect, order: Order, attempt: Attempt) -> list[Event]:
     if path is None:
         return []
     after = attempt.transcript_bytes if path.name == attempt.transcript_name else 0
-    return await asyncio.to_thread(_read, path, after)
+    return await asyncio.to_thread(read, path, after)
 
 
 def is_kept(dialect: Dialect, order: Order, attempt: Attempt) -> bool:
@@ -55,7 +55,8 @@ async def put_back(journal: Journal, dialect: Dialect, order: Order, attempt: At
     return True
 
 
-def _read(path: Path, after: int) -> list[Event]:
+def read(path: Path, after: int = 0) -> list[Event]:
+    """Events with what a transcript holds from a place on: whole lines, without secrets."""
     redactor = Redactor({})
     events = []
     try:

@@ -1,0 +1,204 @@
+"""`maos import`: runs from the database of the original."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from maos.cli import documents
+from maos.cli.commands import Command, dry_run_option, json_option
+from maos.cli.database import Target
+from maos.cli.plain import clean
+from maos.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from maos.app import Maos
+    from maos.original.importing import Brought
+    from maos.original.understanding import Found
+
+WORDS = {"new": "imported", "more": "brought up to date", "same": "already here", "moved_on": "carried on here since"}
+
+
+@click.command(
+    "import",
+    cls=Command,
+    examples=[
+        "maos --db runs.db import maos.db --dry-run",
+        "maos --db runs.db import maos.db",
+        "maos --db runs.db import ~/project/maos.db --orchestration 7a0d8a68 --json",
+    ],
+)
+@click.argument("source", metavar="FILE")
+@click.option(
+    "--orchestration", "wanted", metavar="ID", default="", help="Only this one; the beginning of its id will do."
+)
+@click.option("--cwd", type=click.Path(exists=True, file_okay=False), metavar="DIRECTORY",
+              help="The folder that its agents work in.  [default: the one that FILE is in]")  # fmt: skip
+@dry_run_option
+@json_option
+@click.pass_obj
+def import_(database: Target, source: str, wanted: str, cwd: str | None, dry_run: bool, as_json: bool) -> None:
+    """Import the orchestrations of the original, maos-cli 0.8.9 to 0.9.4, from its maos.db.
+
+    Finished tasks are finished here too, and those that were interrupted go on with `maos resume`: in their own
+    conversations, where Claude Code still has them on this machine. FILE is only read. Importing it again brings what
+    is new in it, and is harmless otherwise; what was carried on here stays as it is.
+    """
+    from pathlib import Path
+
+    from maos.original import importing
+
+    path = Path(source).expanduser()
+    _check_target(database, path)
+    found = importing.read(path)
+    folder = Path(cwd).absolute() if cwd else path.absolute().parent
+
+    async def work(m: Maos) -> list[Brought]:
+        return await _bring(m, found, folder, wanted=wanted, dry_run=dry_run)
+
+    if dry_run:
+        brought = database.read(work) if _exists(database) else _on_nothing(work)
+    else:
+        brought = database.write(work, create=True)
+    if as_json:
+        documents.show(_document(path, found, brought, dry_run=dry_run))
+    else:
+        _show(path, found, brought, dry_run=dry_run)
+
+
+async def _bring(m: Maos, found: Found, folder: Path, *, wanted: str, dry_run: bool) -> list[Brought]:
+    from maos import settings
+    from maos.clock import SystemClock
+    from maos.engine import agent_types
+    from maos.original import importing
+    from maos.original.composing import Place
+
+    place = Place(folder, m.attempts.folder, agent_types.known(folder, settings.config_folder()))
+    importer = importing.Importer(m.journal, SystemClock(), place, claude=importing.claude_folder())
+    return [each async for each in importer.bring(found, wanted=wanted, dry_run=dry_run)]
+
+
+def _check_target(database: Target, path: Path) -> None:
+    """Refuse to import a file into itself: both programs call theirs maos.db."""
+    from pathlib import Path as Path_
+
+    target = Path_(database.name)
+    if "://" in database.name or not target.exists() or not path.exists() or not target.samefile(path):
+        return
+    raise InvalidInput(
+        f"{path} is also the database to import into",
+        hint=f"name another one, which will be made: `maos --db runs.db import {path}`; or rename the original's first",
+    )
+
+
+def _exists(database: Target) -> bool:
+    from pathlib import Path
+
+    if "://" in database.name:
+        return True
+    path = Path(database.name)
+    return path.exists() and path.stat().st_size > 0
+
+
+def _on_nothing(work: Any) -> list[Brought]:
+    """What would come into a database that does not exist, without making it."""
+    import asyncio
+
+    from maos.app import open as open_
+
+    async def opened() -> list[Brought]:
+        async with open_(":memory:") as m:
+            found: list[Brought] = await work(m)
+            return found
+
+    return asyncio.run(opened())
+
+
+# --- showing -----------------------------------------------------------------------------------------------------
+
+
+def _document(path: Path, found: Found, brought: list[Brought], *, dry_run: bool) -> dict[str, Any]:
+    return {
+        "file": str(path),
+        "dry_run": dry_run,
+        "orchestrations": [_row(each) for each in brought],
+        "left_out": found.left_out,
+    }
+
+
+def _row(each: Brought) -> dict[str, Any]:
+    run, before = each.run, each.orchestration
+    return {
+        "id": run.id,
+        "original_id": before.id,
+        "original_status": before.said_status or None,
+        "what": each.what,
+        "status": run.status,
+        "request": run.request,
+        "created_us": run.created_us,
+        "tasks": len(run.tasks),
+        "done": run.done,
+        "interrupted": each.unfinished,
+        "sessions": each.sessions,
+        "messages": each.messages,
+        "messages_waiting": each.waiting,
+        "cost_usd": run.cost_usd,
+    }
+
+
+def _show(path: Path, found: Found, brought: list[Brought], *, dry_run: bool) -> None:
+    from maos.cli import render
+    from maos.cli.agent import words
+
+    if not brought:
+        render.line(f"{clean(str(path))} has no orchestrations")
+    else:
+        columns = (
+            render.Column("id", style="bold"),
+            render.Column("status"),
+            render.Column("tasks", right=True),
+            render.Column("messages", right=True),
+            render.Column("waiting", right=True),
+            render.Column("cost", right=True),
+            render.Column("begun"),
+            render.Column("request", yields=2),
+            render.Column("now", style="dim", yields=1),
+        )
+        rows = [
+            (
+                each.run.id,
+                each.run.status,
+                f"{each.run.done}/{len(each.run.tasks)}",
+                str(each.messages),
+                str(each.waiting),
+                words.money(each.run.cost_usd) if each.run.cost_usd else "",
+                render.when(each.run.created_us),
+                words.one_line(each.run.request, 60),
+                f"would be {WORDS[each.what]}" if dry_run and each.what in ("new", "more") else WORDS[each.what],
+            )
+            for each in brought
+        ]
+        render.table(columns, rows)
+    for what, count in found.left_out.items():
+        render.line((f"left out: {what} ({count})", "dim"))
+    _show_what_next(brought, dry_run=dry_run)
+
+
+def _show_what_next(brought: list[Brought], *, dry_run: bool) -> None:
+    from maos.cli import render
+
+    open_ones = [each for each in brought if each.run.status != "completed" and each.what != "moved_on"]
+    if not open_ones:
+        return
+    begun = sum(each.unfinished for each in open_ones)
+    if begun:
+        kept = sum(each.sessions for each in open_ones)
+        render.line(
+            f"{render.many(begun, 'agent')} can go on: {kept} in their conversations, which are on this machine; "
+            f"{begun - kept} with what is known of their work"
+        )
+    if not dry_run:
+        render.line(f"`maos resume {open_ones[0].run.id} --dry-run` shows what going on would mean")
