@@ -10,6 +10,7 @@ COVERAGE_PERCENT_MIN := 90
 
 BENCH_VENV := $(VENV)-bench
 ORIGINAL   := $(BENCH_VENV)-original
+PREFECT    := $(BENCH_VENV)-prefect
 PINS_VENV  := $(VENV)-pins
 NPM_VENV   := $(VENV)-npm
 AGENTS     := .agents
@@ -26,8 +27,8 @@ help: ## show this list
 	@echo
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-11s  %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
-demo: $(VENV)/.ready ## a run that is killed in the middle and goes on
-	@$(PY) examples/00_survives_a_kill.py
+demo: $(VENV)/.ready ## three agents at work, killed in the middle; a proof that nothing was lost
+	@$(PY) -P -m maos demo $(ARGS)
 
 test: $(VENV)/.ready ## the whole suite, with coverage; fails below 90 %
 	@echo "==> pytest, $(JOBS) at a time"
@@ -52,7 +53,7 @@ check: $(VENV)/.ready ## style, format, types and the direction of imports
 	@echo "==> lint-imports"
 	@$(VENV)/bin/lint-imports
 
-bench: $(BENCH_VENV)/.ready $(ORIGINAL)/.installed ## list the benchmarks; NAME=append runs one, QUICK=1 for a short look
+bench: $(BENCH_VENV)/.ready $(ORIGINAL)/.installed $(PREFECT)/.installed ## list the benchmarks; NAME=append runs one, QUICK=1 for a short look
 	@$(BENCH_VENV)/bin/python -m benchmarks.run $(NAME) $(if $(QUICK),--quick)
 
 golden: $(VENV)/.ready ## rewrite the golden files from what the code does now; read the diff before you commit
@@ -67,7 +68,7 @@ pins: $(PINS_VENV)/.ready ## resolve requirements/*.in and pyproject.toml again 
 			--no-emit-index-url --custom-compile-command "make pins" \
 			--output-file requirements/$$name.txt pyproject.toml requirements/$$name.in || exit 1; \
 	done
-	@for name in agents original; do \
+	@for name in agents original prefect; do \
 		echo "==> requirements/$$name.txt"; \
 		$(PINS_VENV)/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
 			--no-emit-index-url --custom-compile-command "make pins" \
@@ -75,8 +76,8 @@ pins: $(PINS_VENV)/.ready ## resolve requirements/*.in and pyproject.toml again 
 	done
 
 clean: ## remove everything that was built, the environments too
-	rm -rf $(VENV) $(BENCH_VENV) $(ORIGINAL) $(PINS_VENV) $(NPM_VENV) $(AGENTS) build dist .bench .coverage .coverage.* \
-		.hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(BENCH_VENV) $(ORIGINAL) $(PREFECT) $(PINS_VENV) $(NPM_VENV) $(AGENTS) build dist .bench .coverage \
+		.coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find src tests benchmarks examples -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
 
 # An environment is ready when its last step has left .ready; a half-built one is built again from nothing.
@@ -91,6 +92,9 @@ $(BENCH_VENV)/.installed: requirements/bench.txt
 # The original of this idea is a package of the same name, so it cannot share an environment with ours.
 $(ORIGINAL)/.installed: requirements/original.txt
 	$(call new_environment,$(ORIGINAL),requirements/original.txt)
+
+$(PREFECT)/.installed: requirements/prefect.txt
+	$(call new_environment,$(PREFECT),requirements/prefect.txt)
 
 $(NPM_VENV)/.installed: requirements/agents.txt
 	$(call new_environment,$(NPM_VENV),requirements/agents.txt)

@@ -1,6 +1,6 @@
 """A process is killed again and again while it works; nothing it was told is on disk is ever missing.
 
-    make demo
+    python examples/00_survives_a_kill.py
 
 A child process updates the state of eight agents as fast as it can and reports every acknowledgement through a pipe.
 The parent kills it (SIGKILL: no handler runs, nothing is flushed) at a random moment, opens the journal and compares
