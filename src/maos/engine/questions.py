@@ -10,10 +10,15 @@ from maos.errors import Conflict, InvalidInput, NotFound
 from maos.journal.codec import Event
 from maos.journal.journal import Journal
 from maos.model.attempt import Attempt, inbox
+from maos.model.flow import GATE as FLOW_GATE
+from maos.model.flow import Call, Flow
+from maos.model.run import GATE as GATE_ID
 from maos.model.run import Question, Run
-from maos.model.supervisor import PERSON_GATE, Wishes, permissions, wishes
+from maos.model.supervisor import Wishes, permissions, wishes
 
 QUESTION, GATE, PERMISSION = "question", "gate", "permission"
+WORKFLOW, UNKNOWN = "workflow", "unknown"
+"""What a workflow asks; and what became of a step of one, which `maos workflow settle` says."""
 YES, NO = ("yes", "y", "ok", "true"), ("no", "n", "false")
 SHORT_CHARS_MIN = 6
 SHOWN_MAX = 5
@@ -71,12 +76,31 @@ def of_run(run: Run, known: Wishes) -> list[Open]:
 
 async def of_agent(journal: Journal, attempt: Attempt) -> list[Open]:
     """What an agent asks to be allowed to do, and nobody has answered."""
-    asked = {each["id"]: each for each in permissions(attempt)} if attempt.is_open else {}
+    asked = {each.id: each for each in of_attempt(attempt)}
     if asked:
         async for record in journal.read(inbox(attempt.agent), after=attempt.answered_cursor):
             if record.type == "permission_answered":
                 asked.pop(record.data["request"], None)
-    return [_permission(attempt, each) for each in asked.values()]
+    return list(asked.values())
+
+
+async def of_flow(journal: Journal, flow: Flow) -> list[Open]:
+    """What a workflow asks a person, and nobody has answered."""
+    asked = {place: call for place, call in flow.waiting.items() if call.kind == FLOW_GATE}
+    asked |= flow.unknown
+    if not asked or not flow.is_open:
+        return []
+    async for record in journal.read(inbox(flow.id), after=flow.inbox_cursor):
+        if record.type == "question_answered":
+            asked.pop(record.data["id"], None)
+        elif record.type == "call_settled":
+            asked.pop(record.data["place"], None)
+    return [_of_call(flow, place, call) for place, call in asked.items()]
+
+
+def of_attempt(attempt: Attempt) -> list[Open]:
+    """What an agent asks to be allowed to do, as far as its engine has recorded."""
+    return [_permission(attempt, each) for each in permissions(attempt)] if attempt.is_open else []
 
 
 def find(everybody: Sequence[Open], given: str) -> Open:
@@ -96,6 +120,8 @@ def find(everybody: Sequence[Open], given: str) -> Open:
 
 def short(everybody: Sequence[Open], wanted: Open) -> str:
     """As much of a question's id as tells it from the questions of everybody."""
+    if len(wanted.id) < SHORT_CHARS_MIN:  # the call of a workflow, which says nothing without its owner
+        return wanted.ref
     for whole, chars_min in ((wanted.id, SHORT_CHARS_MIN), (wanted.ref, len(wanted.owner) + 1 + SHORT_CHARS_MIN)):
         for end in range(min(chars_min, len(whole)), len(whole) + 1):
             if sum(whole[:end] in (each.ref[:end], each.id[:end]) for each in everybody) == 1:
@@ -117,6 +143,8 @@ def check(question: Open, answer: str, why: str = "") -> str:
     said = answer.strip()
     if not said:
         raise InvalidInput("the answer is empty", hint="say something")
+    if question.kind == UNKNOWN:
+        raise InvalidInput(f"what became of call {question.id} is not answered but settled", hint=question.context)
     if question.kind in (GATE, PERMISSION):
         if said.lower() not in (*YES, *NO):
             raise InvalidInput(f"{said!r} is neither yes nor no", hint="say yes or no; --why gives a reason")
@@ -130,6 +158,14 @@ def check(question: Open, answer: str, why: str = "") -> str:
             return question.choices[int(said) - 1]
         raise InvalidInput(f"{said!r} is not a choice", hint=f"choose one of: {', '.join(question.choices)}")
     return answer
+
+
+def with_reason(question: Open, said: str) -> tuple[str, str]:
+    """What a person typed in one line, as an answer and a reason: `no, use git mv` is a no that says why."""
+    first, _, rest = said.strip().partition(" ")
+    if question.kind in (GATE, PERMISSION) and first.strip(",.:;").lower() in (*YES, *NO):
+        return first.strip(",.:;"), rest.strip()
+    return said, ""
 
 
 async def answer(journal: Journal, clock: Clock, run: Run, id: str, text: str, *, by: str = "person") -> int:
@@ -152,7 +188,7 @@ def _question(run: Run, asked: Question, known: Wishes) -> Open:
     return Open(
         owner=run.id,
         id=asked.id,
-        kind=GATE if asked.id.startswith(PERSON_GATE) else QUESTION,
+        kind=GATE if asked.id.startswith(GATE_ID) else QUESTION,
         text=asked.question,
         choices=tuple(asked.choices),
         context=asked.context,
@@ -161,6 +197,25 @@ def _question(run: Run, asked: Question, known: Wishes) -> Open:
         default=asked.default,
         expires_us=asked.expires_us,
         recorded=asked.id not in known.unrecorded,
+    )
+
+
+def _of_call(flow: Flow, place: str, call: Call) -> Open:
+    if call.kind != FLOW_GATE:
+        text = f"did {call.name}({call.about.get('given', '')}) take effect?"
+        context = f"maos workflow settle {flow.id} {place} done|failed|again"
+        return Open(flow.id, place, UNKNOWN, text, context=context, asked_by=(flow.id,), asked_us=call.at_us)
+    return Open(
+        owner=flow.id,
+        id=place,
+        kind=WORKFLOW,
+        text=call.name,
+        choices=tuple(call.about.get("choices", ())),
+        context=call.about.get("context", ""),
+        asked_by=(flow.id,),
+        asked_us=call.at_us,
+        default=call.about.get("default"),
+        expires_us=call.until_us,
     )
 
 
