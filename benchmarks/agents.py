@@ -2,8 +2,8 @@
 
     python -m benchmarks.agents DATABASE HOME AGENTS RATE SECONDS
 
-runs the engine: takes up the agents there are, starts those there are not, and prints one JSON document: first when all
-are heard, then when all have ended.
+runs the engine: takes up the agents that live, resumes those that do not, starts those there are not, and prints one
+JSON document when all are heard, and another when SECONDS later all have been stopped.
 """
 
 from __future__ import annotations
@@ -58,6 +58,7 @@ class Ear:
         self.last: dict[str, int] = {}
         self.fresh: set[str] = set()
         self.begun = time.monotonic()
+        self.first_heard = 0.0
         self.all_heard = asyncio.Event()
         self.wanted = 0
 
@@ -71,6 +72,7 @@ class Ear:
                 self.heard[attempt.agent] = self.heard.get(attempt.agent, 0) + 1
                 self.delays.append(now - printed)
                 if printed >= self.begun and attempt.agent not in self.fresh:
+                    self.first_heard = self.first_heard or now
                     self.fresh.add(attempt.agent)
                     if len(self.fresh) == self.wanted:
                         self.all_heard.set()
@@ -86,18 +88,23 @@ async def engine(database: str, home: Path, agents: int, rate: float, seconds: f
     async with maos.open(database, home=home) as m:
         known = {attempt.agent async for attempt in m.attempts.all()}
         running = await m.attempts.adopt_all(listener=ear)
+        living = {each.attempt.agent for each in running}
         places = asyncio.Semaphore(10)
 
-        async def start(number: int) -> Any:
+        async def start(name: str) -> Any:
             async with places:
+                if name in known:
+                    return await m.attempts.resume(name, listener=ear)
                 return await m.attempts.start(
-                    argv=command(rate, 3600), cwd=home.parent, name=f"a{number}", in_place=True,
+                    argv=command(rate, 3600), cwd=home.parent, name=name, in_place=True,
                     time_limit_s=3600, listener=ear,
                 )  # fmt: skip
 
-        running += await asyncio.gather(*(start(number) for number in range(agents) if f"a{number}" not in known))
+        names = [f"a{number}" for number in range(agents)]
+        running += await asyncio.gather(*(start(name) for name in names if name not in living))
         await ear.all_heard.wait()
-        print(json.dumps({"all_heard_s": time.monotonic() - ear.begun}), flush=True)
+        heard = {"first_heard_s": ear.first_heard - ear.begun, "all_heard_s": time.monotonic() - ear.begun}
+        print(json.dumps(heard), flush=True)
         before = resource.getrusage(resource.RUSAGE_SELF)
         clock = time.monotonic()
         holders = [each for each in map(holder_of, (each.attempt.pid for each in running)) if each]

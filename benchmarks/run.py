@@ -28,9 +28,12 @@ NAMES = {
     "read": "cached, version-checked reads of 10 KB and 200 KB states",
     "startup": "what `maos --help` and `import maos` cost above a bare interpreter",
     "bus": "messages sent, delivered and acknowledged between two processes, by 1 and 10 pairs",
+    "scheduler": "graphs of trivial tasks, wide, deep and diamond: tasks/s, and what a task costs at 10^3 … 10^5",
     "growth": "append, load and disk from 10^3 to 10^6 events",
     "stream": "100 agents x 100 lines/s: what is kept, how soon, at what cost; and when the engine is killed",
     "attach": "an engine with 100 live agents is killed: how long until the next one hears them all",
+    "resume": "an engine with 1, 10 and 100 agents is killed: how long until there is new output on disk",
+    "overhead": "what maos adds while 10 agents work, and what it keeps of each thing",
 }
 
 

@@ -1,29 +1,38 @@
-"""Writes the parts of the reference that are already in the code: docs/reference/python-api.md and cli.md.
+"""Writes the parts of the reference that are already in the code: python-api.md, cli.md,
+exit-codes.md, settings.md and requirements.md.
 
-    .venv/bin/python docs/generate.py            writes both files
+    .venv/bin/python docs/generate.py            writes the files
     .venv/bin/python docs/generate.py --check    exit status 1 if one of them is out of date
 
-Signatures and docstrings are read from the source, help texts from the commands, so neither file can say anything that
-the code does not. A test runs the check.
+Signatures and docstrings are read from the source, help texts from the commands, settings from their schema, and which
+tests show what from the docstrings of the tests, so no file can say anything that the code does not. A test runs the
+check.
 """
 
 from __future__ import annotations
 
 import ast
 import inspect
+import re
 import sys
 import textwrap
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
 import click
 
 import maos
+from maos.cli import failures
+from maos.cli.agent.summary import code_of
 from maos.cli.program import program
+from maos.model.failure import TABLE
+from maos.settings import schema, writing
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "maos"
 REFERENCE = ROOT / "docs" / "reference"
+TESTS = ROOT / "tests"
 WIDTH = 100
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -243,6 +252,31 @@ def cli() -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
+def exit_codes() -> str:
+    """The reference of exit codes: what a script can decide by."""
+    lines = [
+        "# Exit codes",
+        "",
+        "<!-- Written by docs/generate.py from maos/cli/failures.py. Change that and run it again. -->",
+        "",
+        "What every command leaves with. Commands that run an agent or carry out a run (`maos agent run`,",
+        "`maos orchestrate`, `maos resume`, `maos chat`) say by it who can do something about a failure: with 6, 7 and 9",
+        "the same command, or `maos resume`, goes on; with 8 a person is needed first. Errors are said on standard error,",
+        "with what to do; what they are called in Python is in [errors.md](errors.md).",
+        "",
+        "| code | means |",
+        "|---|---|",
+        *(f"| {code} | {meaning} |" for code, meaning in failures.EXIT_CODES),
+        "",
+        "Why an agent or a task failed (`failure` in `--json`), and the code that stands for it:",
+        "",
+        "| failure | means | code |",
+        "|---|---|---|",
+        *(f"| `{each.name}` | {each.meaning} | {code_of(each.name)} |" for each in TABLE.values()),
+    ]
+    return "\n".join(lines) + "\n"
+
+
 def _commands(command: click.Command, parent: click.Context | None, name: str) -> Iterator[click.Context]:
     context = click.Context(command, info_name=name, parent=parent, terminal_width=WIDTH, **command.context_settings)
     yield context
@@ -253,10 +287,97 @@ def _commands(command: click.Command, parent: click.Context | None, name: str) -
             yield from _commands(found, context, each)
 
 
+def cited() -> dict[str, dict[str, list[str]]]:
+    """The tests of `make test` that cite each requirement in their docstrings, or their files': names by file."""
+    found: dict[str, dict[str, list[str]]] = {}
+    for path in sorted(TESTS.rglob("test_*.py")):
+        if "agents_large" in path.parts:
+            continue
+        module = ast.parse(path.read_text())
+        tests = [each for each in ast.walk(module) if isinstance(each, Function) and each.name.startswith("test_")]
+        for node in (module, *(each for each in tests if not _is_left_out(each))):
+            for id in re.findall(r"\bR-\d+\b", ast.get_docstring(node) or ""):
+                names = found.setdefault(id, {}).setdefault(path.relative_to(TESTS).as_posix(), [])
+                names.append("all" if node is module else node.name)
+    return found
+
+
+def _is_left_out(test: Function) -> bool:
+    marks = [ast.unparse(each) for each in test.decorator_list]
+    return any(each.startswith(("pytest.mark.soak", "pytest.mark.agents")) for each in marks)
+
+
+def requirements() -> str:
+    """What maos sets out to do, and the tests that show it."""
+    tests = cited()
+    lines = [
+        "# Requirements",
+        "",
+        "<!-- Written by docs/generate.py from requirements.toml and the tests. Change those and run it again. -->",
+        "",
+        "What maos sets out to do, and the tests that show it: files below `tests` with tests that cite the id. What",
+        "no test shows is *not yet* there, or not yet shown.",
+        "",
+    ]
+    for part in tomllib.loads((REFERENCE / "requirements.toml").read_text()).values():
+        lines += [f"## {part.pop('title')}", "", "| id | what | tests |", "|---|---|---|"]
+        for id, says in part.items():
+            files = ", ".join(f"`{each}`" for each in tests.get(id, ())) or "not yet"
+            lines.append(f"| {id} | {says} | {files} |")
+        lines.append("")
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def settings() -> str:
+    """The reference of the settings: each with its default, what it can be, and its variable."""
+    lines = [
+        "# Settings",
+        "",
+        "<!-- Written by docs/generate.py from src/maos/settings/schema.py. Change that and run it again. -->",
+        "",
+        "How to use them: [Change settings](../howto/change-settings.md). A setting is a key in a table of",
+        f"`maos.toml`, or a variable. The file may begin with `version = {schema.VERSION}`. *Live* settings count",
+        "for engines that run, within seconds of a change; the others from the next start on.",
+        "",
+    ]
+    for section, about in schema.sections().items():
+        lines += [f"## [{section}]", "", about, ""]
+        lines += ["| setting | default | can be | | variable |", "|---|---|---|---|---|"]
+        fields = [each for each in schema.fields().values() if each.name.startswith(f"{section}.")]
+        for each in fields:
+            default = f"`{writing.toml(each.default)}`" if each.variable else ""
+            live = "live" if each.live else ""
+            variable = f"`{each.variable}`" if each.variable else ""
+            lines.append(f"| `{each.name.partition('.')[2]}` | {default} | {each.allowed} | {live} | {variable} |")
+        lines += ["", *(f"* `{each.name.partition('.')[2]}`: {each.description}" for each in fields), ""]
+    lines += [
+        "## Only variables",
+        "",
+        "These are no settings of a file:",
+        "",
+        "| variable | means |",
+        "|---|---|",
+        "| `MAOS_HOME` | where running agents and their worktrees have their files; else `maos` in `XDG_STATE_HOME` |",
+        "| `MAOS_CLAUDE_SETTING_SOURCES` | [whose settings](../howto/run-claude-code.md) Claude Code reads |",
+        "| `MAOS_CODEX_TRUST_WORKSPACE` | whether [Codex trusts the repository](../howto/run-codex.md) |",
+        "",
+        "## Names of older versions",
+        "",
+        "A file that says `version = 0` can have the names that the original used:",
+        "",
+        "| name | is |",
+        "|---|---|",
+        *(f"| `{old}` | `{new}` |" for old, new in schema.UPGRADES[0].items()),
+        "",
+    ]
+    return "\n".join(lines).rstrip() + "\n"
+
+
 def main() -> int:
     """Write the files, or only compare."""
     stale = []
-    for name, text in (("python-api.md", python_api()), ("cli.md", cli())):
+    for name, text in (("python-api.md", python_api()), ("cli.md", cli()), ("exit-codes.md", exit_codes()), ("settings.md", settings()),
+                       ("requirements.md", requirements())):  # fmt: skip
         path = REFERENCE / name
         if not path.exists() or path.read_text() != text:
             stale.append(name)

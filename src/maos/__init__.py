@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from maos.journal.journal import Append
     from maos.model.changes import DELETE, MISSING, Change, Extend, Replace
     from maos.state.records import Retention, State
+    from maos.workflows.definition import step, workflow
 
 __version__ = "0.1.0"
 
@@ -46,6 +47,7 @@ _HOMES = {
     "maos.journal.journal": ("Append",),
     "maos.model.changes": ("Change", "DELETE", "Extend", "MISSING", "Replace"),
     "maos.state.records": ("Retention", "State"),
+    "maos.workflows.definition": ("step", "workflow"),
 }  # fmt: skip
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
@@ -73,6 +75,8 @@ __all__ = [
     "StoreUnavailable",
     "UnknownFormat",
     "open",
+    "step",
+    "workflow",
 ]
 
 

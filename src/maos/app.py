@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from maos.engine.attempts import Attempts
     from maos.engine.doors import Doors
     from maos.engine.runs import Runs
+    from maos.settings.current import Current
+    from maos.workflows.workflows import Workflows
 
 
 class Maos:
@@ -45,17 +48,30 @@ class Maos:
         home: Path | None = None,
         *,
         doors: Callable[[], Doors | None] | None = None,
+        settings: Callable[[], Current] | None = None,
     ) -> None:
         self._doors = doors
+        self._read_settings = settings
+        self._settings: Current | None = None
         self._clock = clock
         self._home = home
         self._attempts: Attempts | None = None
         self._runs: Runs | None = None
         self._bus: Bus | None = None
+        self._workflows: Workflows | None = None
         self.journal = journal
         """Streams of events: append, read, follow."""
         self.agents = agents
         """Versioned state of agents."""
+
+    @property
+    def settings(self) -> Current:
+        """What agents and runs go by: as given when it was opened, else the variables MAOS_… and the defaults."""
+        if self._settings is None:
+            from maos.settings.current import Current
+
+            self._settings = self._read_settings() if self._read_settings is not None else Current()
+        return self._settings
 
     @property
     def attempts(self) -> Attempts:
@@ -79,6 +95,7 @@ class Maos:
                 folder=folder,
                 bus=self.bus,
                 doors=self._doors() if self._doors else None,
+                settings=self.settings,
             )
         return self._attempts
 
@@ -98,8 +115,37 @@ class Maos:
             from maos.engine.runs import Runs
 
             attempts = self.attempts
-            self._runs = Runs(self.journal, self._clock, post=attempts.post, worker=lambda: AgentWorker(attempts))
+            self._runs = Runs(
+                self.journal,
+                self._clock,
+                post=attempts.post,
+                worker=lambda: AgentWorker(attempts),
+                bus=self.bus,
+                lease_s=self.settings.values.engine.lease_s,
+                checkpoint_s=self._checkpoint_s,
+            )
         return self._runs
+
+    async def _checkpoint_s(self) -> float:
+        from maos.engine import saving
+
+        checkpoint = self.settings.values.checkpoint
+        due = saving.is_due(checkpoint, "timer", 0)
+        return await saving.interval_s(self.journal, checkpoint.interval_s) if due else math.inf
+
+    @property
+    def workflows(self) -> Workflows:
+        """Durable workflows: run them, speak to them, go on with them after anything.
+
+        Example::
+
+            print(await m.workflows.run(shout, "hello"))
+        """
+        if self._workflows is None:
+            from maos.workflows.workflows import Workflows
+
+            self._workflows = Workflows(self.journal, self._clock, attempts=lambda: self.attempts)
+        return self._workflows
 
     @property
     def bus(self) -> Bus:
@@ -113,18 +159,20 @@ class Maos:
         """
         if self._bus is None:
             from maos.bus.bus import Bus
+            from maos.bus.limits import restore_s
 
             _add_views(self.journal.store)
-            self._bus = Bus(self.journal, self._clock, members=self._members)
+            self._bus = Bus(self.journal, self._clock, members=self._members, restore_s=restore_s(os.environ))
         return self._bus
 
     async def _members(self, run: str) -> list[str]:
         """The agents that work, or will work, on a run."""
-        from maos.model.run import DONE, FAILED, agent_name
+        from maos.model.run import DONE, FAILED
 
         found = await RUN.load(self.journal, run)
-        tasks = [] if found is None else found.tasks.values()
-        return [each.agent or agent_name(run, each.name) for each in tasks if each.status not in (DONE, FAILED)]
+        if found is None:
+            return []
+        return [found.agent(each.name) for each in found.tasks.values() if each.status not in (DONE, FAILED)]
 
     async def verify(self, agent: str | None = None, *, progress: Callable[[int, int], None] | None = None) -> Report:
         """Check every stored event, snapshot and fold; names stream and version of any damage.
@@ -155,6 +203,8 @@ class Maos:
             m = await maos.open("maos.db")
             await m.close()
         """
+        if self._workflows is not None:
+            await self._workflows.close()
         if self._attempts is not None:
             await self._attempts.close()
         if self._bus is not None:
@@ -167,7 +217,8 @@ class open:
 
     Creates what does not exist (unless `create` is off), upgrades what is older, refuses what is newer. `types`
     registers event types of your own. With `accept_loss` a journal that lost acknowledged events is opened all the
-    same, and says what it lost. `home` is where running agents have their files (MAOS_HOME by default).
+    same, and says what it lost. `home` is where running agents have their files (MAOS_HOME by default). `settings` says
+    what agents and runs go by; without it no file is read, and the variables MAOS_… and the defaults count.
 
     Example::
 
@@ -186,7 +237,9 @@ class open:
         schema: str = "maos",
         mark_path: Path | None = None,
         home: Path | None = None,
+        settings: Callable[[], Current] | None = None,
     ) -> None:
+        self._settings = settings
         self._home = home
         self._target = target
         self._create = create
@@ -212,7 +265,7 @@ class open:
             await store.close()
             raise
         agents = states.AgentStates(journal, self._clock)
-        return Maos(journal, agents, self._clock, self._home, doors=self._doors)
+        return Maos(journal, agents, self._clock, self._home, doors=self._doors, settings=self._settings)
 
     def _doors(self) -> Doors | None:
         """None for a journal in memory: it has no door that another process could go through."""
@@ -249,8 +302,12 @@ async def _open_store(
     if name.startswith(("postgresql://", "postgres://")):
         from maos.store.postgres import PostgresDatabase
 
+        from maos import views
+
         database = PostgresDatabase(name, clock=clock, create=create, schema_name=schema, mark_path=mark_path)
-        return await SqlStore.open(database, accept_loss=accept_loss)
+        store = await SqlStore.open(database, accept_loss=accept_loss)
+        await database.add_views(views.for_postgres())
+        return store
     if "://" in name:
         raise InvalidInput(f"{name!r} is neither a path nor a PostgreSQL URL", hint="use a path or postgresql://…")
     from maos.store.sqlite import SqliteDatabase

@@ -12,7 +12,7 @@ import maos
 from maos.app import Maos
 from maos.bus import receiving
 from maos.bus.receiving import Expired
-from maos.errors import LeaseLost, NotFound, StoreUnavailable
+from maos.errors import InvalidInput, LeaseLost, NotFound, StoreUnavailable
 from maos.journal.journal import Record
 from maos.testing.manual_clock import ManualClock
 from tests.bus.receivers import die, finish, nothing_comes, take
@@ -225,6 +225,51 @@ async def test_what_nobody_took_in_time_is_a_dead_letter(still: Maos, clock: Man
     await still.bus.expire("c")
     assert [each.message.text async for each in still.bus.dead("c")] == ["also old"]
     assert [each async for each in still.bus.waiting("c")] == []
+
+
+async def test_what_is_too_old_to_be_restored_is_a_dead_letter_if_somebody_wants_that(
+    still: Maos, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R-302: by default nothing that is unacknowledged is forgotten; with a window, it can still be sent again."""
+    year_s = 365 * 86_400
+    await send(still, "old")
+    await send(still, "old", to="c")
+    clock.advance(year_s)
+    await still.bus.expire("c")
+    assert [each.message.text async for each in still.bus.waiting("c")] == ["old"]
+    await send(still, "new")
+    receiver = still.bus.receive("b", restore_s=3_600)
+    assert await finish(receiver, 1) == ["new"]
+    [letter] = [each async for each in still.bus.dead("b")]
+    assert (letter.message.text, letter.why) == ("old", "it had waited for longer than messages are restored")
+    await still.bus.revive("b", letter.version)
+    assert await finish(receiver, 1) == ["old"]
+
+    monkeypatch.setenv("MAOS_RESTORE_MESSAGES", "3600")
+    windowed = Maos(still.journal, still.agents, clock).bus
+    await windowed.expire("c")
+    assert [each.message.text async for each in windowed.dead("c")] == ["old"]
+    assert [each async for each in windowed.waiting("c")] == []
+
+
+async def test_a_window_does_not_touch_what_comes_to_one_who_receives_already(still: Maos, clock: ManualClock) -> None:
+    """Not even when it had to take up its inbox anew."""
+    receiver = still.bus.receive("b", restore_s=60)
+    await send(still, "one")
+    [one] = await take(receiver)
+    await send(still, "two")
+    clock.advance(100)
+    with pytest.raises(Expired):
+        await one.ack()
+    assert await finish(receiver, 2) == ["one", "two"]
+    assert [each async for each in still.bus.dead()] == []
+
+
+@pytest.mark.parametrize("given", ["-1", "soon", "nan", "inf"])
+async def test_a_window_that_makes_no_sense_is_refused(still: Maos, monkeypatch: Any, given: str) -> None:
+    monkeypatch.setenv("MAOS_RESTORE_MESSAGES", given)
+    with pytest.raises(InvalidInput, match="MAOS_RESTORE_MESSAGES is"):
+        _ = Maos(still.journal, still.agents, ManualClock()).bus
 
 
 async def test_not_more_than_a_window_is_in_somebodys_hands(m: Maos) -> None:

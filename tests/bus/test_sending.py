@@ -151,7 +151,20 @@ async def test_what_an_agent_heard_last_is_known(still: Maos) -> None:
     assert await finish(receiver, 1) == ["one"]
     heard = await still.bus.last_heard("b")
     assert heard is not None
-    assert heard.text == "one"
+    assert heard.message.text == "one"
+    [sent, _other] = [each async for each in still.journal.read("inbox/b")]
+    assert heard.position == sent.position
+
+
+async def test_what_was_heard_counts_towards_the_limit_and_is_not_called_the_question(still: Maos) -> None:
+    """A9: only a reply says that it is one; both count."""
+    said = await still.bus.send("a", "b", "look at this")
+    after = await still.bus.send("b", "a", "by the way", heard=said)
+    assert (after.hops, after.reply_to) == (1, "")
+    reply = await still.bus.send("a", "b", "yes", reply_to=said, heard=after)
+    assert (reply.hops, reply.reply_to) == (2, said.id)
+    with pytest.raises(TooMuch, match="17 messages led to this one"):
+        await still.bus.broadcast("b", "r-1", "more", heard=said._replace(hops=16))
 
 
 async def test_the_sender_is_who_called_and_not_what_the_message_says(m: Maos) -> None:

@@ -79,10 +79,12 @@ def no_db(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def empty_folder(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(path)
     monkeypatch.setenv("XDG_STATE_HOME", str(path / "home"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(path / "config"))
+    monkeypatch.setenv("EDITOR", "true")
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.setenv("TZ", "Asia/Tokyo")
     time.tzset()
-    for name in ("MAOS_DB", "MAOS_HOME", "NO_COLOR", "FORCE_COLOR"):
+    for name in ("MAOS_DB", "MAOS_HOME", "VISUAL", "NO_COLOR", "FORCE_COLOR"):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -158,8 +160,8 @@ class Terminal:
             seen = seen + 1 if not state.exists() or state.read_text().rpartition(")")[2].split()[0] == "S" else 0
             time.sleep(0.05)
 
-    def interrupt(self) -> None:
-        self._process.send_signal(signal.SIGINT)
+    def interrupt(self, sent: signal.Signals = signal.SIGINT) -> None:
+        self._process.send_signal(sent)
 
     def end(self) -> int:
         """Read what is left; the exit code."""

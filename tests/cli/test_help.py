@@ -61,7 +61,18 @@ def test_every_command_can_print_json(path: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize(("path", "example"), EXAMPLES, ids=[example for _path, example in EXAMPLES])
 def test_every_example_works(path: tuple[str, ...], example: str, db: Path, invoke: Invoke) -> None:
-    about_runs = {"agent", "answer", "orchestrate", "orchestration", "resume"} & set(shlex.split(example))
+    about_runs = {
+        "agent",
+        "answer",
+        "chat",
+        "completion",
+        "notify",
+        "demo",
+        "import",
+        "orchestrate",
+        "orchestration",
+        "resume",
+    } & set(shlex.split(example))
     if "postgresql://" in example or path == ("state", "stream") or about_runs:
         return  # these have tests of their own
     stdin, _, command = example.rpartition(" | ")

@@ -46,6 +46,8 @@ def test_messages_are_listed_with_what_became_of_them(no_db: Path, invoke: Invok
     assert texts("--agent", "b", "--last", "1") == ["three"]
     assert texts("--since", "1h") == ["one", "two\nlines", "three"]
     assert texts("--since", "2020-01-01") != []
+    assert texts("--before", "1h") == []
+    assert texts("--since", "1h", "--before", "2100-01-01", "--agent", "b", "--last", "1") == ["three"]
     assert texts("--run", "r-2") == []
     assert json.loads(invoke("messages", "list", "--json").stdout.splitlines()[2])["receivers"] == {"b": "dead"}
     assert "    lines\n" in invoke("messages", "list", "--full").stdout

@@ -8,7 +8,8 @@ import pytest
 
 import maos
 from maos import errors
-from maos.model import agent
+from maos.engine import saving
+from maos.model import agent, attempt, cleaning, door, message, run
 from maos.store import queries, upgrade
 from tests.docs.documents import ROOT
 
@@ -25,7 +26,7 @@ def generate() -> ModuleType:
     return module
 
 
-@pytest.mark.parametrize("name", ["python_api", "cli"])
+@pytest.mark.parametrize("name", ["python_api", "cli", "exit_codes", "settings", "requirements"])
 def test_generated_pages_are_up_to_date(name: str, generate: ModuleType) -> None:
     """`python docs/generate.py` writes them."""
     page = REFERENCE / f"{name.replace('_', '-')}.md"
@@ -46,7 +47,11 @@ def test_every_error_is_explained() -> None:
 
 def test_every_event_type_is_explained() -> None:
     text = (REFERENCE / "event-types.md").read_text()
-    assert [name for name in agent.EVENT_TYPES if f"`{name}`" not in text] == []
+    names = [
+        *agent.EVENT_TYPES, *attempt.EVENT_TYPES, *attempt.INBOX_TYPES, *run.EVENT_TYPES, *run.INBOX_TYPES,
+        *message.EVENT_TYPES, *door.EVENT_TYPES, *door.INBOX_TYPES, *saving.EVENT_TYPES, *cleaning.EVENT_TYPES,
+    ]  # fmt: skip
+    assert [name for name in names if f"`{name}`" not in text] == []
 
 
 def test_every_table_is_explained() -> None:

@@ -72,6 +72,11 @@ def transcribed(attempts: Attempts, attempt: Attempt) -> bool:
     return False
 
 
+def spooled(attempt: Attempt, word: bytes) -> bool:
+    """Whether the holder has heard a word that need not be recorded yet: of a paragraph that goes on."""
+    return any(word in path.read_bytes() for path in Path(attempt.folder).rglob("*") if path.is_file())
+
+
 async def in_the_middle(attempts: Attempts, folder: Path, name: str) -> Callable[[], Any]:
     """A condition: the agent has run its tool and is in the middle of a text; or is in the middle of its tool."""
 
@@ -82,7 +87,7 @@ async def in_the_middle(attempts: Attempts, folder: Path, name: str) -> Callable
             return False
         if name == "tool":
             return bool(attempt.tools_open and effects(folder)) and transcribed(attempts, attempt)
-        return attempt.tools_done == 1 and bool((attempt.conversation or {}).get("tail"))
+        return attempt.tools_done == 1 and spooled(attempt, b"word2")
 
     return reached
 

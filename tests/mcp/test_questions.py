@@ -76,8 +76,8 @@ async def test_an_answer_that_was_given_before_is_there_at_once(world: World, wa
 
         await wait_for(answered)
         assert await reader.call("ask_person", question="  tabs OR  spaces ") == "Answer (person): spaces"
-        assert await writer.call("ask_person", question=QUESTION) == "Answer (person): spaces"
         told = await writer.call("read_messages", wait_s=30)
+        assert await writer.call("ask_person", question=QUESTION) == "Answer (person): spaces"
     assert "spaces" in told, "whoever stopped waiting is told as a message"
     run = await world.runs.get(world.run.id)
     assert list(run.questions) == [ID]
@@ -178,3 +178,16 @@ def test_a_question_has_one_name_however_it_is_written(same: str) -> None:
     assert id_of(same) == ID
     assert id_of(f"not {same}") != ID
     assert id_of("?!") != id_of("!?")
+
+
+async def test_who_was_answered_here_is_not_told_the_same_as_a_message(
+    world: World, wait_for: Callable[..., Any]
+) -> None:
+    """The next request proves that the answer has arrived; until then the message is kept."""
+    async with engine(world), world.agent("writer") as writer:
+        assert "recorded as" in await writer.call("ask_person", question=QUESTION, wait_s=0)
+        await world.runs.answer(world.run.id, ID, "spaces")
+        assert await writer.call("ask_person", question=QUESTION, wait_s=30) == "Answer (person): spaces"
+        waiting = [each async for each in world.m.bus.waiting(f"{world.run.id}.writer")]
+        assert [(each.tries, each.message.metadata) for each in waiting] == [(1, {"question": ID})]
+        assert await writer.call("read_messages", wait_s=0) == "no messages"

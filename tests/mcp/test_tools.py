@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from functools import partial
 from typing import Any
 
 import maos
@@ -76,6 +77,63 @@ async def test_two_agents_exchange_messages_and_each_is_told_once(world: World) 
         assert await writer.call("read_messages") == "no messages"
     receipts = await world.events(f"receipts/{world.run.id}.reader", "message_acknowledged")
     assert [each["versions"] for each in receipts] == [[1]], "the last answer is not yet proved to have arrived"
+
+
+async def test_agents_that_only_answer_each_other_are_stopped(world: World) -> None:
+    """A9: neither says that it answers, and no text decides it; a loop ends by the hop limit all the same."""
+    said = await _converse(world, rounds=30, between=partial(_use, world, "mcp__maos__read_messages", "send_message"))
+    assert "17 messages led to this one" in said[-1]
+    assert "get on with your work" in said[-1]
+    assert len(said) == 18
+
+
+async def test_agents_that_work_between_their_messages_talk_as_long_as_they_like(world: World) -> None:
+    async def work(task: str, number: int) -> None:
+        if task == "writer":
+            await _use(world, "mcp__maos__send_message", "Edit", task=task, number=number)
+
+    said = await _converse(world, rounds=30, between=work)
+    assert len(said) == 30
+    assert not any(each.failed for each in said)
+
+
+async def test_a_person_who_speaks_begins_a_conversation_anew(world: World) -> None:
+    async def interrupt(task: str, number: int) -> None:
+        if number == 13:
+            await world.m.bus.send("person", f"{world.run.id}.{_other(task)}", "and now?", run=world.run.id)
+
+    said = await _converse(world, rounds=30, between=interrupt)
+    assert len(said) == 30
+    assert not any(each.failed for each in said)
+
+
+async def _use(world: World, *names: str, task: str, number: int) -> None:
+    """What the engine records of an agent that uses tools."""
+    uses = [{"kind": "tool_use", "id": f"{name}-{number}", "name": name, "input": {}} for name in names]
+    data = {"offset": number + 1, "at_us": number, "facts": uses}
+    await world.m.journal.append(f"attempt/{world.run.id}.{task}.1", maos.Event("attempt_heard", data))
+
+
+def _other(task: str) -> str:
+    return {"writer": "reader", "reader": "writer"}[task]
+
+
+async def _converse(world: World, *, rounds: int, between: Any = None) -> list[Any]:
+    """Two agents that answer whatever they hear, at once, until one of them may not."""
+    said = []
+    async with world.agent("writer") as writer, world.agent("reader") as reader:
+        agents = {"writer": writer, "reader": reader}
+        for number in range(rounds):
+            me = "writer" if number % 2 == 0 else "reader"
+            other = _other(me)
+            if number:
+                assert await agents[me].call("read_messages", wait_s=20) != "no messages"
+            if between is not None:
+                await between(task=me, number=number)
+            said.append(await agents[me].call("send_message", to=other, text=f"{number}: thanks!"))
+            if said[-1].failed:
+                break
+    return said
 
 
 async def test_a_message_that_is_waited_for_arrives_when_it_is_sent(world: World) -> None:

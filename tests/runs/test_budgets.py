@@ -12,6 +12,7 @@ from maos.engine.budgets import Budget
 from maos.engine.runs import Runs
 from maos.model.attempt import inbox
 from maos.model.plan import Plan, Task
+from maos.model.run import Run
 from maos.testing.model_stub import Call, ModelStub, Step, Tokens
 from tests.engine import claude_engine
 from tests.runs.test_scheduler import Hands, plan, runs  # noqa: F401
@@ -100,3 +101,42 @@ async def test_a_task_keeps_its_own_limit_when_it_goes_on(tmp_path: Path, engine
         assert [each.number for each in found] == [number, number]
         assert [each.order["budget_usd"] for each in found] == [1.0, 5.0]
         assert [each.order["time_limit_s"] for each in found] == [time_limit_s, time_limit_s]
+
+
+async def test_a_task_has_limits_of_its_own_and_they_are_hard(
+    tmp_path: Path, engine_m: Maos, attempts: Attempts
+) -> None:
+    """Tokens and time of one task: its agent is warned, then ended; the run goes on without it."""
+    tasks = [
+        Task(name="tokens", task="SCRIPT=long", tools=["Bash"], tokens_max=1200),
+        Task(name="time", task="SCRIPT=long", tools=["Bash"], time_limit_s=4.0),
+        Task(name="free", command=["true"]),
+    ]
+    run = await engine_m.runs.create(Plan(tasks=tasks), folder=tmp_path, options={"kind": "claude", "in_place": True})
+    run = await engine_m.runs.carry_out(run.id, worker=AgentWorker(attempts))
+    assert (run.status, run.tasks["free"].status) == ("failed", "done")
+    tokens, late = run.tasks["tokens"], run.tasks["time"]
+    assert (tokens.failure, tokens.why) == ("budget_reached", "the budget of 1200 tokens is used up")
+    assert 1200 <= tokens.used_tokens < 4 * 420 + 1200
+    assert late.failure == "timed_out"
+    for task, limit in (("tokens", "1200 tokens, 600 s"), ("time", "4 s")):
+        sent = [record.data async for record in engine_m.journal.read(inbox(f"{run.id}.{task}"))]
+        [warning] = [each for each in sent if each.get("sender") == "maos"]
+        assert warning["text"].startswith(f"80 % of what your task may take is used up ({limit}).")
+
+    # An engine that was killed before it recorded this comes to the same conclusion.
+    before = Run(id=run.id)
+    async for record in engine_m.journal.read(f"run/{run.id}"):
+        if record.type not in ("task_failed", "run_ended"):
+            before.apply(record.type, record.data)
+    again = await AgentWorker(attempts).work(before, before.tasks["tokens"])
+    assert (again.failure, again.tokens) == ("budget_reached", tokens.used_tokens)
+
+    # Whoever goes on after a crash has no new budget; when a person goes on, the task has one.
+    task = before.tasks["tokens"]
+    task.attempts, task.used_tokens = 2, 1200
+    refused = await AgentWorker(attempts).work(before, task)
+    assert (refused.failure, refused.tokens) == ("budget_reached", 0)
+    assert (await attempts.get(f"{run.id}.tokens")).number == 1
+    run.apply("run_resumed", {"at_us": 0})
+    assert (run.tasks["tokens"].used_tokens, run.tasks["tokens"].tokens) == (0, tokens.tokens)

@@ -5,137 +5,147 @@ import json
 import os
 import random
 import signal
-import sys
+import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import maos
+from maos.model.run import agent_name, stream
 from maos.testing.model_stub import Call, ModelStub, Step
+from tests.agents.claude.stage import PATH, bash
+from tests.runs.commands import Commands, facts, until
 
-KILLS = 4
-GIT = "git -c user.name=n -c user.email=n@localhost"
+KILLS = 10
+KILL_AFTER_S = (0.3, 1.5)
+NEEDS = {"a": "", "b": "a", "c": "a", "d": "b c"}
+QUESTION = "May c go on?"
+TOLD = Call(name="mcp__maos__report_discovery", input={"text": "the cache leaks", "keyword": "found"})
+ASK = Call(name="mcp__maos__ask_person", input={"question": QUESTION, "choices": ["yes", "no"], "wait_s": 100})
 
 
-def steps(name: str, effects: Path) -> list[Step]:
-    """Something that can be counted from outside, a file, and words that take a while."""
-    effect = f"echo {name} >> {effects}; echo {name} > {name}.txt"
-    return [
-        Step(text="I begin.", calls=[Call(name="Bash", input={"command": effect, "description": "x"})]),
-        Step(text=f"found: {name} works. " + "And so on. " * 20, chunk_chars=12, delay_s=0.05),
-    ]
+def steps(name: str) -> list[Step]:
+    """Something that can be counted from outside, a file, and words that take a while; one tells, one asks."""
+    more = {"a": [Step(calls=[TOLD])], "c": [Step(text="I ask.", calls=[ASK])]}
+    words = f"found: {name} works. " + "And so on. " * 20
+    begin = Step(text="I begin.", calls=[bash(f"echo {name} >> ../../../../effects; echo {name} > {name}.txt")])
+    return [begin, *more.get(name, []), Step(text=words, chunk_chars=12, delay_s=0.08)]
 
 
 @pytest.fixture
-async def stub(tmp_path: Path) -> AsyncIterator[ModelStub]:
-    scripts = {name: steps(name, tmp_path / "effects") for name in "abc"}
+async def stub() -> AsyncIterator[ModelStub]:
+    scripts = {name: steps(name) for name in NEEDS}
     scripts["slow"] = [Step(text="Let me think.", wait_s=60)]
     async with ModelStub(scripts) as running:
         yield running
 
 
-class Commands:
-    """The command line in a repository, with an environment of its own."""
-
-    def __init__(self, folder: Path, home: Path, url: str) -> None:
-        self.folder = folder
-        self._environment = {
-            "PATH": os.environ["PATH"], "HOME": str(folder.parent / "user"), "MAOS_HOME": str(home), "LANG": "C.UTF-8",
-            "ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": "key-of-the-test", "GIT_CONFIG_GLOBAL": os.devnull,
-        }  # fmt: skip
-
-    async def start(self, *args: str) -> asyncio.subprocess.Process:
-        return await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "maos", *args, cwd=self.folder, env=self._environment,
-            stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-        )  # fmt: skip
-
-    async def run(self, *args: str) -> list[dict[str, Any]]:
-        process = await self.start(*args)
-        out, err = await process.communicate()
-        assert process.returncode == 0, err.decode() + out.decode()
-        return [json.loads(line) for line in out.splitlines()]
-
-    async def merge(self, run: str) -> Any:
-        process = await self.start("orchestration", "merge", run, "--json")
-        out, err = await process.communicate()
-        assert process.returncode == 0, err.decode()
-        return json.loads(out)
-
-
 @pytest.fixture
-async def commands(tmp_path: Path, home: Path, stub: ModelStub) -> Commands:
-    folder = tmp_path / "work"
-    folder.mkdir()
-    for command in (f"{GIT} init -q", f"{GIT} commit -q --allow-empty -m first"):
-        await (await asyncio.create_subprocess_shell(command, cwd=folder)).wait()
-    return Commands(folder, home, stub.url)
+async def pair(tmp_path: Path, stub: ModelStub) -> AsyncIterator[list[Commands]]:
+    """Two places to do the same in: one that is left in peace, and one that is not."""
+    made = [Commands(tmp_path / name, stub, PATH=PATH) for name in ("calm", "rough")]
+    for each in made:
+        await each.prepare()
+    yield made
+    for each in made:
+        await each.close()
 
 
-@pytest.mark.timeout(180)
-async def test_a_run_that_is_killed_again_and_again_ends_as_if_it_had_not_been(
-    commands: Commands, tmp_path: Path, home: Path
-) -> None:
-    """R-202, I33: every task is done by one attempt, every tool runs once, and nothing that was said is lost."""
+def begin(commands: Commands) -> tuple[str, ...]:
+    tasks = [
+        {"name": name, "task": f"SCRIPT={name}", "tools": ["Bash"], "needs": needs.split()}
+        for name, needs in NEEDS.items()
+    ]
+    return ("orchestrate", "--plan", commands.plan(tasks), "--auto", "--json")
+
+
+async def answer(commands: Commands) -> None:
+    """A person at another terminal, who says yes to what is asked."""
+
+    async def asked() -> Any:
+        _code, out, _err = await commands.call("questions", "--json")
+        return out.strip() and json.loads(out)["questions"]
+
+    [question] = await until(asked)
+    code, _out, err = await commands.call("answer", question["id"], "yes")
+    assert code == 0, err
+
+
+async def outcome(commands: Commands) -> dict[str, Any]:
+    """What is left when it is over, without what the clock and the killing change."""
+    [run] = await commands.runs()
+    shown = subprocess.run(
+        ["git", "grep", "-h", "", run.commit], cwd=commands.folder, capture_output=True, text=True, check=True
+    )
+    async with commands.look() as m:
+        agents = {name: await m.attempts.get(agent_name(run.id, name)) for name in NEEDS}
+        recorded = [record.type async for record in m.journal.read(stream(run.id))]
+        used = {name: len(await facts(m, attempt.agent, "tool_use")) for name, attempt in agents.items()}
+        messages = [each.message async for each in m.bus.history(run=run.id)]
+        assert (await m.verify()).ok
+        assert [each async for each in m.bus.dead()] == []
+        for attempt in agents.values():
+            assert [each async for each in m.bus.waiting(attempt.agent)] == [], "never delivered"
+    return {
+        "status": (run.status, run.why),
+        "tasks": {name: (task.status, task.attempts, task.result) for name, task in run.tasks.items()},
+        "effects": sorted((commands.root / "effects").read_text().split()),
+        "files": shown.stdout.splitlines(),
+        "tools": (used, {name: attempt.tools_done for name, attempt in agents.items()}),
+        "discoveries": {name: [each["text"] for each in attempt.discoveries] for name, attempt in agents.items()},
+        "questions": (recorded.count("question_asked"), [each.answer for each in run.questions.values()]),
+        "messages": sorted((each.sender.partition(".")[2], each.type, each.text) for each in messages),
+        "tokens": run.tokens,
+    }
+
+
+@pytest.mark.timeout(240)
+async def test_a_run_that_is_killed_ten_times_ends_as_if_it_had_not_been(pair: list[Commands]) -> None:
+    """R-202, I31, I33: every task is done by one attempt, every tool runs once, and nothing that was said is lost."""
     seed = int(os.environ.get("MAOS_SEED", random.randrange(10**6)))
     print("MAOS_SEED", seed)
     chance = random.Random(seed)
-    tasks = [
-        {"name": name, "task": f"SCRIPT={name}", "tools": ["Bash"], "needs": needs.split()}
-        for name, needs in (("a", ""), ("b", "a"), ("c", "a"))
-    ]
-    (tmp_path / "plan.json").write_text(json.dumps({"tasks": tasks}))
-    first = ("orchestrate", "--plan", str(tmp_path / "plan.json"), "--auto", "--json")
-    for number in range(KILLS):
-        known = number and await _runs(commands.folder, home)
-        engine = await commands.start(*(("resume", "--json") if known else first))
-        await asyncio.sleep(chance.uniform(0.3, 2.5))
-        if engine.returncode is None:
-            engine.send_signal(signal.SIGKILL)
+    calm, rough = pair
+    undisturbed = await calm.start(*begin(calm))
+    kills = 0
+    while kills < KILLS:  # it cannot end before: nobody has answered
+        engine = await rough.start(*(("resume", "--json") if await rough.runs() else begin(rough)))
+        await asyncio.sleep(chance.uniform(*KILL_AFTER_S))
+        assert engine.returncode is None, (await engine.communicate())[1]
+        engine.send_signal(signal.SIGKILL)
         await engine.communicate()
-        if engine.returncode == 0:
-            break
-    known = await _runs(commands.folder, home)
-    if known and known[0].status == "completed":
-        run = known[0]
-    else:
-        last = (await commands.run(*(("resume", "--json") if known else first)))[-1]
-        assert last["status"] == "completed"
-        [run] = await _runs(commands.folder, home)
-    async with maos.open(commands.folder / "maos.db", home=home) as m:
-        found = [await m.attempts.get(f"{run.id}.{name}") for name in "abc"]
-    assert sorted((tmp_path / "effects").read_text().split()) == ["a", "b", "c"]
-    merged = await commands.merge(run.id)
-    assert sorted(merged["files"]) == ["a.txt", "b.txt", "c.txt"]
-    assert {name: task.attempts for name, task in run.tasks.items()} == {"a": 1, "b": 1, "c": 1}
-    assert [each.tools_done for each in found] == [1, 1, 1]
-    assert [each["text"].partition(".")[0] for each in (attempt.discoveries[0] for attempt in found)] == [
-        "a works", "b works", "c works",
-    ]  # fmt: skip
+        kills += 1
+    await answer(calm)
+    last = await rough.start(*(("resume", "--json") if await rough.runs() else begin(rough)))
+    await answer(rough)
+    for each in (undisturbed, last):
+        out, err = await asyncio.wait_for(each.communicate(), 90)
+        assert each.returncode == 0, err.decode() + out.decode()
+    expected = await outcome(calm)
+    assert expected["status"] == ("completed", "")
+    assert expected["effects"] == list(NEEDS)
+    assert expected["questions"] == (1, ["yes"])
+    assert await outcome(rough) == expected
+    for each in pair:
+        await until(lambda: asyncio.to_thread(each.nobody_is_left))  # noqa: B023 - it is awaited here
 
 
-async def _runs(folder: Path, home: Path) -> list[Any]:
-    if not (folder / "maos.db").exists():
-        return []
-    async with maos.open(folder / "maos.db", home=home) as m:
-        return [run async for run in m.runs.all()]
-
-
-async def test_an_interrupt_while_it_is_planned_stops_the_planner(commands: Commands, home: Path) -> None:
+async def test_an_interrupt_while_it_is_planned_stops_the_planner(pair: list[Commands]) -> None:
+    commands = pair[0]
     engine = await commands.start("orchestrate", "Think it over. SCRIPT=slow", "--auto")
 
     async def planner() -> Any:
-        async with maos.open(commands.folder / "maos.db", home=home) as m:
-            return [each async for each in m.attempts.all()]
+        if not (commands.folder / "maos.db").exists():
+            return None
+        async with commands.look() as m:
+            found = [each async for each in m.attempts.all()]
+        return found[0] if found and found[0].pid else None
 
-    async with asyncio.timeout(30):
-        while not ((commands.folder / "maos.db").exists() and (found := await planner()) and found[0].pid):
-            await asyncio.sleep(0.05)
+    await until(planner)
     engine.send_signal(signal.SIGINT)
     await engine.communicate()
     assert engine.returncode == 130
-    [attempt] = await planner()
+    attempt = await planner()
     assert (attempt.status, attempt.failure) == ("stopped", "stopped")
-    assert await _runs(commands.folder, home) == []
+    assert await commands.runs() == []

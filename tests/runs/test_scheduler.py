@@ -292,3 +292,52 @@ async def test_a_question_with_a_default_answers_itself(runs: Runs) -> None:
     assert (seen[-1].questions["q1"].answer, seen[-1].questions["q1"].answered_by) == ("red", "default")
     await runs.pause(run.id)
     await task
+
+
+async def test_ending_a_task_and_beginning_what_waited_for_it_is_one_append(runs: Runs) -> None:
+    """I30: nobody can die in between; and what ends at the same time is recorded together."""
+    appends: list[list[str]] = []
+    run = await runs.create(plan(a="", b="", c="a b", d="c", e="c"))
+    run = await runs.carry_out(
+        run.id, worker=Hands(), listener=lambda _run, events: appends.append([each.type for each in events])
+    )
+    assert run.status == "completed"
+    assert appends == [
+        ["task_started"] * 2,
+        ["task_finished"] * 2 + ["task_started"],
+        ["task_finished"] + ["task_started"] * 2,
+        ["task_finished"] * 2 + ["run_ended"],
+    ]
+
+
+async def test_deciding_looks_only_at_what_has_happened(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a task costs does not grow with the run: its tasks are gone through twice, however many there are."""
+    passes = 0
+
+    class Counting(dict[str, TaskState]):
+        def values(self):  # type: ignore[no-untyped-def]
+            nonlocal passes
+            passes += 1
+            return super().values()
+
+        def items(self):  # type: ignore[no-untyped-def]
+            nonlocal passes
+            passes += 1
+            return super().items()
+
+    def counted(run: Run, _events: object) -> None:
+        if not isinstance(run.tasks, Counting):
+            run.tasks = Counting(run.tasks)
+
+    run = await runs.create(plan(first="", **{f"t{number}": "first" for number in range(200)}))
+    run = await runs.carry_out(run.id, worker=Hands(), listener=counted)
+    assert run.status == "completed"
+    assert passes <= 2
+
+
+async def test_a_failing_check_that_is_nobodys_fault_is_made_again_without_doing_the_work_again(runs: Runs) -> None:
+    hands = Hands({"gate of a": ["holder_lost", "stopped"]})
+    run = await finished(runs, Plan(tasks=[Task(name="a", task="x", gates=[Gate(review="look")])]), hands)
+    assert run.status == "completed"
+    assert (hands.did, hands.checked) == (["a"], [("a", 0)] * 3)
+    assert run.tasks["a"].tries == 1

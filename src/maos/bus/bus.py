@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from maos.bus import history as past
 from maos.bus import letters
@@ -20,7 +21,7 @@ from maos.faults import crash_point
 from maos.ids import check_name
 from maos.journal.codec import Event
 from maos.journal.journal import Append, Journal
-from maos.model.message import Message, history, inbox, message, of_run, receipts
+from maos.model.message import PERSON, Message, history, inbox, message, of_run, receipts
 from maos.model.run import stream as run_stream
 from maos.store.contract import Appended
 
@@ -30,6 +31,14 @@ Cause = Message | Delivery | str | None
 """What a message answers: a message, or the id of one that the sender got."""
 
 LOOK_BACK_EVENTS = 1_000
+
+
+class Heard(NamedTuple):
+    """A message that somebody has acknowledged."""
+
+    position: int
+    """Where in the journal it was sent."""
+    message: Message
 
 
 async def _nobody(_run: str) -> Sequence[str]:
@@ -43,8 +52,15 @@ class Bus:
     """
 
     def __init__(
-        self, journal: Journal, clock: Clock, *, members: Members = _nobody, limits: Limits | None = None
+        self,
+        journal: Journal,
+        clock: Clock,
+        *,
+        members: Members = _nobody,
+        limits: Limits | None = None,
+        restore_s: float = 0.0,
     ) -> None:
+        self._restore_s = restore_s
         self._journal = journal
         self._clock = clock
         self._members = members
@@ -56,7 +72,7 @@ class Bus:
 
     def limited(self, limits: Limits) -> Bus:
         """The same bus for somebody who may say less."""
-        return Bus(self._journal, self._clock, members=self._members, limits=limits)
+        return Bus(self._journal, self._clock, members=self._members, limits=limits, restore_s=self._restore_s)
 
     # --- sending ---------------------------------------------------------------------------------------------
 
@@ -71,16 +87,38 @@ class Bus:
         run: str | None = None,
         ttl_s: float | None = None,
         reply_to: Cause = None,
+        heard: Message | None = None,
         key: str | None = None,
     ) -> Message:
-        """Tell one agent something; on disk when this returns. A `key` makes repeating the call harmless."""
+        """Tell one agent something; on disk when this returns. A `key` makes repeating the call harmless.
+
+        `reply_to` is what it answers. `heard` is what the sender heard last, answer or not: it counts towards the hop
+        limit, so that agents which only react to each other come to an end.
+        """
         self._composer.check_name(to)
         if run is None:
             run = await self._run_of(to) or await self._run_of(sender)
         cause = None if reply_to is None else await self._cause(sender, reply_to)
-        said = self._composer.compose(Draft(sender, text, type, metadata, run, ttl_s, cause, key, to=(to,)))
+        said = self._composer.compose(
+            Draft(sender, text, type, metadata, run, ttl_s, cause, key, to=(to,), heard=heard)
+        )
         sent = await self._append(said, said.to, key)
         return said._replace(version=sent.versions[0])
+
+    def enclosed(
+        self,
+        sender: str,
+        to: str,
+        text: str,
+        *,
+        run: str,
+        type: str = "info",
+        metadata: Mapping[str, Any] | None = None,
+    ) -> list[Append]:
+        """What sends a message as part of somebody's own append, so that one is not there without the other."""
+        self._composer.check_name(to)
+        said = self._composer.compose(Draft(sender, text, type, metadata, run, None, None, None, to=(to,)))
+        return _appends(said, said.to)
 
     async def broadcast(
         self,
@@ -92,11 +130,12 @@ class Bus:
         metadata: Mapping[str, Any] | None = None,
         ttl_s: float | None = None,
         reply_to: Cause = None,
+        heard: Message | None = None,
         key: str | None = None,
     ) -> Message:
         """Tell all agents of a run something, and whoever has joined the run's topic; not the sender."""
         cause = await self._cause(sender, reply_to)
-        draft = Draft(sender, text, type, metadata, run, ttl_s, cause, key, topic=of_run(run))
+        draft = Draft(sender, text, type, metadata, run, ttl_s, cause, key, topic=of_run(run), heard=heard)
         return await self._spread(draft, await self._members(run))
 
     async def publish(
@@ -110,13 +149,15 @@ class Bus:
         run: str | None = None,
         ttl_s: float | None = None,
         reply_to: Cause = None,
+        heard: Message | None = None,
         key: str | None = None,
     ) -> Message:
         """Tell everybody who has joined a topic something; not the sender."""
         check_name(topic, "topic")
         run = await self._run_of(sender) if run is None else run
         cause = await self._cause(sender, reply_to)
-        return await self._spread(Draft(sender, text, type, metadata, run, ttl_s, cause, key, topic=topic), ())
+        draft = Draft(sender, text, type, metadata, run, ttl_s, cause, key, topic=topic, heard=heard)
+        return await self._spread(draft, ())
 
     async def _spread(self, draft: Draft, members: Sequence[str]) -> Message:
         said = self._composer.compose(draft)
@@ -133,12 +174,9 @@ class Bus:
 
     async def _append(self, said: Message, names: Sequence[str], key: str | None, *more: Append) -> Appended:
         """One append over all inboxes and the history: all of it is there, or nothing (I18)."""
-        event = Event("message_sent", said.data())
-        recorded = event if said.to else Event("message_sent", {**event.data, "to": list(names)})
-        appends = [Append(inbox(name), (event,)) for name in names]
-        appends.append(Append(history(said.run), (recorded,)))
+        appends = [*_appends(said, names), *more]
         crash_point("bus:before send")
-        sent = await self._journal.append_all([*appends, *more], key=None if key is None else key_of(said, key))
+        sent = await self._journal.append_all(appends, key=None if key is None else key_of(said, key))
         crash_point("bus:after send")
         return sent
 
@@ -155,13 +193,18 @@ class Bus:
                 return message(record.data, version=record.version)
         raise NotFound(f"{name!r} was sent no message {id!r} lately", hint="`maos messages list` shows what was sent")
 
-    async def last_heard(self, name: str) -> Message | None:
-        """The newest message that somebody has acknowledged: what they say next may well be an answer to it."""
+    async def last_heard(self, name: str) -> Heard | None:
+        """The newest message that somebody has acknowledged: what they say next may well be an answer to it.
+
+        Of several that were acknowledged together, one from a person counts as the newest.
+        """
         version = await self._journal.version(receipts(name))
         for record in await self._journal.page_back(receipts(name), before=version + 1, limit=LOOK_BACK_EVENTS):
             if record.type == "message_acknowledged":
-                sent = await self._journal.event(inbox(name), max(record.data["versions"]))
-                return message(sent.data, version=sent.version) if sent is not None else None
+                sent = [await self._journal.event(inbox(name), each) for each in sorted(record.data["versions"])]
+                heard = [Heard(each.position, message(each.data, version=each.version)) for each in sent if each]
+                of_a_person = [each for each in heard if each.message.sender == PERSON]
+                return next(reversed(of_a_person or heard), None)
         return None
 
     async def _run_of(self, agent: str) -> str:
@@ -178,12 +221,19 @@ class Bus:
     # --- receiving -------------------------------------------------------------------------------------------
 
     def receive(
-        self, name: str, *, visibility_s: float = VISIBILITY_S, tries_max: int = TRIES_MAX, window: int = WINDOW
+        self,
+        name: str,
+        *,
+        visibility_s: float = VISIBILITY_S,
+        tries_max: int = TRIES_MAX,
+        window: int = WINDOW,
+        restore_s: float | None = None,
     ) -> Receiver:
         """Everything that was sent to somebody and is not acknowledged, then new messages as they come.
 
         Only one receives for a name at a time; others wait until it ends, or is silent for `visibility_s`. A delivery
-        that is not acknowledged within that time is made again, `tries_max` times at most.
+        that is not acknowledged within that time is made again, `tries_max` times at most. What is older than
+        `restore_s` when this begins becomes a dead letter; nothing is too old when that is 0.
         """
         receiver = Receiver(
             self._journal,
@@ -193,6 +243,7 @@ class Bus:
             visibility_s=visibility_s,
             tries_max=tries_max,
             window=window,
+            restore_s=self._restore_s if restore_s is None else restore_s,
         )
         self._receivers.append(receiver)
         return receiver
@@ -214,8 +265,11 @@ class Bus:
         return letters.waiting(self._journal, name)
 
     async def expire(self, name: str) -> None:
-        """Make dead letters of what waits for somebody beyond its time; one who receives does that by itself."""
-        await letters.expire(self._journal, self._clock, name)
+        """Make dead letters of what waits for somebody beyond its time, or is too old to be restored.
+
+        One who receives does that by itself.
+        """
+        await letters.expire(self._journal, self._clock, name, restore_s=self._restore_s)
 
     def dead(self, name: str | None = None) -> AsyncIterator[Letter]:
         """What could not be delivered to somebody, or to anybody, with the reason."""
@@ -251,7 +305,12 @@ class Bus:
 
     async def close(self) -> None:
         """Receive no more."""
-        for receiver in self._receivers:
-            await receiver.close()
+        await asyncio.gather(*(receiver.close() for receiver in self._receivers))
         self._receivers.clear()
         await self._reader.close()
+
+
+def _appends(said: Message, names: Sequence[str]) -> list[Append]:
+    event = Event("message_sent", said.data())
+    recorded = event if said.to else Event("message_sent", {**event.data, "to": list(names)})
+    return [*(Append(inbox(name), (event,)) for name in names), Append(history(said.run), (recorded,))]

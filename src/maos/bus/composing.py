@@ -35,6 +35,7 @@ class Draft(NamedTuple):
     key: str | None
     to: tuple[str, ...] = ()
     topic: str = ""
+    heard: Message | None = None
 
 
 class Composer:
@@ -58,7 +59,7 @@ class Composer:
             raise InvalidInput(f"a message cannot live for {draft.ttl_s} s", hint="give it some time, or none for ever")
         text = self._text(draft.text)
         metadata = self._metadata(draft.metadata) if draft.metadata else {}
-        hops = self._hops(draft.cause)
+        hops = self._hops(draft)
         self._rate.check(draft.sender)
         return Message(
             id=self._id(draft),
@@ -122,13 +123,14 @@ class Composer:
             return [self._cleaned(item) for item in value]
         return value
 
-    def _hops(self, cause: Message | None) -> int:
-        hops = 0 if cause is None else cause.hops + 1
+    def _hops(self, draft: Draft) -> int:
+        hops = max((each.hops + 1 for each in (draft.cause, draft.heard) if each is not None), default=0)
         if hops > self._limits.hops_max:
-            raise TooMuch(
-                f"{hops} messages led to this one",
-                hint=f"at most {self._limits.hops_max} may, so that agents do not answer each other for ever",
+            hint = (
+                f"at most {self._limits.hops_max} may, so that agents do not answer each other for ever; "
+                "get on with your work, or ask a person, before you say more"
             )
+            raise TooMuch(f"{hops} messages led to this one", hint=hint)
         return hops
 
 

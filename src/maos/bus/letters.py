@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import NamedTuple
 
-from maos.bus.receiving import load
-from maos.clock import Clock
+from maos.bus.receiving import load, reason_to_park
+from maos.clock import MICROSECONDS, Clock
 from maos.errors import Conflict, NotFound
 from maos.journal.codec import Event
 from maos.journal.journal import Append, Journal
-from maos.model.message import EXPIRED, Message, dead, history, inbox, letter, message, receipts
+from maos.model.message import Message, dead, history, inbox, letter, message, receipts
 
 
 class Letter(NamedTuple):
@@ -43,16 +43,18 @@ async def waiting(journal: Journal, name: str) -> AsyncIterator[Waiting]:
             yield Waiting(record.version, fold.tries.get(record.version, 0), said)
 
 
-async def expire(journal: Journal, clock: Clock, name: str) -> None:
+async def expire(journal: Journal, clock: Clock, name: str, *, restore_s: float = 0.0) -> None:
     """Make dead letters of what waits for somebody beyond its time, where nobody receives who would."""
     while True:
         fold = await load(journal, name)
         now_us = clock.now_us()
-        overdue = [each async for each in waiting(journal, name) if each.message.is_expired(now_us)]
+        oldest_us = now_us - int(restore_s * MICROSECONDS) if restore_s else 0
+        waits = [(each, reason_to_park(each.message, now_us, oldest_us)) async for each in waiting(journal, name)]
+        overdue = [(each, why) for each, why in waits if why]
         if not overdue:
             return
-        parked = Event("message_parked", {"versions": [each.version for each in overdue]})
-        dead_ones = [Event("letter_parked", letter(each.message, EXPIRED, each.tries)) for each in overdue]
+        parked = Event("message_parked", {"versions": [each.version for each, _why in overdue]})
+        dead_ones = [Event("letter_parked", letter(each.message, why, each.tries)) for each, why in overdue]
         try:
             await journal.append_all(
                 [Append(receipts(name), [parked], expected=fold.version), Append(dead(name), dead_ones)]

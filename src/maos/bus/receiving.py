@@ -22,7 +22,7 @@ from maos.faults import crash_point
 from maos.ids import check_name
 from maos.journal.codec import Event
 from maos.journal.journal import PAGE_EVENTS, Append, Journal, Record
-from maos.model.message import EXPIRED, FORMAT, Message, Receipts, dead, inbox, letter, message, receipts
+from maos.model.message import EXPIRED, FORMAT, OUTDATED, Message, Receipts, dead, inbox, letter, message, receipts
 from maos.store.contract import Document, Lease
 
 VISIBILITY_S = 30.0
@@ -116,6 +116,11 @@ async def load(journal: Journal, name: str) -> Receipts:
     return fold
 
 
+def reason_to_park(said: Message, now_us: int, oldest_us: int) -> str:
+    """Why a message is not delivered any more; empty when it is."""
+    return EXPIRED if said.is_expired(now_us) else OUTDATED if said.at_us < oldest_us else ""
+
+
 class Receiver:
     """Hands out what comes into an inbox: `async for delivery in receiver`."""
 
@@ -129,7 +134,11 @@ class Receiver:
         visibility_s: float = VISIBILITY_S,
         tries_max: int = TRIES_MAX,
         window: int = WINDOW,
+        restore_s: float = 0.0,
     ) -> None:
+        self._restore_s = restore_s
+        self._oldest_us = 0
+        """What was sent before is too old to be restored."""
         self.name = check_name(name, "name")
         self._journal = journal
         self._clock = clock
@@ -256,6 +265,8 @@ class Receiver:
             if lease is not None:
                 break
             await asyncio.sleep(min(CLAIM_POLL_S, self._visibility_s / 4))
+        if self._restore_s and not self._oldest_us:
+            self._oldest_us = self._clock.now_us() - int(self._restore_s * MICROSECONDS)
         self._fold = await load(self._journal, self.name)
         self._kept = self._fold.version
         self._read = self._fold.floor
@@ -328,8 +339,8 @@ class Receiver:
                 said = message(record.data, version=record.version)
                 tries = self._fold.tries.get(record.version, 0)
                 delivery = Delivery(self, lease, said, record.version, tries + 1)
-                if said.is_expired(now_us):
-                    batch.parked.append((delivery, EXPIRED))
+                if why := reason_to_park(said, now_us, self._oldest_us):
+                    batch.parked.append((delivery, why))
                 elif tries >= self._tries_max:
                     batch.parked.append((delivery, f"it was handed out {tries} times and never acknowledged"))
                 elif tries and (self._out or batch.deliveries):

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from maos.cli import completing
 from maos.cli.arguments import VersionType
 
 _FROM_NEWEST = re.compile(r"-[0-9]+")
@@ -86,7 +87,7 @@ def _write_examples(examples: Sequence[str], formatter: click.HelpFormatter) -> 
                 formatter.write(f"{'':>{formatter.current_indent}}{line}\n")
 
 
-agent_argument = click.argument("agent", metavar="AGENT")
+agent_argument = click.argument("agent", metavar="AGENT", shell_complete=completing.agents)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead.")
 json_lines_option = click.option("--json", "as_json", is_flag=True, help="Print a JSON document per line instead.")
 full_option = click.option("--full", is_flag=True, help="Shorten nothing.")

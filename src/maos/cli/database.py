@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from types import FrameType
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
@@ -16,15 +18,33 @@ from maos.errors import Corrupt, InvalidInput
 
 if TYPE_CHECKING:
     from maos.app import Maos
+    from maos.settings.current import Current
 
 T = TypeVar("T")
 
 
 class Target:
-    """A database by name."""
+    """The database and the settings that a command works with; files are looked at when somebody asks."""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self, given: str | None) -> None:
+        self._given = given
+
+    @cached_property
+    def name(self) -> str:
+        """The database: as given, from MAOS_DB, or as the settings say."""
+        from maos import settings
+
+        given = self._given or os.environ.get("MAOS_DB")
+        if not given and not settings.are_there():  # nothing to read: most commands need no other setting
+            given = settings.DATABASE_DEFAULT
+        return given or self.settings.values.database.path
+
+    @cached_property
+    def settings(self) -> Current:
+        """Everything that can be set."""
+        from maos import settings
+
+        return settings.here({"database.path": ("--db", self._given)} if self._given else None)
 
     def read(self, work: Callable[[Maos], Awaitable[T]], *, accept_loss: bool = False) -> T:
         """Do something that changes nothing; Ctrl+C ends it wherever it is."""
@@ -36,14 +56,14 @@ class Target:
         return self._run(work, create=create)
 
     def _run(self, work: Callable[[Maos], Awaitable[T]], *, create: bool = False, accept_loss: bool = False) -> T:
-        self._check(create=create)
+        self.check(create=create)
         import asyncio
 
         from maos.app import open as open_
 
         async def opened() -> T:
             try:
-                m = await open_(self.name, accept_loss=accept_loss, create=create)
+                m = await open_(self.name, accept_loss=accept_loss, create=create, settings=lambda: self.settings)
             except Corrupt as error:  # verifying it, as the usual hint says, needs an open one
                 hint = "put back a copy of it, or name another database with --db"
                 raise Corrupt(error.what, hint=hint) from error
@@ -56,7 +76,23 @@ class Target:
 
         return asyncio.run(opened())
 
-    def _check(self, *, create: bool) -> None:
+    def foresee(self, work: Callable[[Maos], Awaitable[T]]) -> T:
+        """Find out what something would do; a database that does not exist is not made for it."""
+        import asyncio
+        from pathlib import Path
+
+        from maos.app import open as open_
+
+        if "://" in self.name or (Path(self.name).exists() and Path(self.name).stat().st_size > 0):
+            return self.read(work)
+
+        async def on_nothing() -> T:
+            async with open_(":memory:") as m:
+                return await work(m)
+
+        return asyncio.run(on_nothing())
+
+    def check(self, *, create: bool = False) -> None:
         """Refuse what opening would make out of nothing: a mistyped path is not a new database."""
         if self.name == ":memory:":
             raise InvalidInput("a database in memory ends with the command", hint="give --db a path or a URL")

@@ -56,7 +56,6 @@ def effects(database: Target, id: str, unknown: bool, as_json: bool) -> None:
 
 async def _find(m: Maos, id: str) -> list[Effect]:
     from maos.engine import effects, owner
-    from maos.model.run import agent_name
 
     found: list[Effect] = []
     names: list[str] = []
@@ -67,7 +66,7 @@ async def _find(m: Maos, id: str) -> list[Effect]:
         flows = []
         try:
             run = await m.runs.get(id)
-            names = [agent_name(run.id, name) for name in run.tasks]
+            names = [agent for name in run.tasks for agent in run.agents(name)]
         except NotFound:
             try:
                 flows = [await m.workflows.get(id)]

@@ -1,4 +1,4 @@
-"""`maos import`: runs from the database of the original."""
+"""`maos import`: a run that was exported elsewhere, or the runs of the database of the original."""
 
 from __future__ import annotations
 
@@ -26,31 +26,43 @@ WORDS = {"new": "imported", "more": "brought up to date", "same": "already here"
     "import",
     cls=Command,
     examples=[
+        "maos import r-1a2b3c.maos --dry-run",
+        "maos import r-1a2b3c.maos --cwd ~/project",
         "maos --db runs.db import maos.db --dry-run",
-        "maos --db runs.db import maos.db",
         "maos --db runs.db import ~/project/maos.db --orchestration 7a0d8a68 --json",
     ],
 )
 @click.argument("source", metavar="FILE")
 @click.option(
-    "--orchestration", "wanted", metavar="ID", default="", help="Only this one; the beginning of its id will do."
-)
+    "--orchestration", "wanted", metavar="ID", default="",
+    help="Only this one, of a maos.db; the beginning of its id will do.",
+)  # fmt: skip
 @click.option("--cwd", type=click.Path(exists=True, file_okay=False), metavar="DIRECTORY",
-              help="The folder that its agents work in.  [default: the one that FILE is in]")  # fmt: skip
+              help="The folder that its agents work in: in a git repository, if their files were in one.  "
+              "[default: the current one; that of FILE for a maos.db]")  # fmt: skip
 @dry_run_option
 @json_option
 @click.pass_obj
 def import_(database: Target, source: str, wanted: str, cwd: str | None, dry_run: bool, as_json: bool) -> None:
-    """Import the orchestrations of the original, maos-cli 0.8.9 to 0.9.4, from its maos.db.
+    """Import a run from another machine, or the orchestrations of the original.
 
-    Finished tasks are finished here too, and those that were interrupted go on with `maos resume`: in their own
-    conversations, where Claude Code still has them on this machine. FILE is only read. Importing it again brings what
-    is new in it, and is harmless otherwise; what was carried on here stays as it is.
+    FILE is what `maos export` wrote, or - for standard input; or the maos.db of the original, maos-cli 0.8.9 to 0.9.4.
+    It is only read, and may be a stranger's: nothing that it brings is carried out before you agree to it, in `maos
+    resume`. Finished tasks are finished here too, and those that were interrupted go on in their own conversations.
+    Importing it again brings what is new in it, and is harmless otherwise; what was carried on here stays as it is.
     """
     from pathlib import Path
 
+    from maos.bundle.file import is_bundle
     from maos.original import importing
 
+    if source == "-" or is_bundle(Path(source).expanduser()):
+        from maos.cli.orchestrate import bundles
+
+        if wanted:
+            raise InvalidInput("a bundle has one run", hint="leave out --orchestration")
+        bundles.bring(database, source, cwd or ".", dry_run=dry_run, as_json=as_json)
+        return
     path = Path(source).expanduser()
     _check_target(database, path)
     found = importing.read(path)
@@ -60,7 +72,7 @@ def import_(database: Target, source: str, wanted: str, cwd: str | None, dry_run
         return await _bring(m, found, folder, wanted=wanted, dry_run=dry_run)
 
     if dry_run:
-        brought = database.read(work) if _exists(database) else _on_nothing(work)
+        brought = database.foresee(work)
     else:
         brought = database.write(work, create=True)
     if as_json:
@@ -92,29 +104,6 @@ def _check_target(database: Target, path: Path) -> None:
         f"{path} is also the database to import into",
         hint=f"name another one, which will be made: `maos --db runs.db import {path}`; or rename the original's first",
     )
-
-
-def _exists(database: Target) -> bool:
-    from pathlib import Path
-
-    if "://" in database.name:
-        return True
-    path = Path(database.name)
-    return path.exists() and path.stat().st_size > 0
-
-
-def _on_nothing(work: Any) -> list[Brought]:
-    """What would come into a database that does not exist, without making it."""
-    import asyncio
-
-    from maos.app import open as open_
-
-    async def opened() -> list[Brought]:
-        async with open_(":memory:") as m:
-            found: list[Brought] = await work(m)
-            return found
-
-    return asyncio.run(opened())
 
 
 # --- showing -----------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from maos.cli import documents
+from maos.cli import completing, documents
 from maos.cli.arguments import DURATION, JSON_OBJECT, WHEN
 from maos.cli.commands import Command, LazyGroup, full_option, json_lines_option, json_option
 from maos.cli.database import Target
@@ -54,10 +54,12 @@ def messages() -> None:
         "maos messages list --agent reviewer --full",
     ],
 )
-@click.option("--run", metavar="ID", help="Only messages of this orchestration.")
-@click.option("--agent", default="", metavar="NAME", help="Only messages to or from this agent.")
+@click.option("--run", metavar="ID", shell_complete=completing.runs, help="Only messages of this orchestration.")
+@click.option("--agent", default="", metavar="NAME", shell_complete=completing.agents,
+              help="Only messages to or from this agent.")  # fmt: skip
 @click.option("--type", "types", multiple=True, type=click.Choice(TYPES), help="Only of this type. Can be repeated.")
 @click.option("--since", type=WHEN, help="Only messages at or after a time: ISO 8601, or 15m, 2h, 3d ago.")
+@click.option("--before", type=WHEN, help="Only messages before a time.")
 @click.option("--last", type=click.IntRange(min=1), default=LAST, metavar="N", show_default=True, help="How many.")
 @click.option("-f", "--follow", is_flag=True, help="Go on with new messages as they are sent; Ctrl+C ends it.")
 @full_option
@@ -69,6 +71,7 @@ def list_(
     agent: str,
     types: tuple[str, ...],
     since: int | None,
+    before: int | None,
     last: int,
     follow: bool,
     full: bool,
@@ -80,11 +83,14 @@ def list_(
     them is dead, and `maos messages dead` says why.
     """
 
+    if follow and before is not None:
+        raise InvalidInput("new messages are never before a time", hint="leave out --follow or --before")
+
     async def work(m: Maos) -> int:
         from collections import deque
 
         position = await m.journal.head()
-        found = m.bus.history(run=run, agent=agent, types=types, since_us=since or 0)
+        found = m.bus.history(run=run, agent=agent, types=types, since_us=since or 0, before_us=before or 0)
         shown: deque[Said] = deque(maxlen=last)
         total = 0
         async for each in found:
@@ -114,7 +120,7 @@ def list_(
         "git log -1 | maos messages send fixer -",
     ],
 )
-@click.argument("to", metavar="TO")
+@click.argument("to", metavar="TO", shell_complete=completing.tasks)
 @click.argument("text", metavar="TEXT")
 @click.option("--topic", is_flag=True, help="TO is a topic: it goes to everybody who has joined it.")
 @click.option("--all", "everybody", is_flag=True, help="TO is an orchestration: it goes to all its agents.")

@@ -8,7 +8,6 @@ from typing import Any
 import click
 
 import maos
-from maos import settings
 from maos.cli import failures
 from maos.cli.commands import LazyGroup
 from maos.cli.database import Target
@@ -48,19 +47,28 @@ class Program(LazyGroup):
 @click.group(
     cls=Program,
     lazy={
+        "demo": "maos.cli.demo:demo",
         "orchestrate": "maos.cli.orchestrate.starting:orchestrate",
+        "chat": "maos.cli.chat.command:chat",
         "resume": "maos.cli.orchestrate.resuming:resume_latest",
         "orchestration": "maos.cli.orchestration:orchestration",
+        "workflow": "maos.cli.workflow:workflow",
         "status": "maos.cli.status:status",
         "questions": "maos.cli.questions:questions",
         "answer": "maos.cli.questions:answer",
         "recover": "maos.cli.recover:recover",
+        "effects": "maos.cli.effects:effects",
+        "notify": "maos.cli.notify:notify",
         "agent": "maos.cli.agent:agent",
         "messages": "maos.cli.messages:messages",
         "state": "maos.cli.state:state",
         "copy": "maos.cli.copy:copy",
+        "export": "maos.cli.export:export",
+        "import": "maos.cli.import_:import_",
+        "config": "maos.cli.config:config",
         "doctor": "maos.cli.doctor:doctor",
         "mcp": "maos.cli.mcp:mcp",
+        "completion": "maos.cli.completion:completion",
     },
     examples=[
         "maos agent run -- make test",
@@ -74,10 +82,10 @@ class Program(LazyGroup):
     "--db",
     metavar="TEXT",
     help="The database: a path or a postgresql:// URL. Comes before the command: `maos --db x.db state list`."
-    f"  [default: the variable MAOS_DB, else ./{settings.DATABASE_DEFAULT}]",
+    "  [default: the variable MAOS_DB, else the setting database.path, else ./maos.db]",
 )
 @click.version_option(maos.__version__, prog_name="maos", message="%(prog)s %(version)s")
 @click.pass_context
 def program(ctx: click.Context, db: str | None) -> None:
     """Agents that survive crashes, and their durable state: every version is kept, every change is an event."""
-    ctx.obj = Target(settings.database(db))
+    ctx.obj = Target(db)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+from maos.cli import completing
 from maos.cli import documents as shared
 from maos.cli.commands import Command, json_option
 from maos.cli.database import Target
@@ -52,10 +53,12 @@ async def open_questions(m: Maos) -> list[Open]:
             found += questions.of_run(run, await questions.wishes_of(m.journal, run))
     async for attempt in m.attempts.all():
         found += await questions.of_agent(m.journal, attempt)
+    async for flow in m.workflows.all():
+        found += await questions.of_flow(m.journal, flow)
     return sorted(found, key=lambda each: each.asked_us)
 
 
-class _Given(NamedTuple):
+class Given(NamedTuple):
     """An answer that was recorded."""
 
     question: Open
@@ -72,7 +75,7 @@ class _Given(NamedTuple):
         "maos answer r-1a2b3c.api yes",
     ],
 )
-@click.argument("id", metavar="ID")
+@click.argument("id", metavar="ID", shell_complete=completing.questions)
 @click.argument("answer", metavar="ANSWER")
 @click.option("--why", default="", help="With yes or no: a reason that the agent is told.")
 @json_option
@@ -85,7 +88,7 @@ def answer(database: Target, id: str, answer: str, why: str, as_json: bool) -> N
     recorded at once, also while nobody carries the run out.
     """
 
-    async def work(m: Maos) -> _Given:
+    async def work(m: Maos) -> Given:
         return await _answer(m, id, answer, why)
 
     given = database.write(work)
@@ -102,10 +105,7 @@ def answer(database: Target, id: str, answer: str, why: str, as_json: bool) -> N
         render.line("nobody carries it out now; to go on: ", (given.go_on, "bold"))
 
 
-async def _answer(m: Maos, id: str, answer: str, why: str) -> _Given:
-    from maos.cli.agent import standing as agents
-    from maos.cli.orchestration import standing
-    from maos.clock import SystemClock
+async def _answer(m: Maos, id: str, answer: str, why: str) -> Given:
     from maos.engine import questions
     from maos.errors import InvalidInput, NotFound
 
@@ -116,15 +116,29 @@ async def _answer(m: Maos, id: str, answer: str, why: str) -> _Given:
         raise
     if why and question.kind == questions.QUESTION:
         raise InvalidInput("--why goes with yes and no", hint="put everything into the answer")
+    return await give(m, question, answer, why)
+
+
+async def give(m: Maos, question: Open, answer: str, why: str = "") -> Given:
+    """Record the answer to a question that is open."""
+    from maos.cli.agent import standing as agents
+    from maos.cli.orchestration import standing
+    from maos.clock import SystemClock
+    from maos.engine import owner, questions
+
     said = questions.check(question, answer, why)
     if question.kind == questions.PERMISSION:
         await m.attempts.answer(question.owner, question.id, allow=said == "yes", why=why)
         now = await agents.of_agent(m, question.owner)
-        return _Given(question, said, not now.go_on, now.go_on)
+        return Given(question, said, not now.go_on, now.go_on)
+    if question.kind == questions.WORKFLOW:
+        await m.workflows.answer(question.owner, question.id, said)
+        is_gone = owner.is_gone((await m.workflows.get(question.owner)).owner)
+        return Given(question, said, not is_gone, f"maos workflow resume {question.owner}" if is_gone else "")
     run = await m.runs.get(question.owner)
     await questions.answer(m.journal, SystemClock(), run, question.id, said)
     state = await standing.of_run(m, run)
-    return _Given(question, said, not state.go_on, state.go_on)
+    return Given(question, said, not state.go_on, state.go_on)
 
 
 async def _say_if_answered(m: Maos, given: str, error: Exception) -> None:

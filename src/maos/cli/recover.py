@@ -38,9 +38,12 @@ def recover(ctx: click.Context, as_json: bool) -> None:
 
         return await look(m, messages=False)
 
+    from maos.cli.orchestrate.interrupted import since_us
+
     database: Target = ctx.obj
     found = database.read(work)
-    runs = [each for each in found.runs if each.now.state == "interrupted"]
+    since = since_us(database.settings)
+    runs = [each for each in found.runs if each.now.state == "interrupted" and each.run.updated_us >= since]
     agents = [each for each in found.agents if each.go_on]
     if as_json:
         from maos.cli.agent import documents as of_agents

@@ -41,6 +41,7 @@ class AgentType(msgspec.Struct, kw_only=True, omit_defaults=True):
     permission: str = ""
     time_limit_s: float = 0.0
     budget_usd: float = 0.0
+    tokens_max: int = 0
     turns_max: int = 0
     instructions: str = ""
     source: str = ""
@@ -115,6 +116,15 @@ def of_task(options: Mapping[str, Any], agent: str) -> AgentType:
     """The type that a run's task is done by, as it was recorded; one that says nothing when there is none."""
     data = (options.get("agents") or {}).get(agent)
     return AgentType(name=agent) if data is None else msgspec.convert(data, AgentType)
+
+
+def kind_of(options: Mapping[str, Any], task: Mapping[str, Any]) -> str:
+    """The kind of agent that does a task of a run."""
+    if task.get("kind"):
+        return str(task["kind"])
+    if task.get("command"):
+        return "shell"
+    return of_task(options, task.get("agent", "")).kind or str(options.get("kind", ""))
 
 
 # --- settings ----------------------------------------------------------------------------------------------------
@@ -196,5 +206,6 @@ _READERS: dict[str, tuple[str, Any]] = {
     "permission": ("permission", _permission),
     "time_limit": ("time_limit_s", _duration_s),
     "budget_usd": ("budget_usd", _amount),
+    "tokens_max": ("tokens_max", _count),
     "turns_max": ("turns_max", _count),
 }

@@ -3,32 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import shlex
-import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from maos.engine import agent_types
+from maos.engine import agent_types, conflicts
 from maos.engine.attempts import TIME_LIMIT_S, Attempts, Running
-from maos.engine.budgets import SENDER, WARN_AT, Budget
+from maos.engine.budgets import SENDER, Budget, Meter
 from maos.engine.live import Listener
 from maos.engine.scheduler import Outcome
 from maos.errors import InvalidInput, NotFound
 from maos.model.attempt import Attempt
 from maos.model.facts import Fact
+from maos.model.failure import ASK, GIVE_UP, TABLE
 from maos.model.plan import Gate, Task
-from maos.model.run import Run, TaskState, agent_name
+from maos.model.run import Run, TaskState
 from maos.runner import workspace as workspaces
 from maos.runner.errors import StartFailed
 
 RESULT_CHARS_MAX = 8000
 """How much of what a task reported those that need it are told."""
-CUT_OFF = ("stopped", "interrupted", "holder_lost", "unattended")
-"""Ends of a check that say nothing about what it checks."""
 GATE_LINES = 20
 """How much of what a failing gate printed its agent is told."""
 REVIEW = (
@@ -45,38 +42,47 @@ class AgentWorker:
         self._running: dict[str, Running] = {}
         self._stopping: set[str] = set()
         """Tasks that were to be stopped, perhaps before their agents had started."""
+        self._watched: set[str] = set()
+        """Tasks whose agents ended while we looked: one that was stopped then was stopped by somebody else."""
         self._merging = asyncio.Lock()
-        self._budget = Budget()
         self._run: Run | None = None
-        self._began_s = 0.0
-        self._nearly = asyncio.Event()
-        """Set when most of what the run may take is used up."""
-        self._spent = asyncio.Event()
-        """Set when all of it is."""
+        self._meter = Meter(Budget(), "")
+        """What the whole run takes."""
+        self._meters: dict[str, tuple[Meter, TaskState]] = {}
+        """What each agent at work takes of its task's own."""
 
     async def work(self, run: Run, task: TaskState) -> Outcome:
         """Start the task's agent, take it up, resume it, or only see what became of it: whatever is left to do."""
+        self._mind(run)
         plan = msgspec.convert(task.plan, Task)
-        if self._run is None:
-            self._run, self._budget, self._began_s = run, Budget.of(run.options), time.monotonic()
+        own = _own_budget(run, plan)
         try:
-            attempt = await self._attempt(run, task, plan)
+            attempt = await self._attempt(run, task, plan, own)
         except (StartFailed, NotFound, InvalidInput) as error:
             return Outcome(failure="start_failed", message=str(error))
+        if attempt is None:
+            return Outcome(failure="budget_reached", message=own.exceeded(task.used_usd, task.used_tokens))
         outcome = _outcome(attempt)
         given_usd = float(attempt.order.get("budget_usd", 0))
-        if outcome.failure == "budget_reached" and given_usd and given_usd != _own_usd(run, plan):
+        if outcome.failure == "budget_reached" and given_usd and given_usd != own.left_usd(task.used_usd):
             # It was what the run had left: the run is paused, and the task can go on.
             outcome = outcome._replace(failure="stopped", cost_usd=max(outcome.cost_usd, given_usd))
+        elif outcome.failure == "stopped" and task.name not in self._stopping:
+            why = own.exceeded(task.used_usd + outcome.cost_usd, task.used_tokens + outcome.tokens)
+            if why:
+                outcome = outcome._replace(failure="budget_reached", message=why)
+            elif task.name in self._watched and not self._meter.is_used_up:
+                outcome = outcome._replace(failure="halted", message="")
         if outcome.failure or plan.gates:
             return outcome
         return await self._merge(run, task, outcome)
 
     async def check(self, run: Run, task: TaskState) -> Outcome:
         """Let the next gate look at the work, in the worktree it was done in."""
+        self._mind(run)
         plan = msgspec.convert(task.plan, Task)
         gate = plan.gates[task.gate]
-        name = f"{agent_name(run.id, task.name)}-gate{task.gate + 1}-{task.attempts}"
+        name = f"{run.agent(task.name)}-gate{task.gate + 1}-{task.attempts}"
         try:
             attempt = await self._gate(run, task, gate, name)
         except (StartFailed, NotFound, InvalidInput) as error:
@@ -90,7 +96,18 @@ class AgentWorker:
 
     async def complete(self, run: Run, task: TaskState) -> Outcome:
         """Bring the files of a task that has passed its gates together with those of the others."""
-        return await self._merge(run, task, Outcome(result=task.result, commit=task.commit))
+        self._mind(run)
+        outcome = Outcome(result=task.result, commit=task.commit)
+        if task.resolve == conflicts.AGENT:
+            return await self._resolved(run, task, outcome)
+        if task.resolve == conflicts.RETRY:  # whoever wants that may have changed the files
+            saved = await workspaces.checkpoint(await self._workspace(run, task), "before it is merged again")
+            outcome = outcome._replace(commit=saved.commit) if saved is not None else outcome
+        return await self._merge(run, task, outcome, prefer=task.resolve)
+
+    def _mind(self, run: Run) -> None:
+        if self._run is None:
+            self._run, self._meter = run, Meter(Budget.of(run.options), "this whole run")
 
     async def stop(self, run: Run, task: TaskState) -> None:
         """Have the task's agent end, as soon as it has started; it can be resumed."""
@@ -99,112 +116,113 @@ class AgentWorker:
         if running is not None:
             await running.stop()
 
-    async def _attempt(self, run: Run, task: TaskState, plan: Task) -> Attempt:
-        agent = agent_name(run.id, task.name)
+    async def _attempt(self, run: Run, task: TaskState, plan: Task, own: Budget) -> Attempt | None:
+        """The attempt that the task is at, when it has ended; None when nothing is left to begin it with."""
+        agent = run.agent(task.name)
         known = await self._known(agent)
+        if known is not None and known.number >= task.attempts:
+            return await self._taken_up(task, agent, own)
+        if own.exceeded(task.used_usd, task.used_tokens):
+            return None
         if known is None:
-            return await self._until_ended(task, await self._start(run, plan, agent))
-        if known.number < task.attempts:
+            running = await self._start(run, task, plan, agent)
+        else:
             more = f"A check of your work failed:\n\n{task.why}" if task.failure == "gate_failed" else ""
             running = await self._attempts.resume(
                 agent,
                 task=more,
                 time_limit_s=_time_limit_s(run, plan),
-                budget_usd=self._budget_usd(run, plan),
+                budget_usd=self._budget_usd(run, task, plan),
                 listener=self._heard,
             )
-            return await self._until_ended(task, running)
-        return await self._taken_up(task, agent)
+        return await self._until_ended(task, running, own)
 
-    async def _taken_up(self, task: TaskState, agent: str) -> Attempt:
+    async def _taken_up(self, task: TaskState, agent: str, own: Budget | None = None) -> Attempt:
         """An attempt that another engine began."""
         running = await self._attempts.adopt(agent, listener=self._heard)
-        return await self._attempts.get(agent) if running is None else await self._until_ended(task, running)
+        return await self._attempts.get(agent) if running is None else await self._until_ended(task, running, own)
 
-    async def _until_ended(self, task: TaskState, running: Running) -> Attempt:
-        self._running[task.name] = running
-        minding = [asyncio.create_task(self._warn(running)), asyncio.create_task(self._end_when_spent(running))]
+    async def _until_ended(self, task: TaskState, running: Running, own: Budget | None = None) -> Attempt:
+        """Wait for an agent, and mind what the run and its task may take; a check takes nothing of its task's own."""
+        agent = running.attempt.agent
+        meter = Meter(own or Budget(), "your task")
+        self._running[task.name], self._meters[agent] = running, (meter, task)
+        self._watched.add(task.name)
+        self._note(running.attempt)
+        minding = [
+            asyncio.create_task(each(running, limit)) for limit in (self._meter, meter) for each in (self._warn, _end)
+        ]
         try:
             if task.name in self._stopping:
                 await running.stop()
             return await running.wait()
         finally:
             self._running.pop(task.name, None)
-            for each in minding:
-                each.cancel()
+            self._meters.pop(agent, None)
+            for minder in minding:
+                minder.cancel()
             await asyncio.gather(*minding, return_exceptions=True)
 
     def _heard(self, attempt: Attempt, facts: Sequence[Fact]) -> None:
-        """See what the whole run has taken so far, those at work included."""
         if self._listener is not None:
             self._listener(attempt, facts)
-        if self._run is None or not any(self._budget):
-            return
-        working = [each.attempt for each in self._running.values()]
-        tokens = [each.total_tokens for each in working]
-        used = self._budget.used(
-            self._run.cost_usd + sum(each.total_cost_usd for each in working),
-            self._run.tokens + sum(each.input + each.output for each in tokens),
-        )
-        if used >= WARN_AT:
-            self._nearly.set()
-        if used >= 1:
-            self._spent.set()
+        self._note(attempt)
 
-    async def _warn(self, running: Running) -> None:
-        """Tell an agent once that the run comes to its limits, if it can be told."""
-        timeout_s = None
-        if self._budget.time_s:
-            timeout_s = max(0.0, WARN_AT * self._budget.time_s - (time.monotonic() - self._began_s))
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._nearly.wait(), timeout_s)
-        if self._attempts.takes_words(running.attempt.kind):
-            await self._attempts.send(running.attempt.agent, self._budget.warning(), sender=SENDER)
+    def _note(self, attempt: Attempt) -> None:
+        """See what a task and the whole run have taken so far, those at work included."""
+        if attempt.agent in self._meters:
+            meter, task = self._meters[attempt.agent]
+            meter.note(task.used_usd + attempt.total_cost_usd, task.used_tokens + _tokens(attempt))
+        if self._run is not None and any(self._meter.budget):
+            working = [each.attempt for each in self._running.values()]
+            self._meter.note(
+                self._run.cost_usd + sum(each.total_cost_usd for each in working),
+                self._run.tokens + sum(map(_tokens, working)),
+            )
 
-    async def _end_when_spent(self, running: Running) -> None:
-        await self._spent.wait()
-        await running.stop()
+    async def _warn(self, running: Running, meter: Meter) -> None:
+        """Tell an agent once that it comes to a limit, if it can be told."""
+        if any(meter.budget) and self._attempts.takes_words(running.attempt.kind):
+            await meter.until_nearly_used_up()
+            await self._attempts.send(running.attempt.agent, meter.warning, sender=SENDER)
 
-    async def _start(self, run: Run, plan: Task, agent: str) -> Running:
+    async def _start(self, run: Run, task: TaskState, plan: Task, agent: str) -> Running:
         options = run.options
-        role = agent_types.of_task(options, plan.agent)
-        kind = plan.kind or ("shell" if plan.command else role.kind or options["kind"])
         return await self._attempts.start(
             shlex.join(plan.command) if plan.command and not plan.task else _told(run, plan),
-            kind=kind,
             name=agent,
             argv=plan.command,
             cwd=Path(run.folder),
             in_place=bool(options.get("in_place")),
             base=run.commit or (options.get("workspace") or {}).get("base"),
-            model=plan.model or role.model or (options.get("model", "") if kind == options.get("kind") else ""),
-            instructions=role.instructions,
-            time_limit_s=_time_limit_s(run, plan),
-            turns_max=role.turns_max,
-            budget_usd=self._budget_usd(run, plan),
-            tools_allowed=plan.tools or role.tools,
-            permission=role.permission or options.get("permission", "ask"),
-            run=run.id,
+            budget_usd=self._budget_usd(run, task, plan),
+            door=plan.door,
             listener=self._heard,
+            **_terms(run, plan),
         )
 
-    def _budget_usd(self, run: Run, plan: Task) -> float:
-        """What an agent may cost: its own limit, or what the run has left if that is less; 0 for no limit."""
-        return min(filter(None, (_own_usd(run, plan), self._budget.left_usd(run))), default=0.0)
+    def _budget_usd(self, run: Run, task: TaskState, plan: Task) -> float:
+        """What an agent may cost: what its task has left, or the run if that is less; 0 for no limit."""
+        left = (_own_budget(run, plan).left_usd(task.used_usd), self._meter.budget.left_usd(run.cost_usd))
+        return min(filter(None, left), default=0.0)
 
     async def _gate(self, run: Run, task: TaskState, gate: Gate, name: str) -> Attempt:
-        if await self._known(name) is not None:
-            known = await self._taken_up(task, name)
-            if known.failure not in CUT_OFF or task.name in self._stopping:
-                return known
-            return await self._until_ended(task, await self._attempts.resume(name, listener=self._heard))
-        worked = await self._attempts.get(agent_name(run.id, task.name))
         more: dict[str, Any] = {"kind": "shell", "argv": gate.command}
         if gate.review:
             more = {"kind": run.options["kind"], "task": REVIEW.format(review=gate.review)}
-        running = await self._attempts.start(
-            name=name, cwd=Path(worked.order["cwd"]), in_place=True, listener=self._heard, **more
-        )
+        return await self._beside(run, task, name, more)
+
+    async def _beside(self, run: Run, task: TaskState, name: str, more: Mapping[str, Any]) -> Attempt:
+        """Another agent in the files of a task: begun, taken up, or resumed if what became of it is recorded."""
+        known = await self._known(name)
+        if known is None:
+            worked = await self._attempts.get(run.agent(task.name))
+            cwd = Path(worked.order["cwd"])
+            running = await self._attempts.start(name=name, cwd=cwd, in_place=True, listener=self._heard, **more)
+        elif known.number > task.checks:
+            return await self._taken_up(task, name)
+        else:
+            running = await self._attempts.resume(name, listener=self._heard)
         return await self._until_ended(task, running)
 
     async def _known(self, agent: str) -> Attempt | None:
@@ -221,24 +239,62 @@ class AgentWorker:
                 del lines[:-GATE_LINES]
         return "\n".join(lines)
 
-    async def _merge(self, run: Run, task: TaskState, outcome: Outcome) -> Outcome:
-        """A conflict is a person's matter: nothing is touched, and the files are named."""
+    async def _workspace(self, run: Run, task: TaskState) -> workspaces.Workspace:
+        worked = await self._attempts.get(run.agent(task.name))
+        return workspaces.Workspace.from_data(worked.workspace)
+
+    async def _merge(self, run: Run, task: TaskState, outcome: Outcome, *, prefer: str = "") -> Outcome:
+        """A conflict touches nothing, and names the files."""
         if not run.options.get("workspace") or not outcome.commit:
             return outcome
-        worked = await self._attempts.get(agent_name(run.id, task.name))
-        into = workspaces.Workspace.from_data(run.options["workspace"])
-        title = str(task.plan.get("task") or "").strip().partition("\n")[0][:60]
-        async with self._merging:
-            merged = await workspaces.merge(
-                workspaces.Workspace.from_data(worked.workspace),
-                outcome.commit,
-                into=into.path,
-                message=f"{task.name}: {title}" if title else task.name,
-            )
+        merged = await self._try(run, task, outcome.commit, prefer if prefer in workspaces.SIDES else "")
         if isinstance(merged, workspaces.Merged):
             return outcome._replace(merged=merged.commit)
-        why = "conflict in" if isinstance(merged, workspaces.Conflicted) else merged.why
-        return outcome._replace(failure="merge_conflict", message=f"{why} {', '.join(merged.files)}")
+        if isinstance(merged, workspaces.Conflicted):
+            why = f"conflict in {', '.join(merged.files)}"
+            return outcome._replace(failure="merge_conflict", message=why, files=merged.files)
+        return outcome._replace(failure="merge_conflict", message=f"{merged.why} {', '.join(merged.files)}".strip())
+
+    async def _try(
+        self, run: Run, task: TaskState, commit: str, prefer: str = ""
+    ) -> workspaces.Merged | workspaces.Conflicted | workspaces.Blocked:
+        into = workspaces.Workspace.from_data(run.options["workspace"])
+        title = str(task.plan.get("task") or "").strip().partition("\n")[0][:60]
+        message = f"{task.name}: {title}" if title else task.name
+        async with self._merging:
+            workspace = await self._workspace(run, task)
+            if task.resolve == conflicts.RETRY:
+                left = await asyncio.to_thread(conflicts.marked, workspace.tree, task.conflict)
+                if left:
+                    return workspaces.Blocked("there are conflict markers in", tuple(left), "")
+            return await workspaces.merge(workspace, commit, into=into.path, message=message, prefer=prefer)
+
+    async def _resolved(self, run: Run, task: TaskState, outcome: Outcome) -> Outcome:
+        """Have an agent bring both sides together, in the task's files with both sides in them; then merge them."""
+        name = f"{run.agent(task.name)}-merge{task.conflicts}"
+        workspace = await self._workspace(run, task)
+        if await self._known(name) is None:
+            tried = await self._try(run, task, outcome.commit)
+            if not isinstance(tried, workspaces.Conflicted):
+                return await self._merge(run, task, outcome)
+            await workspaces.restore(workspace, tried.commit)
+        told = conflicts.TOLD.format(files="\n".join(task.conflict), task=task.plan.get("task", ""))
+        try:
+            more = {**_terms(run, msgspec.convert(task.plan, Task)), "task": told, "permission": "edits"}
+            attempt = await self._beside(run, task, name, more)
+        except (StartFailed, NotFound, InvalidInput) as error:
+            return outcome._replace(failure="merge_conflict", message=str(error), files=tuple(task.conflict))
+        done = _outcome(attempt)
+        spent = outcome._replace(cost_usd=done.cost_usd, tokens=done.tokens)
+        if done.failure and TABLE[done.failure].action not in (ASK, GIVE_UP):
+            return spent._replace(failure=done.failure, message=done.message, reset_us=done.reset_us, at_us=done.at_us)
+        saved = await workspaces.checkpoint(workspace, "both sides")
+        left = await asyncio.to_thread(conflicts.marked, workspace.tree, task.conflict)
+        if done.failure or left or saved is None:
+            await workspaces.restore(workspace, outcome.commit)
+            why = f"the agent that was to resolve it did not: {done.message or 'conflict markers are left'}"
+            return spent._replace(failure="merge_conflict", message=why, files=tuple(left or task.conflict))
+        return await self._merge(run, task, spent._replace(commit=saved.commit))
 
 
 def _approves(review: str) -> bool:
@@ -246,8 +302,37 @@ def _approves(review: str) -> bool:
     return review.strip().rpartition("\n")[2].strip("*_#`>. ").startswith("APPROVED")
 
 
-def _own_usd(run: Run, plan: Task) -> float:
-    return plan.budget_usd or agent_types.of_task(run.options, plan.agent).budget_usd
+def _own_budget(run: Run, plan: Task) -> Budget:
+    """What a task itself may take."""
+    role = agent_types.of_task(run.options, plan.agent)
+    tokens_max = plan.tokens_max or role.tokens_max
+    return Budget(plan.budget_usd or role.budget_usd, tokens_max, _time_limit_s(run, plan))
+
+
+async def _end(running: Running, meter: Meter) -> None:
+    await meter.until_used_up()
+    await running.stop()
+
+
+def _tokens(attempt: Attempt) -> int:
+    tokens = attempt.total_tokens
+    return tokens.input + tokens.output
+
+
+def _terms(run: Run, plan: Task) -> dict[str, Any]:
+    """What an agent is that does a task, and what it may do."""
+    options, role = run.options, agent_types.of_task(run.options, plan.agent)
+    kind = agent_types.kind_of(options, msgspec.to_builtins(plan))
+    return {
+        "kind": kind,
+        "model": plan.model or role.model or (options.get("model", "") if kind == options.get("kind") else ""),
+        "instructions": role.instructions,
+        "time_limit_s": _time_limit_s(run, plan),
+        "turns_max": role.turns_max,
+        "tools_allowed": plan.tools or role.tools,
+        "permission": role.permission or options.get("permission", "ask"),
+        "run": run.id,
+    }
 
 
 def _time_limit_s(run: Run, plan: Task) -> float:
@@ -268,13 +353,13 @@ def _told(run: Run, plan: Task) -> str:
 
 def _outcome(attempt: Attempt) -> Outcome:
     commits = [each.commit for each in attempt.checkpoints if each.commit]
-    tokens = attempt.total_tokens
     return Outcome(
         result=attempt.result or attempt.last_text,
         failure=attempt.failure,
         message=attempt.message,
         reset_us=attempt.reset_us,
+        at_us=attempt.ended_us,
         cost_usd=attempt.total_cost_usd,
-        tokens=tokens.input + tokens.output,
+        tokens=_tokens(attempt),
         commit=commits[-1] if commits else "",
     )

@@ -16,6 +16,11 @@ class AttemptReader:
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
 
+    @property
+    def journal(self) -> Journal:
+        """Where they are recorded."""
+        return self._journal
+
     async def get(self, agent: str) -> Attempt:
         """The newest attempt of an agent."""
         number = 0

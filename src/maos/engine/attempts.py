@@ -19,13 +19,13 @@ import msgspec
 from maos.agents.contract import Dialect, McpServer, Order, Program
 from maos.bus.bus import Bus
 from maos.clock import Clock
-from maos.engine import orders, owner, saving, transcripts
+from maos.engine import consent, orders, owner, saving, transcripts
 from maos.engine.attempt_reader import AttemptReader
 from maos.engine.claims import claim
 from maos.engine.doors import Doors
 from maos.engine.live import GRACE_S, Limits, Listener, LiveAttempt
 from maos.engine.post import Post
-from maos.engine.recorder import LEASE_S, Recorder
+from maos.engine.recorder import Recorder
 from maos.engine.types import ATTEMPT
 from maos.engine.workplace import Workplace
 from maos.errors import InvalidInput
@@ -42,14 +42,16 @@ from maos.model.attempt import (
     inbox,
     stream,
 )
+from maos.model.door import NAME as DOOR
 from maos.model.message import spoken
 from maos.model.restoration import restoration
 from maos.redact import REDACTED
 from maos.runner import process as runner
+from maos.settings import schema
+from maos.settings.current import Current
 from maos.store.contract import Lease
 
-TIME_LIMIT_S = 600.0
-UNATTENDED_S = 86_400.0
+TIME_LIMIT_S = schema.Agent().time_limit_s
 
 
 class Running:
@@ -92,13 +94,16 @@ class Attempts(AttemptReader):
         dialect: Callable[[str], Dialect],
         folder: Path,
         environment: Mapping[str, str] | None = None,
-        lease_s: float = LEASE_S,
+        lease_s: float | None = None,
         bus: Bus | None = None,
         doors: Doors | None = None,
+        settings: Current | None = None,
     ) -> None:
         self._doors = doors
         self.bus = bus or Bus(journal, clock)
-        self._lease_s = lease_s
+        self.settings = settings or Current()
+        """What its agents go by; it can change while they run."""
+        self._lease_s = self.settings.values.engine.lease_s if lease_s is None else lease_s
         super().__init__(journal)
         self._clock = clock
         self._dialect = dialect
@@ -136,6 +141,7 @@ class Attempts(AttemptReader):
         tools_allowed: Sequence[str] = (),
         permission: str = "ask",
         takes_input: bool = False,
+        door: bool = False,
         mcp: Sequence[McpServer] = (),
         run: str = "",
         pass_variables: Sequence[str] = (),
@@ -164,7 +170,7 @@ class Attempts(AttemptReader):
             tools_allowed=tuple(tools_allowed),
             permission=permission,
             takes_input=takes_input,
-            mcp=self._servers(dialect, attempt_id(agent, 1), run, mcp),
+            mcp=self._servers(dialect, attempt_id(agent, 1), run, mcp, door=door),
             env=self._given(pass_variables),
             argv=tuple(argv),
         )
@@ -188,6 +194,7 @@ class Attempts(AttemptReader):
         listener: Listener | None = None,
     ) -> Running:
         """Go on with an agent: in the attempt that still runs without an engine, else in a new one of its session."""
+        await consent.check(self._journal, agent)
         before = await self.get(agent)
         if before.is_open:
             running = await self.adopt(agent, limits=limits, listener=listener)
@@ -341,13 +348,15 @@ class Attempts(AttemptReader):
         given: Sequence[McpServer],
         *,
         before: Sequence[McpServer] = (),
+        door: bool = False,
     ) -> tuple[McpServer, ...]:
         """The tools of an attempt: its own door, what is given, and what it had before. Values are never recorded, so
-        a server that is to have variables again is given again."""
+        a server that is to have variables again is given again. A plain command has a door if it is to have one."""
         servers = {each.name: each for each in (*before, *given)}
-        if self._doors is not None and dialect.capabilities.mcp:
-            door = self._doors.door(agent_of(attempt), attempt, run=run)
-            servers = {door.name: door, **servers, door.name: door}
+        wanted = door or dialect.capabilities.mcp or any(each.name == DOOR for each in before)
+        if self._doors is not None and wanted:
+            own = self._doors.door(agent_of(attempt), attempt, run=run)
+            servers = {own.name: own, **servers, own.name: own}
         return tuple(servers.values())
 
     async def _claim(self, agent: str, attempt: Attempt | None) -> Lease:
@@ -389,8 +398,22 @@ class Attempts(AttemptReader):
             clock=self._clock,
             bus=self.bus,
             workplace=Workplace.from_data(plan.workspace),
-            limits=limits or Limits(checkpoint_s=lambda: saving.interval_s(self._journal)),
+            limits=limits or self._limits(),
             listener=listener,
+        )
+
+    def _limits(self) -> Limits:
+        """As the settings say, now and whenever they change."""
+        agent, settings = self.settings.values.agent, self.settings
+
+        def saves(trigger: str, turns: int) -> bool:
+            return saving.is_due(settings.values.checkpoint, trigger, turns)
+
+        return Limits(
+            silence_s=agent.silence_s,
+            checkpoint_s=lambda: saving.interval_s(self._journal, settings.values.checkpoint.interval_s),
+            keywords=lambda: settings.values.discovery.keywords,
+            saves=saves,
         )
 
     async def _launch(self, plan: orders.Plan, program: Program, recorder: Recorder[Attempt]) -> runner.Process:
@@ -408,7 +431,7 @@ class Attempts(AttemptReader):
             first_input=command.first_input,
             keep_stdin_open=command.keeps_input_open,
             time_limit_s=plan.time_limit_s or None,
-            unattended_limit_s=UNATTENDED_S,
+            unattended_limit_s=self.settings.values.agent.unattended_s,
             secrets=dict(command.secrets),
             token=lease.token,
         )

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 from maos.clock import Clock
 from maos.engine.claims import Held, claim
@@ -12,7 +15,11 @@ from maos.errors import InvalidInput
 from maos.journal.codec import Event
 from maos.journal.journal import Journal
 from maos.model.attempt import inbox
+from maos.model.branch import digest
 from maos.model.run import Run, stream
+
+NOTICE_S = 10.0
+"""How soon a change of how often checkpoints are made is noticed."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
@@ -27,6 +34,12 @@ def check_name(run: Run, name: str) -> str:
     return name
 
 
+def made(run: Run, name: str, trigger: str, at_us: int, **more: Any) -> Event:
+    """What records a checkpoint, with a checksum of the state that it names (I13)."""
+    data = {"name": name, "trigger": trigger, "commit": run.commit, "state": digest(run)}
+    return Event("run_checkpointed", {**data, **more, "at_us": at_us})
+
+
 async def make(journal: Journal, clock: Clock, run: Run, name: str) -> bool:
     """A checkpoint of a run; False when it is only asked for, of the engine that carries the run out."""
     check_name(run, name)
@@ -36,9 +49,29 @@ async def make(journal: Journal, clock: Clock, run: Run, name: str) -> bool:
         await journal.append(inbox(run.id), Event("checkpoint_asked", {"name": name, "at_us": clock.now_us()}))
         return False
     recorder = Recorder(journal, RUN, run, lease)
-    data = {"name": name, "trigger": "asked", "commit": run.commit, "at_us": clock.now_us()}
     try:
-        await recorder.append(Event("run_checkpointed", data))
+        await recorder.append(made(run, name, "asked", clock.now_us()))
     finally:
         await journal.release(recorder.lease)
     return True
+
+
+async def now_and_then(
+    run: Run, note: Callable[[Event], None], clock: Clock, interval_s: Callable[[], Awaitable[float]]
+) -> None:
+    """Make checkpoints of a run that is carried out, for as long as this runs, whenever something has happened (R-105).
+
+    Agents make their own, with their files; this one names the place in the history, and the merged work of that time.
+    `note` has it recorded by whoever carries the run out: nobody else writes to its stream.
+    """
+    waited_s = 0.0
+    while True:
+        left_s = await interval_s() - waited_s
+        if left_s > 0:
+            await asyncio.sleep(min(left_s, NOTICE_S))
+            waited_s += min(left_s, NOTICE_S)
+            continue
+        waited_s = 0.0
+        named = run.checkpoints[-1]["version"] if run.checkpoints else 0
+        if run.version > named and run.is_open:
+            note(made(run, f"timer-{run.version}", "timer", clock.now_us()))

@@ -27,12 +27,17 @@ from maos.model.attempt import DONE, FAILED, STOPPED, Attempt
 from maos.model.facts import Fact
 from maos.model.failure import Ending, understand
 from maos.model.message import EXPIRED, Message, dead, letter, message, receipts, spoken
+from maos.model.supervisor import ASKING_TOOL
 from maos.runner import process as runner
+from maos.settings import schema
 
-KEYWORDS = ("discovery:", "found:", "result:", "error:")
+SAVED_EVERY_S = schema.Checkpoint().interval_s
 JOINED_BYTES_MAX = 64 << 20
 GRACE_S = 10.0
 INPUT_PAUSE_S = 0.5
+UNTOLD_US_MAX = 10_000_000
+UNTOLD_BYTES_MAX = 256 << 10
+"""For how long, and for how much, lines that mean nothing by themselves wait in the spool for one that does."""
 NOTICE_S = 10.0
 """How soon a change of how often files are saved is noticed."""
 
@@ -46,12 +51,20 @@ class Limits:
         self,
         *,
         silence_s: float = 0.0,
-        checkpoint_s: float | Callable[[], Awaitable[float]] = 120.0,
-        keywords: Sequence[str] = KEYWORDS,
+        checkpoint_s: float | Callable[[], Awaitable[float]] = SAVED_EVERY_S,
+        keywords: Callable[[], Sequence[str]] = lambda: schema.Discovery().keywords,
+        saves: Callable[[str, int], bool] = lambda _trigger, _turns: True,
     ) -> None:
         self.silence_s = silence_s
         self._checkpoint_s = checkpoint_s
-        self.keywords = tuple(word.lower() for word in keywords)
+        self._keywords = keywords
+        self.saves = saves
+        """Whether something is saved now, by what makes us think of it (turn or timer) and after how many turns."""
+
+    @property
+    def keywords(self) -> tuple[str, ...]:
+        """By which a discovery is known, in small letters; asked for each time, as they can change."""
+        return tuple(word.lower() for word in self._keywords())
 
     async def checkpoint_s(self) -> float:
         """How long until files are saved again; asked for each time, so that a change counts for those that run."""
@@ -87,12 +100,16 @@ class LiveAttempt:
         self._wishes: asyncio.Queue[Record] = asyncio.Queue()
         self._undelivered: list[Message] = []
         self._expired: list[Message] = []
+        self._fetched: list[int] = []
+        """Answers that the agent has got through its door, and whose messages need not be told any more."""
         self.wished = min(recorder.fold.inbox_cursor, recorder.fold.answered_cursor)
         """Up to where the inbox was looked at: whatever comes after, this wants to hear of."""
         self._open_lines: dict[str, bytearray] = {}
         self._held: list[Fact] = []
         self._state_before_hold: dict[str, Any] | None = None
         self._checkpointed = recorder.fold.version
+        self._heard_us = 0
+        """When it said anything, recorded or not."""
 
     @property
     def attempt(self) -> Attempt:
@@ -188,6 +205,7 @@ class LiveAttempt:
         ready: list[Fact] = []
         replies: list[Reply] = []
         offset = attempt.offset
+        self._heard_us = records[-1].time_us
         for record in records:
             self._held += self._understand(record, replies)
             if not self._open_lines:
@@ -197,7 +215,7 @@ class LiveAttempt:
                 offset = record.offset
         for reply in replies:  # before they are recorded: a line heard again is answered with the same ids
             await self._write(reply)
-        if offset == attempt.offset:
+        if offset == attempt.offset or not (ready or replies or self._is_due(offset)):
             return
         if attempt.told and any(map(_shows_work, ready)):
             ready = [{"kind": "input", "id": f"inbox/{version}"} for version in attempt.told] + ready
@@ -211,8 +229,18 @@ class LiveAttempt:
         if self._process is not None:
             await self._process.confirm(offset)
             if not attempt.in_turn and any(each["kind"] == "turn_ended" for each in ready):
-                await self.checkpoint("turn")
+                if self._limits.saves("turn", attempt.turns):
+                    await self.checkpoint("turn")
                 await self._after_turn()
+
+    def _is_due(self, offset: int) -> bool:
+        """Whether lines without a fact, such as a few words of a paragraph, have waited long enough to be recorded.
+
+        Meanwhile the holder keeps them. Whoever takes over hears them again, and understands them as we did.
+        """
+        untold_us = self._heard_us - self.attempt.heard_us
+        untold_bytes = offset - self.attempt.offset
+        return self._process is None or untold_us > UNTOLD_US_MAX or untold_bytes > UNTOLD_BYTES_MAX
 
     def _receipts(self, ready: Sequence[Fact]) -> list[Append]:
         """Messages that the agent has got are acknowledged in the same append that says so (I19)."""
@@ -222,9 +250,11 @@ class LiveAttempt:
         events = []
         if expired:
             events.append(Event("message_parked", {"versions": [each.version for each in expired]}))
-        if versions:
-            data = {"versions": versions, "floor": max(versions), "by": self.attempt.id}
+        if versions or self._fetched:
+            floor = min([max(versions, default=0), *(each.version - 1 for each in self._undelivered)])
+            data = {"versions": versions + self._fetched, "floor": floor, "by": self.attempt.id}
             events.append(Event("message_acknowledged", data))
+            self._fetched = []
         letters = [Event("letter_parked", letter(each, EXPIRED, 0)) for each in expired]
         given = [Append(receipts(agent), events), Append(dead(agent), letters)]
         return [each for each in given if each.events]
@@ -268,13 +298,13 @@ class LiveAttempt:
 
     def _discoveries(self, text: str) -> list[Fact]:
         """Lines that carry a keyword (R-104)."""
-        lowered = text.lower()
-        if not any(word in lowered for word in self._limits.keywords):
+        lowered, keywords = text.lower(), self._limits.keywords
+        if not any(word in lowered for word in keywords):
             return []
         found = []
         for line in text.splitlines():
             lowered = line.lower()
-            places = [(lowered.find(word), word) for word in self._limits.keywords if word in lowered]
+            places = [(lowered.find(word), word) for word in keywords if word in lowered]
             if places:
                 place, word = min(places)
                 found.append(fact.discovery(word.rstrip(":"), line[place + len(word) :].strip()))
@@ -315,25 +345,37 @@ class LiveAttempt:
     async def _deliver(self) -> bool:
         """Say what is waiting, as far as the agent can take it now; whether anything was said."""
         said = False
-        while self._undelivered:
-            said_by = self._undelivered[0]
+        for said_by in list(self._undelivered):
             if said_by.is_expired(self._clock.now_us()):
-                self._expired.append(self._undelivered.pop(0))
+                self._undelivered.remove(said_by)
+                self._expired.append(said_by)
                 continue
+            if said_by.metadata.get("question") and self._asks_at_its_door():
+                continue  # the answer comes by the door; if it does not, after the turn
             text = spoken(said_by) if self._dialect.capabilities.prose else said_by.text
             reply = self._conversation.say(f"inbox/{said_by.version}", text)
             if reply is None:
                 break
             await self._write(reply)
-            self._undelivered.pop(0)
+            self._undelivered = [each for each in self._undelivered if each.version != said_by.version]
             said = True
         return said
+
+    def _asks_at_its_door(self) -> bool:
+        return any(str(tool["name"]).endswith(ASKING_TOOL) for tool in self.attempt.tools_open.values())
 
     async def _after_turn(self) -> None:
         """The agent has answered: it gets what is waiting for it, or may finish."""
         if self._undelivered:  # it may have fetched some of it through its door meanwhile
-            waiting = {each.version async for each in self._bus.waiting(self.attempt.agent)}
-            self._undelivered = [each for each in self._undelivered if each.version in waiting]
+            waiting = {each.version: each.tries async for each in self._bus.waiting(self.attempt.agent)}
+            self._fetched += [
+                each.version
+                for each in self._undelivered
+                if waiting.get(each.version) and each.metadata.get("question")
+            ]
+            self._undelivered = [
+                each for each in self._undelivered if each.version in waiting and each.version not in self._fetched
+            ]
         if not await self._deliver():
             reply = self._conversation.end()
             if reply is not None:
@@ -375,7 +417,7 @@ class LiveAttempt:
                 waited_s += pause_s
                 continue
             waited_s = 0.0
-            if self.attempt.version > self._checkpointed:
+            if self.attempt.version > self._checkpointed and self._limits.saves("timer", self.attempt.turns):
                 await self.checkpoint("timer")
 
     async def _watch_silence(self) -> None:
@@ -383,7 +425,7 @@ class LiveAttempt:
         if not limit_s:
             await asyncio.Event().wait()
         while True:
-            silent_s = (self._clock.now_us() - self.attempt.heard_us) / 1e6
+            silent_s = (self._clock.now_us() - max(self._heard_us, self.attempt.heard_us)) / 1e6
             if silent_s >= limit_s and not self.attempt.permissions:
                 await self.stop("silence")
                 await asyncio.Event().wait()

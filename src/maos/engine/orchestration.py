@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from maos.engine import agent_types
+from maos.engine import agent_types, owner
 from maos.engine.agent_types import AgentType
 from maos.engine.attempts import Attempts
 from maos.engine.runs import Runs, new_id
@@ -17,7 +17,7 @@ from maos.engine.workplace import Workplace
 from maos.errors import InvalidInput, NotFound
 from maos.model.attempt import Attempt
 from maos.model.plan import BadPlan, Plan, Problem, Task, check
-from maos.model.run import DONE, GATED, RUNNING, Run, TaskState, agent_name
+from maos.model.run import DONE, GATED, RUNNING, Run, TaskState
 
 REPEATABLE = ("shell", "python")
 """Kinds whose program is named by the task, and may only come to be while the run goes on."""
@@ -131,7 +131,7 @@ async def foresee(attempts: Attempts, run: Run, *, still_works: Callable[[Attemp
 
 
 async def _next(attempts: Attempts, run: Run, task: TaskState, still_works: Callable[[Attempt], bool]) -> Next:
-    agent = agent_name(run.id, task.name)
+    agent = run.agent(task.name)
     if task.status == DONE:
         return Next(task.name, "kept", agent)
     if task.status == GATED:
@@ -151,10 +151,22 @@ async def _next(attempts: Attempts, run: Run, task: TaskState, still_works: Call
     return Next(task.name, "resumed", agent, words, unknown, why)
 
 
+async def wake(runs: Runs, run: Run) -> bool:
+    """Have a run not wait for the end of a rate limit; whether an engine that may live carries it out already."""
+    return await runs.wake(run.id) and run.status == RUNNING and not owner.is_gone(run.owner)
+
+
 def check_can_go_on(run: Run) -> None:
-    """InvalidInput when there is nothing left to do."""
+    """InvalidInput when there is nothing left to do; NotFound when what it works on is not where it was."""
     if run.status == "completed":
         raise InvalidInput(
             f"orchestration {run.id} is completed",
             hint=f'`maos orchestration resume {run.id} --task "…"` gives it more to do',
+        )
+    places = (run.folder, (run.options.get("workspace") or {}).get("tree"))
+    missing = [place for place in places if place and not Path(place).is_dir()]
+    if missing:
+        raise NotFound(
+            f"orchestration {run.id} cannot go on: {' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} gone",
+            hint="put back what was moved or removed, or a link to where it is now: `ln -s NEW OLD`",
         )

@@ -40,6 +40,13 @@ def is_gone(owner: Mapping[str, Any]) -> bool:
         return False
 
 
+def is_unattended(owner: Mapping[str, Any]) -> bool:
+    """Whether nothing of the owner is left on this machine: its process has ended, or the machine was restarted."""
+    then, now = str(owner.get("machine", "")).partition(":")[0], _machine().partition(":")[0]
+    restarted = bool(then and now) and then != now and owner.get("host") == socket.gethostname()
+    return restarted or is_gone(owner)
+
+
 def is_here(owner: Mapping[str, Any]) -> bool:
     """Whether the owner runs, or ran, on this machine since it was started."""
     return bool(_machine()) and owner.get("machine") == _machine()

@@ -19,7 +19,7 @@ from maos.engine import agent_types
 from maos.engine.agent_types import AgentType
 from maos.engine.attempts import TIME_LIMIT_S, Attempts, Running
 from maos.engine.live import Listener
-from maos.errors import InvalidInput, MaosError
+from maos.errors import InvalidInput, MaosError, NotFound
 from maos.model.attempt import Attempt
 from maos.model.failure import TABLE
 from maos.model.plan import BadPlan, Plan, Problem, from_data
@@ -56,6 +56,14 @@ Your plan cannot be used:
 {problems}
 
 Answer with the whole plan again, mended, as one JSON object in a ```json block. Nothing else is asked of you.
+"""
+
+REVISE = """\
+The person who asked wants the plan otherwise:
+
+{wish}
+
+Answer with the whole plan again, changed, as one JSON object in a ```json block.
 """
 
 _BLOCK = re.compile(r"```(?:json)?[ \t]*\n(.*?)\n[ \t]*```", re.S)
@@ -109,24 +117,56 @@ async def ask(
     time_limit_s: float = TIME_LIMIT_S,
     listener: Listener | None = None,
 ) -> Plan:
-    """A plan for a request, made by an agent; BadPlan if it is still wrong after it was mended."""
+    """A plan for a request, made by an agent; BadPlan if it is still wrong after it was mended.
+
+    An agent that was asked before, by an engine that is gone, is taken up, or has answered already.
+    """
     if not attempts.takes_words(kind):
         raise InvalidInput(f"an agent of kind {kind} cannot plan", hint="choose another --kind, or give a --plan FILE")
     agent = planner_of(run)
-    running = await attempts.start(
-        prompt(request, types),
-        kind=kind,
-        name=agent,
-        cwd=folder,
-        in_place=True,
-        model=model,
-        tools_allowed=TOOLS,
-        permission="deny",
-        time_limit_s=time_limit_s,
-        listener=listener,
-    )
+    try:
+        known = await attempts.get(agent)
+    except NotFound:
+        running = await attempts.start(
+            prompt(request, types),
+            kind=kind,
+            name=agent,
+            cwd=folder,
+            in_place=True,
+            model=model,
+            tools_allowed=TOOLS,
+            permission="deny",
+            time_limit_s=time_limit_s,
+            listener=listener,
+        )
+        return await _settled(attempts, await _answered(running), request, types, listener)
+    if known.is_open:
+        taken_up = await attempts.adopt(agent, listener=listener)
+        known = await attempts.get(agent) if taken_up is None else await _answered(taken_up)
+    if known.failure:
+        known = await _answered(await attempts.resume(agent, listener=listener))
+    return await _settled(attempts, known, request, types, listener)
+
+
+async def revise(
+    attempts: Attempts,
+    wish: str,
+    *,
+    run: str,
+    request: str,
+    types: Mapping[str, AgentType],
+    listener: Listener | None = None,
+) -> Plan:
+    """Another plan by the agent that made the one of a run, as a person wishes; BadPlan as of `ask`."""
+    running = await attempts.resume(planner_of(run), task=REVISE.format(wish=wish), listener=listener)
+    return await _settled(attempts, await _answered(running), request, types, listener)
+
+
+async def _settled(
+    attempts: Attempts, attempt: Attempt, request: str, types: Mapping[str, AgentType], listener: Listener | None
+) -> Plan:
+    """The plan in what an agent answered, mended by it if need be."""
     for repairs in range(REPAIRS_MAX + 1):
-        attempt = await _answered(running)
         if attempt.failure:
             raise PlanningFailed(attempt)
         try:
@@ -135,7 +175,8 @@ async def ask(
             if repairs == REPAIRS_MAX:
                 raise
             problems = "\n".join(f"- {each}" for each in error.problems)
-            running = await attempts.resume(agent, task=REPAIR.format(problems=problems), listener=listener)
+            running = await attempts.resume(attempt.agent, task=REPAIR.format(problems=problems), listener=listener)
+            attempt = await _answered(running)
     raise AssertionError("the loop returns or raises")
 
 

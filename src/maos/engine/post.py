@@ -18,12 +18,14 @@ class Post:
         self._journal = journal
         self._addressees: dict[str, Callable[[Record], None]] = {}
         self._reader: asyncio.Task[None] | None = None
+        self._beginning = asyncio.Lock()
 
     async def register(self, name: str, deliver: Callable[[Record], None], *, after: int) -> None:
         """Deliver everything in an inbox after a version, and then whatever comes; some of it perhaps twice."""
         self._addressees[name] = deliver
-        if self._reader is None:
-            self._reader = asyncio.create_task(self._read(await self._journal.head()))
+        async with self._beginning:  # else two who register at once would begin two readers
+            if self._reader is None:
+                self._reader = asyncio.create_task(self._read(await self._journal.head()))
         async for record in self._journal.read(inbox(name), after=after):
             deliver(record)
 

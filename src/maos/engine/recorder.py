@@ -12,7 +12,7 @@ from maos.engine.owner import is_here
 from maos.errors import Conflict, Corrupt, LeaseLost, StoreUnavailable
 from maos.faults import crash_point
 from maos.journal.codec import Event
-from maos.journal.journal import Append, Journal
+from maos.journal.journal import Append, Journal, Record
 from maos.settings import LEASE_S as LEASE_S
 from maos.store.contract import Document, Lease
 
@@ -86,11 +86,26 @@ class Kind(Generic[F]):
         """The fold as of now; None when there is no such thing."""
         fold = self.kept(await journal.store.load(self.name, id)) or msgspec.convert({"id": id}, self.fold)
         async for record in journal.read(self.stream(id), after=fold.version):
-            if record.version - record.spans != fold.version:
-                raise Corrupt(f"{record.id} does not follow version {fold.version}", stream=record.stream)
-            fold.apply(record.type, record.data)
-            fold.version = record.version  # one event may stand for many
+            _apply(fold, record)
         return fold if fold.version else None
+
+    async def at(
+        self, journal: Journal, id: str, *, version: int | None = None, position: int | None = None
+    ) -> F | None:
+        """The fold as it was at a version, or at a position of the journal; None when there was no such thing yet."""
+        fold = msgspec.convert({"id": id}, self.fold)
+        async for record in journal.read(self.stream(id), until=version):
+            if position is not None and record.position > position:
+                break
+            _apply(fold, record)
+        return fold if fold.version else None
+
+
+def _apply(fold: Fold, record: Record) -> None:
+    if record.version - record.spans != fold.version:
+        raise Corrupt(f"{record.id} does not follow version {fold.version}", stream=record.stream)
+    fold.apply(record.type, record.data)
+    fold.version = record.version  # one event may stand for many
 
 
 class Recorder(Generic[F]):
@@ -112,7 +127,7 @@ class Recorder(Generic[F]):
         """Write events, and others with them; on disk when this returns. LeaseLost when the stream is no longer ours.
 
         `folded` says that they are in the fold already: whoever decides several things at once folds each in before the
-        next, and gives up the stream when this fails.
+        next. Nobody else may append meanwhile, and whoever does gives up the stream when this fails.
 
         While the store cannot write, this waits and tries again: that the caller waits is the back-pressure which makes
         an agent wait, so nothing is lost. Only the owner writes to the stream, so the stream's version tells whether

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import hashlib
 import secrets
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from maos.bus.bus import Bus
 from maos.clock import Clock
-from maos.engine import owner
+from maos.engine import checkpoints, consent, owner
 from maos.engine.claims import claim
 from maos.engine.post import Post
 from maos.engine.recorder import LEASE_S, Recorder
@@ -18,12 +21,14 @@ from maos.engine.scheduler import Listener, Scheduler, Worker
 from maos.engine.types import RUN
 from maos.errors import InvalidInput, NotFound
 from maos.journal.codec import Event
-from maos.journal.journal import Journal
+from maos.journal.journal import Append, Journal
 from maos.model.attempt import inbox
-from maos.model.plan import BadPlan, Plan, Problem, from_data
+from maos.model.plan import ASK, BadPlan, Plan, Problem, from_data
 from maos.model.run import PLANNING, RUNNING, Run, stream
+from maos.settings import schema
+from maos.store.contract import Key
 
-CONCURRENCY = 4
+CONCURRENCY = schema.Orchestrate().concurrency
 
 
 def new_id() -> str:
@@ -35,8 +40,19 @@ class Runs:
     """Makes runs and carries them out."""
 
     def __init__(
-        self, journal: Journal, clock: Clock, *, post: Post, worker: Callable[[], Worker], lease_s: float = LEASE_S
+        self,
+        journal: Journal,
+        clock: Clock,
+        *,
+        post: Post,
+        worker: Callable[[], Worker],
+        bus: Bus | None = None,
+        lease_s: float = LEASE_S,
+        checkpoint_s: Callable[[], Awaitable[float]] | None = None,
     ) -> None:
+        self._checkpoint_s = checkpoint_s
+        """How long until a run that is carried out is given a checkpoint; asked for each time. None: never."""
+        self._bus = bus or Bus(journal, clock)
         self._worker = worker
         self._journal = journal
         self._clock = clock
@@ -55,7 +71,8 @@ class Runs:
         id: str = "",
     ) -> Run:
         """A run of a plan that was approved; nothing of it has begun."""
-        plan = from_data(msgspec.to_builtins(plan))
+        given = plan  # a large one is looked at while others go on
+        plan = await asyncio.to_thread(lambda: from_data(msgspec.to_builtins(given)))
         run = Run(id=id or new_id())
         lease = await claim(self._journal, self._clock, stream(run.id), None, is_open=False, hint="")
         recorder = Recorder(self._journal, RUN, run, lease, lease_s=self._lease_s)
@@ -63,7 +80,7 @@ class Runs:
         created = {
             "request": request or plan.request,
             "folder": str(folder or ""),
-            "options": dict(options or {}),
+            "options": {**({"conflicts": plan.conflicts} if plan.conflicts != ASK else {}), **(options or {})},
             "owner": owner.identity(lease),
             "at_us": at_us,
         }
@@ -89,9 +106,11 @@ class Runs:
         `options` are kept from now on, in the place of those of the same names that it was made with.
         """
         run = await self.get(id)
+        await consent.check(self._journal, run.id)
         hint = f"`maos orchestration status {id} --watch` watches it from here"
         lease = await claim(self._journal, self._clock, stream(id), run, is_open=run.is_open, hint=hint)
         recorder = Recorder(self._journal, RUN, run, lease, lease_s=self._lease_s)
+        saving: asyncio.Task[None] | None = None
         try:
             at_us = self._clock.now_us()
             data = {"owner": owner.identity(lease), "source": source, "at_us": at_us}
@@ -101,14 +120,26 @@ class Runs:
             else:
                 await recorder.append(taken, Event("run_resumed", {"at_us": at_us}))
             scheduler = Scheduler(
-                recorder, worker or self._worker(), self._clock, concurrency=concurrency, listener=listener
+                recorder,
+                worker or self._worker(),
+                self._clock,
+                bus=self._bus,
+                concurrency=concurrency,
+                listener=listener,
             )
             self._schedulers[id] = scheduler
             if id in self._to_pause:
                 scheduler.pause(self._to_pause.pop(id))
             await self._post.register(id, scheduler.wish, after=run.inbox_cursor)
+            if self._checkpoint_s is not None:
+                saving = asyncio.create_task(
+                    checkpoints.now_and_then(run, scheduler.note, self._clock, self._checkpoint_s)
+                )
             return await scheduler.carry_out()
         finally:
+            if saving is not None:
+                saving.cancel()
+                await asyncio.gather(saving, return_exceptions=True)
             self._post.forget(id)
             self._schedulers.pop(id, None)
             self._to_pause.pop(id, None)
@@ -120,6 +151,11 @@ class Runs:
             self._schedulers[id].pause(why)
         else:
             self._to_pause[id] = why
+
+    def set_concurrency(self, id: str, concurrency: int) -> None:
+        """Have more or fewer agents work at once on a run that this engine carries out, from now on."""
+        if id in self._schedulers:
+            self._schedulers[id].set_concurrency(concurrency)
 
     async def add(self, id: str, plan: Plan, *, options: Mapping[str, Any] | None = None) -> Run:
         """More work for a run that is finished or paused (R-203), and the options that it needs."""
@@ -167,9 +203,18 @@ class Runs:
         """Have a run paused by whichever engine carries it out."""
         await self._wish(id, "pause_asked", {"why": why})
 
+    async def wake(self, id: str, *, by: str = "person") -> bool:
+        """Have a run that sleeps because of a rate limit go on now; False when it does not sleep."""
+        if (await self.get(id)).wakes_us <= self._clock.now_us():
+            return False
+        await self._wish(id, "wake_asked", {"by": by})
+        return True
+
     async def ask(self, id: str, question: str, *, key: str, asked_by: str, **more: Any) -> None:
-        """Put a question to a person; the same `key` asks once."""
-        await self._wish(id, "question_asked", {"id": key, "question": question, "asked_by": [asked_by], **more})
+        """Put a question to a person; the same `key` asks once, also when an agent asks again after a crash."""
+        data = {"id": key, "question": question, "asked_by": [asked_by], **more, "at_us": self._clock.now_us()}
+        once = Key(f"ask/{id}/{asked_by}/{key}", hashlib.sha256(question.encode()).digest())
+        await self._journal.append_all([Append(inbox(id), [Event("question_asked", data)])], key=once)
 
     async def answer(self, id: str, question: str, answer: str, *, by: str = "person") -> None:
         """Answer a question of a run; the first answer counts."""

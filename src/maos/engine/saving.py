@@ -1,32 +1,32 @@
-"""How often the files of agents that run are saved: a setting in the journal, so that every engine goes by it.
+"""How often the files of agents that run are saved: by a setting in the journal, which every engine goes by, else by
+the settings of the machine.
 
 Output, messages and decisions are on disk before anybody hears of them; only files change without telling us.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from maos.clock import Clock
 from maos.errors import InvalidInput
 from maos.journal.codec import Event
 from maos.journal.journal import Journal
 
+if TYPE_CHECKING:
+    from maos.settings.schema import Checkpoint
+
 STREAM = "settings/save-interval"
 EVENT_TYPES = ("setting_changed",)
-VARIABLE = "MAOS_CHECKPOINT_INTERVAL"
-DEFAULT_S, MIN_S, MAX_S = 120.0, 1.0, 86_400.0
 
 
-async def interval_s(journal: Journal, environment: Mapping[str, str] | None = None) -> float:
-    """The interval that counts now: as last set, else from MAOS_CHECKPOINT_INTERVAL, else two minutes."""
+async def interval_s(journal: Journal, otherwise_s: float) -> float:
+    """The interval that counts now: as last set for all engines, else that of the settings."""
     version = await journal.version(STREAM)
     record = await journal.event(STREAM, version) if version else None
     if record is not None and record.data["value"] is not None:
         return float(record.data["value"])
-    given = (os.environ if environment is None else environment).get(VARIABLE, "")
-    return check(given, of=VARIABLE) if given else DEFAULT_S
+    return otherwise_s
 
 
 async def set_interval(journal: Journal, clock: Clock, seconds: float) -> None:
@@ -34,12 +34,23 @@ async def set_interval(journal: Journal, clock: Clock, seconds: float) -> None:
     await journal.append(STREAM, Event("setting_changed", {"value": check(seconds), "at_us": clock.now_us()}))
 
 
-def check(given: str | float, *, of: str = "the interval") -> float:
+def check(seconds: float) -> float:
     """The seconds, if they make sense."""
+    from maos.settings import schema
+
+    field = schema.fields()["checkpoint.interval_s"]
     try:
-        seconds = float(given)
+        return float(field.convert(seconds))
     except ValueError:
-        seconds = 0.0
-    if not MIN_S <= seconds <= MAX_S:
-        raise InvalidInput(f"{of} cannot be {given} seconds", hint=f"give {MIN_S:g} to {MAX_S:g} seconds")
-    return seconds
+        raise InvalidInput(f"the interval cannot be {seconds} seconds", hint=f"give {field.allowed}") from None
+
+
+def is_due(settings: Checkpoint, trigger: str, turns: int) -> bool:
+    """Whether the files of an agent are saved at the end of a turn, or because an interval is over (R-1002)."""
+    if not settings.enabled:
+        return False
+    if trigger == "timer":
+        return settings.frequency in ("every_step", "time_based")
+    if settings.frequency == "every_n_steps":
+        return turns % settings.steps == 0
+    return settings.frequency == "every_step"

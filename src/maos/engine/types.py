@@ -5,7 +5,7 @@ from __future__ import annotations
 from maos.engine import saving
 from maos.engine.recorder import FOLD_EVERY, Kind
 from maos.journal.codec import EventType
-from maos.model import attempt, door, message, run
+from maos.model import attempt, bundle, cleaning, door, flow, message, notice, run, schedule, talk
 
 ATTEMPT = Kind("attempt", attempt.Attempt, format=attempt.FORMAT, quiet=("attempt_heard",))
 
@@ -17,10 +17,21 @@ RUN = Kind(
     every=lambda fold: max(FOLD_EVERY, len(fold.tasks)),
 )
 
+FLOW = Kind(
+    "flow",
+    flow.Flow,
+    format=flow.FORMAT,
+    quiet=flow.EVENT_TYPES,  # a short one is folded in no time
+    every=lambda fold: max(FOLD_EVERY, len(fold.calls)),
+)
+
+SCHEDULES = Kind("schedules", schedule.Schedules, format=schedule.FORMAT)
+
 _PLAIN = frozenset((*run.EVENT_TYPES, *message.EVENT_TYPES, "attempt_planned", "attempt_started", "attempt_stopping",
                     "attempt_checkpointed", "attempt_ended"))  # fmt: skip
 """What `maos.views` shows to other programs; what agents say, by far the most, is not among it and is compressed."""
 
-_NAMES = (*attempt.EVENT_TYPES, *attempt.INBOX_TYPES, *run.EVENT_TYPES, *run.INBOX_TYPES, *message.EVENT_TYPES,
-          *door.EVENT_TYPES, *door.INBOX_TYPES, *saving.EVENT_TYPES)  # fmt: skip
+_NAMES = (*schedule.EVENT_TYPES, *flow.EVENT_TYPES, *flow.INBOX_TYPES, *attempt.EVENT_TYPES, *attempt.INBOX_TYPES, *run.EVENT_TYPES, *run.INBOX_TYPES, *message.EVENT_TYPES,
+          *door.EVENT_TYPES, *door.INBOX_TYPES, *saving.EVENT_TYPES, *cleaning.EVENT_TYPES, *talk.EVENT_TYPES,
+          *notice.EVENT_TYPES, *bundle.EVENT_TYPES)  # fmt: skip
 TYPES = tuple(EventType(name, plain=name in _PLAIN) for name in dict.fromkeys(_NAMES))

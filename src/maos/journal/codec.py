@@ -95,6 +95,10 @@ class Codec:
             raise InvalidInput(f"event type {kind.name} is registered twice")
         self._types[kind.name] = kind
 
+    def format_of(self, name: str) -> int:
+        """The format in which events of a type are written and read now."""
+        return self._types[name].format
+
     def plain(self, event: Event) -> tuple[EventType, bytes]:
         """The type and the uncompressed body of an event; InvalidInput for what is not plain data."""
         type_, data = event

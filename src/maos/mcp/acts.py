@@ -18,7 +18,7 @@ from maos.mcp.session import Session
 from maos.model import door
 from maos.model.attempt import inbox
 from maos.model.changes import DELETE, Replace
-from maos.model.run import RUNNING, agent_name
+from maos.model.run import RUNNING
 from maos.store.contract import Key
 
 KEYS_MAX = 1_000
@@ -59,6 +59,7 @@ async def report_discovery(session: Session, errand: Errand, *, text: str, keywo
             text,
             type="discovery",
             metadata={"keyword": keyword},
+            heard=await mail.reacts_to(session),
             key=mail.key(session, call),
         )
     except KeyReused:  # sent before; some of those it went to have ended since
@@ -135,7 +136,11 @@ async def ask_person(
         key=Key(f"door/{session.agent}/{id}", fingerprint(id)),
     )
     errand.calls.append(call)
-    return await questions.answer(session, run, id, errand.still_there, wait_s=wait_s)
+    answer = await questions.answer(session, run, id, errand.still_there, wait_s=wait_s)
+    if answer is None:
+        return questions.LATER.format(id=id)
+    errand.read += await questions.hand_out(session, id)
+    return answer
 
 
 async def spawn_task(
@@ -159,7 +164,7 @@ async def spawn_task(
             f"a task {name!r} with other contents was asked for already", hint="choose another name"
         ) from None
     errand.calls.append(call)
-    return f"recorded: the task {name} will be done by the agent {agent_name(run.id, name)}"
+    return f"recorded: the task {name} will be done by the agent {run.agent(name)}"
 
 
 async def save_state(session: Session, errand: Errand, *, key: str, value: Any) -> str:
@@ -198,7 +203,7 @@ async def list_agents(session: Session, errand: Errand) -> str:
     run = await session.run()
     found = []
     for task in run.tasks.values():
-        agent = agent_name(run.id, task.name)
+        agent = run.agent(task.name)
         row = {"agent": agent, "task": task.name, "status": task.status, "type": task.plan.get("agent", "")}
         row |= {"you": True} if agent == session.agent else {}
         row |= await _reported(session, agent) if task.status == RUNNING else {}

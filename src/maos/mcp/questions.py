@@ -6,9 +6,11 @@ import asyncio
 import hashlib
 from collections.abc import Callable
 
+from maos.journal.codec import Event
 from maos.mcp.session import Session
 from maos.model import run as runs
 from maos.model.attempt import inbox
+from maos.model.message import receipts
 from maos.model.run import Run
 
 PAUSE_S = 0.2
@@ -28,8 +30,10 @@ def id_of(question: str) -> str:
     return f"q-{hashlib.sha256(plain.encode()).hexdigest()[:12]}"
 
 
-async def answer(session: Session, run: Run, id: str, still_there: Callable[[str], None], *, wait_s: float) -> str:
-    """The answer once there is one; after `wait_s`, what to do without."""
+async def answer(
+    session: Session, run: Run, id: str, still_there: Callable[[str], None], *, wait_s: float
+) -> str | None:
+    """The answer once there is one; None after `wait_s`."""
     loop = asyncio.get_running_loop()
     until_s = loop.time() + wait_s
     reading = _Reading(session, run, id)
@@ -40,11 +44,20 @@ async def answer(session: Session, run: Run, id: str, still_there: Callable[[str
             return found
         left_s = until_s - loop.time()
         if left_s <= 0:
-            return LATER.format(id=id)
+            return None
         still_there(f"waiting for a person to answer {id}")
         await asyncio.sleep(min(PAUSE_S, left_s))
         pause_s = min(NO_ENGINE_S, max(0.0, until_s - loop.time()))
         await session.journal.store.wait(after=head, timeout_s=pause_s)
+
+
+async def hand_out(session: Session, id: str) -> list[int]:
+    """Note that the agent gets an answer here, so that it is not told the same as a message; the message's place."""
+    waiting = [each async for each in session.bus.waiting(session.agent) if each.message.metadata.get("question") == id]
+    versions = [each.version for each in waiting]
+    if versions:
+        await session.journal.append(receipts(session.agent), Event("message_delivered", {"versions": versions}))
+    return versions
 
 
 class _Reading:

@@ -52,6 +52,8 @@ class Session:
         run = await RUN.load(self.journal, self.identity.run)
         if run is None:
             raise NotFound(f"the run {self.identity.run} is not in the journal", hint="do without this tool")
+        if not run.heeds(self.agent):
+            raise InvalidInput(f"the run was taken back, and {self.agent} is no part of it any more", hint="stop here")
         return run
 
     def clean(self, value: Any) -> Any:

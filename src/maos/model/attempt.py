@@ -28,6 +28,7 @@ EVENT_TYPES = (
     "attempt_answered",
     "attempt_transcript",
     "attempt_checkpointed",
+    "attempt_branched",
     "attempt_ended",
 )
 INBOX_TYPES = ("message_sent", "stop_asked", "permission_answered", "checkpoint_asked")
@@ -162,6 +163,8 @@ class Attempt(msgspec.Struct, kw_only=True):
     usage_tokens: Tokens = msgspec.field(default_factory=Tokens)
     cost_turn: str = ""
     cost_of_turn: float = 0.0
+    origin: dict[str, Any] = {}
+    """The attempt, version and position whose state this one has, when it goes on from that of another agent."""
 
     @property
     def is_open(self) -> bool:
@@ -238,6 +241,13 @@ class Attempt(msgspec.Struct, kw_only=True):
                 session=data.get("session", ""),
             ),
         ]
+
+    def _branched(self, data: Mapping[str, Any]) -> None:
+        """All that another agent had come to at some moment, told by this event alone."""
+        state = msgspec.convert({**data["state"], "id": self.id, "version": self.version}, Attempt)
+        for name in self.__struct_fields__:
+            setattr(self, name, getattr(state, name))
+        self.origin = dict(data["origin"])
 
     def _ended(self, data: Mapping[str, Any]) -> None:
         self.status, self.ended_us = data["status"], data["at_us"]

@@ -20,8 +20,9 @@ RUNNING, PAUSED, COMPLETED, FAILED, CANCELLED, CHANGED = (
 )  # fmt: skip
 OPEN = (RUNNING, PAUSED, CHANGED)
 
-STARTED, DONE, UNKNOWN = "started", "done", "unknown"
-"""How it stands with a call; `failed` too is an outcome. Unknown: begun, and nobody knows whether it took effect (I31)."""
+STARTED, DONE, UNKNOWN, LEFT = "started", "done", "unknown", "left"
+"""How it stands with a call; `failed` too is an outcome. Unknown: begun, and nobody knows whether it took effect (I31).
+Left: the function stopped waiting for it, as a time limit around it makes it do."""
 
 STEP, SLEEP, SIGNAL, GATE, CHILD, VALUE, AGENT, PATCH = (
     "step", "sleep", "signal", "gate", "child", "value", "agent", "patch",
@@ -29,7 +30,8 @@ STEP, SLEEP, SIGNAL, GATE, CHILD, VALUE, AGENT, PATCH = (
 
 EVENT_TYPES = (
     "flow_started", "flow_taken", "flow_signalled", "flow_published", "flow_checkpointed", "flow_paused",
-    "flow_changed", "flow_ended", "flow_folded", "call_started", "call_tried", "call_doubted", "call_done", "call_failed",
+    "flow_changed", "flow_ended", "flow_folded", "call_started", "call_tried", "call_doubted", "call_left",
+    "call_done", "call_failed",
 )  # fmt: skip
 INBOX_TYPES = ("signal_sent", "question_answered", "call_settled", "cancel_asked", "pause_asked")
 
@@ -48,6 +50,8 @@ class Call(msgspec.Struct, omit_defaults=True):
     """Of its arguments, to notice when the function makes another call at this place."""
     status: str = STARTED
     tries: int = 0
+    failures: int = 0
+    """How many tries failed; one that was interrupted did not."""
     result: Any = None
     error: dict[str, Any] | None = None
     """The type and the words of what was raised."""
@@ -68,6 +72,8 @@ class Checkpoint(msgspec.Struct, omit_defaults=True):
     version: int
     calls: int
     """How many calls had an outcome."""
+    step: str = ""
+    """The place of the call that ended last, or of the question that is asked."""
     progress: float = 0.0
 
 
@@ -89,8 +95,10 @@ class Flow(msgspec.Struct, kw_only=True, omit_defaults=True):
     why: str = ""
     """Why it is paused, or what is wrong."""
     calls: dict[str, Call] = {}
-    signals: dict[str, list[Any]] = {}
-    """Those that came and nobody has waited for yet, by name."""
+    done: int = 0
+    """How many calls have an outcome."""
+    signals: dict[str, list[tuple[int, Any]]] = {}
+    """Those that came and nobody has waited for yet, by name: their places in the inbox, and what they say."""
     published: dict[str, Any] = {}
     checkpoints: list[Checkpoint] = []
     inbox_cursor: int = 0
@@ -118,11 +126,6 @@ class Flow(msgspec.Struct, kw_only=True, omit_defaults=True):
         kinds = (SLEEP, SIGNAL, GATE)
         return {place: call for place, call in self.calls.items() if call.status == STARTED and call.kind in kinds}
 
-    @property
-    def done(self) -> int:
-        """How many calls have an outcome."""
-        return sum(call.status in (DONE, FAILED) for call in self.calls.values())
-
     def apply(self, type_: str, data: Mapping[str, Any]) -> None:
         """Fold one more event in."""
         self.version += 1
@@ -144,14 +147,20 @@ class Flow(msgspec.Struct, kw_only=True, omit_defaults=True):
 
     def _flow_signalled(self, data: Mapping[str, Any]) -> None:
         waiting = self.signals.get(data["name"], [])
-        self.signals = {**self.signals, data["name"]: [*waiting, data.get("value")]}
+        self.signals = {**self.signals, data["name"]: [*waiting, (data["inbox_version"], data.get("value"))]}
 
     def _flow_published(self, data: Mapping[str, Any]) -> None:
         self.published = {**self.published, **data["values"]}
 
     def _flow_checkpointed(self, data: Mapping[str, Any]) -> None:
         made = Checkpoint(
-            data["name"], data["trigger"], data["at_us"], self.version, self.done, data.get("progress", 0.0)
+            data["name"],
+            data["trigger"],
+            data["at_us"],
+            self.version,
+            self.done,
+            data.get("step", ""),
+            data.get("progress", 0.0),
         )
         self.checkpoints = [*self.checkpoints, made]
 
@@ -159,11 +168,11 @@ class Flow(msgspec.Struct, kw_only=True, omit_defaults=True):
         self.status, self.why = PAUSED, data.get("why", "")
 
     def _flow_changed(self, data: Mapping[str, Any]) -> None:
-        self.status, self.why = CHANGED, data["why"]
+        self.status, self.why, self.code = CHANGED, data["why"], data["code"]
 
     def _flow_ended(self, data: Mapping[str, Any]) -> None:
         self.status, self.result, self.error = data["status"], data.get("result"), data.get("error")
-        self.why = self.error["message"] if self.error else ""
+        self.why = self.error["message"] if self.error else data.get("why", "")
         self.ended_us = data["at_us"]
 
     def _flow_folded(self, data: Mapping[str, Any]) -> None:
@@ -195,15 +204,22 @@ class Flow(msgspec.Struct, kw_only=True, omit_defaults=True):
     def _call_tried(self, data: Mapping[str, Any]) -> None:
         call = self.calls[data["place"]]
         call.error, call.until_us = data.get("error"), data.get("until_us", 0)
+        call.failures += 1
 
     def _call_doubted(self, data: Mapping[str, Any]) -> None:
-        self.calls[data["place"]].status = UNKNOWN
+        call = self.calls[data["place"]]
+        call.status, call.error = UNKNOWN, data.get("error", call.error)
+
+    def _call_left(self, data: Mapping[str, Any]) -> None:
+        self.calls[data["place"]].status = LEFT
 
     def _call_done(self, data: Mapping[str, Any]) -> None:
         call = self._ended(data)
         call.status, call.result, call.error = DONE, data.get("result"), None
-        if "signal" in data and self.signals.get(data["signal"]):
-            self.signals = {**self.signals, data["signal"]: self.signals[data["signal"]][1:]}
+        if "signal" in data:
+            name, version = data["signal"], data["signal_version"]
+            left = [each for each in self.signals[name] if each[0] != version]
+            self.signals = {known: left if known == name else sent for known, sent in self.signals.items()}
 
     def _call_failed(self, data: Mapping[str, Any]) -> None:
         call = self._ended(data)
@@ -215,5 +231,6 @@ class Flow(msgspec.Struct, kw_only=True, omit_defaults=True):
                 kind=data["kind"], name=data["name"], digest=data.get("digest", ""), at_us=data["at_us"], tries=1
             )
         call = self.calls[data["place"]]
-        call.ended_us = data["at_us"]
+        call.ended_us, call.until_us = data["at_us"], 0
+        self.done += 1
         return call

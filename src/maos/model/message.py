@@ -138,6 +138,7 @@ def spoken(said: Message) -> str:
 
 
 EXPIRED = "nobody took it before its time was up"
+OUTDATED = "it had waited for longer than messages are restored"
 
 
 def letter(said: Message, why: str, tries: int) -> dict[str, Any]:

@@ -16,6 +16,8 @@ import msgspec
 from maos.errors import InvalidInput
 
 TASKS_MAX = 100_000
+ASK, BY_AGENT = "ask", "agent"
+"""What is done when the work of two tasks cannot be merged: a person is asked, or an agent tries first."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
 
 
@@ -40,6 +42,8 @@ class Task(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fiel
     kind: str = ""
     command: list[str] = []
     """The command itself, for tasks of kind shell."""
+    door: bool = False
+    """Whether a command is told whose it is, so that it can use `maos mcp`; a model always has those tools."""
     needs: list[str] = []
     priority: int = 0
     """Among tasks that could begin, the highest first."""
@@ -57,6 +61,8 @@ class Plan(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fiel
     tasks: list[Task]
     request: str = ""
     summary: str = ""
+    conflicts: str = ASK
+    """Who resolves conflicts between the files of tasks: ask, a person; agent, the task's agent, then a person."""
 
 
 class Problem(NamedTuple):
@@ -99,6 +105,8 @@ def check(plan: Plan) -> list[Problem]:
     if len(plan.tasks) > TASKS_MAX:
         return [Problem("plan", f"{len(plan.tasks)} tasks are too many", f"at most {TASKS_MAX}")]
     problems: list[Problem] = []
+    if plan.conflicts not in (ASK, BY_AGENT):
+        problems.append(Problem("plan", f"conflicts cannot be resolved by {plan.conflicts!r}", "use ask or agent"))
     names: dict[str, int] = {}
     for number, task in enumerate(plan.tasks, 1):
         where = f"task {number}" + (f" ({task.name})" if task.name else "")

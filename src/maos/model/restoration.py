@@ -9,6 +9,11 @@ from maos.model.failure import TABLE
 
 TOOL_CHARS_MAX = 300
 RESULT_CHARS_MAX = 4000
+TAKEN_BACK = (
+    "The run you are part of goes on from an earlier moment. You were interrupted there, and now go on. Your files are "
+    "as they were then, in a folder of your own: {folder}. Work there, whatever other folder you remember. What you or "
+    "others did after that moment does not count."
+)
 
 
 def restoration(before: Attempt, *, remembers: bool, messages: Sequence[str] = ()) -> str:
@@ -19,6 +24,8 @@ def restoration(before: Attempt, *, remembers: bool, messages: Sequence[str] = (
     """
     why = TABLE[before.failure].meaning if before.failure in TABLE else "it had finished its turn"
     parts = [f"You were interrupted ({why}) and now go on. Your files are as you left them."]
+    if before.origin:
+        parts = [TAKEN_BACK.format(folder=before.order["cwd"])]
     if not remembers:
         parts.append(f"You do not remember it, so here is the task again:\n\n{before.task}")
         if before.last_text:

@@ -1,11 +1,12 @@
 """A run, folded from the events of its stream `run/<id>`: the plan, and what became of each task.
 
-All tasks of a run live in one stream, so that finishing one and unblocking the next is one append (I30).
+All tasks of a run live in one stream, so that finishing one and beginning those that waited for it is one append (I30).
 *Orchestration* and *workflow run* are the user's words for a run.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -33,13 +34,23 @@ EVENT_TYPES = (
     "question_answered",
     "run_checkpointed",
     "run_hibernated",
+    "run_woken",
     "run_noted",
+    "run_rolled_back",
+    "run_forked",
+    "run_joined",
 )
 
-INBOX_TYPES = ("pause_asked", "checkpoint_asked")
+INBOX_TYPES = ("pause_asked", "checkpoint_asked", "wake_asked")
 """What others may want of a run, beside asking and answering questions."""
 
-FORMAT = 1
+GATE, MERGE = "gate/", "merge/"
+"""How the ids of questions begin that a task itself asks a person: whether its work is good, and how to merge it."""
+
+FORMAT = 2
+
+_BESIDE = re.compile(r"-(gate\d+-\d+|merge\d+)$")
+"""How the names of agents end that check or mend the work of a task's own."""
 
 
 def stream(run: str) -> str:
@@ -47,9 +58,9 @@ def stream(run: str) -> str:
     return f"run/{run}"
 
 
-def agent_name(run: str, task: str) -> str:
-    """The agent that does a task of a run."""
-    return f"{run}.{task}"
+def agent_name(run: str, task: str, branch: int = 0) -> str:
+    """The agent that does a task of a run; `Run.agent` knows in which branch of it."""
+    return f"{run}.{task}.b{branch}" if branch else f"{run}.{task}"
 
 
 class TaskState(msgspec.Struct, kw_only=True):
@@ -59,7 +70,6 @@ class TaskState(msgspec.Struct, kw_only=True):
     plan: dict[str, Any]
     needs: list[str]
     status: str = WAITING
-    agent: str = ""
     attempts: int = 0
     """How often somebody began to work on it."""
     tries: int = 0
@@ -72,11 +82,24 @@ class TaskState(msgspec.Struct, kw_only=True):
     failure: str = ""
     cost_usd: float = 0.0
     tokens: int = 0
+    used_usd: float = 0.0
+    used_tokens: int = 0
+    """What it has used of its own budget: since a person last let it go on."""
     gate: int = 0
     """How many gates it has passed."""
+    checks: int = 0
+    """How often the gate that is next was tried and came to no result."""
     commit: str = ""
+    conflict: list[str] = []
+    """Files in which its work and that of other tasks differ."""
+    conflicts: int = 0
+    """How often its work could not be merged."""
+    resolve: str = ""
+    """How its conflict is to be resolved; empty as long as nobody has said so."""
     missing: int = 0
     """How many of the tasks it needs are not done."""
+    agent: str = ""
+    """Who does it, or did; empty as long as the run was never taken back and is no fork."""
 
 
 class Question(msgspec.Struct, kw_only=True):
@@ -93,6 +116,27 @@ class Question(msgspec.Struct, kw_only=True):
     answer: str | None = None
     answered_us: int = 0
     answered_by: str = ""
+
+
+class Content(msgspec.Struct, kw_only=True):
+    """What of a run goes back in time: all that its tasks have come to, and nothing of who carries it out."""
+
+    status: str
+    request: str
+    folder: str
+    options: dict[str, Any]
+    tasks: dict[str, TaskState]
+    questions: dict[str, Question]
+    ended_us: int
+    summary: str
+    why: str
+    done: int
+    running: int
+    cost_usd: float
+    tokens: int
+    sleeping: dict[str, int]
+    commit: str
+    needed_by: dict[str, list[str]]
 
 
 class Run(msgspec.Struct, kw_only=True):
@@ -119,14 +163,21 @@ class Run(msgspec.Struct, kw_only=True):
     restored: int = 0
     restored_us: int = 0
     restored_from: str = ""
-    wakes_us: int = 0
-    """Until when the whole run sleeps (a rate limit); 0 when it does not."""
+    sleeping: dict[str, int] = {}
+    """Kinds of agents whose rate limit was reached, and until when they sleep or slept."""
     checkpoints: list[dict[str, Any]] = []
     commit: str = ""
     """Where the merged work of finished tasks is."""
     inbox_cursor: int = 0
     """The last wish from the inbox that was carried out."""
     needed_by: dict[str, list[str]] = {}
+    branch: int = 0
+    """How often it was taken back, or brought together with another run: agents of each branch have names of their own,
+    so that nothing of one that was given up reaches the next (I14)."""
+    branches: list[dict[str, Any]] = []
+    """Where each of them began: at which version, and with the state of which one."""
+    origin: dict[str, Any] = {}
+    """The run, version and position that it was forked from."""
 
     @property
     def is_open(self) -> bool:
@@ -134,9 +185,29 @@ class Run(msgspec.Struct, kw_only=True):
         return self.status in (PLANNING, RUNNING, PAUSED)
 
     @property
+    def wakes_us(self) -> int:
+        """When the last of the kinds wakes up whose rate limit was reached; a time in the past when none sleeps."""
+        return max(self.sleeping.values(), default=0)
+
+    @property
     def progress(self) -> int:
         """How far it is, in percent."""
         return 100 * self.done // len(self.tasks) if self.tasks else 0
+
+    def agent(self, task: str) -> str:
+        """The agent that does a task, or will."""
+        known = self.tasks.get(task)
+        return (known.agent if known is not None else "") or agent_name(self.id, task, self.branch)
+
+    def agents(self, task: str) -> list[str]:
+        """All agents of this run that ever did a task, in whatever branch."""
+        return [agent_name(self.id, task, branch) for branch in range(self.branch + 1)]
+
+    def heeds(self, agent: str) -> bool:
+        """Whether what an agent wants of the run counts: not if it belongs to a branch that was given up."""
+        if not self.branch or not agent.startswith(f"{self.id}."):
+            return True
+        return _BESIDE.sub("", agent) in {self.agent(name) for name in self.tasks}
 
     @property
     def open_questions(self) -> list[Question]:
@@ -154,6 +225,22 @@ class Run(msgspec.Struct, kw_only=True):
         self.request, self.folder, self.options = data["request"], data["folder"], dict(data["options"])
         self.created_us, self.owner = data["at_us"], dict(data["owner"])
         self.commit = data.get("commit", "")
+        self.origin = dict(data.get("origin", {}))
+
+    def _restored(self, data: Mapping[str, Any]) -> None:
+        """Everything as the event says, which is all that is needed: nothing before it is looked at."""
+        content = msgspec.convert(data["state"], Content)
+        for name in Content.__struct_fields__:
+            setattr(self, name, getattr(content, name))
+        self.branch = data["branch"]
+        begun = {"version": self.version, "to": data["to"], "position": data["position"], "at_us": data["at_us"]}
+        self.branches = [*self.branches, begun]
+
+    _run_rolled_back = _run_joined = _restored
+
+    def _run_forked(self, data: Mapping[str, Any]) -> None:
+        self._restored(data)
+        self.branches = []  # where it comes from is its origin
 
     def _run_taken(self, data: Mapping[str, Any]) -> None:
         self.owner = dict(data["owner"])
@@ -171,6 +258,9 @@ class Run(msgspec.Struct, kw_only=True):
         for task in self.tasks.values():
             if task.status == FAILED:
                 task.status, task.tries, task.not_before_us = WAITING, 0, 0
+                task.used_usd, task.used_tokens = 0.0, 0
+                if task.failure == "merge_conflict" and task.commit:  # its work is done, and only the merge is not
+                    task.status, task.resolve, task.conflicts = GATED, "", task.conflicts + 1
 
     def _run_paused(self, data: Mapping[str, Any]) -> None:
         self.status, self.why = PAUSED, data.get("why", "")
@@ -183,10 +273,17 @@ class Run(msgspec.Struct, kw_only=True):
         """Something that was decided and changes nothing else."""
 
     def _run_hibernated(self, data: Mapping[str, Any]) -> None:
-        self.wakes_us = data["until_us"]
+        self.sleeping[data["kind"]] = max(data["until_us"], self.sleeping.get(data["kind"], 0))
+
+    def _run_woken(self, data: Mapping[str, Any]) -> None:
+        """A person did not want to wait for the end of a rate limit."""
+        self.sleeping = {kind: min(until_us, data["at_us"]) for kind, until_us in self.sleeping.items()}
+        for task in self.tasks.values():
+            if task.failure == "rate_limited":
+                task.not_before_us = 0
 
     def _run_checkpointed(self, data: Mapping[str, Any]) -> None:
-        self.checkpoints = [*self.checkpoints, {**data, "version": self.version}]
+        self.checkpoints.append({**data, "version": self.version})
 
     def _task_started(self, data: Mapping[str, Any]) -> None:
         task = self.tasks[data["task"]]
@@ -205,9 +302,18 @@ class Run(msgspec.Struct, kw_only=True):
     def _task_gated(self, data: Mapping[str, Any]) -> None:
         task = self.tasks[data["task"]]
         self._stopped(task)
+        is_again = task.status == GATED and task.gate == data["passed"]
+        is_decided = "conflict" in data or ("resolve" in data and "failure" not in data)
+        task.checks = task.checks + 1 if is_again and not is_decided else 0
         task.status, task.gate = GATED, data["passed"]
         task.result = data.get("result", task.result)
         task.commit = data.get("commit", task.commit)
+        task.failure, task.why = data.get("failure", ""), data.get("why", task.why)
+        task.not_before_us = data.get("not_before_us", 0)
+        task.tries += bool(data.get("counts"))
+        task.resolve = data.get("resolve", "")
+        if "conflict" in data:
+            task.conflict, task.conflicts = list(data["conflict"]), task.conflicts + 1
         self._spend(task, data)
 
     def _task_finished(self, data: Mapping[str, Any]) -> None:
@@ -215,6 +321,7 @@ class Run(msgspec.Struct, kw_only=True):
         self._stopped(task)
         task.status, task.ended_us, task.result = DONE, data["at_us"], data.get("result", task.result)
         task.commit, task.failure, task.why = data.get("commit", task.commit), "", ""
+        task.conflict, task.resolve = [], ""
         self.commit = data.get("merged", self.commit)
         self.done += 1
         self._spend(task, data)
@@ -231,21 +338,18 @@ class Run(msgspec.Struct, kw_only=True):
     def _question_asked(self, data: Mapping[str, Any]) -> None:
         known = self.questions.get(data["id"])
         if known is not None:
-            known.asked_by = [*known.asked_by, *data["asked_by"]]
+            known.asked_by += [each for each in data["asked_by"] if each not in known.asked_by]
             return
-        self.questions = {
-            **self.questions,
-            data["id"]: Question(
-                id=data["id"],
-                question=data["question"],
-                choices=list(data.get("choices", ())),
-                context=data.get("context", ""),
-                asked_us=data["at_us"],
-                asked_by=list(data["asked_by"]),
-                default=data.get("default"),
-                expires_us=data.get("expires_us", 0),
-            ),
-        }
+        self.questions[data["id"]] = Question(
+            id=data["id"],
+            question=data["question"],
+            choices=list(data.get("choices", ())),
+            context=data.get("context", ""),
+            asked_us=data["at_us"],
+            asked_by=list(data["asked_by"]),
+            default=data.get("default"),
+            expires_us=data.get("expires_us", 0),
+        )
 
     def _question_answered(self, data: Mapping[str, Any]) -> None:
         question = self.questions[data["id"]]
@@ -256,7 +360,8 @@ class Run(msgspec.Struct, kw_only=True):
         for plan in tasks:
             name, needs = plan["name"], list(plan.get("needs", ()))
             missing = sum(self.tasks[need].status != DONE if need in self.tasks else 1 for need in needs)
-            self.tasks[name] = TaskState(name=name, plan=dict(plan), needs=needs, missing=missing)
+            agent = agent_name(self.id, name, self.branch) if self.branch else ""
+            self.tasks[name] = TaskState(name=name, plan=dict(plan), needs=needs, missing=missing, agent=agent)
             for need in needs:
                 self.needed_by.setdefault(need, []).append(name)
 
@@ -267,5 +372,7 @@ class Run(msgspec.Struct, kw_only=True):
     def _spend(self, task: TaskState, data: Mapping[str, Any]) -> None:
         task.cost_usd += data.get("cost_usd", 0.0)
         task.tokens += data.get("tokens", 0)
+        task.used_usd += data.get("cost_usd", 0.0)
+        task.used_tokens += data.get("tokens", 0)
         self.cost_usd += data.get("cost_usd", 0.0)
         self.tokens += data.get("tokens", 0)

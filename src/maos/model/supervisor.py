@@ -7,13 +7,26 @@ crash it is what it was.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 import msgspec
 
 from maos.model.attempt import Attempt
 from maos.model.failure import ASK, TABLE
-from maos.model.run import COMPLETED, FAILED, GATED, PAUSED, RUNNING, WAITING, Question, Run, TaskState, agent_name
+from maos.model.run import (
+    COMPLETED,
+    FAILED,
+    GATE,
+    GATED,
+    MERGE,
+    PAUSED,
+    RUNNING,
+    WAITING,
+    Question,
+    Run,
+    TaskState,
+)
 
 INITIALIZING, IDLE, WORKING = "initializing", "idle", "working"
 WAITING_FOR_USER, WAITING_FOR_TASKS, BLOCKED, INTERRUPTED = (
@@ -23,8 +36,6 @@ STATES = (
     INITIALIZING, IDLE, WORKING, WAITING_FOR_USER, WAITING_FOR_TASKS, BLOCKED, COMPLETED, FAILED, INTERRUPTED,
 )  # fmt: skip
 
-PERSON_GATE = "gate/"
-"""How the ids of questions begin that a task's gate asks."""
 ASKING_TOOL = "ask_person"
 NAMES_SHOWN_MAX = 3
 
@@ -80,6 +91,8 @@ def wishes(run: Run, records: Iterable[tuple[str, Mapping[str, Any]]]) -> Wishes
         if type_ == "pause_asked":
             pause = data.get("why") or "asked"
         elif type_ == "question_asked":
+            if not all(map(run.heeds, data["asked_by"])):
+                continue  # whoever asks belongs to a branch that was given up
             known = questions.get(data["id"])
             asked_by = [] if known is None else [each for each in data["asked_by"] if each not in known.asked_by]
             if known is None:
@@ -109,13 +122,14 @@ def supervisor(run: Run, attempts: Mapping[str, Attempt], wishes: Wishes, *, liv
     failed = [each for each in tasks if each.status == FAILED]
     stuck = _stuck(run, failed) if run.is_open else ()
     at_work = _at_work(run, attempts, wishes, waiting)
+    asleep = {kind: until_us for kind, until_us in run.sleeping.items() if until_us > now_us}
     later = [each.not_before_us for each in tasks if each.status == WAITING and each.not_before_us > now_us]
-    until_us = max(run.wakes_us if run.wakes_us > now_us else 0, 0) or min(later, default=0)
+    until_us = min((*asleep.values(), *later), default=0)
     state = _state(run, lives, at_work, waiting or asking, until_us, failed, stuck)
     error, to_do = _trouble(run, failed, state)
     return Supervisor(
         state=state,
-        activity=_activity(state, run, attempts, wishes, at_work, waiting, asking),
+        activity=_activity(state, run, attempts, wishes, at_work, waiting, asking, asleep),
         progress=run.progress,
         error=error,
         to_do=to_do,
@@ -137,7 +151,7 @@ def permissions(attempt: Attempt) -> list[dict[str, Any]]:
 
 def agents_of(run: Run, task: TaskState) -> list[str]:
     """The agents that may be at work on a task now: its own, or one that checks it."""
-    own = task.agent or agent_name(run.id, task.name)
+    own = run.agent(task.name)
     if task.status == GATED:
         return [f"{own}-gate{task.gate + 1}-{task.attempts}"]
     return [own] if task.status == RUNNING else []
@@ -176,7 +190,7 @@ def _state(
 def _at_work(run: Run, attempts: Mapping[str, Attempt], wishes: Wishes, waiting: Sequence[str]) -> list[TaskState]:
     """Tasks on which somebody does something, and does not only wait for a person."""
     asked = {agent for id in waiting for agent in wishes.questions[id].asked_by}
-    gates = {id.split("/")[1] for id in waiting if id.startswith(PERSON_GATE)}
+    gates = {id.split("/")[1] for id in waiting if id.startswith((GATE, MERGE))}
     found = []
     for task in run.tasks.values():
         if task.status not in (RUNNING, GATED) or task.name in gates:
@@ -231,6 +245,7 @@ def _activity(
     at_work: Sequence[TaskState],
     waiting: Sequence[str],
     asking: Sequence[str],
+    asleep: Mapping[str, int],
 ) -> str:
     if wishes.pause and state not in (INTERRUPTED, IDLE):
         return "is being paused"
@@ -248,6 +263,9 @@ def _activity(
             return f"asks: {wishes.questions[waiting[0]].question}{f' (and {more} more)' if more else ''}"
         case "waiting_for_user":
             return f"{_names(asking)} asks for a permission"
+        case "waiting_for_tasks" if asleep:
+            until, kinds = datetime.fromtimestamp(min(asleep.values()) / 1e6, UTC), _names(list(asleep))
+            return f"hibernating until {until:%Y-%m-%d %H:%M:%S} UTC: the rate limit of {kinds} is reached"
         case "waiting_for_tasks":
             late = next((each for each in run.tasks.values() if each.status == WAITING and each.not_before_us), None)
             return f"{late.name} waits: {late.why}" if late is not None and late.why else "waits until it may go on"

@@ -148,12 +148,15 @@ class Git(NamedTuple):
         self,
         command: str,
         *arguments: str | bytes,
-        given: bytes = b"",
+        given: bytes | int = b"",
         allowed: Sequence[int] = (0,),
         limit_s: float = LIMIT_S,
         variables: Mapping[str, str] | None = None,
     ) -> Result:
-        """Call git and wait for its end; any status that is not allowed is a GitFailed."""
+        """Call git and wait for its end; any status that is not allowed is a GitFailed.
+
+        `given` is what it reads: some bytes, or the descriptor of a file that is too large for them.
+        """
         argv: list[str | bytes] = ["--no-pager"]
         for key, value in (*_CONFIGURATION.items(), *self.configuration):
             argv += ["-c", f"{key}={value}"]
@@ -255,7 +258,7 @@ async def _call(
     *,
     cwd: Path,
     environment: Mapping[str, str],
-    given: bytes,
+    given: bytes | int,
     limit_s: float,
     lock: int | None = None,
 ) -> Result:
@@ -264,7 +267,7 @@ async def _call(
             *argv,
             cwd=cwd,
             env=environment,
-            stdin=asyncio.subprocess.PIPE,
+            stdin=given if isinstance(given, int) else asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
             start_new_session=True,  # so that it can be ended with whatever it has started
@@ -281,7 +284,7 @@ async def _call(
             await _end(process, asyncio.create_task(process.communicate()))
         raise
     process = starting.result()
-    talk = asyncio.create_task(process.communicate(given))
+    talk = asyncio.create_task(process.communicate(None if isinstance(given, int) else given))
     try:
         done, _ = await asyncio.wait({talk}, timeout=limit_s)
     except asyncio.CancelledError:

@@ -16,8 +16,9 @@ BUFFERED_BYTES_MAX = 1 << 20
 REST_S = 0.2
 STREAK = 5
 STREAK_MOMENTS = 2
-"""A holder that has had news so often in a row, each so soon after the last, is read five times a second. All such are
-read at the same moments: one wake-up and one commit serve them all. Others are read when they have something."""
+STREAK_BYTES_MAX = 16 << 10
+"""A holder that has had a little news so often in a row, each so soon after the last, is read five times a second. All
+such are read at the same moments: one wake-up and one commit serve them all. Others are read as they have something."""
 
 
 class Link(asyncio.Protocol):
@@ -160,7 +161,7 @@ class Link(asyncio.Protocol):
             at = end
         del self._buffer[:at]
         self._news.set()
-        self._rest()
+        self._rest_after(len(data))
 
     def _hear(self, kind: int, body: bytes) -> None:
         if kind == wire.DATA:
@@ -193,11 +194,12 @@ class Link(asyncio.Protocol):
         self._records.extend(records)
         self._waiting_bytes += len(body)
 
-    def _rest(self) -> None:
-        """Read no more until the next moment, if there is news all the time."""
+    def _rest_after(self, read_bytes: int) -> None:
+        """Read no more until the next moment, if there is a little news all the time."""
         loop = asyncio.get_running_loop()
         moment = int(loop.time() / REST_S)
-        self._streak = self._streak + 1 if moment - self._moment <= STREAK_MOMENTS else 0
+        goes_on = moment - self._moment <= STREAK_MOMENTS and read_bytes <= STREAK_BYTES_MAX
+        self._streak = self._streak + 1 if goes_on else 0
         self._moment = moment
         if self._streak >= STREAK and not self._resting:
             self._resting = True

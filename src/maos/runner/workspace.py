@@ -22,7 +22,7 @@ from maos.runner.workspace_files import Checkpoint, FileChange, checkpoint, diff
 from maos.runner.workspace_merge import OTHERS, OWN, SIDES, Blocked, Conflicted, Merged, merge
 from maos.runner.workspace_place import FILE_BYTES_MAX, UnsavedWork, Workspace
 from maos.runner.workspace_prepare import prepare
-from maos.runner.workspace_remove import Left, clear, forget, left_behind, remove
+from maos.runner.workspace_remove import Left, clear, forget, is_left, keep, left_behind, remove
 from maos.runner.workspace_repair import exists, verify
 from maos.runner.workspace_stage import LeftOut
 
@@ -50,6 +50,8 @@ __all__ = [
     "diff",
     "exists",
     "forget",
+    "is_left",
+    "keep",
     "left_behind",
     "merge",
     "patch",

@@ -72,7 +72,8 @@ async def merge(
     if workspace.repository is None:
         raise InvalidInput(f"{workspace.path} was worked in directly", hint="there is nothing to merge")
     source = await discover(await asyncio.to_thread(into.resolve))
-    if source is None or source.repository != workspace.repository:
+    repository = await asyncio.to_thread(workspace.repository.resolve)  # it may have moved, with a link where it was
+    if source is None or source.repository != repository:
         raise InvalidInput(
             f"{into} is not in the repository of workspace {workspace.name}",
             hint=f"merge into a worktree of {workspace.repository}",

@@ -62,6 +62,7 @@ async def prepare(
     root: Path,
     base: str | None = None,
     start: str | None = None,
+    at: str | None = None,
     include_uncommitted: bool = False,
     file_bytes_max: int = FILE_BYTES_MAX,
     keep_ignored: Collection[str] = (),
@@ -69,7 +70,8 @@ async def prepare(
     """The workspace of that name below `root`, made if it is not there, finished or repaired if it is not whole.
 
     It begins with the files of `base` (HEAD if not given), or with those of the checkpoint `start`: that is how work
-    is forked, and taken up on another machine.
+    is forked, and taken up on another machine. `at` is a commit to be at, in the place of the base: that is how merged
+    work is forked.
     """
     check_workspace_name(name)
     source, root = await asyncio.to_thread(lambda: (source.resolve(), root.resolve()))
@@ -95,6 +97,9 @@ async def prepare(
         write_whole(folder / "repository", os.fsencode(found.repository))
         crash_point("prepare: begun")
         beginning = await _beginning(found, folder, base, start, include_uncommitted, file_bytes_max)
+        if at is not None:
+            files = await find_commit(found.git, at)
+            beginning = beginning._replace(files=files, head=files)
         repository = Git(found.repository, {"GIT_DIR": str(found.repository)}, lock=lock)
         await repository.run("update-ref", refs_of(name) + "base", beginning.base)
         crash_point("prepare: base")

@@ -70,6 +70,11 @@ def left_behind(root: Path, *, owned: Collection[str] = ()) -> list[Left]:
     return [Left(name, root / name, known_at(folder_of(root, name))) for name in names if name not in owned]
 
 
+def is_left(workspace: Workspace) -> bool:
+    """Whether there is anything of a workspace on disk, be it what a removal that was killed has left."""
+    return workspace.tree.is_dir() or folder_of(workspace.tree.parent, workspace.name).is_dir()
+
+
 async def clear(root: Path, name: str) -> None:
     """Remove a workspace that was never finished, or whose removal was not."""
     folder = folder_of(root, check_workspace_name(name))
@@ -80,6 +85,12 @@ async def clear(root: Path, name: str) -> None:
             raise InvalidInput(f"workspace {name} is finished", hint="remove it with remove")
         await asyncio.to_thread(wipe, folder, root / name)
         lock_of(root, name).unlink(missing_ok=True)
+
+
+async def keep(repository: Path, name: str, label: str, commit: str) -> None:
+    """Have a commit stay under the refs of a workspace, whatever becomes of the worktree that leads to it."""
+    git = Git(repository, {"GIT_DIR": str(repository)})
+    await git.run("update-ref", f"{refs_of(check_workspace_name(name))}{label}", commit)
 
 
 async def forget(repository: Path, name: str) -> int:

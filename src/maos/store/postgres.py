@@ -30,6 +30,7 @@ from maos.store.mark import Mark, MarkFile
 
 PATIENCE_S = 15.0  # how long a lost server is waited for before callers are told
 COMMAND_TIMEOUT_S = 60.0
+CLOSE_S_MAX = 1.0  # how long connections are let go of politely
 NEWS_MAX = 10_000
 IDLE_MS_MAX = 5_000  # between two statements of one transaction; then the server ends it
 READERS_MAX = 4
@@ -126,9 +127,13 @@ class PostgresDatabase:
         for connection in (self._writer, self._listener):
             if connection is not None and not connection.is_closed():
                 connection.terminate()
-        if self._readers is not None:
-            self._readers.terminate()
-        self._writer = self._listener = self._readers = None
+        readers, self._readers = self._readers, None
+        self._writer = self._listener = None
+        if readers is not None:
+            try:  # those whose reader was cancelled are being made ready for the next one, and would complain
+                await asyncio.wait_for(readers.close(), CLOSE_S_MAX)
+            except (OSError, asyncpg.InterfaceError, asyncpg.PostgresError):
+                readers.terminate()
         self.mark.close()
 
     def _connection_options(self) -> dict[str, Any]:
@@ -191,6 +196,22 @@ class PostgresDatabase:
                 await connection.execute("DELETE FROM schema_level")
                 await connection.execute("INSERT INTO schema_level VALUES ($1)", step.level)
                 crash_point(f"upgrade: level {step.level} not committed")
+
+    async def add_views(self, views: str) -> None:
+        """Have the views that are given, for programs other than maos; without them everything works all the same."""
+        version = views[views.rindex("CREATE VIEW ") :].split("'")[1]
+        known = "SELECT definition FROM pg_views WHERE schemaname = $1 AND viewname = 'maos_views'"
+        connection = self._writer
+        assert connection is not None
+        try:
+            if version in (await connection.fetchval(known, self._schema_name) or ""):
+                return
+            async with connection.transaction():
+                await connection.execute("SELECT pg_advisory_xact_lock($1)", self._lock)
+                if version not in (await connection.fetchval(known, self._schema_name) or ""):
+                    await connection.execute(views)
+        except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+            self.notes.append(f"the views could not be made: {error}")
 
     async def _level(self, connection: asyncpg.Connection[Any]) -> int:
         found = await connection.fetchval("SELECT to_regclass($1)", f"{self._schema_name}.schema_level")

@@ -31,6 +31,8 @@ from maos.store.mark import Mark, MarkFile
 
 SQLITE_MIN = (3, 51, 3)
 BUSY_MS_MAX = 10_000  # how long a writer waits for other processes before it says so
+LOCK_PAUSE_S = 0.000_1  # how soon a lock is tried again at first
+LOCK_PAUSE_S_MAX = 0.01
 WAL_PAGES_MAX = 1_000  # then the log is copied into the database
 WAL_LAYOUT_PAGES = (256, 1_100)  # the log is laid out in advance: some soon, all for those who write much
 WAL_PAGES_LAID_OUT = 12  # from so many on; not for a process that writes once and ends
@@ -308,13 +310,7 @@ class SqliteDatabase:
     def _transact(self, ledger: Ledger, batch: Sequence[Request], wait_ms: int = 0) -> None:
         """Decide and write a batch in one transaction."""
         connection = self._writer or self._connect_writer()
-        connection.set_busy_timeout(wait_ms)
-        try:
-            connection.execute("BEGIN IMMEDIATE")
-        except apsw.BusyError:
-            if wait_ms:
-                raise
-            raise _Locked from None
+        self._begin(connection, wait_ms)
         try:
             plan = self._decide(connection, ledger, batch)
             if plan.empty:
@@ -337,6 +333,23 @@ class SqliteDatabase:
             self.mark.write(Mark(ledger.position, plan.last_hash))
         crash_point("commit: marked, nobody told")
         self._bell.ring()
+
+    def _begin(self, connection: apsw.Connection, wait_ms: int) -> None:
+        """Take the write lock. Others hold it for less than a millisecond, and SQLite's own waiting begins with one."""
+        connection.set_busy_timeout(0)
+        until_s, pause_s = time.monotonic() + wait_ms / 1000, LOCK_PAUSE_S
+        while True:
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+                break
+            except apsw.BusyError:
+                if not wait_ms:
+                    raise _Locked from None
+                if time.monotonic() > until_s:
+                    raise
+            time.sleep(pause_s)
+            pause_s = min(pause_s * 1.25, LOCK_PAUSE_S_MAX)
+        connection.set_busy_timeout(wait_ms)
 
     async def execute(self, query: str, *arguments: apsw.SQLiteValue) -> list[Row]:
         """One small write of its own, such as taking a lease; needs the writer's turn."""

@@ -10,10 +10,10 @@ from datetime import datetime
 from functools import partial
 from typing import Any, TypeVar
 
-from maos.clock import to_datetime
+from maos.clock import SystemClock, to_datetime
 from maos.errors import InvalidInput
 from maos.model.flow import AGENT, CHILD
-from maos.workflows import scopes, values
+from maos.workflows import elsewhere, scopes, values
 from maos.workflows.definition import Workflow
 from maos.workflows.scopes import Scope
 
@@ -104,11 +104,19 @@ async def parallel(function: Callable[[T], Awaitable[R]], items: Iterable[T], *,
 async def _all(scope: Scope | None, place: str, begin: Sequence[Callable[[], Awaitable[Any]]], limit: int) -> list[Any]:
     results: list[Any] = [None] * len(begin)
     failures: dict[int, Exception] = {}
+    skipped: list[int] = []
     left = iter(range(len(begin)))
+    begun = scope.flow.branches_begun(place, len(begin)) if scope is not None else None
+
+    def is_skipped(number: int) -> bool:
+        if begun is not None:
+            return number not in begun
+        return bool(failures) and (scope is None or not scope.flow.has_begun(f"{place}:{number + 1}."))
 
     async def work() -> None:
         for number in left:
-            if failures:
+            if is_skipped(number):
+                skipped.append(number)
                 _close(begin[number])
                 continue
             if scope is not None:
@@ -125,6 +133,8 @@ async def _all(scope: Scope | None, place: str, begin: Sequence[Callable[[], Awa
         for each in workers:
             each.cancel()
         await asyncio.gather(*workers, return_exceptions=True)
+    if skipped and begun is None and scope is not None:
+        scope.flow.note_skipped(place, skipped)
     if failures:
         raise failures[min(failures)]
     return results
@@ -149,7 +159,7 @@ async def child(workflow: Workflow[..., R], *args: Any, id: str = "", **kwargs: 
     flow = scope.flow
 
     async def work(place: str) -> Any:
-        return await flow.workflows.carry_out_child(flow.flow, place, workflow, args, kwargs, id)
+        return await elsewhere.child(flow, place, workflow, args, kwargs, id)
 
     digest = values.digest(args, kwargs, f"an argument of {workflow.name}")
     result = await flow.elsewhere(scope, CHILD, workflow.name, digest, {"id": id} if id else {}, work)
@@ -171,7 +181,7 @@ async def agent(task: str = "", *, kind: str = "shell", argv: Sequence[str] = ()
     given = {"kind": kind, "argv": list(argv), **options}
 
     async def work(place: str) -> Any:
-        return await flow.workflows.carry_out_agent(flow.flow, place, task, given)
+        return await flow.workflows.carry_out_agent(flow, place, task, given)
 
     digest = values.digest((task, given), {}, "an argument of agent()")
     found: str = await flow.elsewhere(scope, AGENT, kind, digest, {"task": task[:200]}, work)
@@ -185,9 +195,10 @@ def now() -> datetime:
 
         started = maos.workflows.now()
     """
-    scope = scopes.here("now()")
-    flow = scope.flow
-    return to_datetime(flow.value(scope, "now", flow.workflows.now_us))
+    scope = scopes.here_or_none()
+    if scope is None:
+        return to_datetime(SystemClock().now_us())
+    return to_datetime(scope.flow.value(scope, "now", scope.flow.clock.now_us))
 
 
 def unique() -> str:
@@ -197,7 +208,9 @@ def unique() -> str:
 
         order = f"order-{maos.workflows.unique()}"
     """
-    scope = scopes.here("unique()")
+    scope = scopes.here_or_none()
+    if scope is None:
+        return uuid.uuid4().hex
     return str(scope.flow.value(scope, "unique", lambda: uuid.uuid4().hex))
 
 
@@ -209,8 +222,9 @@ def random() -> float:
         if maos.workflows.random() < 0.1:
             await fetch("sample")
     """
-    scope = scopes.here("random()")
-    return float(scope.flow.value(scope, "random", chance.SystemRandom().random))
+    roll = chance.SystemRandom().random
+    scope = scopes.here_or_none()
+    return roll() if scope is None else float(scope.flow.value(scope, "random", roll))
 
 
 def publish(**published: Any) -> None:

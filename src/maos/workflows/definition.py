@@ -59,9 +59,9 @@ class Step(Generic[P, R]):
         """What the function says it returns."""
         return values.returned(self.function)
 
-    def pause_s(self, tries: int) -> float:
+    def pause_s(self, failures: int) -> float:
         """How long to wait after that many tries that failed."""
-        return float(min(self.backoff_s * 2 ** (tries - 1), BACKOFF_S_MAX))
+        return float(min(self.backoff_s * 2 ** (failures - 1), BACKOFF_S_MAX))
 
     async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """In a workflow: once, whatever is killed. Elsewhere: as the plain function it is."""
@@ -100,7 +100,7 @@ class Workflow(Generic[P, R]):
         body = tree.body[0].body  # type: ignore[attr-defined]  # a function's own source is one definition
         if isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant):
             body = body[1:]
-        return hashlib.sha256("\n".join(map(ast.dump, body)).encode()).hexdigest()[:16]
+        return hashlib.sha256("\n".join(map(ast.unparse, body)).encode()).hexdigest()[:16]
 
     @property
     def where(self) -> dict[str, str]:
@@ -114,7 +114,6 @@ class Workflow(Generic[P, R]):
 
 
 _workflows: dict[tuple[str, str], Workflow[..., Any]] = {}
-_newest: dict[str, Workflow[..., Any]] = {}
 
 
 @overload
@@ -223,4 +222,5 @@ async def called(function: Callable[..., Any], args: tuple[Any, ...], kwargs: di
         return await function(*args, **kwargs)
     import asyncio
 
-    return await asyncio.to_thread(function, *args, **kwargs)
+    result = await asyncio.to_thread(function, *args, **kwargs)
+    return await result if inspect.isawaitable(result) else result

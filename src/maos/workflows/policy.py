@@ -18,12 +18,14 @@ FREQUENCIES = ("every_step", "every_n_steps", "on_gates", "time_based", "manual"
 class Policy:
     """When outcomes are written, and when a checkpoint is made."""
 
-    def __init__(self, frequency: str = "every_step", *, every: int = 10, interval_s: float = 30.0) -> None:
+    def __init__(
+        self, frequency: str = "every_step", *, every: int = 10, interval_s: float = 30.0, enabled: bool = True
+    ) -> None:
         if frequency not in FREQUENCIES:
             raise InvalidInput(f"there is no checkpoint frequency {frequency!r}", hint=f"use {', '.join(FREQUENCIES)}")
         if every < 1 or interval_s <= 0:
             raise InvalidInput("checkpoints need a positive number of steps and a positive interval")
-        self.frequency = frequency
+        self.frequency = frequency if enabled else "manual"
         self.every = every
         self.interval_s = interval_s
         self._steps = 0

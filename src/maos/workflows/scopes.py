@@ -39,6 +39,9 @@ class Scope:
     def stray(self, task: asyncio.Task[Any] | None) -> Scope:
         """A branch for a task that the author started himself: numbered in the order in which they first call."""
         number = self._strays[self.count] = self._strays.get(self.count, 0) + 1
+        if task is not None:
+            self.flow.strays.add(task)
+            task.add_done_callback(self.flow.strays.discard)
         return Scope(self.flow, f"{self.prefix}{self.count}~{number}.", task)
 
 

@@ -3,24 +3,35 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
+import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, get_type_hints
 
 import msgspec
 
 from maos.errors import InvalidInput
+from maos.journal.codec import is_plain
 
 SHOWN_CHARS_MAX = 200
 
 
 def plain(value: Any, what: str) -> Any:
     """The value as the journal keeps it; InvalidInput says what cannot be kept."""
-    if value is None or value.__class__ in (str, bool, float) or (value.__class__ is int and -(2**63) <= value < 2**63):
+    kind = value.__class__
+    if value is None or kind is bool or (kind is int and -(2**63) <= value < 2**63):
+        return value
+    if kind is str and value.isascii():
         return value
     try:
-        made = msgspec.to_builtins(value, str_keys=True, enc_hook=_plain_of)
-        msgspec.json.encode(made)
+        body = _body(value)
+        made = msgspec.json.decode(body)  # what another process would find, as a list where a tuple was
+        if b"null" in body and not _is_finite(value):
+            raise ValueError("a number in it is not finite")
+        if not is_plain(made):
+            raise ValueError("it is too deep")
     except (TypeError, NotImplementedError, ValueError, RecursionError, OverflowError) as error:
         raise InvalidInput(
             f"{what} cannot be recorded: {error}",
@@ -43,9 +54,39 @@ def typed(value: Any, annotation: Any, what: str) -> Any:
 
 def returned(function: Callable[..., Any]) -> Any:
     """What a function says it returns."""
+    return _annotation(function, "return")
+
+
+def given(
+    function: Callable[..., Any], arguments: Mapping[str, Any], name: str
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Recorded arguments as what they were: of the types that the function's signature names."""
+    args, kwargs = arguments.get("args", ()), arguments.get("kwargs", {})
     try:
-        return get_type_hints(function).get("return", Any)
-    except (NameError, TypeError):
+        bound = inspect.signature(function).bind(*args, **kwargs)
+    except TypeError as error:
+        raise InvalidInput(f"the workflow {name} cannot be called: {error}") from error
+    for each, value in bound.arguments.items():
+        annotation = _annotation(function, each)
+        what = f"the argument {each} of the workflow {name}"
+        kind = bound.signature.parameters[each].kind
+        if kind is inspect.Parameter.VAR_POSITIONAL:
+            bound.arguments[each] = tuple(typed(one, annotation, what) for one in value)
+        elif kind is inspect.Parameter.VAR_KEYWORD:
+            bound.arguments[each] = {key: typed(one, annotation, what) for key, one in value.items()}
+        else:
+            bound.arguments[each] = typed(value, annotation, what)
+    return bound.args, bound.kwargs
+
+
+def _annotation(function: Callable[..., Any], name: str) -> Any:
+    """One annotation, whatever becomes of the others; names that only its surroundings know are found there."""
+    hint = getattr(function, "__annotations__", {}).get(name, Any)
+    around = inspect.getclosurevars(function).nonlocals if inspect.isfunction(function) else {}
+    try:
+        alone = SimpleNamespace(__annotations__={name: hint})
+        return get_type_hints(alone, getattr(function, "__globals__", {}), dict(around))[name]
+    except (NameError, TypeError, AttributeError):
         return Any
 
 
@@ -72,6 +113,9 @@ def told(error: BaseException) -> dict[str, Any]:
 def _plain_of(value: Any) -> Any:
     if isinstance(value, Path):
         return str(value)
+    for kind in (str, int, float):
+        if isinstance(value, kind):  # a class of its own, as libraries for numbers have
+            return kind(value)
     raise NotImplementedError(f"a {type(value).__name__} is no plain data")
 
 
@@ -79,3 +123,24 @@ def _of_plain(type_: type, value: Any) -> Any:
     if issubclass(type_, Path):
         return type_(value)
     raise TypeError(f"{type_.__name__} is no type of data")
+
+
+def _is_finite(value: Any) -> bool:
+    found = msgspec.to_builtins(value, str_keys=True, enc_hook=_plain_of)
+    left = [found]
+    while left:
+        each = left.pop()
+        if each.__class__ is float and not math.isfinite(each):
+            return False
+        left.extend(each.values() if isinstance(each, dict) else each if isinstance(each, list | tuple) else ())
+    return True
+
+
+def _body(value: Any) -> bytes:
+    try:
+        return _encode(value)  # sets in order, so that the digest of arguments is the same in another process
+    except TypeError:  # or a key that is no text, which the plainer way takes
+        return msgspec.json.encode(msgspec.to_builtins(value, str_keys=True, enc_hook=_plain_of))
+
+
+_encode = msgspec.json.Encoder(enc_hook=_plain_of, order="deterministic").encode

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import WeakValueDictionary
 
 from maos.clock import MICROSECONDS, Clock
-from maos.engine import owner
+from maos.engine import consent, owner
 from maos.engine.claims import claim
 from maos.engine.orders import without_secrets
 from maos.engine.post import Post
@@ -17,14 +19,13 @@ from maos.engine.types import FLOW
 from maos.errors import Conflict, InvalidInput, NotFound
 from maos.journal.codec import Event
 from maos.journal.journal import Append, Journal
-from maos.model.attempt import Attempt, check_agent, inbox
-from maos.model.failure import FRESH, RESUME, RETRY, TABLE, WAIT
-from maos.model.flow import CANCELLED, CHANGED, COMPLETED, PAUSED, Flow, stream
+from maos.model.attempt import check_agent, inbox
+from maos.model.flow import CHANGED, COMPLETED, GATE, PAUSED, STARTED, STEP, UNKNOWN, Flow, stream
 from maos.model.schedule import Schedule
 from maos.store.contract import Key
-from maos.workflows import forgetting, schedules, values
+from maos.workflows import elsewhere, forgetting, schedules, values
 from maos.workflows.definition import Workflow, find
-from maos.workflows.errors import Changed, NotWaiting, StepFailed, WorkflowFailed
+from maos.workflows.errors import Changed, NotWaiting, WorkflowFailed
 from maos.workflows.policy import Policy
 from maos.workflows.running import RunningFlow
 
@@ -34,13 +35,12 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 REFUSE, REPLAY = "refuse", "replay"
-AGAIN_S_MAX = 300
 
 
 class Handle:
     """A workflow that this process runs."""
 
-    def __init__(self, running: RunningFlow, task: asyncio.Task[Flow]) -> None:
+    def __init__(self, running: RunningFlow, task: asyncio.Future[Flow]) -> None:
         self._running = running
         self._task = task
 
@@ -60,12 +60,16 @@ class Handle:
 
     async def result(self) -> Any:
         """What it returns; WorkflowFailed when it fails or is cancelled."""
-        return _result(await self.wait(), self._running._definition)
+        return _result(await self.wait(), self._running.definition)
 
     async def pause(self, why: str = "") -> Flow:
         """Have the steps that run end, and let go of it; it can be gone on with at any time."""
-        self._running.let_go(PAUSED, why)
+        self.let_go(PAUSED, why)
         return await self.wait()
+
+    def let_go(self, leaving: str, why: str) -> None:
+        """Have it paused, or ended as cancelled, once the steps that run have ended."""
+        self._running.let_go(leaving, why)
 
 
 class Workflows:
@@ -81,6 +85,7 @@ class Workflows:
         self._post = Post(journal)
         self._tasks: dict[str, asyncio.Task[Flow]] = {}
         self._running: dict[str, RunningFlow] = {}
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     # --- running ---------------------------------------------------------------------------------------------
 
@@ -121,17 +126,42 @@ class Workflows:
         id: str,
         options: dict[str, Any],
         parent: str = "",
+        on_change: str = REFUSE,
     ) -> Handle:
         Policy.of(options)
         id = check_agent(id) if id else f"w-{secrets.token_hex(3)}"
         arguments = values.plain({"args": list(args), "kwargs": kwargs}, f"an argument of {workflow.name}")
+        values.given(workflow.function, arguments, workflow.name)
+        async with self._turn(id):
+            return await self._begin(workflow, arguments, id, options, parent, on_change)
+
+    @asynccontextmanager
+    async def _turn(self, id: str) -> AsyncIterator[None]:
+        """One after the other in this process: to the store, both would be the same owner of a lease."""
+        turn = self._turns.setdefault(id, asyncio.Lock())
+        async with turn:
+            yield
+
+    async def _begin(
+        self,
+        workflow: Workflow[..., Any],
+        arguments: dict[str, Any],
+        id: str,
+        options: dict[str, Any],
+        parent: str,
+        on_change: str,
+    ) -> Handle:
         known = await FLOW.load(self._journal, id)
         if known is not None:
             if (known.name, known.arguments) != (workflow.name, arguments):
                 raise InvalidInput(
                     f"there is a workflow {id!r} already, a {known.name} with other arguments", hint="use another id"
                 )
-            return await self._go_on(known, workflow, REFUSE)
+            if known.parent != parent:
+                raise InvalidInput(f"there is a workflow {id!r} already, of another parent", hint="use another id")
+            if known.definition != workflow.version:  # what was begun with one is finished with it
+                workflow = find(known.name, known.definition)
+            return await self._go_on(known, workflow, on_change)
         lease = await self._claim(id, None)
         try:
             recorder = Recorder(self._journal, FLOW, Flow(id=id), lease, lease_s=self._lease_s)
@@ -162,7 +192,8 @@ class Workflows:
             handle = await m.workflows.resume("greeting-1", workflow=shout)
         """
         known = await self.get(id)
-        return await self._go_on(known, workflow or find(known.name, known.definition), on_change)
+        async with self._turn(known.id):
+            return await self._go_on(known, workflow or find(known.name, known.definition), on_change)
 
     async def resume_all(self, *, on_change: str = REFUSE) -> list[Handle]:
         """Go on with every workflow of this database that nobody runs, and that this process has a definition for.
@@ -176,12 +207,16 @@ class Workflows:
         async for flow in self.all():
             if flow.is_open and flow.status != PAUSED and not flow.parent and flow.id not in self._tasks:
                 try:
-                    found.append(await self._go_on(flow, find(flow.name, flow.definition), on_change))
-                except (NotFound, Conflict, Changed):
-                    continue  # another process has it, or its definition
+                    async with self._turn(flow.id):
+                        definition = find(flow.name, flow.definition)
+                        found.append(await self._go_on(flow, definition, on_change, even_paused=False))
+                except (NotFound, Conflict, Changed, consent.NotAgreed):
+                    continue  # another process has it, or its definition; or a person has yet to agree to it
         return found
 
-    async def _go_on(self, known: Flow, workflow: Workflow[..., Any], on_change: str) -> Handle:
+    async def _go_on(
+        self, known: Flow, workflow: Workflow[..., Any], on_change: str, *, even_paused: bool = True
+    ) -> Handle:
         if known.id in self._tasks:
             return Handle(self._running[known.id], self._tasks[known.id])
         if on_change not in (REFUSE, REPLAY):
@@ -194,25 +229,35 @@ class Workflows:
                 "`patched()` tells old ones from new",
             )
         if not known.is_open:
-            task = asyncio.get_running_loop().create_future()
-            task.set_result(known)
-            recorder = Recorder(self._journal, FLOW, known, _no_lease(known))
-            return Handle(RunningFlow(recorder, workflow, self._clock, workflows=self), task)  # type: ignore[arg-type]
+            return self._ended(known, workflow)
+        await consent.check(self._journal, known.id)
         lease = await self._claim(known.id, known)
+        stale = await self._journal.version(inbox(known.id)) if even_paused else 0
         try:
             fresh = await self.get(known.id)
+            if not fresh.is_open:  # whoever had it was faster
+                await self._journal.release(lease)
+                return self._ended(fresh, workflow)
+            code_before = fresh.code
             recorder = Recorder(self._journal, FLOW, fresh, lease, lease_s=self._lease_s)
             taken = {"owner": owner.identity(lease), "code": workflow.code, "at_us": self._clock.now_us()}
             await recorder.append(Event("flow_taken", taken))
         except BaseException:
             await self._journal.release(lease)
             raise
-        return await self._watch(recorder, workflow)
+        return await self._watch(recorder, workflow, stale=stale, on_change=on_change, code_before=code_before)
 
-    async def _watch(self, recorder: Recorder[Flow], workflow: Workflow[..., Any]) -> Handle:
-        running = RunningFlow(recorder, workflow, self._clock, workflows=self)
+    def _ended(self, flow: Flow, workflow: Workflow[..., Any]) -> Handle:
+        """One that only tells its result."""
+        task: asyncio.Future[Flow] = asyncio.get_running_loop().create_future()
+        task.set_result(flow)
+        recorder = Recorder(self._journal, FLOW, flow, owner.lease_of(flow.owner))
+        return Handle(RunningFlow(recorder, workflow, self._clock, workflows=self), task)
+
+    async def _watch(self, recorder: Recorder[Flow], workflow: Workflow[..., Any], **how: Any) -> Handle:
+        running = RunningFlow(recorder, workflow, self._clock, workflows=self, **how)
         self._running[running.id] = running
-        await self._post.register(running.id, running.wish, after=running.flow.inbox_cursor)
+        await self._post.register(running.id, running.receive, after=running.flow.inbox_cursor)
         task = asyncio.create_task(self._run(running))
         self._tasks[running.id] = task
         await asyncio.sleep(0)  # a task that is cancelled before its first step would not give the lease back
@@ -242,71 +287,20 @@ class Workflows:
 
     # --- for running workflows -------------------------------------------------------------------------------
 
-    def now_us(self) -> int:
-        """The time."""
-        return self._clock.now_us()
-
     def without_secrets(self, text: str) -> str:
         """Text as it may be written down."""
         return without_secrets(text, {})
 
-    async def carry_out_child(
-        self,
-        parent: Flow,
-        place: str,
-        workflow: Workflow[..., Any],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        id: str,
-    ) -> Any:
-        """Begin, or take up, a child, and wait for it."""
-        id = id or f"{parent.id}.{place.replace(':', '-').replace('~', '-')}"
-        known = await FLOW.load(self._journal, id)
-        if known is not None and known.parent != parent.id:
-            raise StepFailed(workflow.name, {"message": f"{id} exists, and is no child of {parent.id}"})
-        handle = await self._start(workflow, args, kwargs, id, {}, parent.id)
-        try:
-            flow = await handle.wait()
-        except asyncio.CancelledError:
-            if self._running.get(parent.id) is not None and self._running[parent.id]._leaving == CANCELLED:
-                await self.cancel(id, why=f"{parent.id} was cancelled")
-            raise
-        if flow.status == COMPLETED:
-            return flow.result
-        raise StepFailed(workflow.name, flow.error or {"message": f"{id} was {flow.status}"})
+    async def start_child(
+        self, parent: RunningFlow, workflow: Workflow[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], id: str
+    ) -> Handle:
+        """Begin a child, or take it up."""
+        return await self._start(workflow, args, kwargs, id, {}, parent.id, parent.on_change)
 
-    async def carry_out_agent(self, parent: Flow, place: str, task: str, given: dict[str, Any]) -> str:
+    async def carry_out_agent(self, parent: RunningFlow, place: str, task: str, given: dict[str, Any]) -> str:
         """Begin, take up or resume an agent, and wait for it."""
-        attempts = self._attempts()
-        name = f"{parent.id}.{place.replace(':', '-').replace('~', '-')}"
-        try:
-            attempt = await attempts.get(name)
-        except NotFound:
-            attempt = await (await attempts.start(task, name=name, **given)).wait()
-        while attempt.is_open or self._goes_on(attempt):
-            await self._wait_for(attempt)
-            attempt = await (await attempts.resume(name)).wait()
-        if attempt.failure:
-            raise StepFailed(name, {"type": attempt.failure, "message": attempt.message})
-        return attempt.result or attempt.last_text
-
-    def _goes_on(self, attempt: Attempt) -> bool:
-        """Whether an agent that failed is to try again, by the table of failures."""
-        failure = TABLE.get(attempt.failure)
-        if failure is None:
-            return False
-        again = failure.action == WAIT or (
-            failure.action in (RESUME, RETRY, FRESH) and attempt.number <= failure.tries_max
-        )
-        return again or attempt.failure == "stopped"
-
-    async def _wait_for(self, attempt: Attempt) -> None:
-        action = TABLE[attempt.failure].action if attempt.failure else ""
-        until_us = attempt.reset_us if action == WAIT else 0
-        if action == RETRY:
-            until_us = self._clock.now_us() + min(2**attempt.number, AGAIN_S_MAX) * MICROSECONDS
-        while (left_us := until_us - self._clock.now_us()) > 0:  # noqa: ASYNC110 - the clock rings for nobody
-            await asyncio.sleep(min(left_us / MICROSECONDS, 5.0))
+        name = elsewhere.name_of(parent.id, place)
+        return await elsewhere.agent(self._attempts(), self._clock, name, task, given)
 
     # --- by themselves ---------------------------------------------------------------------------------------
 
@@ -426,7 +420,14 @@ class Workflows:
             for place in (await m.workflows.get("greeting-1")).waiting:
                 await m.workflows.answer("greeting-1", place, "yes")
         """
-        await self._wish(id, "question_answered", {"id": place, "answer": answer, "by": by})
+        flow = await self.get(id)
+        call = flow.calls.get(place)
+        if call is None or (call.kind, call.status) != (GATE, STARTED):
+            raise _not_asked(flow, f"the workflow {flow.id} asks nothing at {place!r}", GATE)
+        choices = call.about.get("choices", [])
+        if choices and answer not in choices:
+            raise InvalidInput(f"{answer!r} is no answer to {call.name!r}", hint=f"answer {', '.join(choices)}")
+        await self._wish(flow.id, "question_answered", {"id": place, "answer": answer, "by": by})
 
     async def settle(self, id: str, place: str, outcome: str, *, value: Any = None, why: str = "") -> None:
         """Say what became of a step whose outcome is unknown: "done" with its result, "failed", or do it "again".
@@ -438,8 +439,12 @@ class Workflows:
         """
         if outcome not in ("done", "failed", "again"):
             raise InvalidInput(f"an outcome cannot be {outcome!r}", hint="say done, failed or again")
+        flow = await self.get(id)
+        call = flow.calls.get(place)
+        if call is None or call.kind != STEP or call.status not in (UNKNOWN, STARTED):
+            raise _not_asked(flow, f"there is nothing to settle at {place!r} of the workflow {flow.id}", STEP)
         data = {"place": place, "outcome": outcome, "value": values.plain(value, "the result"), "why": why}
-        await self._wish(id, "call_settled", data)
+        await self._wish(flow.id, "call_settled", data)
 
     async def cancel(self, id: str, *, why: str = "") -> None:
         """End a workflow, when the steps that run have ended; one that nobody runs ends when it is taken up.
@@ -476,12 +481,16 @@ def _result(flow: Flow, definition: Workflow[..., Any]) -> Any:
     if flow.status == COMPLETED:
         return values.typed(flow.result, definition.returns, f"what the workflow {flow.name} returned")
     if flow.status == CHANGED:
-        raise Changed(flow.why)
+        raise Changed(flow.why, hint="put the code right, or finish with the old version, and resume it")
     said = f"{flow.error.get('type')}: {flow.error.get('message')}" if flow.error else flow.why or "it was let go of"
     command = "resume" if flow.status == PAUSED else "show"
     what = f"the workflow {flow.id} is {flow.status}: {said}"
     raise WorkflowFailed(what, hint=f"`maos workflow {command} {flow.id}`")
 
 
-def _no_lease(flow: Flow) -> Any:
-    return owner.lease_of(flow.owner)
+def _not_asked(flow: Flow, what: str, kind: str) -> NotWaiting:
+    open_ = flow.unknown if kind == STEP else {place: each for place, each in flow.waiting.items() if each.kind == kind}
+    there = ", ".join(f"{place} ({call.name})" for place, call in open_.items())
+    return NotWaiting(
+        what, hint=f"open now: {there}" if there else f"`maos workflow show {flow.id}` tells how it stands"
+    )

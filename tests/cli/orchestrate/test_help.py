@@ -8,7 +8,7 @@ import click
 import pytest
 
 from maos.cli.agent.running import TIME_LIMIT as AGENTS_TIME_LIMIT
-from maos.cli.orchestrate.starting import CONCURRENCY, PERMISSIONS, TIME_LIMIT
+from maos.cli.orchestrate.options import CONCURRENCY, PERMISSIONS, TIME_LIMIT
 from maos.cli.program import program
 from maos.engine import agent_types, runs
 from tests.cli.test_help import EXAMPLES, HEAVY

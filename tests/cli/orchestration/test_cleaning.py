@@ -34,7 +34,26 @@ def test_worktrees_of_completed_runs_are_removed_and_their_checkpoints_stay(
     assert done["bytes"] > 0
     assert not tree.exists()
     assert "api.txt  +1 -0" in call("agent", "diff", f"{engine.run}.api").stdout
-    assert ask("orchestration", "cleanup", "--older-than", "0")["removed"] == []
+    again = ask("orchestration", "cleanup", "--older-than", "0")
+    assert again["removed"] == []
+    assert again["total"] == {"worktrees": 1, "bytes": done["bytes"]}
+
+
+def test_without_an_age_the_settings_say_what_goes(begin: Begin, ask: Ask, call: Call, repository: Path) -> None:
+    """R-704: by number; both commands go by the same policy."""
+    runs = []
+    for _ in range(3):
+        engine = begin(WRITING)
+        assert engine.wait() == "completed"
+        runs.append(engine.run)
+    assert ask("orchestration", "cleanup")["removed"] == [], "nothing is 30 days old"
+    (repository / "maos.toml").write_text("[cleanup]\nkeep_runs = 2\n")
+    for command in ("orchestration", "recover"):
+        tried = ask(command, "cleanup", "--dry-run")
+        assert [(each["run"], each["why"]) for each in tried["removed"]] == [(runs[0], "number")]
+    assert ", by number\n1 worktree of 1 completed orchestration removed, " in call("recover", "cleanup").stdout
+    (repository / "maos.toml").write_text("[cleanup.of.orchestration]\nsize_mb = 1\n")
+    assert ask("orchestration", "cleanup", "--dry-run")["removed"] == []
 
 
 def test_what_is_saved_nowhere_else_stays(
@@ -65,7 +84,7 @@ def test_a_run_that_can_go_on_keeps_its_worktrees(
     engine = begin(FAILING)
     assert engine.wait() == "failed"
     assert ask("orchestration", "cleanup", "--older-than", "0") == {
-        "dry_run": False, "runs": 0, "removed": [], "kept": [], "bytes": 0,
+        "dry_run": False, "runs": 0, "removed": [], "kept": [], "bytes": 0, "total": {"worktrees": 0, "bytes": 0},
     }  # fmt: skip
     assert tree_of(agents, f"{engine.run}.api").exists()
 

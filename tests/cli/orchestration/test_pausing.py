@@ -104,13 +104,17 @@ def test_the_save_interval_is_kept_in_the_database(no_db: Path, call: Call, monk
     assert call("orchestration", "save-interval", MAOS_CHECKPOINT_INTERVAL="7").stdout.endswith("45 s\n")
 
 
-async def test_without_a_setting_the_environment_counts() -> None:
+async def test_without_one_in_the_database_the_settings_count(monkeypatch: pytest.MonkeyPatch) -> None:
     """R-1009."""
     async with maos.open(":memory:") as m:
-        assert await saving.interval_s(m.journal, {}) == saving.DEFAULT_S
-        assert await saving.interval_s(m.journal, {saving.VARIABLE: "7"}) == 7
+        assert await saving.interval_s(m.journal, m.settings.values.checkpoint.interval_s) == 120
+    monkeypatch.setenv("MAOS_CHECKPOINT_INTERVAL", "7")
+    async with maos.open(":memory:") as m:
+        assert await saving.interval_s(m.journal, m.settings.values.checkpoint.interval_s) == 7
+    monkeypatch.setenv("MAOS_CHECKPOINT_INTERVAL", "often")
+    async with maos.open(":memory:") as m:
         with pytest.raises(maos.InvalidInput, match="MAOS_CHECKPOINT_INTERVAL"):
-            await saving.interval_s(m.journal, {saving.VARIABLE: "often"})
+            assert m.settings
 
 
 async def test_an_agent_that_runs_is_saved_by_the_interval_of_the_moment(

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 from maos.cli.agent import names
 from maos.cli.agent.options import TEXT, budget_option, env_option, seconds, turns_option
@@ -92,6 +93,7 @@ def run(
     `maos agent list` shows it as detached, `maos agent attach` takes it up again with nothing lost.
     """
     task, argv = _order(kind, words, dashes=ctx.meta[DASHES])
+    given = ctx.get_parameter_source("time_limit") is not ParameterSource.DEFAULT
 
     async def begin(m: Maos) -> Begun:
         from maos.cli.agent.foreground import Begun
@@ -105,7 +107,7 @@ def run(
             in_place=in_place,
             model=model,
             instructions=instructions,
-            time_limit_s=seconds(time_limit) or 0.0,
+            time_limit_s=seconds(time_limit) or 0.0 if given else m.settings.values.agent.time_limit_s,
             turns_max=turns or 0,
             budget_usd=budget or 0.0,
             tools_allowed=tools,

@@ -40,11 +40,7 @@ def send(database: Target, agent: str, text: str, as_json: bool) -> None:
 
     async def work(m: Maos) -> tuple[Attempt, int]:
         attempt = await m.attempts.get(await names.find(m, agent))
-        if attempt.kind == "shell" and not attempt.order.get("takes_input"):
-            raise InvalidInput(
-                f"agent {attempt.agent!r} is a command that was started without input",
-                hint="start it with `maos agent run --input`",
-            )
+        check_listens(attempt)
         return attempt, await m.attempts.send(attempt.agent, text.removesuffix("\n"))
 
     attempt, number = database.write(work)
@@ -60,6 +56,15 @@ def send(database: Target, agent: str, text: str, as_json: bool) -> None:
             f"message {number} for ", (clean(attempt.agent), "bold"), ", which does not run; it gets it with ",
             (f"maos agent resume {attempt.agent}", "bold"),
         )  # fmt: skip
+
+
+def check_listens(attempt: Attempt) -> None:
+    """InvalidInput when an agent is a command that hears nothing."""
+    if attempt.kind == "shell" and not attempt.order.get("takes_input"):
+        raise InvalidInput(
+            f"agent {attempt.agent!r} is a command that was started without input",
+            hint="start it with `maos agent run --input`",
+        )
 
 
 @click.command(

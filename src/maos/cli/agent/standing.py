@@ -65,9 +65,9 @@ def status_of(attempt: Attempt) -> str:
 
 def is_unattended(owner: Mapping[str, Any]) -> bool:
     """Whether the process that recorded an attempt is gone, as far as this machine can tell."""
-    from maos.engine.owner import is_gone
+    from maos.engine import owner as owners
 
-    return is_gone(owner) or _before_restart(owner)
+    return owners.is_unattended(owner)
 
 
 def holder_lives(attempt: Attempt) -> bool:
@@ -88,13 +88,3 @@ def go_on(attempt: Attempt, status: str) -> str:
     if status in (DETACHED, INTERRUPTED, "stopped", "failed"):
         return f"maos agent {'attach' if status == DETACHED else 'resume'} {attempt.agent}"
     return ""
-
-
-def _before_restart(owner: Mapping[str, Any]) -> bool:
-    """Whether the owner ran on this machine before it was last started; nothing of that time is left."""
-    import os
-
-    from maos.runner.holder.machine import boot_id
-
-    then, now = str(owner.get("machine", "")).partition(":")[0], boot_id()
-    return bool(then and now) and then != now and owner.get("host") == os.uname().nodename

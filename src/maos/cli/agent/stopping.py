@@ -16,9 +16,6 @@ from maos.cli.plain import clean
 if TYPE_CHECKING:
     from maos.app import Maos
     from maos.cli.agent.standing import Standing
-    from maos.model.attempt import Attempt
-
-LOOK_EVERY_S = 1.0
 
 
 @click.command(cls=Command, examples=["maos agent stop nightly", "maos agent stop nightly --grace 1m --json"])
@@ -40,7 +37,9 @@ def stop(database: Target, agent: str, grace: int, as_json: bool) -> None:
         before = await m.attempts.get(name)
         was_open = before.is_open
         if was_open:
-            await end(m, before, seconds(grace) or 0.0)
+            from maos.engine.stopping import end
+
+            await end(m.attempts, before, seconds(grace) or 0.0)
         return await standing.of_agent(m, name)
 
     now = database.write(work)
@@ -58,45 +57,3 @@ def stop(database: Target, agent: str, grace: int, as_json: bool) -> None:
     render.line(name_, f" {how}" if attempt.status == "stopped" else f" ended before it was stopped: {how}")
     if now.go_on:
         render.line(("to go on: ", "dim"), now.go_on)
-
-
-async def end(m: Maos, attempt: Attempt, grace_s: float) -> None:
-    """Ask whoever runs it to stop it; if that is nobody, be the one."""
-    if not standing.is_unattended(attempt.owner):
-        await m.attempts.stop(attempt.agent, grace_s=grace_s)
-    while attempt.is_open:
-        if standing.is_unattended(attempt.owner):
-            await _take_up_and_stop(m, attempt.agent, grace_s)
-        else:
-            await _wait_for_end(m, attempt)
-        attempt = await m.attempts.get(attempt.agent)
-
-
-async def _take_up_and_stop(m: Maos, agent: str, grace_s: float) -> None:
-    from maos.engine.claims import Held
-    from maos.errors import LeaseLost
-
-    try:
-        running = await m.attempts.adopt(agent)
-        if running is not None:
-            await running.stop(grace_s=grace_s)
-            await running.wait()
-    except (Held, LeaseLost):
-        await m.attempts.stop(agent, grace_s=grace_s)  # somebody else was faster, and will do it
-
-
-async def _wait_for_end(m: Maos, attempt: Attempt) -> None:
-    """Return when it has ended, or after a while, so that the caller can look who runs it."""
-    import asyncio
-
-    from maos.model.attempt import stream
-
-    async def ended() -> None:
-        async for record in m.journal.follow_stream(stream(attempt.id), after=attempt.version):
-            if record.type == "attempt_ended":
-                return
-
-    try:
-        await asyncio.wait_for(ended(), LOOK_EVERY_S)
-    except TimeoutError:
-        pass

@@ -31,36 +31,43 @@ def types_for(run: Run) -> dict[str, AgentType]:
 
 
 def plan(run: Run, texts: Sequence[str], types: Mapping[str, AgentType]) -> Plan:
-    """The tasks that are to be added, checked together with those of the run."""
-    from maos.engine import agent_types, orchestration
-    from maos.model.plan import BadPlan, Plan
+    """The tasks that are to be added; what is wrong with them is said, and we leave."""
+    from maos.model.plan import BadPlan
 
-    files = [text[1:] for text in texts if text.startswith("@")]
     try:
-        said = [text for text in texts if not text.startswith("@")]
-        tasks = orchestration.more(run, said).tasks if said else []
-        for path in files:
-            tasks += plans.parse_loosely(plans.read(path)).tasks
-        added = orchestration.with_more(run, Plan(tasks=tasks))
-        wrong = agent_types.problems(added, types)
-        if wrong:
-            raise BadPlan(wrong)
+        return understand(run, texts, types)
     except BadPlan as error:
         plans.refuse("the new work", error.problems)
-    return added
+
+
+def understand(run: Run, texts: Sequence[str], types: Mapping[str, AgentType]) -> Plan:
+    """The tasks that are to be added, checked together with those of the run."""
+    from maos.engine import orchestration
+    from maos.model.plan import Plan
+
+    said = [text for text in texts if not text.startswith("@")]
+    tasks = orchestration.more(run, said).tasks if said else []
+    for path in (text[1:] for text in texts if text.startswith("@")):
+        tasks += plans.parse_loosely(plans.read(path)).tasks
+    return plans.checked(orchestration.with_more(run, Plan(tasks=tasks)), types)
+
+
+def show(run: Run, added: Plan, options: Mapping[str, Any]) -> None:
+    """What is to be added."""
+    from maos.cli import render
+    from maos.engine import orchestration
+
+    kinds = orchestration.kinds(added, {**run.options, **options})
+    render.line((f"{render.many(len(added.tasks), 'more task')} for {run.id}", "bold"))
+    for task in added.tasks:
+        plans.show_task(task, kinds[task.name], "", last=task is added.tasks[-1], width=0)
+    sys.stdout.flush()
 
 
 def approve(run: Run, added: Plan, options: Mapping[str, Any], *, auto: bool, as_json: bool) -> None:
     """Show what is to be added, and have a person say yes to it."""
-    from maos.cli import render
-    from maos.engine import orchestration
-
     if not as_json:
-        kinds = orchestration.kinds(added, {**run.options, **options})
-        render.line((f"{render.many(len(added.tasks), 'more task')} for {run.id}", "bold"))
-        for task in added.tasks:
-            plans.show_task(task, kinds[task.name], "", last=task is added.tasks[-1], width=0)
-        sys.stdout.flush()
+        show(run, added, options)
     if auto:
         return
     if as_json or sys.stdin is None or not sys.stdin.isatty():

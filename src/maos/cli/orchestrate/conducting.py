@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import signal
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,10 +17,15 @@ from typing import TYPE_CHECKING, Any
 from maos.cli import signals
 from maos.cli.failures import INTERRUPTED, note
 from maos.cli.orchestrate import ending, markdown
+from maos.cli.orchestrate.asking import Asking
 from maos.cli.orchestrate.screen import Screen
 
 if TYPE_CHECKING:
     from maos.app import Maos
+    from maos.engine.notify import Address
+    from maos.journal.codec import Event
+    from maos.model.attempt import Attempt
+    from maos.model.facts import Fact
     from maos.model.run import Run
 
 SIGNALLED = 128
@@ -30,12 +35,16 @@ SIGNALLED = 128
 class Conductor:
     """One run that this process carries out."""
 
-    def __init__(self, m: Maos, run: Run, *, as_json: bool, summary: str = "") -> None:
+    def __init__(self, m: Maos, run: Run, *, as_json: bool, summary: str = "", notify: Sequence[Address] = ()) -> None:
         self._m = m
         self._summary = summary
         """A file for the summary as Markdown, if one is wanted."""
         self._run = run
         self._screen = Screen(run, as_json=as_json)
+        self._asking = Asking(m, self._screen)
+        from maos.engine.notify import Notifier
+
+        self._notifier = Notifier(m.journal, run.id, notify, tell=self._screen.warn)
         self._as_json = as_json
         self._interrupts = 0
         self._left = 0
@@ -43,27 +52,42 @@ class Conductor:
 
     async def carry_out(self, *, options: Mapping[str, Any] | None = None) -> int:
         """Until the run has ended or is paused, or we are sent away; the exit code."""
+        from maos.clock import SystemClock
         from maos.engine.agent_worker import AgentWorker
-        from maos.engine.runs import CONCURRENCY
+        from maos.engine.upkeep import Upkeep
 
         self._introduce()
-        worker = AgentWorker(self._m.attempts, listener=self._screen.heard)
+        await self._look_around()
+        worker = AgentWorker(self._m.attempts, listener=self._heard)
+        upkeep = Upkeep(
+            self._m.journal,
+            SystemClock(),
+            self._m.runs,
+            self._m.attempts,
+            self._run.id,
+            tell=self._keeps_up,
+            concurrency={**self._run.options, **(options or {})}.get("concurrency"),
+            notifier=self._notifier,
+        )
         with signals.heard(interrupted=self._interrupted, sent_away=self._leave):
             work = self._m.runs.carry_out(
                 self._run.id,
                 worker=worker,
-                concurrency=int({**self._run.options, **(options or {})}.get("concurrency", CONCURRENCY)),
+                concurrency=upkeep.concurrency,
                 options=options,
-                listener=self._screen.changed,
+                listener=self._changed,
             )
-            carrying = asyncio.create_task(work)
+            carrying = asyncio.create_task(upkeep.beside(work))
             showing = asyncio.create_task(self._screen.show())
             leaving = asyncio.create_task(self._leaving.wait())
+            self._asking.look(self._run, self._screen.attempts)
             try:
                 await asyncio.wait([carrying, showing, leaving], return_when=asyncio.FIRST_COMPLETED)
+                self._asking.close()
                 if not carrying.done():
                     return await self._let_go(showing)
                 await _ended(showing)
+                await self._notifier.close()
                 await self._screen.close()
                 return await self._conclude(carrying.result())
             except OSError as error:
@@ -74,6 +98,31 @@ class Conductor:
                 for task in (carrying, showing, leaving):
                     task.cancel()
                 await asyncio.gather(carrying, showing, leaving, return_exceptions=True)
+                self._asking.close()
+                await self._notifier.close()
+
+    async def _look_around(self) -> None:
+        """See what agents ask that worked before we came."""
+        from maos.cli.orchestration import standing
+
+        attempts = list((await standing.at_work(self._m, self._run)).values())
+        for attempt in attempts:
+            self._screen.knows(attempt)
+        await self._notifier.open(self._run, attempts)
+
+    def _changed(self, run: Run, events: Sequence[Event]) -> None:
+        self._screen.changed(run, events)
+        self._notifier.changed(run, events)
+        self._asking.look(run, self._screen.attempts)
+
+    def _heard(self, attempt: Attempt, facts: Sequence[Fact]) -> None:
+        self._screen.heard(attempt, facts)
+        self._notifier.heard(attempt, facts)
+        self._asking.look(self._screen.run, self._screen.attempts)
+
+    def _keeps_up(self, text: str, document: dict[str, Any]) -> None:
+        self._screen.tell(text)
+        self._screen.document(document)
 
     def _introduce(self) -> None:
         run = self._run

@@ -36,14 +36,13 @@ class Found(NamedTuple):
 async def look(m: Maos, run: Run) -> Found:
     """Everything the summary of a run needs."""
     from maos.errors import NotFound
-    from maos.model.run import agent_name
 
     discoveries: list[dict[str, Any]] = []
     for task in run.tasks.values():
         if not task.attempts:
             continue
         try:
-            attempts = await m.attempts.history(agent_name(run.id, task.name))
+            attempts = await m.attempts.history(run.agent(task.name))
         except NotFound:
             continue  # it could not even be started
         discoveries += [{**each, "task": task.name} for attempt in attempts for each in attempt.discoveries]

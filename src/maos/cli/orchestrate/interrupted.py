@@ -6,12 +6,15 @@ from typing import TYPE_CHECKING
 
 from maos.cli.agent import standing
 from maos.cli.failures import note
+from maos.clock import MICROSECONDS, SystemClock
 
 if TYPE_CHECKING:
     from maos.app import Maos
     from maos.model.run import Run
+    from maos.settings.current import Current
 
 SHOWN_MAX = 3
+DAY_US = 86_400 * MICROSECONDS
 
 
 def is_interrupted(run: Run) -> bool:
@@ -24,11 +27,19 @@ def is_carried_out(run: Run) -> bool:
     return run.status in ("planning", "running") and not standing.is_unattended(run.owner)
 
 
+def since_us(settings: Current) -> int:
+    """Runs that nothing has happened to since then are not named (R-1009)."""
+    days = settings.values.recovery.lookback_days
+    return SystemClock().now_us() - int(days * DAY_US) if days else 0
+
+
 async def tell(m: Maos, *, but: str = "") -> None:
     """Name the interrupted runs, and how to go on with them."""
     from maos.engine import orchestration
 
-    found = [run for run in await orchestration.unfinished(m.runs) if is_interrupted(run) and run.id != but]
+    since = since_us(m.settings)
+    unfinished = [run for run in await orchestration.unfinished(m.runs) if run.updated_us >= since]
+    found = [run for run in unfinished if is_interrupted(run) and run.id != but]
     for run in found[:SHOWN_MAX]:
         note(f"{run.id} was interrupted, {run.done} of {len(run.tasks)} tasks done: `maos resume {run.id}` goes on")
     if len(found) > SHOWN_MAX:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from maos.cli import completing
 from maos.cli import documents as shared
 from maos.cli.agent import words
 from maos.cli.commands import Command, json_option
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     cls=Command,
     examples=["maos orchestration merge r-1a2b3c", "maos orchestration merge r-1a --message 'New parser' --json"],
 )
-@click.argument("id", metavar="ID")
+@click.argument("id", metavar="ID", shell_complete=completing.runs)
 @click.option("--into", type=click.Path(exists=True, file_okay=False), help="The folder.  [default: that of the run]")
 @click.option("--message", default="", help="The message of the commit.  [default: what was asked for]")
 @json_option

@@ -9,6 +9,7 @@ from maos.cli.agent import words
 from maos.cli.documents import Document, time
 from maos.cli.plain import clean
 from maos.model.failure import TABLE
+from maos.model.run import GATE, MERGE
 
 if TYPE_CHECKING:
     from maos.journal.codec import Event
@@ -48,11 +49,33 @@ def _of_event(run: Run, type_: str, data: Mapping[str, Any]) -> Iterator[Line]:
         case "task_released":
             until = f"; waits until {words.when(data['not_before_us'])}" if data.get("not_before_us") else ""
             yield name, f"↻ {_why(data)}{until or '; tries again'}", "warning"
+        case "task_gated" if "conflict" in data:
+            yield name, f"✗ cannot be merged: {_why(data)}", "warning"
+        case "task_gated" if data.get("resolve"):
+            yield name, "▸ is merged again", "dim"
+        case "task_gated" if data.get("failure"):
+            yield name, f"↻ {_why(data)}; is checked again", "warning"
         case "task_gated":
             gates = len(run.tasks[name].plan.get("gates", ()))
             passed = data["passed"]
             said = f"· passed check {passed} of {gates}" if passed else "· its part is done; now the checks"
             yield name, said, "dim"
+        case "run_hibernated":
+            until = words.when(data["until_us"])
+            yield (
+                "",
+                f"‖ {data.get('kind', 'an agent')} has reached its rate limit; it goes on by itself at {until}",
+                "warning",
+            )
+        case "run_noted" if data.get("text"):
+            yield "", f"· {words.one_line(data['text'], 200)}", "warning"
+        case "run_planned" if len(data["tasks"]) < len(run.tasks):
+            for each in data["tasks"]:
+                yield (
+                    str(each["name"]),
+                    f"+ is added: {words.one_line(str(each.get('task') or ''), RESULT_WIDTH)}",
+                    "dim",
+                )
         case "question_asked":
             answer = f"maos answer {run.id}/{clean(str(data['id']))} …"
             yield _asker(run, data), f"? {words.one_line(data['question'], 200)}  (`{answer}`)", "found"
@@ -65,7 +88,7 @@ def _of_event(run: Run, type_: str, data: Mapping[str, Any]) -> Iterator[Line]:
 def _asker(run: Run, data: Mapping[str, Any]) -> str:
     """The task that a question is about."""
     id = str(data["id"])
-    if id.startswith("gate/"):
+    if id.startswith((GATE, MERGE)):
         return id.split("/")[1]
     asked_by = list(data.get("asked_by", ()))
     return task_of(run.id, str(asked_by[0])) if asked_by else "?"

@@ -141,7 +141,7 @@ def _edited(draft: Draft, types: Mapping[str, AgentType]) -> tuple[Draft, Plan]:
         from maos.model.plan import BadPlan
 
         try:
-            return draft, _checked(parse(draft), types)
+            return draft, checked(parse(draft), types)
         except BadPlan as error:
             _show_problems(draft.name, error.problems)
         except InvalidInput as error:
@@ -164,12 +164,13 @@ def check(draft: Draft, types: Mapping[str, AgentType]) -> Plan:
     from maos.model.plan import BadPlan
 
     try:
-        return _checked(parse(draft), types)
+        return checked(parse(draft), types)
     except BadPlan as error:
         refuse(draft.name, error.problems)
 
 
-def _checked(plan: Plan, types: Mapping[str, AgentType]) -> Plan:
+def checked(plan: Plan, types: Mapping[str, AgentType]) -> Plan:
+    """The plan itself if its types of agents exist; else BadPlan."""
     from maos.engine import agent_types
     from maos.model.plan import BadPlan
 

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from maos.cli import completing, render
 from maos.cli.agent.options import seconds
 from maos.cli.arguments import DURATION
 from maos.cli.commands import Command, dry_run_option, json_lines_option
 from maos.cli.database import Target
+from maos.cli.orchestrate.bundles import trust_option
 from maos.cli.orchestrate.options import limits, notify_addresses, notify_option, run_limits, summary_option
 from maos.errors import NotFound
 
@@ -28,6 +30,11 @@ concurrency_option = click.option(
     "--concurrency", type=click.IntRange(min=1, max=1000), metavar="N",
     help="How many agents work at once.  [default: as before]",
 )  # fmt: skip
+now_option = click.option(
+    "--now",
+    is_flag=True,
+    help="Do not wait for the end of a rate limit. Also for a run that another engine carries out.",
+)
 time_limit_option = click.option("--time-limit", type=DURATION, help="For each agent.  [default: as before]")
 
 
@@ -35,7 +42,7 @@ def _options_of_resuming(command: Callable[..., None]) -> Callable[..., None]:
     """The options of both commands, in the order of their help."""
     options = (
         task_option, auto_option, concurrency_option, time_limit_option, run_limits, summary_option, notify_option,
-        dry_run_option, json_lines_option,
+        now_option, trust_option, dry_run_option, json_lines_option,
     )  # fmt: skip
     for option in reversed(options):
         command = option(command)
@@ -47,7 +54,7 @@ def _options_of_resuming(command: Callable[..., None]) -> Callable[..., None]:
     cls=Command,
     examples=["maos resume", "maos resume r-1a2b --dry-run", "maos resume r-1a2b --task 'Write the release notes'"],
 )
-@click.argument("id", metavar="[ID]", required=False, default="")
+@click.argument("id", metavar="[ID]", required=False, default="", shell_complete=completing.runs)
 @_options_of_resuming
 @click.pass_context
 def resume_latest(ctx: click.Context, /, id: str, **given: Any) -> None:
@@ -68,7 +75,7 @@ def resume_latest(ctx: click.Context, /, id: str, **given: Any) -> None:
         "maos orchestration resume r-1a --task 'docs after api: Document the new calls' --auto",
     ],
 )
-@click.argument("id", metavar="ID")
+@click.argument("id", metavar="ID", shell_complete=completing.runs)
 @_options_of_resuming
 @click.pass_context
 def resume(ctx: click.Context, /, id: str, **given: Any) -> None:
@@ -95,6 +102,8 @@ def _go_on(
     run_time: int | None,
     summary: str,
     notify: Sequence[str],
+    now: bool,
+    trust: bool,
     dry_run: bool,
     as_json: bool,
 ) -> None:
@@ -120,19 +129,23 @@ def _go_on(
         adding.approve(run, added, agents, auto=auto, as_json=as_json)
 
     async def work(m: Maos) -> int:
-        from maos.cli.orchestrate import interrupted
+        from maos.cli.orchestrate import bundles, interrupted
         from maos.cli.orchestrate.conducting import Conductor
         from maos.engine import orchestration
 
         run = await _find(m, id)
+        settled = await bundles.agree(m, run, trust=trust, as_json=as_json)
         if not as_json:
             await interrupted.tell(m, but=run.id)
         if added is not None:
             await m.runs.add(run.id, added, options=agents)
             run = await m.runs.get(run.id)
         orchestration.check_can_go_on(run)
+        if now and await orchestration.wake(m.runs, run):
+            render.line(f"{run.id} goes on now; another engine carries it out")
+            return 0
         return await Conductor(m, run, as_json=as_json, summary=summary, notify=told).carry_out(
-            options=_with_limits_of(run, options)
+            options={**_with_limits_of(run, options), **settled}
         )
 
     ctx.exit(database.write(work))

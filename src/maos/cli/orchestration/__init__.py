@@ -18,6 +18,10 @@ from maos.cli.commands import LazyGroup
         "checkpoint": "maos.cli.orchestration.checkpoints:checkpoint",
         "checkpoints": "maos.cli.orchestration.checkpoints:checkpoints",
         "save-interval": "maos.cli.orchestration.checkpoints:save_interval",
+        "rollback": "maos.cli.orchestration.travelling:rollback",
+        "fork": "maos.cli.orchestration.travelling:fork",
+        "diff": "maos.cli.orchestration.comparing:diff",
+        "join": "maos.cli.orchestration.joining:join",
         "cleanup": "maos.cli.orchestration.cleaning:cleanup",
     },
     examples=[

@@ -119,13 +119,12 @@ def checkpoints(database: Target, id: str, as_json: bool) -> None:
 async def _attempts(m: Maos, run: Run) -> list[Attempt]:
     """All attempts of the agents of a run."""
     from maos.errors import NotFound
-    from maos.model.run import agent_name
 
     found: list[Attempt] = []
     for task in run.tasks.values():
         if task.attempts:
             try:
-                found += await m.attempts.history(task.agent or agent_name(run.id, task.name))
+                found += await m.attempts.history(run.agent(task.name))
             except NotFound:
                 pass  # recorded as begun, and not begun yet
     return found
@@ -162,7 +161,7 @@ def save_interval(database: Target, seconds: float | None, as_json: bool) -> Non
 
         if seconds is not None:
             await saving.set_interval(m.journal, SystemClock(), seconds)
-        return await saving.interval_s(m.journal)
+        return await saving.interval_s(m.journal, m.settings.values.checkpoint.interval_s)
 
     now = database.read(work) if seconds is None else database.write(work, create=True)
     if as_json:

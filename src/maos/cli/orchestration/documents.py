@@ -87,13 +87,11 @@ def agents(standing: Standing) -> list[Document]:
 
 def task(each: TaskState, run: Run) -> Document:
     """A task of a run (R-107)."""
-    from maos.model.run import agent_name
-
     return {
         "task": each.name,
         "description": each.plan.get("task", "") or " ".join(each.plan.get("command", ())),
         "status": each.status,
-        "agent": each.agent or agent_name(run.id, each.name),
+        "agent": run.agent(each.name),
         "needs": each.needs,
         "attempts": each.attempts,
         "result": each.result,

@@ -34,7 +34,7 @@ def pause(database: Target, id: str, as_json: bool) -> None:
     async def work(m: Maos) -> Standing:
         from maos.cli.orchestration import standing
 
-        return await standing.of_run(m, await _pause(m, await standing.find(m, id)))
+        return await standing.of_run(m, await paused(m, await standing.find(m, id)))
 
     now = database.write(work)
     if as_json:
@@ -51,7 +51,8 @@ def pause(database: Target, id: str, as_json: bool) -> None:
         render.line(("to go on: ", "dim"), (now.go_on, "bold"))
 
 
-async def _pause(m: Maos, run: Run) -> Run:
+async def paused(m: Maos, run: Run) -> Run:
+    """A run that nobody carries out any more, and whose agents do not work."""
     from maos.cli.agent.standing import is_unattended
     from maos.errors import InvalidInput
 
@@ -92,11 +93,11 @@ async def until(m: Maos, run: Run, condition: Condition) -> Run:
 
 async def _stop_agents(m: Maos, run: Run) -> None:
     """Stop agents that work though nobody carries their run out."""
-    from maos.cli.agent import stopping
     from maos.cli.orchestration import standing
+    from maos.engine.stopping import end
 
     for attempt in (await standing.at_work(m, run)).values():
-        await stopping.end(m, attempt, GRACE_S)
+        await end(m.attempts, attempt, GRACE_S)
 
 
 if TYPE_CHECKING:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from maos.cli import completing
 from maos.cli import documents as shared
 from maos.cli.commands import Command
 from maos.cli.database import Target
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from maos.cli.documents import Document
     from maos.cli.orchestration.standing import Standing
 
-id_argument = click.argument("id", metavar="ID")
+id_argument = click.argument("id", metavar="ID", shell_complete=completing.runs)
 
 
 @click.command(

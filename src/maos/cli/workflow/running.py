@@ -114,9 +114,12 @@ def run(
     "--on-change", type=click.Choice(["refuse", "replay"]), default="refuse", show_default=True,
     help="When its code has changed since: refuse, or go on with the new code if that makes the same calls.",
 )  # fmt: skip
+@click.option("--trust", is_flag=True, help="Agree to go on with a workflow that came with a file.")
 @json_option
 @click.pass_context
-def resume(ctx: click.Context, id: str, workflow_id: str, place: str, on_change: str, as_json: bool) -> None:
+def resume(
+    ctx: click.Context, id: str, workflow_id: str, place: str, on_change: str, trust: bool, as_json: bool
+) -> None:
     """Go on with a workflow that was paused or interrupted.
 
     Without ID, the latest that has not ended. Steps with an outcome are not called again. A step that was interrupted
@@ -129,6 +132,11 @@ def resume(ctx: click.Context, id: str, workflow_id: str, place: str, on_change:
         if place:
             loading.by_name(place)
         definition = loading.recorded(flow.name, flow.definition, flow.options.get("where", {}))
+        if trust:
+            from maos.clock import SystemClock
+            from maos.engine import consent
+
+            await consent.agree(m.journal, SystemClock(), flow.id)
         handle = await m.workflows.resume(flow.id, workflow=definition, on_change=on_change)
         return await _until_ended(handle, as_json=as_json)
 

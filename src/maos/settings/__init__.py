@@ -1,18 +1,36 @@
-"""Where things are, unless said otherwise."""
+"""Where things are, unless said otherwise; and, in the modules beside this one, everything else that can be set.
+
+This module is loaded by every command and loads nothing itself: `maos --help` reads no file.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+if TYPE_CHECKING:
+    from maos.settings.current import Current
 DATABASE_DEFAULT = "maos.db"
+LEASE_S = 30.0
+"""These two are needed by programs that have no use for the other settings, which take a moment to load."""
 
 
-def database(given: str | None, environment: Mapping[str, str] | None = None) -> str:
-    """The database to open: as given, from MAOS_DB, or ./maos.db."""
-    environment = os.environ if environment is None else environment
-    return given or environment.get("MAOS_DB") or DATABASE_DEFAULT
+def here(flags: Mapping[str, tuple[str, Any]] | None = None, environment: Mapping[str, str] | None = None) -> Current:
+    """The settings for the current folder; BadSettings with the place of every mistake."""
+    from maos.settings.current import Current
+    from maos.settings.finding import find
+
+    folder, config = Path.cwd(), config_folder(environment)
+    return Current(lambda: find(folder, config).sources, environment, flags)
+
+
+def are_there(environment: Mapping[str, str] | None = None) -> bool:
+    """Whether there is any file of settings for the current folder."""
+    from maos.settings.finding import find
+
+    return any(each.path.exists() for each in find(Path.cwd(), config_folder(environment)).sources)
 
 
 def folder_of(place: str, environment: Mapping[str, str] | None = None) -> Path:

@@ -1,0 +1,103 @@
+"""The settings as they are now, for a process that runs while somebody edits them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from maos.errors import MaosError
+from maos.settings import reading, schema
+from maos.settings.finding import Source
+from maos.settings.reading import Loaded
+from maos.settings.schema import Settings
+
+
+class Changed(NamedTuple):
+    """A setting that has changed."""
+
+    name: str
+    before: Any
+    after: Any
+    live: bool
+    """Whether it counts at once."""
+
+    def __str__(self) -> str:
+        now = "" if self.live else ", from the next start on"
+        if schema.fields()[self.name].personal:  # addresses can have secrets in them
+            return f"{self.name} has changed{now}"
+        return f"{self.name}: {shown(self.before)} → {shown(self.after)}{now}"
+
+
+class News(NamedTuple):
+    """What became of the settings since somebody last looked."""
+
+    changed: Sequence[Changed] = ()
+    problem: MaosError | None = None
+    """Why the files cannot be used; everything stays as it was."""
+
+
+class Current:
+    """Settings that can be looked at again."""
+
+    def __init__(
+        self,
+        find: Callable[[], Sequence[Source]] = lambda: (),
+        environment: Mapping[str, str] | None = None,
+        flags: Mapping[str, tuple[str, Any]] | None = None,
+    ) -> None:
+        self._find = find
+        self._environment = os.environ if environment is None else environment
+        self._flags = dict(flags or {})
+        self._seen = self._stamps()
+        self.loaded: Loaded = self._load()
+        """What the files, variables and flags say."""
+        self.values: Settings = self.loaded.values
+        """What counts now: what cannot change while this runs is as it was at the start."""
+
+    def look(self) -> News | None:
+        """Look at the files again; None when nobody has touched them. What can change at once has then changed."""
+        stamps = self._stamps()
+        if stamps == self._seen:
+            return None
+        self._seen = stamps
+        try:
+            loaded = self._load()
+        except MaosError as error:
+            return News(problem=error)
+        before, self.loaded = self.loaded, loaded
+        found = []
+        for field in schema.fields().values():
+            old, new = (schema.value_of(each.values, field.name) for each in (before, loaded))
+            if old != new:
+                found.append(Changed(field.name, old, new, field.live))
+        self.values = schema.with_live(self.values, loaded.values)
+        return News(found)
+
+    def _load(self) -> Loaded:
+        return reading.load(self._find(), self._environment, self._flags)
+
+    def _stamps(self) -> list[tuple[Path, tuple[int, ...]]]:
+        return [(each.path, _stamp(each.path)) for each in self._find()]
+
+
+def shown(value: Any) -> str:
+    """A value for people."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, list | tuple):
+        return " ".join(map(str, value)) or "none"
+    if isinstance(value, dict):
+        return ", ".join(value) or "none"
+    return str(value) or "none"
+
+
+def _stamp(path: Path) -> tuple[int, ...]:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return ()
+    return (found.st_ino, found.st_size, found.st_mtime_ns)
