@@ -29,6 +29,7 @@ NAMES = {
     "startup": "what `maos --help` and `import maos` cost above a bare interpreter",
     "bus": "messages sent, delivered and acknowledged between two processes, by 1 and 10 pairs",
     "scheduler": "graphs of trivial tasks, wide, deep and diamond: tasks/s, and what a task costs at 10^3 … 10^5",
+    "workflow": "durable steps of a workflow, one after the other and 64 at once, bytes for each, and start-up",
     "growth": "append, load and disk from 10^3 to 10^6 events",
     "stream": "100 agents x 100 lines/s: what is kept, how soon, at what cost; and when the engine is killed",
     "attach": "an engine with 100 live agents is killed: how long until the next one hears them all",

@@ -46,10 +46,11 @@ def questions(database: Target, as_json: bool) -> None:
 async def open_questions(m: Maos) -> list[Open]:
     """What everybody asks, the oldest first."""
     from maos.engine import questions
+    from maos.model.attempt import inbox
 
     found: list[Open] = []
     async for run in m.runs.all():
-        if run.is_open:
+        if run.is_open or await m.journal.version(inbox(run.id)) > run.inbox_cursor:
             found += questions.of_run(run, await questions.wishes_of(m.journal, run))
     async for attempt in m.attempts.all():
         found += await questions.of_agent(m.journal, attempt)

@@ -24,6 +24,7 @@ from maos.model.run import Run, TaskState
 from maos.runner import workspace as workspaces
 from maos.runner.errors import StartFailed
 
+DISCOVERIES_TOLD, DISCOVERY_CHARS_MAX = 20, 400
 RESULT_CHARS_MAX = 8000
 """How much of what a task reported those that need it are told."""
 GATE_LINES = 20
@@ -188,8 +189,9 @@ class AgentWorker:
 
     async def _start(self, run: Run, task: TaskState, plan: Task, agent: str) -> Running:
         options = run.options
+        found = await self._attempts.discoveries(run, but=agent)
         return await self._attempts.start(
-            shlex.join(plan.command) if plan.command and not plan.task else _told(run, plan),
+            shlex.join(plan.command) if plan.command and not plan.task else _told(run, plan, found),
             name=agent,
             argv=plan.command,
             cwd=Path(run.folder),
@@ -340,14 +342,17 @@ def _time_limit_s(run: Run, plan: Task) -> float:
     return float(plan.time_limit_s or role.time_limit_s or run.options.get("time_limit_s", TIME_LIMIT_S))
 
 
-def _told(run: Run, plan: Task) -> str:
-    """The task, and what those it needs have reported: words of other agents, so they are quoted."""
+def _told(run: Run, plan: Task, found: Sequence[tuple[str, str]]) -> str:
+    """The task, what those it needs have reported, and what was found: words of other agents, so they are quoted."""
     parts = [plan.task]
     for name in plan.needs if not plan.command else ():
         result = run.tasks[name].result.strip()
         if result:
             quoted = "\n".join(f"> {line}" for line in result[:RESULT_CHARS_MAX].splitlines())
             parts.append(f"The task {name}, which is done, reported:\n\n{quoted}")
+    if found and not plan.command:
+        quoted = "\n".join(f"> {agent}: {text}"[:DISCOVERY_CHARS_MAX] for agent, text in found[-DISCOVERIES_TOLD:])
+        parts.append(f"Other agents of this run have found so far:\n\n{quoted}")
     return "\n\n".join(parts)
 
 

@@ -8,6 +8,7 @@ from maos.engine.types import ATTEMPT
 from maos.errors import NotFound
 from maos.journal.journal import Journal, Record
 from maos.model.attempt import Attempt, agent_of, attempt_id, stream
+from maos.model.run import Run
 
 
 class AttemptReader:
@@ -49,6 +50,16 @@ class AttemptReader:
         newest = await self.get(agent)
         found = [await ATTEMPT.load(self._journal, attempt_id(agent, number)) for number in range(1, newest.number)]
         return [*(each for each in found if each is not None), newest]
+
+    async def discoveries(self, run: Run, *, but: str = "") -> list[tuple[str, str]]:
+        """What the agents of a run have found so far (R-104): who, and what; the newest of each, by task."""
+        found: list[tuple[str, str]] = []
+        for task in run.tasks.values():
+            agent = run.agent(task.name)
+            if task.attempts and agent != but:
+                attempt = await ATTEMPT.load(self._journal, attempt_id(agent, task.attempts))
+                found += [(agent, str(each.get("text", ""))) for each in (attempt.discoveries if attempt else ())]
+        return found
 
     async def records(self, agent: str, *, follow: bool = False) -> AsyncIterator[Record]:
         """The events of all attempts of an agent in order; with `follow`, until its attempt has ended."""

@@ -14,8 +14,9 @@ PREFIX = inbox("")
 class Post:
     """Brings what comes into inboxes to those who registered for it."""
 
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self, journal: Journal, *, rest_s: float = 0.0) -> None:
         self._journal = journal
+        self._rest_s = rest_s
         self._addressees: dict[str, Callable[[Record], None]] = {}
         self._reader: asyncio.Task[None] | None = None
         self._beginning = asyncio.Lock()
@@ -41,7 +42,7 @@ class Post:
             self._reader = None
 
     async def _read(self, after: int) -> None:
-        async for record in self._journal.follow(after=after, prefix=PREFIX):
+        async for record in self._journal.follow(after=after, prefix=PREFIX, rest_s=self._rest_s):
             deliver = self._addressees.get(record.stream.removeprefix(PREFIX))
             if deliver is not None:
                 deliver(record)

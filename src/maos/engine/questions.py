@@ -12,6 +12,7 @@ from maos.journal.journal import Journal
 from maos.model.attempt import Attempt, inbox
 from maos.model.flow import GATE as FLOW_GATE
 from maos.model.flow import Call, Flow
+from maos.model.joining import JOIN
 from maos.model.run import GATE as GATE_ID
 from maos.model.run import Question, Run
 from maos.model.supervisor import Wishes, permissions, wishes
@@ -68,10 +69,9 @@ async def wishes_of(journal: Journal, run: Run) -> Wishes:
 
 
 def of_run(run: Run, known: Wishes) -> list[Open]:
-    """The questions of a run that nobody has answered; one that is over asks no more."""
-    if not run.is_open:
-        return []
-    return [_question(run, each, known) for each in known.questions.values() if each.answer is None]
+    """The questions of a run that nobody has answered; one that is over only asks how it is to be joined."""
+    asked = [each for each in known.questions.values() if each.answer is None]
+    return [_question(run, each, known) for each in asked if run.is_open or each.id.startswith(JOIN)]
 
 
 async def of_agent(journal: Journal, attempt: Attempt) -> list[Open]:

@@ -220,8 +220,10 @@ class Journal:
         page = await self.page(stream, after=version - 1, limit=1)
         return page[0] if page else None
 
-    async def follow(self, *, after: int = 0, prefix: str = "") -> AsyncIterator[Record]:
+    async def follow(self, *, after: int = 0, prefix: str = "", rest_s: float = 0.0) -> AsyncIterator[Record]:
         """Every event with a position above `after`, in order, then new ones as they come; never ends by itself.
+
+        `rest_s` is how long to let new ones gather before they are read, which is cheaper where others write a lot.
 
         Example::
 
@@ -249,6 +251,8 @@ class Journal:
                 after = event.position
             else:
                 await self.store.wait(after=after, timeout_s=60)
+                if rest_s:
+                    await asyncio.sleep(rest_s)
 
     async def follow_stream(self, stream: str, *, after: int = 0) -> AsyncIterator[Record]:
         """Line 7/8: the events of one stream above a version, then new ones as they come; never ends by itself.

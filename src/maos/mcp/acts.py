@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from maos.bus.limits import TooFast, TooMuch
+from maos.engine.attempt_reader import AttemptReader
 from maos.errors import InvalidInput, KeyReused, NotFound
 from maos.faults import crash_point
 from maos.ids import check_name
@@ -22,6 +23,7 @@ from maos.model.run import RUNNING
 from maos.store.contract import Key
 
 KEYS_MAX = 1_000
+DISCOVERIES_SHOWN = 20
 SAVED = "saved"
 """Where in an agent's state its own keys are."""
 
@@ -218,6 +220,7 @@ async def run_status(session: Session, errand: Errand) -> str:
     for task in run.tasks.values():
         by_status.setdefault(task.status, []).append(task.name)
     asked = [{"id": each.id, "question": each.question} for each in run.open_questions]
+    found = await AttemptReader(session.journal).discoveries(run, but=session.agent)
     return _json(
         {
             "run": run.id,
@@ -226,6 +229,7 @@ async def run_status(session: Session, errand: Errand) -> str:
             "percent": run.progress,
             "tasks": by_status,
             "open_questions": asked,
+            "discoveries": [{"agent": agent, "text": text} for agent, text in found[-DISCOVERIES_SHOWN:]],
             "cost_usd": round(run.cost_usd, 4),
         }
     )

@@ -234,6 +234,8 @@ class Run(msgspec.Struct, kw_only=True):
             setattr(self, name, getattr(content, name))
         self.branch = data["branch"]
         begun = {"version": self.version, "to": data["to"], "position": data["position"], "at_us": data["at_us"]}
+        if "other" in data:
+            begun["joined"] = [data["other"]["run"], data["other"]["version"]]
         self.branches = [*self.branches, begun]
 
     _run_rolled_back = _run_joined = _restored

@@ -19,7 +19,7 @@ from maos.runner.git import (
     UntrustedRepository,
 )
 from maos.runner.workspace_files import Checkpoint, FileChange, checkpoint, diff, patch, restore
-from maos.runner.workspace_merge import OTHERS, OWN, SIDES, Blocked, Conflicted, Merged, merge
+from maos.runner.workspace_merge import OTHERS, OWN, SIDES, Blocked, Conflicted, Merged, foresee, merge
 from maos.runner.workspace_place import FILE_BYTES_MAX, UnsavedWork, Workspace
 from maos.runner.workspace_prepare import prepare
 from maos.runner.workspace_remove import Left, clear, forget, is_left, keep, left_behind, remove
@@ -49,6 +49,7 @@ __all__ = [
     "clear",
     "diff",
     "exists",
+    "foresee",
     "forget",
     "is_left",
     "keep",

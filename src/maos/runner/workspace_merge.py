@@ -86,6 +86,15 @@ async def merge(
             return await _Merge(workspace, source, Path(scratch), prefer).run(commit, message)
 
 
+async def foresee(workspace: Workspace, commit: str, *, onto: str) -> tuple[str, ...]:
+    """Files that would be in conflict if a checkpoint was merged onto a commit; no file and no ref is touched."""
+    source = None if workspace.repository is None else await discover(workspace.tree)
+    if source is None:
+        raise InvalidInput(f"{workspace.tree} is not in a git repository", hint="put it back from a copy")
+    with tempfile.TemporaryDirectory(prefix="maos-merge-") as scratch:
+        return await _Merge(workspace, source, Path(scratch), "").foresee(commit, onto)
+
+
 class _Merge:
     """One merge, with a private git folder: no merge driver or filter of the repository's choice is run."""
 
@@ -128,6 +137,14 @@ class _Merge:
         crash_point("merge: noted")
         changed = await self.git.run("diff-tree", "-r", "-z", "--name-only", "--no-renames", head, new)
         return await _Landing(self.source, self.scratch).land(head, new, changed.output.split(b"\0")[:-1])
+
+    async def foresee(self, named: str, onto: str) -> tuple[str, ...]:
+        """Those files that both sides changed in the same places."""
+        lay_out(self.scratch / "git", object_format=self.source.object_format)
+        commit, head = await find_commit(self.source.git, named), await find_commit(self.source.git, onto)
+        since = await self._since(head, commit)
+        tried = await self._try(since, head, await self._as_git_would_commit(since, commit))
+        return tuple(map(shown, tried.files))
 
     def _under_way(self) -> str:
         return next((name for name in _UNDER_WAY if is_there(self.source.gitdir / name)), "")

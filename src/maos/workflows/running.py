@@ -262,7 +262,7 @@ class RunningFlow:
             await asyncio.sleep(0)
 
     async def ended(self, place: str) -> None:
-        """Have the outcome of a call written, at once or as the policy says; a checkpoint before anything else begins."""
+        """Have the outcome of a call written, at once or as the policy says; a checkpoint is on disk at once."""
         self._ended = place
         trigger = self.policy.after_step(self.clock.steady_us())
         if trigger:

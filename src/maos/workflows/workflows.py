@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 REFUSE, REPLAY = "refuse", "replay"
+MAIL_S = 0.01
+"""How long mail may lie: looking for it after every commit would cost a quarter of what a step does."""
 
 
 class Handle:
@@ -82,7 +84,7 @@ class Workflows:
         self._clock = clock
         self._attempts = attempts
         self._lease_s = lease_s
-        self._post = Post(journal)
+        self._post = Post(journal, rest_s=MAIL_S)
         self._tasks: dict[str, asyncio.Task[Flow]] = {}
         self._running: dict[str, RunningFlow] = {}
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()

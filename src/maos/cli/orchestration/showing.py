@@ -26,24 +26,39 @@ id_argument = click.argument("id", metavar="ID", shell_complete=completing.runs)
         "maos orchestration status r-1a2b3c",
         "maos orchestration status 1a2b --tasks --messages",
         "maos orchestration status r-1a2b3c --watch",
+        "maos orchestration status r-1a2b3c --at before-refactoring --tasks",
     ],
 )
 @id_argument
 @click.option("--messages", is_flag=True, help="Also what the agents told each other.")
 @click.option("--tasks", is_flag=True, help="Also every task.")
+@click.option("--at", metavar="MOMENT", help="As it was then: a checkpoint, a version, @POSITION, or a time.")
 @click.option("--watch", is_flag=True, help="Go on as things happen, until it has ended or is paused.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead; with --watch, one per line.")
 @click.pass_obj
-def status(database: Target, id: str, messages: bool, tasks: bool, watch: bool, as_json: bool) -> None:
+def status(database: Target, id: str, messages: bool, tasks: bool, at: str | None, watch: bool, as_json: bool) -> None:
     """Show how it stands with a run.
 
     How far it is, who does what, what went wrong, what it asks you, and how to go on. With --watch this is drawn again
-    whenever something happens, whichever process carries the run out; Ctrl+C ends only the watching.
+    whenever something happens, whichever process carries the run out; Ctrl+C ends only the watching. With --at it is
+    shown as it was at an earlier moment.
     """
     from maos.cli.orchestration import page, standing
+    from maos.errors import InvalidInput
+
+    if at and watch:
+        raise InvalidInput("what is over does not change, so there is nothing to watch", hint="leave --watch out")
 
     async def work(m: Maos) -> None:
         run = await standing.find(m, id)
+        if at:
+            now, past = await standing.of_past(m, run, at)
+            said = past if messages else None
+            if as_json:
+                shared.show(document(now, tasks=tasks, said=said))
+            else:
+                page.show(now, tasks=tasks, messages=said)
+            return
         if watch:
             from maos.cli.orchestration.watching import Watch
 

@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from maos.cli.agent.standing import is_unattended
 from maos.errors import InvalidInput, NotFound
+from maos.model.attempt import inbox
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from maos.app import Maos
+    from maos.bus.history import Said
     from maos.engine.questions import Open
     from maos.model.attempt import Attempt
     from maos.model.run import Run
@@ -94,6 +96,36 @@ async def put_together(
     lives = not (run.is_open and is_unattended(run.owner))
     now = supervisor(run, attempts, wishes, lives=lives, now_us=at_us)
     return Standing(run, attempts, wishes, asked, now, await m.journal.version(history(run.id)), at_us)
+
+
+async def of_past(m: Maos, run: Run, at: str) -> tuple[Standing, list[Said]]:
+    """How it stood with a run at a moment, and what its agents had told each other."""
+    from maos.bus.history import Said
+    from maos.cli.orchestration import choosing
+    from maos.engine import moments, questions
+    from maos.engine.branches import newest_at
+    from maos.model.message import history, message
+    from maos.model.supervisor import agents_of, supervisor, wishes
+
+    moment = await choosing.moment(m, run, at)
+    then = await moments.run_at(m.journal, moment)
+    attempts = {}
+    for agent in (each for task in then.tasks.values() if then.is_open for each in agents_of(then, task)):
+        found = await newest_at(m.journal, agent, moment.position)
+        if found is not None:
+            attempts[agent] = found
+    waiting = m.journal.read(inbox(run.id), after=then.inbox_cursor)
+    known = wishes(then, [(each.type, each.data) async for each in waiting if each.position <= moment.position])
+    asked = questions.of_run(then, known)
+    for each in attempts.values():
+        asked += questions.of_attempt(each)
+    said = [
+        Said(each.position, message(each.data))
+        async for each in m.journal.read(history(run.id))
+        if each.position <= moment.position
+    ]
+    now = supervisor(then, attempts, known, lives=True, now_us=moment.time_us)
+    return Standing(then, attempts, known, asked, now, len(said), moment.time_us), said
 
 
 async def at_work(m: Maos, run: Run) -> dict[str, Attempt]:
