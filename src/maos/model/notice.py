@@ -1,0 +1,63 @@
+"""What a person is told elsewhere about a run (a mail, a chat, a push message), in the stream `notices/<run>`.
+
+What is to be told is recorded before it is sent, and then what became of it at each address. Addresses have secrets in
+them, so none is recorded: only its number and its scheme.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+EVENT_TYPES = ("notice_planned", "notice_sent", "notice_failed", "notice_unknown")
+SENT, FAILED, UNKNOWN, PLANNED = "sent", "failed", "unknown", "planned"
+
+
+def stream(run: str) -> str:
+    """The stream of the notices about a run."""
+    return f"notices/{run}"
+
+
+class Notice(msgspec.Struct, kw_only=True):
+    """One thing to tell."""
+
+    id: str
+    """Made of what it is about, so that nothing is told twice."""
+    what: str
+    title: str
+    body: str
+    addresses: list[str]
+    """Number and scheme of each."""
+    at_us: int
+    became: dict[str, str] = {}
+    """What became of it, by address; nobody knows as long as there is nothing here."""
+    why: dict[str, str] = {}
+
+    def status(self, address: str) -> str:
+        """What became of it at an address."""
+        return self.became.get(address, PLANNED)
+
+
+class Notices:
+    """Everything that was told about a run: a fold of its stream."""
+
+    def __init__(self) -> None:
+        self.version = 0
+        self.by_id: dict[str, Notice] = {}
+
+    def apply(self, type_: str, data: Mapping[str, Any]) -> None:
+        """Fold one more event in."""
+        self.version += 1
+        if type_ == "notice_planned":
+            self.by_id[data["id"]] = Notice(**{name: data[name] for name in Notice.__struct_fields__ if name in data})
+            return
+        notice = self.by_id[data["id"]]
+        notice.became[data["address"]] = type_.removeprefix("notice_")
+        notice.why[data["address"]] = data.get("why", "")
+
+    def unknown(self) -> list[tuple[Notice, str]]:
+        """Notices of whose fate at an address nothing is recorded."""
+        return [(each, address) for each in self.by_id.values() for address in each.addresses
+                if each.status(address) == PLANNED]  # fmt: skip

@@ -1,0 +1,23 @@
+"""When the files of agents that run are saved (R-1002)."""
+
+import pytest
+
+from maos.engine.saving import is_due
+from maos.settings.schema import Checkpoint
+
+
+@pytest.mark.parametrize(
+    ("settings", "turns", "timer"),
+    [
+        (Checkpoint(), [1, 2, 3, 4], True),
+        (Checkpoint(enabled=False), [], False),
+        (Checkpoint(frequency="every_n_steps", steps=2), [2, 4], False),
+        (Checkpoint(frequency="on_gates"), [], False),
+        (Checkpoint(frequency="time_based"), [], True),
+        (Checkpoint(frequency="manual"), [], False),
+    ],
+    ids=lambda each: str(each.frequency) if isinstance(each, Checkpoint) else "",
+)
+def test_the_settings_say_what_makes_a_checkpoint(settings: Checkpoint, turns: list[int], timer: bool) -> None:
+    assert [turn for turn in range(1, 5) if is_due(settings, "turn", turn)] == turns
+    assert is_due(settings, "timer", 0) == timer

@@ -1,0 +1,25 @@
+"""An engine that makes room: `cleanup_life.py DATABASE HOME`."""
+
+import asyncio
+import sys
+from pathlib import Path
+
+import maos
+from maos.clock import SystemClock
+from maos.engine import cleanup
+from maos.settings.schema import Cleanup
+from maos.testing.crash import ack
+
+POLICIES = Cleanup(older_than_days=1e-9)
+cleanup.LEASE_S = 0.01  # the next life does not wait for that of one that was killed
+
+
+async def main(database: str, home: str) -> None:
+    async with maos.open(database, home=Path(home)) as m:
+        for policies in (POLICIES, POLICIES):  # the second finds that it is not time again
+            done = await cleanup.when_due(m.journal, SystemClock(), m.runs, m.attempts, policies)
+            ack(None if done is None else len(done.removed))
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))

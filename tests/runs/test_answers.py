@@ -1,0 +1,125 @@
+"""What a run tells its agents goes over the bus, and no agent is told the same answer twice."""
+
+import asyncio
+import json
+import os
+import signal
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+import maos
+from maos.agents import kinds
+from maos.app import Maos
+from maos.clock import SystemClock
+from maos.engine.agent_worker import AgentWorker
+from maos.engine.attempts import Attempts
+from maos.engine.doors import Doors
+from maos.engine.runs import Runs
+from maos.mcp.questions import id_of
+from maos.model.attempt import inbox
+from maos.model.plan import Plan, Task
+from maos.testing.model_stub import Call, ModelStub, Step
+from tests.agents.claude.stage import environment
+from tests.engine.conftest import processes_below
+from tests.runs.test_scheduler import Hands, m, plan, runs, until  # noqa: F401
+
+QUESTION = "May I delete it?"
+
+
+def ask(wait_s: float) -> Step:
+    return Step(calls=[Call(name="mcp__maos__ask_person", input={"question": QUESTION, "wait_s": wait_s})])
+
+
+BUSY = Step(calls=[Call(name="Bash", input={"command": "until test -e go; do sleep 0.05; done", "description": "x"})])
+SCRIPTS = {
+    "waits": [ask(100), Step(text="All right.")],
+    "goes_on": [ask(1), BUSY, Step(text="Well."), Step(text="Ok.")],
+}
+
+
+@pytest.fixture
+async def stub() -> AsyncIterator[ModelStub]:
+    async with ModelStub(SCRIPTS) as running:
+        yield running
+
+
+@pytest.fixture
+async def attempts(stub: ModelStub, engine_m: Maos, tmp_path: Path, home: Path) -> AsyncIterator[Attempts]:
+    engine = Attempts(
+        engine_m.journal,
+        SystemClock(),
+        dialect=kinds.dialect,
+        folder=home,
+        environment=environment(stub),
+        bus=engine_m.bus,
+        doors=Doors(str(tmp_path / "engine.db")),
+    )
+    yield engine
+    await engine.close()
+    for pid in processes_below(home):
+        os.kill(pid, signal.SIGKILL)
+
+
+async def eventually(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(40):
+        while not condition():
+            await asyncio.sleep(0.02)
+
+
+@pytest.mark.parametrize(
+    ("script", "by_door", "by_message"), [("waits", 1, 0), ("goes_on", 0, 1)], ids=["it waits", "it goes on"]
+)
+async def test_an_agent_gets_the_answer_to_its_question_once(
+    engine_m: Maos, attempts: Attempts, stub: ModelStub, tmp_path: Path, script: str, by_door: int, by_message: int
+) -> None:
+    """R-207, I19: through its door while it waits there, else as a message; and either way it is in the history."""
+    tasks = Plan(tasks=[Task(name="a", task=f"SCRIPT={script}", tools=["Bash"])])
+    run = await engine_m.runs.create(tasks, folder=tmp_path, options={"kind": "claude", "in_place": True})
+    seen: list[str] = []
+    going = asyncio.create_task(
+        engine_m.runs.carry_out(
+            run.id,
+            worker=AgentWorker(attempts, listener=lambda attempt, _facts: seen.append(attempt.activity)),
+            listener=lambda run, _events: seen.extend(run.questions),
+        )
+    )
+    await eventually(lambda: id_of(QUESTION) in seen)
+    if script == "goes_on":
+        await eventually(lambda: any("Bash" in each for each in seen))
+    await engine_m.runs.answer(run.id, id_of(QUESTION), "yes")
+    if script == "goes_on":
+        (tmp_path / "go").touch()
+    run = await going
+    assert run.status == "completed", run.tasks
+    told = json.dumps(stub.requests[-1].body["messages"])
+    assert told.count("Answer (person): yes") == by_door
+    assert told.count("Answer to your question") == by_message
+    [said] = [each async for each in engine_m.bus.history(run=run.id)]
+    assert (said.message.type, said.message.metadata) == ("response", {"question": id_of(QUESTION)})
+    assert [each async for each in engine_m.bus.waiting(f"{run.id}.a")] == []
+
+
+async def test_what_a_run_tells_an_agent_is_in_the_history(runs: Runs, m: Maos) -> None:  # noqa: F811
+    """Answers, by a person or by default, and refusals; from whom they are is not for the text to say."""
+    hands = Hands()
+    hands.hold = {"a"}
+    run = await runs.create(plan(a=""))
+    going = asyncio.create_task(runs.carry_out(run.id, worker=hands))
+    await until(lambda: bool(hands.did))
+    soon = SystemClock().now_us() + 50_000
+    await runs.ask(run.id, "Which?", key="q1", asked_by="one")
+    await runs.ask(run.id, "When?", key="q2", asked_by="one", default="now", expires_us=soon)
+    await runs.answer(run.id, "q1", "x" * 2_000_000, by="Ann Other")
+    bad = {"tasks": [{"name": "d", "task": "x", "needs": ["nowhere"]}], "asked_by": "one", "at_us": 0}
+    await m.journal.append(inbox(run.id), maos.Event("tasks_asked", bad))
+    async with asyncio.timeout(10):
+        while len(found := [each.message async for each in m.bus.history(run=run.id, agent="one")]) < 3:
+            await asyncio.sleep(0.01)
+    await runs.pause(run.id)
+    await going
+    assert sorted((each.sender, each.type) for each in found) == [
+        ("maos", "error"), ("maos", "response"), ("person", "response"),
+    ]  # fmt: skip
+    assert [each.message.id async for each in m.bus.waiting("one")] == [each.id for each in found]
