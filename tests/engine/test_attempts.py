@@ -206,3 +206,15 @@ async def test_a_command_whose_secret_was_not_written_down_is_not_run_again(m: M
     with pytest.raises(InvalidInput, match="held a secret"):
         await m.attempts.resume("a")
     assert (await m.attempts.get("a")).number == 1
+
+
+async def test_a_command_that_had_ended_when_it_was_to_be_stopped_is_done(m: Maos, tmp_path: Path) -> None:
+    """I29: it would be run again if it was called stopped."""
+    running = await m.attempts.start(argv=["sh", "-c", "echo all"], cwd=tmp_path, in_place=True, name="a")
+    pid = running.attempt.pid
+    async with asyncio.timeout(20):
+        while Path(f"/proc/{pid}").exists():
+            await asyncio.sleep(0.01)
+    await running.stop()
+    assert (await running.wait()).status == "done"
+    assert await lines_of(m, "a") == ["all"]

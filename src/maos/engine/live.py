@@ -468,7 +468,8 @@ class LiveAttempt:
             signal=attempt.exit.get("signal"),
             out_of_memory=bool(attempt.exit.get("out_of_memory")),
             start_error=str(attempt.exit.get("start_error", "")),
-            stopping=attempt.stopping,
+            # A program that had ended before it was told to has done all it wanted: to call it stopped would repeat it.
+            stopping=attempt.stopping if attempt.stop_sent or not attempt.exit else "",
             holder_lost=not attempt.exit,
             unanswered=attempt.in_turn and self._dialect.capabilities.answers,
         )

@@ -149,6 +149,9 @@ class Attempt(msgspec.Struct, kw_only=True):
     troubles: list[dict[str, Any]] = []
     """Trouble since the last turn that went well."""
     stopping: str = ""
+    """Why it is to end, if it is."""
+    stop_sent: bool = False
+    """Whether its program was told so before it ended."""
     cost_usd: float = 0.0
     tokens: Tokens = msgspec.field(default_factory=Tokens)
     checkpoints: list[Checkpoint] = []
@@ -343,6 +346,7 @@ class Attempt(msgspec.Struct, kw_only=True):
 
     def _on_stopping(self, fact: Fact) -> None:
         self.stopping = self.stopping or fact["why"]
+        self.stop_sent = True
 
 
 _FACTS = {name.removeprefix("_on_"): method for name, method in vars(Attempt).items() if name.startswith("_on_")}
