@@ -1,0 +1,1 @@
+"""`maos chat`: a run that is begun and steered in conversation."""

@@ -1,0 +1,71 @@
+"""The command `maos chat` itself."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from maos.cli import completing
+from maos.cli.commands import Command, json_lines_option
+from maos.cli.database import Target
+from maos.cli.orchestrate.options import new_run, notify_addresses, notify_option, run_options
+
+if TYPE_CHECKING:
+    from maos.app import Maos
+
+
+@click.command(
+    cls=Command,
+    examples=[
+        "maos chat",
+        "maos chat r-1a2b3c",
+        "printf 'Add a --verbose option\\nyes\\n' | maos chat --json",
+    ],
+)
+@click.argument("id", metavar="[ID]", required=False, default="", shell_complete=completing.runs)
+@click.option("--auto", is_flag=True, help="Carry plans out, and go on, without asking.")
+@new_run
+@notify_option
+@json_lines_option
+@click.pass_context
+def chat(ctx: click.Context, /, id: str, auto: bool, notify: tuple[str, ...], as_json: bool, **given: Any) -> None:
+    """Begin a run and steer it in conversation.
+
+    Say what is to be done. An agent plans it; say yes, no, or what to change. While the agents work, you see what they
+    do, answer what they ask, tell them something (@NAME TEXT), and give them more to do (/add TEXT). /help lists all.
+
+    Ctrl+C pauses and leaves. With ID, an earlier run is taken up, days later too, or one that another process carries
+    out. Without one, and something left in the middle, you are asked whether to go on with it. Lines may also come
+    from a pipe.
+    """
+    from pathlib import Path
+
+    from maos import settings
+    from maos.engine import agent_types
+
+    database: Target = ctx.obj
+    folder = Path(given["cwd"]).absolute()
+    told = notify_addresses(notify)
+    types = agent_types.known(folder, settings.config_folder())
+
+    async def work(m: Maos) -> int:
+        from maos.cli.chat.commands import completions
+        from maos.cli.chat.conversation import Conversation, Setting
+        from maos.cli.chat.lines import Lines, Piped, Typed
+        from maos.cli.orchestrate.screen import Screen
+        from maos.clock import SystemClock
+        from maos.model.run import Run
+
+        screen = Screen(Run(id=""), as_json=as_json)
+        lines: Lines
+        if screen.is_live and sys.stdin is not None and sys.stdin.isatty():
+            lines = Typed(screen, complete=lambda beginning: completions(talk.work.run, beginning))
+        else:
+            lines = Piped()
+        setting = Setting(folder, run_options(given), types, told, auto=auto, as_json=as_json)
+        talk = Conversation(m, screen, lines, setting, SystemClock())
+        return await talk.hold(id)
+
+    ctx.exit(database.write(work, create=not id))

@@ -1,0 +1,210 @@
+"""What can be said in a conversation beside plain words: commands that begin with a slash, and messages to agents."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from maos.cli.agent import words
+from maos.cli.agent.speaking import check_listens
+from maos.cli.orchestrate import asking, narrating, plans
+from maos.errors import InvalidInput, NotFound
+from maos.model.message import PERSON
+from maos.model.run import DONE
+
+if TYPE_CHECKING:
+    from maos.cli.chat.conversation import Conversation
+    from maos.model.run import Run
+
+LOG_LINES = 15
+AGENTS_MAX = 1000
+
+HELP = (
+    ("TEXT", "what is to be done; while agents work, a message to all; afterwards, more work"),
+    ("@NAME TEXT", "tell one agent something; @all tells everybody"),
+    ("/add TEXT", "more work at once: TEXT, NAME: TEXT, NAME after A, B: TEXT, or @FILE for a plan"),
+    ("/answer ID TEXT", "answer another question than the one at the prompt"),
+    ("/concurrency N", "have at most N agents work at once from now on"),
+    ("/log NAME", "the last words of an agent"),
+    ("/new", "begin another run; this one goes on only if somebody else carries it out"),
+    ("/pause", "stop all agents, so that they can go on"),
+    ("/plan FILE", "have a plan from a file carried out"),
+    ("/questions", "what waits for your answer"),
+    ("/quit", "pause and leave, as Ctrl+C does; Ctrl+C twice leaves the agents at work"),
+    ("/resume [N]", "go on, with at most N agents at once"),
+    ("/status", "how far it is, and who does what"),
+    ("/stop NAME", "stop one agent; it goes on with /resume"),
+    ("/wait", "for scripts: until the run needs you, is paused or has ended"),
+)
+NAMES = ("/help", *(usage.split()[0] for usage, _meaning in HELP if usage.startswith("/")))
+
+
+class Commands:
+    """The commands of one conversation."""
+
+    def __init__(self, conversation: Conversation) -> None:
+        self._talk = conversation
+
+    async def do(self, text: str) -> None:
+        """Carry out a command."""
+        name, _, rest = text.partition(" ")
+        found = [each for each in NAMES if each == name.lower()] or [
+            each for each in NAMES if each.startswith(name.lower())
+        ]
+        if len(found) != 1:
+            near = difflib.get_close_matches(name, NAMES, n=1)
+            hint = f"did you mean {near[0]}?" if near else "/help lists them"
+            raise InvalidInput(f"there is no command {name}", hint=hint)
+        await getattr(self, f"_{found[0][1:]}")(rest.strip())
+
+    async def message(self, text: str) -> None:
+        """Tell an agent, or all of them, something."""
+        to, _, said = text.partition(" ")
+        if not said.strip():
+            raise InvalidInput("the message is empty", hint="@NAME TEXT tells an agent something")
+        run, bus = self._run(), self._talk.m.bus
+        if to.lower() == "all":
+            sent = await bus.broadcast(PERSON, run.id, said.strip())
+            if not sent.to:
+                raise InvalidInput("nobody works who could hear it", hint="/add TEXT gives more work")
+            self._talk.tell(f"told {', '.join(narrating.task_of(run.id, each) for each in sent.to)}")
+            return
+        task = task_named(run, to)
+        agent = run.agent(task)
+        if run.tasks[task].status == DONE:
+            raise InvalidInput(f"{task} is done", hint=f"/add {task}-2 after {task}: {said.strip()}")
+        if run.tasks[task].attempts:
+            check_listens(await self._talk.m.attempts.get(agent))
+        await bus.send(PERSON, agent, said.strip())
+        self._talk.tell(f"told {task}")
+
+    # --- one by one ------------------------------------------------------------------------------------------
+
+    async def _help(self, _rest: str) -> None:
+        width = max(len(usage) for usage, _meaning in HELP)
+        self._talk.tell("\n".join(f"  {usage:<{width}}  {meaning}" for usage, meaning in HELP), "")
+
+    async def _add(self, rest: str) -> None:
+        self._run()
+        if not rest:
+            raise InvalidInput("nothing says what to do", hint="/add TEXT")
+        await self._talk.more([rest], asked=True)
+
+    async def _answer(self, rest: str) -> None:
+        from maos.engine import questions
+
+        id, _, said = rest.partition(" ")
+        await self._talk.work.answer(questions.find(self._talk.work.questions, id).ref, said)
+
+    async def _questions(self, _rest: str) -> None:
+        run, found = self._run(), self._talk.work.questions
+        if not found:
+            self._talk.tell("nobody asks anything")
+        for each in found:
+            text = "\n".join([*asking.spoken(run.id, each), f"  /answer {each.id} …"])
+            self._talk.tell(text, "warning", id=each.id, choices=list(each.choices))
+
+    async def _status(self, _rest: str) -> None:
+        from maos.cli.orchestration import page, showing, standing
+
+        now = await standing.of_run(self._talk.m, self._run())
+        if self._talk.setting.as_json:
+            self._talk.screen.document({**showing.document(now, tasks=True, said=None), "kind": "status"})
+        else:
+            await self._talk.screen.write(lambda: page.show(now, tasks=True, messages=None))
+
+    async def _log(self, rest: str) -> None:
+        run = self._run()
+        agent = run.agent(task_named(run, rest))
+        lines: list[str] = []
+        async for record in self._talk.m.attempts.records(agent):
+            for fact in record.data.get("facts", ()):
+                if fact["kind"] in ("line", "text"):
+                    lines += [words.tidy(each) for each in str(fact.get("text", "")).splitlines()]
+                elif fact["kind"] == "tool_use":
+                    lines.append(f"→ {words.tool(fact.get('name', ''), fact.get('input'))}")
+            lines = lines[-LOG_LINES:]
+        self._talk.tell("\n".join(f"  {each}" for each in lines) or "it has said nothing yet", "")
+
+    async def _plan(self, rest: str) -> None:
+        from maos.engine.runs import new_id
+
+        if self._talk.work.run is not None:
+            raise InvalidInput("there is a run already", hint=f"/add @{rest or 'FILE'} adds to it, /new begins another")
+        draft = plans.read(rest)
+        self._talk.id, self._talk.request = self._talk.id or new_id(), f"the plan {rest}"
+        await self._talk.propose(draft)
+
+    async def _pause(self, _rest: str) -> None:
+        self._run()
+        await self._talk.work.pause("asked")
+        self._talk.tell("pausing: the agents are being stopped")
+
+    async def _concurrency(self, rest: str) -> None:
+        self._run()
+        agents = _number(rest)
+        await self._talk.work.set_concurrency(agents)
+        self._talk.tell(f"at most {agents} at once from now on")
+
+    async def _resume(self, rest: str) -> None:
+        run = self._run()
+        agents = _number(rest) if rest else None
+        if self._talk.work.is_going:
+            raise InvalidInput(f"{run.id} is carried out already", hint="/pause first, to change how")
+        await self._talk.work.carry_out(run.id, options={"concurrency": agents} if agents else None)
+
+    async def _stop(self, rest: str) -> None:
+        run = self._run()
+        task = task_named(run, rest)
+        await self._talk.m.attempts.stop(run.agent(task))
+        self._talk.tell(f"{task} is being stopped")
+
+    async def _new(self, _rest: str) -> None:
+        if self._talk.work.is_ours:
+            raise InvalidInput("this run is carried out here", hint="/pause it first")
+        await self._talk.begin_anew("say what is to be done")
+
+    async def _wait(self, _rest: str) -> None:
+        await self._talk.until_needed()
+
+    async def _quit(self, _rest: str) -> None:
+        self._talk.quit()
+
+    def _run(self) -> Run:
+        if self._talk.work.run is None:
+            raise InvalidInput("there is no run yet", hint="say what is to be done")
+        return self._talk.work.run
+
+
+def task_named(run: Run, given: str) -> str:
+    """The task that is meant: by its name, or an unambiguous beginning of it."""
+    given = narrating.task_of(run.id, given.strip())
+    if given in run.tasks:
+        return given
+    found = [name for name in run.tasks if given and name.lower().startswith(given.lower())]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise InvalidInput(f"{given!r} could be {', '.join(found[:5])}", hint="give more of the name")
+    raise NotFound(f"no agent is called {given!r}", hint=f"there are: {', '.join(list(run.tasks)[:20])}")
+
+
+def _number(text: str) -> int:
+    """How many agents."""
+    if not text.isdigit() or not 1 <= int(text) <= AGENTS_MAX:
+        raise InvalidInput(f"{text!r} is not a number of agents", hint=f"it is 1 to {AGENTS_MAX}")
+    return int(text)
+
+
+def completions(run: Run | None, beginning: str) -> Sequence[str]:
+    """What the beginning of a line may become: a command, or the name of an agent."""
+    if beginning.startswith("/") and " " not in beginning:
+        return [f"{each} " for each in NAMES if each.startswith(beginning)]
+    head, _, last = beginning.rpartition(" ")
+    names = [] if run is None else ["all", *run.tasks]
+    if not head and last.startswith("@"):
+        return [f"@{each} " for each in names if each.startswith(last[1:])]
+    if head in ("/stop", "/log"):
+        return [f"{head} {each}" for each in names[1:] if each.startswith(last)]
+    return []

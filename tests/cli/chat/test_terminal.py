@@ -1,0 +1,118 @@
+"""A conversation at a terminal: what happens meanwhile is shown above the line that is being typed."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cli.agent.conftest import Call, wait_until
+from tests.cli.chat.conftest import Talk
+from tests.cli.conftest import Terminal
+from tests.cli.orchestrate.conftest import Plan, begun, go, waits
+
+Open = Callable[..., Terminal]
+
+
+def test_a_person_talks_while_agents_work(repository: Path, plan: Plan, terminal: Open) -> None:
+    """R-109: typing is not disturbed by what is shown, and a question is answered where it appears."""
+    gated = {"command": ["sh", "-c", waits(repository, "b")], "gates": [{"person": "Is it good?"}]}
+    path = plan(a=waits(repository, "a"), b=gated)
+    screen = terminal("chat", "--kind", "shell")
+    screen.wait_for("what is to be done? › ")
+    screen.type(f"/pl\t{path}\r")
+    screen.wait_for("carry it out? yes, no, edit, or what to change › ")
+    screen.type("yes\r")
+    wait_until(lambda: begun(repository, "a") and begun(repository, "b"))
+    screen.type("qqq")
+    screen.wait_for("qqq")
+    go(repository, "b")
+    screen.wait_for("? Is it good?  (`maos answer")
+    screen.wait_for("1 running")
+    screen.type("q\r")  # still what it was when it was begun, and no answer
+    screen.wait_for("told a, b")
+    screen.wait_for("yes or no › ")
+    screen.type("yes\r")
+    screen.wait_for("b  ✓ done")
+    go(repository, "a")
+    screen.wait_for("what else? › ")
+    screen.type("\x04")
+    assert screen.end() == 0
+    assert "2 of 2 tasks done" in screen.text
+
+
+def test_something_left_in_the_middle_is_offered(
+    repository: Path, plan: Plan, talk: Talk, terminal: Open, call: Call
+) -> None:
+    """R-201: after kill -9, `maos chat` alone asks whether to go on, and shows what was said."""
+    path = plan(a=waits(repository, "a"))
+    chat = talk("--kind", "shell")
+    chat.say(f"/plan {path}", "yes")
+    wait_until(lambda: begun(repository, "a"))
+    chat.say("@a quickly")
+    chat.wait_for("error")  # a command hears nothing, but it was said
+    chat.process.kill()
+    chat.process.wait()
+    go(repository, "a")
+    screen = terminal("chat")
+    screen.wait_for("is interrupted, 0 of 1 tasks done")
+    screen.wait_for("go on? yes or no › ")
+    assert "› @a quickly" in screen.text
+    screen.type("\x1b[A\x15yes\r")
+    screen.wait_for("completed")
+    screen.wait_for("what else? › ")
+    screen.type("/quit\r")
+    assert screen.end() == 0
+    assert begun(repository, "a") == 1
+
+
+def test_a_new_request_instead_of_what_is_offered(
+    repository: Path, plan: Plan, talk: Talk, terminal: Open, kind: str
+) -> None:
+    chat = talk("--kind", "shell")
+    chat.say(f"/plan {plan(a='exit 1')}", "yes")
+    assert chat.end() == 1
+    screen = terminal("chat", "--kind", kind)
+    screen.wait_for("go on? yes or no › ")
+    screen.type("Build a door\r")
+    screen.wait_for("Two steps")
+    screen.wait_for("or what to change › ")
+    screen.type("no\r")
+    screen.wait_for("nothing was started")
+    screen.wait_for("what is to be done? › ")
+    screen.type("\x04")
+    assert screen.end() == 0
+
+
+def test_a_plan_is_edited_in_the_editor(
+    repository: Path, plan: Plan, terminal: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    editor = repository.parent / "editor"
+    editor.write_text("#!/bin/sh\nsed -i 's/do it/do it well/' $1\n")
+    editor.chmod(0o755)
+    monkeypatch.setenv("VISUAL", str(editor))
+    monkeypatch.setenv("EDITOR", str(editor))
+    screen = terminal("chat", "--kind", "shell")
+    screen.wait_for("what is to be done? › ")
+    screen.type(f"/plan {plan(a='true')}\r")
+    screen.wait_for("or what to change › ")
+    screen.type("edit\r")
+    screen.wait_for("do it well")
+    screen.type("yes\r")
+    screen.wait_for("what else? › ")
+    screen.type("\x04")
+    assert screen.end() == 0
+
+
+def test_ctrl_c_drops_what_is_typed_and_then_leaves(repository: Path, terminal: Open) -> None:
+    screen = terminal("chat", "--kind", "shell")
+    screen.wait_for("what is to be done? › ")
+    screen.type("never mind")
+    screen.wait_for("never mind")
+    screen.interrupt()
+    screen.wait_until_idle()
+    screen.type("/help\r")
+    screen.wait_for("/wait")
+    screen.wait_until_idle()
+    screen.interrupt()
+    assert screen.end() == 130
+    assert "› never mind" not in screen.text.replace("what is to be done? › ", "")

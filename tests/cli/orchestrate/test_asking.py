@@ -1,0 +1,90 @@
+"""Questions and permissions of a run, answered where it is watched; anywhere else, told with how to answer."""
+
+import shlex
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.cli.agent.conftest import Call, Start, wait_until
+from tests.cli.agent.test_questions import AGENT
+from tests.cli.conftest import Terminal
+from tests.cli.orchestrate.conftest import Plan, documents
+
+Open = Callable[..., Terminal]
+GATED = {"command": ["true"], "gates": [{"person": "Is it good?"}]}
+
+
+def asking(*commands: str) -> list[str]:
+    return ["--kind", f"acp:{shlex.join([sys.executable, str(AGENT), *commands])}"]
+
+
+def test_a_question_is_answered_in_the_live_view(repository: Path, plan: Plan, terminal: Open) -> None:
+    screen = terminal("orchestrate", "--plan", str(plan(a=GATED)), "--auto")
+    screen.wait_for("yes or no › ")
+    screen.type("perhaps\r")
+    screen.wait_for("'perhaps' is neither yes nor no")
+    screen.type("yex\x7fs\r")
+    assert screen.end() == 0
+    assert "a  · is answered: yes" in screen.text
+
+
+def test_permissions_are_asked_one_after_the_other(repository: Path, plan: Plan, terminal: Open, call: Call) -> None:
+    path = plan(a={"task": "do something"})
+    screen = terminal("orchestrate", "--plan", str(path), "--auto", "--permission", "ask", *asking("first", "second"))
+    screen.wait_for("asks to use Run first")
+    screen.wait_for("yes or no › ")
+    screen.type("yes\r")
+    screen.wait_for("asks to use Run second")
+    screen.type("no, use git mv\r")
+    assert screen.end() == 0
+    run = documents(call("orchestration", "list", "--json").stdout.replace("\n", ""))[0]["orchestrations"][0]["id"]
+    log = call("agent", "logs", f"{run}.a").stdout
+    assert "answered allow_it reject_it" in log
+    assert "refused: Run  second (use git mv)" in log
+
+
+def test_what_is_answered_elsewhere_is_asked_no_more(repository: Path, plan: Plan, terminal: Open, call: Call) -> None:
+    screen = terminal("orchestrate", "--plan", str(plan(a=GATED)), "--auto")
+    screen.wait_for("yes or no › ")
+    screen.type("ye")
+    command = screen.text.partition("(`maos ")[2].partition(" …`)")[0].split()
+    assert call(*command, "no").returncode == 0
+    screen.wait_for("a  ▸ goes on, attempt 2")
+    screen.wait_for("/0/2 …`")  # asked again, of the second attempt, with nothing typed
+    screen.type("yes\r")
+    assert screen.end() == 0
+
+
+def test_a_question_can_be_left_to_others(repository: Path, plan: Plan, terminal: Open, call: Call) -> None:
+    screen = terminal("orchestrate", "--plan", str(plan(a=GATED)), "--auto")
+    screen.wait_for("yes or no › ")
+    screen.type("\x04")
+    screen.wait_for("left for later: maos answer r-")
+    command = screen.text.partition("left for later: maos ")[2].split(" yes|no")[0].split()
+    assert call(*command, "yes").returncode == 0
+    assert screen.end() == 0
+
+
+def test_without_a_terminal_it_is_told_how_to_answer(repository: Path, plan: Plan, start: Start, call: Call) -> None:
+    path = plan(a={"task": "do something"})
+    engine = start("orchestrate", "--plan", str(path), "--auto", "--permission", "ask", *asking("rm -rf build"))
+    engine.wait_for("a  ? asks to use Run rm -rf build  (`maos agent answer ")
+    command = engine.stdout.partition("(`maos ")[2].partition("`)")[0].split()
+    assert call(*command).returncode == 0
+    assert engine.end() == 0
+
+
+def test_what_was_asked_before_a_crash_is_asked_again_on_resuming(
+    repository: Path, plan: Plan, start: Start, terminal: Open
+) -> None:
+    """R-202: an agent that waits for a permission is taken up, and the person sees what it asks."""
+    path = plan(a={"task": "do something"})
+    engine = start("orchestrate", "--plan", str(path), "--auto", "--permission", "ask", *asking("rm -rf build"))
+    engine.wait_for("asks to use Run")
+    engine.kill()
+    screen = terminal("resume")
+    screen.wait_for("asks to use Run rm -rf build")
+    screen.wait_for("yes or no › ")
+    screen.type("yes\r")
+    assert screen.end() == 0
+    wait_until(lambda: "completed" in screen.text)
