@@ -376,8 +376,11 @@ def settings() -> str:
 def main() -> int:
     """Write the files, or only compare."""
     stale = []
-    for name, text in (("python-api.md", python_api()), ("cli.md", cli()), ("exit-codes.md", exit_codes()), ("settings.md", settings()),
-                       ("requirements.md", requirements())):  # fmt: skip
+    pages = {
+        "python-api.md": python_api(), "cli.md": cli(), "exit-codes.md": exit_codes(), "settings.md": settings(),
+        "requirements.md": requirements(),
+    }  # fmt: skip
+    for name, text in pages.items():
         path = REFERENCE / name
         if not path.exists() or path.read_text() != text:
             stale.append(name)

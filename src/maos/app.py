@@ -300,9 +300,8 @@ async def _open_store(
 
         return MemoryStore(clock)
     if name.startswith(("postgresql://", "postgres://")):
-        from maos.store.postgres import PostgresDatabase
-
         from maos import views
+        from maos.store.postgres import PostgresDatabase
 
         database = PostgresDatabase(name, clock=clock, create=create, schema_name=schema, mark_path=mark_path)
         store = await SqlStore.open(database, accept_loss=accept_loss)

@@ -31,7 +31,8 @@ _PLAIN = frozenset((*run.EVENT_TYPES, *message.EVENT_TYPES, "attempt_planned", "
                     "attempt_checkpointed", "attempt_ended"))  # fmt: skip
 """What `maos.views` shows to other programs; what agents say, by far the most, is not among it and is compressed."""
 
-_NAMES = (*schedule.EVENT_TYPES, *flow.EVENT_TYPES, *flow.INBOX_TYPES, *attempt.EVENT_TYPES, *attempt.INBOX_TYPES, *run.EVENT_TYPES, *run.INBOX_TYPES, *message.EVENT_TYPES,
+_NAMES = (*attempt.EVENT_TYPES, *attempt.INBOX_TYPES, *run.EVENT_TYPES, *run.INBOX_TYPES, *message.EVENT_TYPES,
           *door.EVENT_TYPES, *door.INBOX_TYPES, *saving.EVENT_TYPES, *cleaning.EVENT_TYPES, *talk.EVENT_TYPES,
-          *notice.EVENT_TYPES, *bundle.EVENT_TYPES)  # fmt: skip
+          *notice.EVENT_TYPES, *bundle.EVENT_TYPES, *flow.EVENT_TYPES, *flow.INBOX_TYPES,
+          *schedule.EVENT_TYPES)  # fmt: skip
 TYPES = tuple(EventType(name, plain=name in _PLAIN) for name in dict.fromkeys(_NAMES))

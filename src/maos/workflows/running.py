@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from maos.clock import MICROSECONDS, Clock
 from maos.engine.recorder import Recorder
-from maos.errors import InvalidInput
+from maos.errors import Corrupt, InvalidInput
 from maos.faults import crash_point
 from maos.journal.journal import Record
 from maos.model.flow import (
@@ -35,11 +35,11 @@ from maos.model.flow import (
     Flow,
 )
 from maos.workflows import scopes, values
+from maos.workflows.checkpoints import Checkpoints
 from maos.workflows.definition import Step, Workflow
 from maos.workflows.errors import Changed, StepFailed
 from maos.workflows.mail import Mail
 from maos.workflows.notes import Notes
-from maos.workflows.policy import Policy
 from maos.workflows.scopes import Scope
 from maos.workflows.stepping import Stepping
 
@@ -74,8 +74,8 @@ class RunningFlow:
         self.on_change = on_change
         """What to do about children whose code has changed."""
         self.clock = clock
-        self.policy = Policy.of(recorder.fold.options)
         self.notes = Notes(recorder, clock, self._in_trouble)
+        self.checkpoints = Checkpoints(recorder.fold, self.notes, workflows.journal, clock)
         self.mail = Mail(
             recorder.fold, self.notes, unreached=self._is_unreached, let_go=self.let_go, stale=stale
         )  # fmt: skip
@@ -94,10 +94,6 @@ class RunningFlow:
         self.strays: set[asyncio.Task[Any]] = set()
         """Tasks that the function started by itself and that have made a call."""
         self._values_noted = False
-        self._progress = float(recorder.fold.published.get("progress") or 0)
-        self._checkpoints = len(recorder.fold.checkpoints)
-        self._ended = ""
-        """The place of the call that ended last."""
 
     @property
     def flow(self) -> Flow:
@@ -262,14 +258,17 @@ class RunningFlow:
             await asyncio.sleep(0)
 
     async def ended(self, place: str) -> None:
-        """Have the outcome of a call written, at once or as the policy says; a checkpoint is on disk at once."""
-        self._ended = place
-        trigger = self.policy.after_step(self.clock.steady_us())
-        if trigger:
-            self.note_checkpoint(trigger)
-            await self.notes.flush()
-        elif self.policy.every_step:
-            self.notes.flush_soon()
+        """Have the outcome of a call written, at once or as the policy says."""
+        try:
+            await self.checkpoints.ended(place)
+        except Corrupt as error:
+            raise self._give_up(error) from error
+
+    def _give_up(self, error: Corrupt) -> Corrupt:
+        """Let nothing more be written after something that cannot be read, whatever the function does about it."""
+        self.notes.trouble = self.notes.trouble or error
+        self._in_trouble()
+        return error
 
     # --- waiting ---------------------------------------------------------------------------------------------
 
@@ -336,10 +335,10 @@ class RunningFlow:
         about |= {"default": default} if default is not None else {}
         until_us = self._deadline(timeout_s)
         self.notes.note("call_started", place=place, kind=GATE, name=question, until_us=until_us, about=about)
-        if self.policy.on_gates:
-            self._ended = place
-            self.note_checkpoint("gate")
-        await self.notes.flush()
+        try:
+            await self.checkpoints.asked(place)
+        except Corrupt as error:
+            raise self._give_up(error) from error
 
     async def _wait_for_answer(self, place: str, default: str | None) -> Call:
         until_us = self.flow.calls[place].until_us
@@ -396,10 +395,10 @@ class RunningFlow:
         if self._known(place, VALUE, "publish") is not None:
             return
         said = values.plain(dict(published), "what is published")
-        progress = said.get("progress", self._progress)
+        progress = said.get("progress", self.checkpoints.progress)
         if progress.__class__ not in (int, float):
             raise InvalidInput(f"progress cannot be {progress!r}", hint="it is in percent, as a number")
-        self._progress = float(progress)
+        self.checkpoints.progress = float(progress)
         self.notes.note("call_done", place=place, kind=VALUE, name="publish")
         self.notes.note("flow_published", values=said)
         self.notes.flush_soon()
@@ -442,14 +441,10 @@ class RunningFlow:
         if await self.known(place, VALUE, "checkpoint") is not None:
             return
         self.notes.note("call_done", place=place, kind=VALUE, name="checkpoint")
-        self.note_checkpoint("manual", name)
-        await self.notes.flush()
-
-    def note_checkpoint(self, trigger: str, name: str = "") -> None:
-        """Have a checkpoint made together with what is noted."""
-        self._checkpoints += 1
-        made = {"name": name or f"{trigger}-{self._checkpoints}", "trigger": trigger, "step": self._ended}
-        self.notes.note("flow_checkpointed", **made, progress=self._progress)
+        try:
+            await self.checkpoints.make("manual", name)
+        except Corrupt as error:
+            raise self._give_up(error) from error
 
     async def elsewhere(
         self, scope: Scope, kind: str, name: str, digest: str, about: dict[str, Any], work: Callable[[str], Any]

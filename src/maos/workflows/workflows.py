@@ -89,6 +89,11 @@ class Workflows:
         self._running: dict[str, RunningFlow] = {}
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
+    @property
+    def journal(self) -> Journal:
+        """Where they are recorded."""
+        return self._journal
+
     # --- running ---------------------------------------------------------------------------------------------
 
     async def run(self, workflow: Workflow[..., R], *args: Any, id: str = "", **kwargs: Any) -> R:

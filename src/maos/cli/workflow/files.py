@@ -100,13 +100,17 @@ def validate(ctx: click.Context, files: tuple[str, ...], variables: tuple[str, .
 @click.argument("file", metavar="FILE")
 @variables_option
 @click.option("--svg", "picture", metavar="FILE", help="Draw it into a file instead; - is standard output.")
-def graph(file: str, variables: tuple[str, ...], picture: str | None) -> None:
+@json_option
+def graph(file: str, variables: tuple[str, ...], picture: str | None, as_json: bool) -> None:
     """Show which steps of a workflow file can run together, and what each needs."""
     from maos.cli import render
+    from maos.model.plan import batches
     from maos.workflows.files import drawing
 
     plan = load(file, variables).plan
-    if picture is None:
+    if as_json:
+        shared.show({"batches": batches(plan), "needs": {task.name: task.needs for task in plan.tasks}})
+    elif picture is None:
         for line in drawing.lines(plan):
             render.line(clean(line))
     elif picture == "-":

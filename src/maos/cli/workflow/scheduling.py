@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from maos.cli import documents as shared
-from maos.cli.commands import Command, LazyGroup, json_option
+from maos.cli.commands import Command, LazyGroup, json_lines_option, json_option
 from maos.cli.database import Target
 from maos.cli.documents import Document, time
 from maos.cli.workflow.running import named_value, value
@@ -104,8 +104,9 @@ def remove(database: Target, name: str, as_json: bool) -> None:
 
 @click.command(cls=Command, examples=["maos workflow serve nightly.py jobs.billing"])
 @click.argument("targets", metavar="[TARGET]...", nargs=-1)
+@json_lines_option
 @click.pass_obj
-def serve(database: Target, targets: tuple[str, ...]) -> None:
+def serve(database: Target, targets: tuple[str, ...], as_json: bool) -> None:
     """Begin what is due, and go on with workflows that nobody runs, until Ctrl+C.
 
     TARGET are files or modules with workflows; those of schedules are found by themselves. Any number of processes may
@@ -121,8 +122,9 @@ def serve(database: Target, targets: tuple[str, ...]) -> None:
     async def work(m: Maos) -> None:
         for known in (await m.workflows.schedules()).values():
             loading.recorded(known.workflow, known.definition, known.where)
-        serving = asyncio.create_task(m.workflows.serve(tell=note))
-        note("serving; Ctrl+C lets go of everything, and it can be gone on with")
+        tell = (lambda text: shared.show_line({"told": text})) if as_json else note
+        serving = asyncio.create_task(m.workflows.serve(tell=tell))
+        tell("serving; Ctrl+C lets go of everything, and it can be gone on with")
         with heard(interrupted=lambda: _stop(serving), sent_away=lambda _signal: _stop(serving)):
             await asyncio.wait([serving])
         if not serving.cancelled():

@@ -91,7 +91,7 @@ async def narrate(handle: Handle) -> None:
     from maos.cli.failures import note
     from maos.model.flow import stream
 
-    journal = handle._running.workflows._journal
+    journal = handle._running.workflows.journal
     async for record in journal.follow_stream(stream(handle.id), after=max(0, handle.flow.version - 1)):
         data = record.data
         if record.type == "call_started" and data["kind"] in ("gate", "signal"):

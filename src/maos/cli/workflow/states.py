@@ -28,7 +28,13 @@ def state() -> None:
 
 
 @click.command(cls=Command, examples=["maos workflow state cleanup --retention-days 30"])
-@click.option("--retention-days", type=click.FloatRange(min=0), default=30.0, show_default=True)
+@click.option(
+    "--retention-days",
+    type=click.FloatRange(min=0),
+    default=30.0,
+    show_default=True,
+    help="Those that ended so many days ago.",
+)
 @dry_run_option
 @yes_option
 @json_option

@@ -1,0 +1,79 @@
+"""A step that was interrupted: nobody knows whether it took effect, so it is found out before anything else happens.
+
+    python examples/11_steps_in_doubt.py
+
+The first engine is closed while a transfer is under way. A transfer must not be made twice, so it is not idempotent.
+This one has a probe, which looks at the bank's statement. The second transfer has none: a person is asked, who says
+that it is to be done again. It prints
+
+    transfer 1: 10 euros
+    the bank has a transfer under order-7/1
+    transfer 2: 20 euros
+    nobody knows what became of call 2, transfer_without_probe(20)
+    transfer 2: 20 euros
+    [10, 20]
+"""
+
+import asyncio
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import maos
+from maos.workflows import Found, key
+
+STATEMENT: dict[str, int] = {}
+bank_answers = asyncio.Event()
+
+
+def look(amount: int) -> Any:
+    """Found(...) when the bank knows of it, else NOT_DONE."""
+    print(f"the bank has a transfer under {key()}")
+    return Found(STATEMENT[key()])
+
+
+@maos.step(probe=look)
+async def transfer(amount: int) -> int:
+    print(f"transfer 1: {amount} euros")
+    STATEMENT[key()] = amount
+    await bank_answers.wait()
+    return amount
+
+
+@maos.step
+async def transfer_without_probe(amount: int) -> int:
+    print(f"transfer 2: {amount} euros")
+    await bank_answers.wait()
+    return amount
+
+
+@maos.workflow
+async def transfers() -> list[int]:
+    return [await transfer(10), await transfer_without_probe(20)]
+
+
+async def run_until_a_step_waits(folder: Path, place: str) -> None:
+    async with maos.open(folder / "maos.db") as m:
+        handle = await m.workflows.start(transfers, id="order-7")
+        while place not in handle.flow.calls:
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.05)
+
+
+async def main(folder: Path) -> None:
+    await run_until_a_step_waits(folder, "1")
+    await run_until_a_step_waits(folder, "2")
+    bank_answers.set()
+    async with maos.open(folder / "maos.db") as m:
+        handle = await m.workflows.start(transfers, id="order-7")
+        while not handle.flow.unknown:
+            await asyncio.sleep(0.01)
+        for place, call in handle.flow.unknown.items():
+            print(f"nobody knows what became of call {place}, {call.name}({call.about['given']})")
+            await m.workflows.settle("order-7", place, "again")
+        print(await handle.result())
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as name:
+        asyncio.run(main(Path(name)))

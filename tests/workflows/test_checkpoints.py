@@ -1,0 +1,251 @@
+"""How often a workflow is made safe (R-1002), and what is called again after a crash under each policy."""
+
+import asyncio
+import contextlib
+import os
+import signal as signals
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import maos
+from maos.app import Maos
+from maos.testing.manual_clock import ManualClock
+from maos.workflows import checkpoint, gate, publish
+from maos.workflows.policy import FREQUENCIES, Policy
+from tests.workflows import policy_life
+from tests.workflows.conftest import Engine
+from tests.workflows.define import eventually, workflow
+
+FIRST_AGAIN = {
+    "every_step": 8,  # the one that was interrupted
+    "every_n_steps": 7,  # a checkpoint after 6
+    "on_gates": 5,  # a question after 4
+    "time_based": 5,  # no checkpoint within the interval, but what goes before a question is always on disk
+    "manual": 5,
+}
+
+
+@pytest.mark.parametrize("frequency", FREQUENCIES)
+async def test_after_a_kill_only_idempotent_steps_since_the_last_checkpoint_are_called_again(
+    tmp_path: Path, frequency: str
+) -> None:
+    """R-1002, I31: eight idempotent steps, killed at the end of the eighth; a question after the fourth."""
+    database, effects = tmp_path / "maos.db", tmp_path / "effects"
+    options = {"frequency": frequency, "every": 3, "interval_s": 3600}
+    command = [sys.executable, policy_life.__file__, database, effects, frequency, "die"]
+    died = await asyncio.to_thread(subprocess.run, command, capture_output=True, timeout=60)
+    assert died.returncode == -signals.SIGKILL, died.stderr.decode()
+    before = effects.read_text().split()
+    assert before == [f"{n}" for n in (1, 2, 3, 4, 5, 6, 7, 8)]
+    assert await policy_life.live(str(database), effects, options) == 36
+    again = effects.read_text().split()[len(before) :]
+    assert again == [f"{n}" for n in range(FIRST_AGAIN[frequency], 9)]
+
+
+async def test_a_step_that_is_not_idempotent_is_safe_under_every_policy(engine: Engine) -> None:
+    """I31: it is recorded before it begins, with everything before it, and its end before anything after it."""
+    for frequency in FREQUENCIES:
+        seen = []
+
+        @maos.step
+        async def pay(n: int, seen: list[int] = seen, id: str = frequency) -> int:
+            seen.append(n)
+            return n
+
+        @maos.step(idempotent=True)
+        async def look(n: int, seen: list[int] = seen) -> int:
+            seen.append(n)
+            return n
+
+        @workflow("mixed")
+        async def mixed(pay: Any = pay, look: Any = look) -> int:
+            return int(await look(1) + await pay(2) + await pay(3))
+
+        async with engine() as m:
+            options = {"checkpoints": {"frequency": frequency}}
+            handle = await m.workflows.start(mixed, id=frequency.replace("_", "-"), options=options)
+            assert await handle.result() == 6
+            started = [
+                record.data["place"]
+                async for record in m.journal.read(f"flow/{handle.id}")
+                if record.type == "call_started"
+            ]
+            assert started == ["1", "2", "3"]
+            assert seen == [1, 2, 3]
+
+
+@maos.step(idempotent=True)
+async def note(n: int) -> int:
+    return n
+
+
+@workflow("noting")
+async def noting(count: int) -> int:
+    for n in range(count):
+        await note(n)
+        publish(progress=100 * (n + 1) // count)
+    await checkpoint("before-the-end")
+    return count
+
+
+async def test_checkpoints_say_when_why_where_and_how_far(m: Maos) -> None:
+    handle = await m.workflows.start(noting, 5, options={"checkpoints": {"frequency": "every_n_steps", "every": 2}})
+    await handle.result()
+    made = handle.flow.checkpoints
+    assert [(each.name, each.trigger, each.step, each.progress) for each in made] == [
+        ("steps-1", "steps", "3", 20.0),
+        ("steps-2", "steps", "7", 60.0),
+        ("before-the-end", "manual", "9", 100.0),
+    ]
+    assert [each.calls for each in made] == [3, 7, 11]
+    assert all(each.at_us for each in made)
+    for each in made:
+        record = await m.journal.event(f"flow/{handle.id}", each.version)
+        assert record is not None
+        assert record.type == "flow_checkpointed"
+
+
+async def test_checkpoints_by_time_are_made_when_the_interval_has_passed(timed: Engine, clock: ManualClock) -> None:
+    @maos.step(idempotent=True)
+    async def wait(seconds: float) -> None:
+        clock.advance(seconds)
+
+    @workflow("slow")
+    async def slow() -> None:
+        for seconds in (1, 10, 25, 1, 31, 1):
+            await wait(seconds)
+
+    async with timed() as m:
+        options = {"checkpoints": {"frequency": "time_based", "interval_s": 30}}
+        handle = await m.workflows.start(slow, options=options)
+        await handle.result()
+    assert [(each.trigger, each.step) for each in handle.flow.checkpoints] == [("time", "3"), ("time", "5")]
+
+
+async def test_checkpoints_at_questions(m: Maos) -> None:
+    @workflow("asking")
+    async def asking() -> str:
+        await note(1)
+        return await gate("Go on?")
+
+    handle = await m.workflows.start(asking, id="a", options={"checkpoints": {"frequency": "on_gates"}})
+    await eventually(lambda: handle.flow.waiting)
+    await m.workflows.answer("a", "2", "yes")
+    assert await handle.result() == "yes"
+    assert [(each.name, each.trigger, each.step, each.calls) for each in handle.flow.checkpoints] == [
+        ("gate-1", "gate", "2", 1)
+    ]
+
+
+async def test_a_checkpoint_is_made_once_however_often_the_workflow_runs(engine: Engine) -> None:
+    @workflow("twice")
+    async def twice() -> None:
+        await checkpoint("here")
+        await maos.workflows.signal("go")
+
+    async with engine() as m:
+        handle = await m.workflows.start(twice, id="t")
+        await eventually(lambda: handle.flow.waiting)
+    async with engine() as m:
+        await m.workflows.signal("t", "go")
+        await m.workflows.run(twice, id="t")
+        assert [each.name for each in (await m.workflows.get("t")).checkpoints] == ["here"]
+
+
+async def test_what_chance_said_is_on_disk_before_a_step_is_told_of_it(m: Maos) -> None:
+    """Under every policy: an id made up for a service must not be another one after a crash."""
+    recorded = []
+
+    @maos.step(idempotent=True)
+    async def order(id: str) -> None:
+        flow = await m.workflows.get("o")
+        recorded.append(id in [call.result for call in flow.calls.values()])
+
+    @workflow("ordering")
+    async def ordering() -> None:
+        await order(maos.workflows.unique())
+        await order(maos.workflows.unique())
+
+    handle = await m.workflows.start(ordering, id="o", options={"checkpoints": {"frequency": "manual"}})
+    await handle.result()
+    assert recorded == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"frequency": "sometimes"}, "there is no checkpoint frequency 'sometimes'"),
+        ({"frequency": "every_n_steps", "every": 0}, "a positive number of steps"),
+        ({"frequency": "time_based", "interval_s": 0}, "a positive interval"),
+    ],
+)
+async def test_a_policy_that_makes_no_sense_is_refused_before_it_begins(
+    m: Maos, options: dict[str, Any], why: str
+) -> None:
+    with pytest.raises(maos.InvalidInput, match=why):
+        await m.workflows.start(noting, 1, options={"checkpoints": options})
+    assert [flow async for flow in m.workflows.all()] == []
+
+
+def test_checkpoints_can_be_switched_off() -> None:
+    policy = Policy("every_n_steps", every=1, enabled=False)
+    assert policy.after_step(0) == ""
+    assert not policy.every_step
+
+
+@pytest.mark.parametrize("frequency", ["every_n_steps", "on_gates", "manual"])
+async def test_a_checkpoint_that_cannot_be_read_back_is_none(tmp_path: Path, frequency: str) -> None:
+    """R-1002, R-1005: validated when it is made; the workflow stops there, whatever its author catches."""
+    database = tmp_path / "maos.db"
+    seen = []
+
+    @maos.step
+    async def damage() -> None:
+        with contextlib.closing(sqlite3.connect(database)) as connection, connection:
+            changed = connection.execute(
+                "UPDATE events SET body = CAST(replace(body, 'damage', 'DAMAGE') AS BLOB) WHERE type = 'call_started'"
+            )
+            assert changed.rowcount == 1
+
+    @maos.step(idempotent=True)
+    async def after(n: int) -> None:
+        seen.append(n)
+
+    @workflow("damaged")
+    async def damaged() -> None:
+        await damage()
+        for n in range(3):
+            with contextlib.suppress(Exception):
+                await (gate("Go on?") if frequency == "on_gates" else checkpoint("here"))
+            await after(n)
+
+    async with maos.open(database) as m:
+        options = {"checkpoints": {"frequency": frequency, "every": 1}}
+        handle = await m.workflows.start(damaged, id="d", options=options)
+        with pytest.raises(maos.Corrupt, match="flow/d@2"):
+            await handle.wait()
+    assert seen == []
+
+
+async def test_a_damaged_fold_costs_only_time(engine: Engine) -> None:
+    """R-1005, I17."""
+
+    @workflow("long")
+    async def long() -> int:
+        return sum([await note(n) for n in range(100)]) + len(await maos.workflows.signal("go"))
+
+    async with engine() as m:
+        handle = await m.workflows.start(long, id="l")
+        await eventually(lambda: handle.flow.waiting)
+        kept = await m.journal.store.load("flow", "l")
+        assert kept is not None
+        damaged = kept._replace(body=b'{"format": 1, "fold": ' + os.urandom(20).hex().encode())
+        await m.journal.append_all([], documents=[damaged])
+    async with engine() as m:
+        await m.workflows.signal("l", "go", "x")
+        assert await m.workflows.run(long, id="l") == 4951
