@@ -1,0 +1,160 @@
+"""Writes a run or a workflow to one file: its events, as of one moment, and the commits of its files."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+import msgspec
+
+from maos.bundle import belonging, checking, contents, file
+from maos.bundle.belonging import Members
+from maos.bundle.contents import RUN, TEXT_CHARS_MAX, WORKFLOW, Line, Manifest, StreamHead
+from maos.clock import Clock
+from maos.engine import owner
+from maos.engine.types import FLOW
+from maos.engine.types import RUN as RUNS
+from maos.errors import InvalidInput, NotFound
+from maos.journal.journal import Journal, Record
+from maos.model.flow import Flow
+from maos.model.run import Run
+from maos.runner import commits
+from maos.runner.workspace_place import is_object
+
+SHOWN_CHARS_MAX = 200
+
+
+class Exported(NamedTuple):
+    """A bundle that was written."""
+
+    manifest: Manifest
+    events: int
+    bytes: int
+    sha256: str
+
+
+class _Gathered(NamedTuple):
+    """Everything of a run, as of one moment."""
+
+    root: Run | Flow
+    heads: list[StreamHead]
+    lines: list[Line]
+    workspaces: list[Mapping[str, Any]]
+    left_out: list[str]
+
+
+async def find(journal: Journal, id: str) -> tuple[str, str]:
+    """What is meant by an id, or by an unambiguous beginning of it: a run or a workflow, and its whole id."""
+    found = {
+        (kind, name.partition("/")[2])
+        for kind, family in ((RUN, "run"), (WORKFLOW, "flow"))
+        async for name in journal.streams(f"{family}/{id}")
+    }
+    chosen = sorted(each for each in found if each[1] == id) or sorted(found)
+    if not chosen:
+        hint = "`maos orchestration list` and `maos workflow list` show them"
+        raise NotFound(f"there is no orchestration and no workflow {id!r}", hint=hint)
+    if len(chosen) > 1:
+        raise InvalidInput(f"{id!r} could be {', '.join(name for _, name in chosen[:5])}", hint="give more of the id")
+    return chosen[0]
+
+
+async def export(
+    journal: Journal, clock: Clock, target: BinaryIO, kind: str, id: str, *, made_by: str, files: bool = True
+) -> Exported:
+    """Write all of a run or a workflow. Others may go on with it meanwhile: what they do now is not in it."""
+    position = await journal.head()
+    members = await belonging.here(journal, kind, id)
+    gathered = await _gather(journal, kind, id, members, position)
+    refs, repository = await _commits(gathered, members, id) if files else ({}, None)
+    root = gathered.root
+    manifest = Manifest(
+        kind="run" if kind == RUN else "workflow",
+        id=id,
+        title=(root.request if isinstance(root, Run) else root.name)[:SHOWN_CHARS_MAX],
+        status=root.status,
+        made_by=made_by,
+        made_us=clock.now_us(),
+        position=position,
+        carried_out=root.status in ("planning", "running") and not owner.is_gone(root.owner),
+        streams=gathered.heads,
+        refs=refs,
+        object_format="sha1" if repository is None else await commits.object_format(repository),
+        left_out=[text[:TEXT_CHARS_MAX] for text in gathered.left_out],
+    )
+    if not files and gathered.workspaces:
+        manifest.left_out.append("the commits of its files, as asked")
+    with tempfile.TemporaryDirectory(prefix="maos-export-") as folder:
+        packed = await commits.pack(repository, refs, Path(folder)) if repository is not None and refs else None
+        return await asyncio.to_thread(_write, target, manifest, gathered.lines, packed)
+
+
+def _write(target: BinaryIO, manifest: Manifest, lines: list[Line], packed: tuple[bytes, Path] | None) -> Exported:
+    writer = file.Writer(target)
+    contents.write(writer, manifest, lines)
+    if packed is not None:
+        writer.file(file.GIT, *packed)
+    sha256 = writer.end()
+    return Exported(manifest, len(lines), writer.bytes, sha256)
+
+
+async def _gather(journal: Journal, kind: str, id: str, members: Members, position: int) -> _Gathered:
+    root: Any = RUNS.fold(id=id) if kind == RUN else FLOW.fold(id=id)
+    beginning = f"{'run' if kind == RUN else 'flow'}/{id}"
+    heads: list[StreamHead] = []
+    found: list[tuple[int, Line]] = []
+    workspaces: list[Mapping[str, Any]] = []
+    left_out: list[str] = []
+    size = 0
+    async for name in belonging.streams(journal, members):
+        records = [each async for each in journal.read(name) if each.position <= position and each.type != "compacted"]
+        if name.startswith("agent/") and any(each.spans > 1 for each in records):
+            left_out.append(f"{name}: its history was compacted")
+            continue
+        if not records:
+            continue
+        for record in records:
+            line = _line(journal, record, len(heads))
+            size += len(bytes(line.data)) + len(record.type) + 32
+            found.append((record.position, line))
+            if name == beginning:
+                root.apply(record.type, record.data)
+            if record.type == "attempt_planned" and record.data["workspace"].get("repository"):
+                workspaces.append(record.data["workspace"])
+        heads.append(StreamHead(name, len(records)))
+        if size > file.JOURNAL_BYTES_MAX:
+            hint = f"at most {file.JOURNAL_BYTES_MAX >> 20} MB; `maos copy` copies the whole journal"
+            raise InvalidInput(f"{id} has more events than a bundle can hold", hint=hint)
+    if isinstance(root, Run) and root.options.get("workspace"):
+        workspaces.insert(0, root.options["workspace"])
+    found.sort(key=lambda each: each[0])
+    return _Gathered(root, heads, [line for _position, line in found], workspaces, left_out)
+
+
+def _line(journal: Journal, record: Record, stream: int) -> Line:
+    data = msgspec.Raw(msgspec.json.encode(record.data))
+    return Line(stream, record.type, journal.codec.format_of(record.type), record.time_us, data)
+
+
+async def _commits(gathered: _Gathered, members: Members, id: str) -> tuple[dict[str, str], Path | None]:
+    """The refs of everything that its agents have saved, and the repository that they are in."""
+    repositories = list(dict.fromkeys(str(each["repository"]) for each in gathered.workspaces))
+    if not repositories:
+        return {}, None
+    repository = Path(repositories[0])
+    others = {each["name"] for each in gathered.workspaces if str(each["repository"]) != repositories[0]}
+    gathered.left_out.extend(f"the files of {name}, which are in another repository" for name in sorted(others))
+    refs = {
+        ref: commit
+        for ref, commit in (await commits.known(repository)).items()
+        if checking.is_ref_of(members, ref) and ref.split("/")[2] not in members.roots
+    }
+    root = gathered.root
+    if isinstance(root, Run):
+        merged = root.commit or str((root.options.get("workspace") or {}).get("base") or "")
+        if is_object(merged):
+            refs[f"refs/maos/{id}/bundle"] = merged
+    return refs, repository

@@ -1,0 +1,43 @@
+"""A person's word before anything is carried out that a file from elsewhere has brought."""
+
+from __future__ import annotations
+
+from maos.clock import Clock
+from maos.errors import InvalidInput
+from maos.journal.codec import Event
+from maos.journal.journal import Journal
+from maos.model.bundle import AGREED, owners, stream
+
+
+class NotAgreed(InvalidInput):
+    """It came with a file, and nobody here has agreed to what it would do."""
+
+    def __init__(self, id: str) -> None:
+        super().__init__(
+            f"{id} came with a file, and nobody has agreed to what it would do here",
+            hint=f"`maos resume {id} --dry-run` shows it (`maos workflow show {id}` for a workflow); --trust agrees",
+        )
+        self.id = id
+
+
+async def waits(journal: Journal, name: str) -> str:
+    """The run or workflow that a person has yet to agree to before somebody of that name may act; empty if none."""
+    for id in dict.fromkeys(owners(name)):
+        version = await journal.version(stream(id))
+        newest = await journal.event(stream(id), version) if version else None
+        if newest is not None and newest.type != AGREED:
+            of = str(newest.data.get("of") or id)
+            return of if of == id else await waits(journal, of)
+    return ""
+
+
+async def check(journal: Journal, name: str) -> None:
+    """NotAgreed when somebody of that name may not act yet."""
+    if id := await waits(journal, name):
+        raise NotAgreed(id)
+
+
+async def agree(journal: Journal, clock: Clock, id: str, *, by: str = "person") -> None:
+    """Note that a person has seen what would be done, and wants it to be."""
+    if await waits(journal, id):
+        await journal.append(stream(id), Event(AGREED, {"by": by, "at_us": clock.now_us()}))

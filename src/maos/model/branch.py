@@ -1,0 +1,108 @@
+"""Branches of runs: what of a run goes back in time, where two of them parted, and a checksum of what it had come to.
+
+A run that is taken back, or forked, gets its whole content from one event (`Run._restored`), so no fold looks at
+anything else. What was done after that moment stays in the journal, under the names of agents that are used no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from maos.model.checksum import checksum
+from maos.model.run import COMPLETED, DONE, FAILED, PAUSED, Content, Run, agent_name
+
+OURS = ("workspace", "notes")
+"""Options that say where files are, and not what a run has come to."""
+
+
+def content(run: Run) -> dict[str, Any]:
+    """What of a run goes back in time, in plain data."""
+    found: dict[str, Any] = msgspec.to_builtins({name: getattr(run, name) for name in Content.__struct_fields__})
+    return found
+
+
+def digest(run: Run) -> str:
+    """A checksum of what a run has come to: the same wherever and whenever, whoever does its tasks (I13, I15)."""
+    found = content(run)
+    tasks = {run.agent(name): name for name in run.tasks}
+    for task in found["tasks"].values():
+        del task["agent"]
+    for question in found["questions"].values():
+        question["asked_by"] = [tasks.get(each, each) for each in question["asked_by"]]
+    found["options"] = {name: value for name, value in found["options"].items() if name not in OURS}
+    if run.is_open:
+        found["status"] = found["why"] = ""  # whether somebody is at work on it is not what it has come to
+    return f"{checksum(found):032x}"
+
+
+def begin(
+    then: Run, *, id: str, branch: int, workspace: Mapping[str, Any] | None, why: str
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """The content that a run has when it goes on from the state `then`, and the new names of agents by the old.
+
+    What is done stays done, by whoever did it. Everything else goes on under new names: whatever those who had begun it
+    still send or answer, reaches nobody. Nobody is at work on it, so it is paused unless it was over.
+    """
+    found = content(then)
+    names = {}
+    for name, task in found["tasks"].items():
+        before = then.agent(name)
+        task["agent"] = before if task["status"] == DONE else agent_name(id, name, branch)
+        names[before] = task["agent"]
+    for question in found["questions"].values():
+        question["asked_by"] = [names.get(each, each) for each in question["asked_by"]]
+    if workspace is not None:
+        found["options"]["workspace"] = dict(workspace)
+    if then.status not in (COMPLETED, FAILED):
+        found["status"], found["why"] = PAUSED, why
+    return found, names
+
+
+class Stretch(NamedTuple):
+    """Versions of a run that lead to a state, the first and the last."""
+
+    run: str
+    first: int
+    last: int
+
+
+class Place(NamedTuple):
+    """A version of a run."""
+
+    run: str
+    version: int
+
+
+def line_of(runs: Mapping[str, Run], run: str, version: int) -> list[Stretch]:
+    """What leads to a version of a run, the newest first: across what was taken back, and the runs it was forked from.
+
+    `runs` has it and those that it comes from.
+    """
+    found = []
+    while True:
+        known = runs[run]
+        begun = max((each for each in known.branches if each["version"] <= version), key=_version, default=None)
+        found.append(Stretch(run, begun["version"] if begun else 1, version))
+        if begun is not None:
+            version = begun["to"]
+        elif known.origin:
+            run, version = known.origin["run"], known.origin["version"]
+        else:
+            return found
+
+
+def _version(branch: Mapping[str, Any]) -> int:
+    return int(branch["version"])
+
+
+def parted(one: Sequence[Stretch], other: Sequence[Stretch]) -> Place | None:
+    """The last version that two lines have in common; None when they have nothing."""
+    for each in one:
+        for against in other:
+            last = min(each.last, against.last)
+            if each.run == against.run and last >= max(each.first, against.first):
+                return Place(each.run, last)
+    return None
