@@ -66,6 +66,34 @@ PARTS: list[tuple[str, str, list[tuple[str, list[str]]]]] = [
             ("store/contract.py", ["Appended", "Lease"]),
         ],
     ),
+    (
+        "Workflows",
+        "How to write them: [write-workflows.md](../howto/write-workflows.md). What a workflow's function calls is in "
+        "`maos.workflows`.",
+        [
+            ("workflows/definition.py", ["workflow", "step"]),
+            (
+                "workflows/calls.py",
+                [
+                    "sleep",
+                    "signal",
+                    "gate",
+                    "parallel",
+                    "gather",
+                    "child",
+                    "agent",
+                    "now",
+                    "unique",
+                    "random",
+                    "publish",
+                    "patched",
+                    "checkpoint",
+                ],
+            ),
+            ("workflows/scopes.py", ["key"]),
+            ("workflows/workflows.py", ["Workflows"]),
+        ],
+    ),
     ("Verification", "", [("journal/verify.py", ["Report", "Damage"])]),
     (
         "Compression",
@@ -77,13 +105,17 @@ PARTS: list[tuple[str, str, list[tuple[str, list[str]]]]] = [
     ),
 ]
 
-HANDLES = {"Maos": "m", "AgentStates": "m.agents", "Cache": "m.agents.cache", "Journal": "m.journal"}
+HANDLES = {
+    "Maos": "m", "AgentStates": "m.agents", "Cache": "m.agents.cache", "Journal": "m.journal",
+    "Workflows": "m.workflows",
+}  # fmt: skip
 """What an object is called by those who use it."""
 
 EXPORTED = set(maos.__all__)
 HIDDEN = {
     "access_ns", "add", "clock_ns", "codec", "decode", "grow", "hits", "loader", "look", "misses", "owner", "page",
     "page_back", "put", "raw", "refreshes", "snapshot_store", "store", "total", "warm_with",
+    "carry_out_agent", "find", "now_us", "start_child", "without_secrets",
 }  # fmt: skip
 """Public for maos' own modules; not part of what is promised to others."""
 
@@ -111,12 +143,18 @@ def python_api() -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
+PREFIXES = {"definition": "maos", "calls": "maos.workflows", "scopes": "maos.workflows"}
+"""What the functions of a module are called by those who use them, where it is not the module's own name."""
+
+
 def _thing(module: ast.Module, module_name: str, name: str) -> list[str]:
     for index, node in enumerate(module.body):
+        if isinstance(node, ast.FunctionDef) and any(ast.unparse(each) == "overload" for each in node.decorator_list):
+            continue
         if isinstance(node, ast.ClassDef) and node.name == name:
             return _class(node)
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == name:
-            whole = f"{module_name}.{name}"
+            whole = f"{PREFIXES.get(module_name, module_name)}.{name}"
             return [f"### {whole}", "", *_code(_call(node, whole)), *_prose(ast.get_docstring(node))]
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.target.id == name:
             return [f"### maos.{name}", "", *_prose(_text_after(module.body, index))]

@@ -20,6 +20,7 @@ import apsw
 import pytest
 
 import maos
+import maos.workflows
 from maos import errors
 from maos.app import Maos
 from maos.journal import compress
@@ -27,11 +28,15 @@ from maos.journal.journal import Journal
 from maos.model import changes
 from maos.state.agents import AgentStates
 from maos.state.cache import Cache
+from maos.workflows.workflows import Workflows
 from maos.store.contract import Lease
 from tests.docs.documents import ROOT
 
 EXAMPLE_LINES_MAX = 4
 EXAMPLE_S_MAX = 10
+
+IN_A_WORKFLOW = "maos.workflows."
+"""Examples of what a workflow's function calls: they are run as one."""
 
 BEGINNINGS = {"maos.open", "AgentStates.create", "Journal.append"}
 """Examples of how something begins: they find nothing."""
@@ -48,11 +53,13 @@ HIDDEN = runpy.run_path(str(ROOT / "docs" / "generate.py"), run_name="generate")
 
 def public() -> Iterator[tuple[str, str]]:
     """The name and the docstring of everything that is promised to users of the Python API."""
-    classes: list[type] = [Journal, AgentStates, Cache]
+    classes: list[type] = [Journal, AgentStates, Cache, Workflows]
     for name in maos.__all__:
         thing = getattr(maos, name)
         if isinstance(thing, type):
             classes.append(thing)
+            yield f"maos.{name}", thing.__doc__ or ""
+        elif inspect.isfunction(thing):
             yield f"maos.{name}", thing.__doc__ or ""
         else:
             yield f"maos.{name}", text_below(name)
@@ -60,6 +67,10 @@ def public() -> Iterator[tuple[str, str]]:
         for name, method in vars(each).items():
             if inspect.isfunction(method) and not name.startswith("_") and name not in HIDDEN:
                 yield f"{each.__name__}.{name}", method.__doc__ or ""
+    for name in maos.workflows.__all__:
+        function = getattr(maos.workflows, name)
+        if inspect.isfunction(function) and name not in (*maos.__all__, *HIDDEN):
+            yield f"{IN_A_WORKFLOW}{name}", function.__doc__ or ""
     for name, function in vars(compress).items():
         if inspect.isfunction(function) and function.__module__ == compress.__name__ and not name.startswith("_"):
             yield f"compress.{name}", function.__doc__ or ""
@@ -98,7 +109,10 @@ async def prepared(name: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[
             await fill(m)
         if name in FAILURES:
             await FAILURES[name](m, lease, monkeypatch)
-        yield {"maos": maos, "m": m, "journal": m.journal, "lease": lease, "compress": compress}
+        if name.startswith(("Workflows.", "Maos.workflows", "maos.workflow", "maos.step")):
+            await begin_workflows(m)
+        names = {"asyncio": asyncio, "fetch": fetch, "shout": shout, "compress": compress}
+        yield {"maos": maos, "m": m, "journal": m.journal, "lease": lease, **names}
 
 
 async def fill(m: Maos) -> None:
@@ -112,6 +126,70 @@ async def fill(m: Maos) -> None:
     await agents.update("reviewer", {"execution": {"task": None}})
     await m.journal.append("run/1", [maos.Event("note", {"text": text}) for text in ("hello", "world")])
     await m.journal.append("run/1", maos.Event("done", {}))
+
+
+@maos.step(idempotent=True)
+async def fetch(word: str) -> str:
+    return word.upper()
+
+
+@maos.step
+async def charge() -> None:
+    await asyncio.Event().wait()
+
+
+@maos.workflow
+async def shout(word: str) -> str:
+    return await fetch(word)
+
+
+@maos.workflow
+async def order() -> None:
+    await maos.workflows.gather(maos.workflows.gate("Pay?"), charge())
+
+
+@maos.workflow
+async def nap() -> None:
+    await maos.workflows.sleep(0.1)
+
+
+async def begin_workflows(m: Maos) -> None:
+    """One that has ended, one that nobody runs, one that waits for a person and for word of a step."""
+    await m.workflows.run(shout, "hello", id="greeting-1")
+    await m.workflows.schedule("nightly", "0 3 * * *", shout, "hello")
+    async with maos.open(m.journal.store.place) as other:
+        await other.workflows.start(nap, id="nap-1")
+        await other.workflows.start(order, id="order-7")
+        while len((await other.workflows.get("order-7")).calls) < 2:
+            await asyncio.sleep(0.01)
+    await m.workflows.resume("order-7")
+    while not (await m.workflows.get("order-7")).unknown:
+        await asyncio.sleep(0.01)
+
+
+async def in_a_workflow(m: Maos, example: str, names: dict[str, Any]) -> list[int]:
+    """Run an example as the function of a workflow, which is told whatever it waits for."""
+    missed: list[int] = []
+
+    @maos.workflow(name=f"example-{id(missed)}")
+    async def function() -> None:
+        missed.extend(await run(example, names))
+
+    handle = await m.workflows.start(function)
+    await m.workflows.signal(handle.id, "paid", 7)
+    answering = asyncio.create_task(answer_everything(m, handle.id))
+    await handle.result()
+    answering.cancel()
+    await asyncio.gather(answering, return_exceptions=True)
+    return missed
+
+
+async def answer_everything(m: Maos, id: str) -> None:
+    while True:
+        for place, call in (await m.workflows.get(id)).waiting.items():
+            if call.kind == "gate":
+                await m.workflows.answer(id, place, "yes")
+        await asyncio.sleep(0.05)
 
 
 async def lose_lease(m: Maos, lease: Lease, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,7 +279,11 @@ async def test_every_line_of_an_example_runs(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     async with prepared(name, monkeypatch) as names:
-        assert await run(example_in(PUBLIC[name]), names) == [], "these lines were not reached"
+        example = example_in(PUBLIC[name])
+        missed = await (
+            in_a_workflow(names["m"], example, names) if name.startswith(IN_A_WORKFLOW) else run(example, names)
+        )
+        assert missed == [], "these lines were not reached"
 
 
 def test_the_reference_shows_every_example() -> None:
@@ -213,7 +295,17 @@ def test_the_reference_shows_every_example() -> None:
 
 def test_all_kinds_of_public_things_are_found() -> None:
     """So that a mistake in the search cannot make the tests above pass by looking at nothing."""
-    some = {"maos.open", "maos.DELETE", "maos.Conflict", "Maos.verify", "State.to_dict", "Journal.append"}
+    some = {
+        "maos.step",
+        "maos.workflows.sleep",
+        "Workflows.run",
+        "maos.open",
+        "maos.DELETE",
+        "maos.Conflict",
+        "Maos.verify",
+        "State.to_dict",
+        "Journal.append",
+    }
     assert some | {"AgentStates.get", "Cache.warm", "compress.compress_all"} <= PUBLIC.keys()
     assert not {"Journal.page", "State.raw", "Cache.put", "compress.ALGORITHMS"} & PUBLIC.keys()
 

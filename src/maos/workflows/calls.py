@@ -28,7 +28,7 @@ async def sleep(seconds: float) -> None:
 
     Example::
 
-        await maos.workflows.sleep(3 * 86_400)
+        await maos.workflows.sleep(0.01)  # or three weeks
     """
     scope = scopes.here_or_none()
     if scope is None:
@@ -42,7 +42,7 @@ async def signal(name: str, *, type: Any = Any, timeout_s: float = 0.0) -> Any:
 
     Example::
 
-        payment = await maos.workflows.signal("paid", timeout_s=3600)
+        payment = await maos.workflows.signal("paid", timeout_s=3600)  # m.workflows.signal(id, "paid", 7)
     """
     scope = scopes.here("signal()")
     return await scope.flow.signal(scope, name, timeout_s, type)
@@ -60,8 +60,7 @@ async def gate(
 
     Example::
 
-        if await maos.workflows.gate("Publish it?", choices=["yes", "no"]) == "no":
-            return "kept back"
+        answer = await maos.workflows.gate("Publish it?", choices=["yes", "no"])
     """
     scope = scopes.here("gate()")
     if default is not None and choices and default not in choices:
@@ -151,7 +150,7 @@ async def child(workflow: Workflow[..., R], *args: Any, id: str = "", **kwargs: 
 
     Example::
 
-        total = await maos.workflows.child(bill, "order-7")
+        loud = await maos.workflows.child(shout, "hello")
     """
     scope = scopes.here_or_none()
     if scope is None:
@@ -219,8 +218,7 @@ def random() -> float:
 
     Example::
 
-        if maos.workflows.random() < 0.1:
-            await fetch("sample")
+        is_sample = maos.workflows.random() < 0.1
     """
     roll = chance.SystemRandom().random
     scope = scopes.here_or_none()

@@ -151,6 +151,7 @@ def step(
         @maos.step(retries=3, idempotent=True)
         async def fetch(url: str) -> str:
             return url.upper()
+        print(await fetch("hello"))
     """
 
     def made(function: Callable[..., Any]) -> Step[..., Any]:
@@ -181,8 +182,9 @@ def workflow(function: Callable[..., Awaitable[Any]] | None = None, *, name: str
     Example::
 
         @maos.workflow
-        async def shout(word: str) -> str:
+        async def whisper(word: str) -> str:
             return await fetch(word)
+        print(await m.workflows.run(whisper, "hello"))
     """
 
     def made(function: Callable[..., Awaitable[Any]]) -> Workflow[..., Any]:

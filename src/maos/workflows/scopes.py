@@ -85,9 +85,7 @@ def key() -> str:
 
     Example::
 
-        @maos.step
-        async def charge(amount: int) -> str:
-            return f"charged {amount} under {maos.workflows.key()}"
+        charged = await maos.step(lambda: print("under", maos.workflows.key()))()
     """
     found = _key.get()
     if not found:

@@ -208,7 +208,7 @@ class Workflows:
         Example::
 
             for handle in await m.workflows.resume_all():
-                await handle.wait()
+                print(handle.id, (await handle.wait()).status)
         """
         found = []
         async for flow in self.all():
@@ -285,7 +285,12 @@ class Workflows:
         return await claim(self._journal, self._clock, stream(id), known, is_open=is_open, hint=hint)
 
     async def close(self) -> None:
-        """Let go of everything that runs; it can be gone on with."""
+        """Let go of everything that runs; it can be gone on with. `m.close()` does it too.
+
+        Example::
+
+            await m.workflows.close()
+        """
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()
@@ -346,6 +351,7 @@ class Workflows:
         Example::
 
             serving = asyncio.create_task(m.workflows.serve())
+            serving.cancel()
         """
         await schedules.Server(self, self._journal, self._clock, tell=tell).serve()
 
@@ -414,7 +420,7 @@ class Workflows:
 
         Example::
 
-            await m.workflows.signal("greeting-1", "paid", {"amount": 7})
+            await m.workflows.signal("order-7", "paid", {"amount": 7})
         """
         data = {"name": name, "value": values.plain(value, f"the signal {name}")}
         await self._wish(id, "signal_sent", data, key)
@@ -424,8 +430,8 @@ class Workflows:
 
         Example::
 
-            for place in (await m.workflows.get("greeting-1")).waiting:
-                await m.workflows.answer("greeting-1", place, "yes")
+            for place in (await m.workflows.get("order-7")).waiting:
+                await m.workflows.answer("order-7", place, "yes")
         """
         flow = await self.get(id)
         call = flow.calls.get(place)
@@ -441,8 +447,8 @@ class Workflows:
 
         Example::
 
-            for place in (await m.workflows.get("greeting-1")).unknown:
-                await m.workflows.settle("greeting-1", place, "again")
+            for place in (await m.workflows.get("order-7")).unknown:
+                await m.workflows.settle("order-7", place, "again")
         """
         if outcome not in ("done", "failed", "again"):
             raise InvalidInput(f"an outcome cannot be {outcome!r}", hint="say done, failed or again")
@@ -458,7 +464,7 @@ class Workflows:
 
         Example::
 
-            await m.workflows.cancel("greeting-1")
+            await m.workflows.cancel("order-7")
         """
         await self._wish(id, "cancel_asked", {"why": why})
 
@@ -467,7 +473,7 @@ class Workflows:
 
         Example::
 
-            await m.workflows.pause("greeting-1")
+            await m.workflows.pause("order-7")
         """
         await self._wish(id, "pause_asked", {"why": why})
 
