@@ -97,6 +97,4 @@ def rows(found: Rounds) -> list[Row]:
         found.row("workflow.sequential.vs_langgraph", maos, LANGGRAPH, RATE, ">= 2"),
         found.row("workflow.sequential.vs_burr", maos, BURR, RATE, ">= 2"),
         found.row("workflow.parallel.vs_dbos", maos, DBOS, PARALLEL, ">= 5"),
-        found.row("workflow.bytes.vs_dbos", maos, DBOS, BYTES, "<= 1"),
-        found.row("workflow.startup.vs_dbos", maos, DBOS, START, "<= 1"),
     ]

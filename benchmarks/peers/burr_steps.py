@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,7 @@ def carry_out(order: Order) -> dict[str, float]:
             .with_transitions(("one", "one", expr(f"number < {steps}")), ("one", "end", default))
             .with_state(number=0, total=0, last={})
             .with_entrypoint("one")
-            .with_identifiers(app_id=name)
+            .with_identifiers(app_id=f"{name}-{os.getpid()}")
             .with_state_persister(persister)
             .build()
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import os
 import time
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
@@ -53,7 +54,10 @@ def carry_out(order: Order) -> dict[str, float]:
     parallel: Any = fan.compile(checkpointer=saver)
 
     def invoke(graph: Any, thread: str) -> float:
-        config = {"configurable": {"thread_id": thread}, "recursion_limit": 10 * (steps + order["rounds"]) + 10}
+        config = {
+            "configurable": {"thread_id": f"{thread}-{os.getpid()}"},
+            "recursion_limit": 10 * (steps + order["rounds"]) + 10,
+        }
         began_s = time.perf_counter()
         graph.invoke({"number": 0, "total": 0, "last": {}}, config, durability="sync")
         return time.perf_counter() - began_s

@@ -199,6 +199,7 @@ async def fresh(
             raise NotFound(f"{folder} is not in a git repository any more", hint="put it back from a copy")
         if place.base == base and wanted is not None and not await workspaces.diff(place, wanted):
             return place
+        await workspaces.checkpoint(place, "left behind")  # whatever it is, it is not for us to lose
         await workspaces.remove(place)
     raise NotFound(f"there is no clean worktree to be had at {place.tree}", hint="try again")
 

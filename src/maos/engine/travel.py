@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from maos.clock import Clock
-from maos.engine import branches, moments, owner, stopping
+from maos.engine import branches, claims, moments, owner, stopping
 from maos.engine.attempts import Attempts
 from maos.engine.branches import Cut
-from maos.engine.claims import claim
 from maos.engine.moments import Moment
 from maos.engine.recorder import Recorder
 from maos.engine.runs import Runs, new_id
@@ -28,7 +27,7 @@ from maos.journal.codec import Event
 from maos.journal.journal import Append, Journal
 from maos.model.attempt import inbox
 from maos.model.branch import begin, digest
-from maos.model.run import DONE, Run, agent_name, stream
+from maos.model.run import DONE, PAUSED, Run, agent_name, stream
 from maos.runner import workspace as workspaces
 from maos.state.agents import AgentStates
 
@@ -222,7 +221,7 @@ class Travel:
         """Whether it was taken there just now, by a call that was killed before it could say so."""
         last = run.branches[-1] if run.branches else {}
         there = (last.get("version"), last.get("to"), last.get("position"))
-        return there == (run.version, moment.version, moment.position)
+        return "joined" not in last and there == (run.version, moment.version, moment.position)
 
     async def _journey(
         self, run: Run, moment: Moment, then: Run, cuts: Mapping[str, Cut], id: str, branch: int, stopped: Sequence[str]
@@ -264,9 +263,10 @@ def check_files(then: Run, *, without_files: bool) -> None:
 async def held(journal: Journal, clock: Clock, run: Run) -> AsyncIterator[Recorder[Run]]:
     """A run for us alone until the end of the block; Held while somebody carries it out."""
     hint = f"pause it first, with `maos orchestration pause {run.id}`"
-    is_open = bool(run.version) and run.is_open
-    lease = await claim(journal, clock, stream(run.id), run if run.version else None, is_open=is_open, hint=hint)
-    recorder = Recorder(journal, RUN, await RUN.load(journal, run.id) or run, lease)
+    is_open = bool(run.version) and run.is_open and run.status != PAUSED
+    lease = await claims.claim(journal, clock, stream(run.id), run if run.version else None, is_open=is_open, hint=hint)
+    known = await RUN.load(journal, run.id) or run
+    recorder = Recorder(journal, RUN, known, lease, lease_s=claims.CLAIM_S)  # nobody could tell that we are gone
     keeping = asyncio.create_task(recorder.keep_lease())
     try:
         yield recorder

@@ -22,7 +22,7 @@ FLOW = Kind(
     flow.Flow,
     format=flow.FORMAT,
     quiet=flow.EVENT_TYPES,  # a short one is folded in no time
-    every=lambda fold: max(FOLD_EVERY, len(fold.calls)),
+    every=lambda fold: max(4 * FOLD_EVERY, 2 * len(fold.calls)),
 )
 
 SCHEDULES = Kind("schedules", schedule.Schedules, format=schedule.FORMAT)
