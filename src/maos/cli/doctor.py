@@ -13,7 +13,7 @@ from maos.cli.failures import FAILED
 from maos.cli.plain import clean
 
 if TYPE_CHECKING:
-    from maos.cli.examination import Finding
+    from maos.cli.finding import Finding
 
 STYLES = {"ok": "green", "note": "dim", "look": "bold yellow", "bad": "bold red"}
 LABEL_WIDTH = 9

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from maos import settings
+from maos.cli import checkup
 from maos.cli.agent import kinds, standing
 from maos.cli.database import Target
+from maos.cli.finding import Finding
 from maos.cli.plain import shorten
 from maos.errors import InvalidInput, MaosError
 
@@ -16,20 +18,6 @@ if TYPE_CHECKING:
     from maos.app import Maos
     from maos.cli.agent.standing import Standing
     from maos.runner.holders import HolderInfo, Stray
-
-
-class Finding(NamedTuple):
-    """Something seen."""
-
-    level: str
-    """ok · note: worth knowing · look: for a person to decide · bad: wrong."""
-    about: str
-    what: str
-    hint: str = ""
-    question: str | None = None
-    """What a person is asked before it is put right."""
-    fix: Callable[[], Coroutine[Any, Any, str]] | None = None
-    """Puts it right, and says what was done."""
 
 
 class Known(NamedTuple):
@@ -45,6 +33,7 @@ def examine(database: Target) -> list[Finding]:
     findings: list[Finding] = []
     known = _database(database, findings)
     findings += _agents(known)
+    findings += checkup.machine(database, known.folder)
     for home in sorted(settings.state_folder().glob("*/")):
         findings += _strays(home / "holders")
     if known.folder is not None:
@@ -71,6 +60,7 @@ def _database(database: Target, findings: list[Finding]) -> Known:
         return Known({}, None)
     what = f"{database.name} opens, and ends where it should, at position {head}"
     findings.append(Finding("ok", "database", what))
+    findings += checkup.journal(database)
     return Known(agents, folder)
 
 

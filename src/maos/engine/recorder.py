@@ -78,9 +78,9 @@ class Kind(Generic[F]):
             return None
         return fold if fold.version == document.version else None
 
-    def nothing(self, id: str) -> Document:
-        """In the place of a kept fold that counts no more."""
-        return Document(self.name, id, 0, None)
+    def nothing(self, id: str, version: int) -> Document:
+        """In the place of a kept fold up to a version, which counts no more."""
+        return Document(self.name, id, version, None)
 
     async def load(self, journal: Journal, id: str) -> F | None:
         """The fold as of now; None when there is no such thing."""

@@ -1,5 +1,6 @@
 """What `maos doctor` finds, and what it puts right."""
 
+import asyncio
 import json
 import os
 import signal
@@ -7,10 +8,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
+from click.testing import CliRunner
 
+import maos
 from maos import settings
+from maos.cli.program import program
 from maos.runner.holder import tree
+from maos.store.contract import Document
 from tests.cli.agent.conftest import TICKING, Agents, Call, Start, holder_of, lives, wait_until
 from tests.cli.conftest import Terminal
 
@@ -126,3 +132,38 @@ def test_a_worktree_that_was_never_finished_is_removed(here: Path, call: Call) -
     assert "was begun and never finished" in findings(call)["worktree"][0]["what"]
     assert findings(call, "--fix", "--yes")["worktree"][0]["fixed"]
     assert not (workspaces / "half").exists()
+
+
+def test_a_kept_fold_that_is_not_what_its_events_say_is_named_and_dropped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """I17: it costs only time. And the chain, the disk and the versions are looked at."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MAOS_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.delenv("MAOS_DB", raising=False)
+
+    async def prepare() -> str:
+        async with maos.open("maos.db", home=tmp_path / "home") as m:
+            plan = {"tasks": [{"name": "a", "command": ["true"]}]}
+            run = await m.runs.create(plan, folder=tmp_path, options={"in_place": True})
+            run = await m.runs.carry_out(run.id)
+            document = await m.journal.store.load("run", run.id)
+            assert document is not None
+            assert document.body is not None
+            kept = msgspec.json.decode(document.body)
+            kept["fold"]["request"] = "something else"
+            changed = Document("run", run.id, document.version, msgspec.json.encode(kept))
+            await m.journal.store.append(documents=[changed])
+            return run.id
+
+    id = asyncio.run(prepare())
+    result = CliRunner().invoke(program, ["doctor"])
+    assert result.exit_code == 1
+    assert f"the kept fold of run {id} is not what its events say" in result.output
+    assert "GB free where the database is" in result.output
+    assert "SQLite 3." in result.output
+    assert CliRunner().invoke(program, ["doctor", "--fix", "--yes"]).exit_code == 0
+    fixed = CliRunner().invoke(program, ["doctor"])
+    assert fixed.exit_code == 0
+    assert "as they were written" in fixed.output

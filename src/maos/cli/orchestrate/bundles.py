@@ -13,6 +13,7 @@ from maos.cli import render
 from maos.cli.agent import words
 from maos.cli.database import Target, ask
 from maos.cli.plain import clean
+from maos.errors import InvalidInput
 
 if TYPE_CHECKING:
     from maos.app import Maos
@@ -36,6 +37,8 @@ def bring(database: Target, source: str, cwd: str, *, dry_run: bool, as_json: bo
 
     from maos.clock import SystemClock
 
+    if source == "-" and sys.stdin.isatty():
+        raise InvalidInput("a terminal has no bundle", hint="`maos import FILE`, or send one: `… | maos import -`")
     path = Path("/dev/stdin") if source == "-" else Path(source).expanduser()
     folder = Path(cwd).absolute()
 

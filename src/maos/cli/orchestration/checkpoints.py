@@ -66,15 +66,24 @@ async def _make(m: Maos, run: Run, name: str) -> Run:
     return run
 
 
-@click.command(cls=Command, examples=["maos orchestration checkpoints r-1a2b3c"])
+@click.command(
+    cls=Command, examples=["maos orchestration checkpoints r-1a2b3c", "maos orchestration checkpoints r-1a2b3c --all"]
+)
 @id_argument
+@click.option("--all", "everything", is_flag=True, help="Every version of the run instead, and what happened then.")
 @json_option
 @click.pass_obj
-def checkpoints(database: Target, id: str, as_json: bool) -> None:
+def checkpoints(database: Target, id: str, everything: bool, as_json: bool) -> None:
     """List the checkpoints of a run.
 
-    Those of the run itself and those of its agents' files, the oldest first.
+    Those of the run itself and those of its agents' files, the oldest first. A run can go back to any of its versions
+    (`maos orchestration rollback`, `fork`), with a checkpoint or without.
     """
+    if everything:
+        from maos.cli.orchestration import versions
+
+        versions.show(database, id, as_json=as_json)
+        return
 
     async def work(m: Maos) -> tuple[Run, list[Attempt]]:
         from maos.cli.orchestration import standing

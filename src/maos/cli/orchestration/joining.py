@@ -48,6 +48,7 @@ def join(ctx: click.Context, id: str, other: str, policy: str | None, dry_run: b
     """
 
     async def work(m: Maos) -> tuple[Union, list[Open]]:
+        from maos.cli.orchestrate import interrupted
         from maos.cli.orchestration import pausing, standing
         from maos.clock import SystemClock
         from maos.engine.joining import Joining
@@ -56,7 +57,7 @@ def join(ctx: click.Context, id: str, other: str, policy: str | None, dry_run: b
         run, theirs = await standing.find(m, id), await standing.find(m, other)
         if dry_run:
             return await joining.foresee(run.id, theirs.id, policy=policy or ""), []
-        if run.status in ("planning", "running"):
+        if interrupted.is_carried_out(run):
             await pausing.paused(m, run)
         done = await joining.join(run.id, theirs.id, policy=policy or "")
         return done, await joining.ask(done) if done.open else []

@@ -72,10 +72,11 @@ def rollback(
         ask(f"Take {plan.run} back to {plan.moment.spoken}?")
 
     async def work(m: Maos) -> tuple[Run, Journey]:
+        from maos.cli.orchestrate import interrupted
         from maos.cli.orchestration import pausing, standing
 
         run = await standing.find(m, plan.run)
-        if run.status in ("planning", "running"):
+        if interrupted.is_carried_out(run):
             await pausing.paused(m, run)
         done = await travel_of(m).rollback(plan.run, plan.moment, without_files=without_files)
         return await m.runs.get(plan.run), done
