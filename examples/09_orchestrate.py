@@ -2,8 +2,8 @@
 
     python examples/09_orchestrate.py
 
-The agents are shell commands, and share a folder. The first engine is told to pause when the first task is done; the
-second one finds out from the journal what is left. It prints
+The agents are shell commands, and share a folder. The first engine is told to pause when the first task is done, while
+the second has begun and waits for a file; the next engine finds out from the journal what is left. It prints
 
     paused: 1 of 3 tasks done
     completed: 3 of 3 tasks done
@@ -17,11 +17,12 @@ from pathlib import Path
 
 import maos
 
+WAITING = "until [ -e go ]; do sleep 0.05; done; echo pears >> list"
 PLAN = {
     "request": "Count what we have",
     "tasks": [
         {"name": "apples", "command": ["sh", "-c", "echo apples >> list"]},
-        {"name": "pears", "command": ["sh", "-c", "echo pears >> list"], "needs": ["apples"]},
+        {"name": "pears", "command": ["sh", "-c", WAITING], "needs": ["apples"]},
         {"name": "count", "command": ["sh", "-c", "echo $(wc -l < list) lines"], "needs": ["pears"]},
     ],
 }
@@ -38,6 +39,7 @@ async def main(folder: Path) -> None:
         run = await m.runs.carry_out(run.id, listener=pause_after_apples)
         print(f"{run.status}: {run.done} of {len(run.tasks)} tasks done")
 
+    (folder / "go").touch()
     async with maos.open(folder / "maos.db", home=folder / "home") as m:
         run = await m.runs.carry_out(run.id)
         print(f"{run.status}: {run.done} of {len(run.tasks)} tasks done")

@@ -1,12 +1,16 @@
 """What all tests share: a PostgreSQL server, a fresh database in it, and golden files."""
 
 import itertools
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from maos.testing.postgres import PostgresServer, why_unavailable
+
+pytest.register_assert_rewrite("tests.runner.agents")  # before anybody imports it
+signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background of a script it would be ignored
 
 GOLDEN = Path(__file__).parent / "golden"
 database_numbers = itertools.count(1)

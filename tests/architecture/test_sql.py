@@ -22,6 +22,7 @@ MADE_FROM_OUR_OWN_NAMES = {
     ("store/sqlite.py", "f'PRAGMA user_version = {step.level:d}'"),
     # The text of maos.views, as the composition root gives it.
     ("store/sqlite.py", "views"),
+    ("store/postgres.py", "views"),
 }
 
 

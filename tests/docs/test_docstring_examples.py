@@ -28,8 +28,8 @@ from maos.journal.journal import Journal
 from maos.model import changes
 from maos.state.agents import AgentStates
 from maos.state.cache import Cache
-from maos.workflows.workflows import Workflows
 from maos.store.contract import Lease
+from maos.workflows.workflows import Workflows
 from tests.docs.documents import ROOT
 
 EXAMPLE_LINES_MAX = 4

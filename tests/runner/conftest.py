@@ -10,8 +10,6 @@ import pytest
 from maos.runner import process
 from maos.runner.process import end, end_stray, holders, strays
 
-pytest.register_assert_rewrite("tests.runner.agents")
-
 
 @pytest.fixture
 def root(tmp_path: Path) -> Iterator[Path]:

@@ -307,6 +307,22 @@ async def test_a_task_that_nobody_waits_for_ends_its_step_before_the_workflow_en
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
+async def test_branches_that_are_cancelled_before_they_begin_leave_nothing_behind(m: Maos) -> None:
+    @maos.step
+    async def work(n: int) -> int:
+        return n
+
+    @workflow("hasty")
+    async def hasty() -> str:
+        task = asyncio.create_task(gather(work(1), work(2)))  # type: ignore[var-annotated]
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        return "ended"
+
+    assert await m.workflows.run(hasty) == "ended"
+
+
 async def test_a_limit_below_one_is_refused(m: Maos) -> None:
     with pytest.raises(maos.InvalidInput, match="at least one"):
         await parallel(asyncio.sleep, [1], limit=0)

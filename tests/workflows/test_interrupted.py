@@ -103,6 +103,23 @@ async def test_a_person_can_say_what_became_of_it(
     assert bank.outside.seen == seen
 
 
+async def test_what_was_said_of_one_try_does_not_count_for_the_next(engine: Engine) -> None:
+    """I31: said twice by mistake, with the step done again and interrupted again in between."""
+    bank = Bank()
+    await bank.interrupt(engine)
+    async with engine() as m:
+        for _ in range(2):
+            await m.workflows.settle("b", "1", "again")
+        await m.workflows.start(bank.definition, 7, id="b")
+        await eventually(lambda: bank.outside.seen == [7, 7])
+    async with engine() as m:
+        handle = await bank.go_on(m)
+        await eventually(lambda: handle.flow.unknown)
+        await m.workflows.settle("b", "1", "done", value="receipt 7")
+        assert await handle.result() == "receipt 7"
+    assert bank.outside.seen == [7, 7]
+
+
 async def test_what_a_person_said_is_not_lost_with_the_engine_that_heard_it_early(engine: Engine) -> None:
     """Mail that comes after it moves the place up to which mail was read; so it is recorded when it is heard."""
     bank = Bank()

@@ -109,6 +109,21 @@ async def test_a_wish_to_pause_counts_until_somebody_says_to_go_on(engine: Engin
         assert await (await m.workflows.resume("w")).result() == 7
 
 
+async def test_who_says_to_go_on_means_it_though_a_wish_to_pause_was_never_heard(engine: Engine) -> None:
+    async with engine() as m:
+        handle = await m.workflows.start(waiting, id="w")
+        await eventually(lambda: handle.flow.waiting)
+    async with engine() as m:
+        await m.workflows.pause("w")
+        await m.workflows.signal("w", "other")
+    async with engine() as m:
+        handle = await m.workflows.resume("w")
+        await eventually(lambda: handle.flow.signals)
+        assert not handle._running.leaving
+        await m.workflows.signal("w", "go", 7)
+        assert await handle.result() == 7
+
+
 async def test_a_paused_workflow_does_not_pause_again_for_the_same_wish(engine: Engine) -> None:
     async with engine() as m:
         handle = await m.workflows.start(waiting, id="w")

@@ -271,6 +271,7 @@ FAILS = ["step", "s1", True, True, 0]
 @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 @given(node=nodes(), kills=st.lists(st.integers(1, 25), max_size=LIVES_MAX - 1))
 @example(node=["parallel", [STEP, FAILS, ["step", "s2", False, False, 0]], 2], kills=[6, 5])
+@example(node=["tasks", [["child", ["chance"]], STEP, ["sequence", [FAILS]]]], kills=[4, 12, 9, 9])
 @example(node=["gather", [["child", ["sequence", [STEP]]], ["catch", FAILS]]], kills=[4, 4, 4])
 def test_whatever_is_killed_it_ends_as_the_plainest_way_would(node: Node, kills: list[int]) -> None:
     """I29, I31, I32."""

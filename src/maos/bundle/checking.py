@@ -16,7 +16,7 @@ import msgspec
 from maos.bundle import belonging, shapes
 from maos.bundle.belonging import FAMILIES, Members
 from maos.bundle.contents import RUN, Contents, Manifest
-from maos.bundle.fitting import BRANCHED, PLANNED
+from maos.bundle.fitting import PLANNED
 from maos.engine import agent_types
 from maos.errors import Corrupt, InvalidInput, MaosError
 from maos.journal.codec import Event
@@ -33,7 +33,6 @@ from maos.runner.workspace_place import check_workspace_name, is_object
 from maos.state import loading
 
 TRANSCRIPT_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
-BEGINNINGS = (PLANNED, BRANCHED)
 _SESSION = re.compile(r"[A-Za-z0-9._:-]{0,200}")
 _TASK = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
 _REF = re.compile(r"refs/maos/([^/]+)/[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
@@ -146,7 +145,7 @@ def _run(run: Run) -> Run:
 
 def _attempt(id: str, events: Sequence[Event], name: str, run: str) -> Attempt:
     first = events[0]
-    if first.type not in BEGINNINGS or any(each.type in BEGINNINGS for each in events[1:]):
+    if first.type != PLANNED or any(each.type == PLANNED for each in events[1:]):
         raise _bad(f"{name} does not begin as an attempt does")
     found: Attempt = _folded(Attempt(id=id), events, name)
     try:
@@ -161,7 +160,7 @@ def _attempt(id: str, events: Sequence[Event], name: str, run: str) -> Attempt:
     if not _SESSION.fullmatch(found.session):
         raise _bad(f"{name} has no session {found.session!r}")
     names = [each.data["name"] for each in events if each.type == "attempt_transcript"]
-    names += [str(first.data["transcript"][0])] if first.type == PLANNED else []
+    names.append(str(first.data["transcript"][0]))
     for given in (found.transcript_name, *names):
         if given and not TRANSCRIPT_NAME.fullmatch(given):
             raise _bad(f"{given!r} cannot name a transcript")

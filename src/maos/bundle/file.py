@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import secrets
 import stat
 import struct
 from collections.abc import Iterator
@@ -112,8 +113,8 @@ class Writer:
 @contextmanager
 def written(path: Path) -> Iterator[BinaryIO]:
     """A file for its owner alone: there as a whole, or not at all."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}.new")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+    beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}.new")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
         with open(os.open(beside, flags, 0o600), "wb") as file:
             yield file

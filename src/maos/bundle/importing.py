@@ -21,7 +21,7 @@ from maos.bundle.file import CHUNK_BYTES, GIT_BYTES_MAX, JOURNAL_BYTES_MAX, Read
 from maos.bundle.fitting import Fitter, Place, digest
 from maos.clock import Clock
 from maos.engine import owner
-from maos.errors import Conflict, InvalidInput, NotFound
+from maos.errors import Conflict, InvalidInput
 from maos.faults import crash_point
 from maos.ids import event_id
 from maos.journal.codec import Event
@@ -112,6 +112,8 @@ class Importer:
             if dry_run:
                 refs = await self._missing(place, manifest)
                 return Brought(what, manifest, checked.root, bundle.reader.sha256, sum(new.values()), refs)
+            if what == MORE:
+                await self._check_idle(manifest)
             crash_point("import:checked")
             refs = await self._take(bundle, place)
             try:
@@ -177,6 +179,14 @@ class Importer:
                         hint="import it into another database: `maos --db OTHER.db import FILE`",
                     )
 
+    async def _check_idle(self, manifest: Manifest) -> None:
+        """Whoever goes on with it here would lose it to what is written beside them."""
+        lease = await self._journal.acquire(f"{'run' if manifest.kind == RUN else 'flow'}/{manifest.id}", ttl_s=1.0)
+        if lease is None:
+            hint = f"`maos orchestration pause {manifest.id}`, and import again"
+            raise InvalidInput(f"{manifest.id} is being carried out here", hint=hint)
+        await self._journal.release(lease)
+
     # --- this machine ----------------------------------------------------------------------------------------
 
     async def _place(self, bundle: Opened, *, is_new: bool) -> Place:
@@ -230,6 +240,7 @@ class Importer:
         ]
         noted = {
             "sha256": bundle.reader.sha256, "made_by": manifest.made_by, "made_us": manifest.made_us,
+            "version": len(streams[f"{'run' if manifest.kind == RUN else 'flow'}/{manifest.id}"]),
             "events": sum(len(each.events) for each in appends), "at_us": self._clock.now_us(),
         }  # fmt: skip
         appends.append(Append(stream(manifest.id), [Event(IMPORTED, noted)]))
@@ -272,9 +283,3 @@ def _check_free(place: Place, names: list[str]) -> None:
                     f"{spot} is there already: this run is at work on this machine, from another database",
                     hint="give a clone of the repository (--cwd CLONE) and another folder for agents (MAOS_HOME)",
                 )
-
-
-def check_readable(path: Path) -> None:
-    """NotFound for a file that is not there."""
-    if not path.exists():
-        raise NotFound(f"there is no file {path}", hint="check the path")

@@ -43,11 +43,12 @@ async def _own(run: Run) -> dict[str, Any]:
         return {}
     before = Workspace.from_data(kept)
     commit = run.commit or before.base
-    made = await workspaces.prepare(Path(run.folder), before.name, root=before.tree.parent, base=commit)
+    how: dict[str, Any] = {"root": before.tree.parent, "base": before.base, "at": commit}
+    made = await workspaces.prepare(Path(run.folder), before.name, **how)
     if await _head(made) != commit:  # it was here before, and the work went on elsewhere
         await workspaces.checkpoint(made, "before it is brought up to date")
         await workspaces.remove(made)
-        made = await workspaces.prepare(Path(run.folder), before.name, root=before.tree.parent, base=commit)
+        made = await workspaces.prepare(Path(run.folder), before.name, **how)
     return {"workspace": made.to_data()}
 
 

@@ -71,8 +71,23 @@ notice_failed       id:str address:str ?why:str
 notice_unknown      id:str address:str
 tool_called         tool:str arguments:dict digest:str attempt:str door:str proved:ints
 signal_sent         name:str
-call_settled        place:str outcome:str ?why:str
+call_settled        place:str outcome:str ?why:str ?tries:int
 cancel_asked        ?why:str
+flow_started        name:str code:str arguments:dict owner:dict at_us:int ?definition:str ?options:dict ?parent:str
+flow_taken          owner:dict ?code:str
+flow_signalled      name:str inbox_version:int
+flow_published      values:dict
+flow_checkpointed   name:str trigger:str at_us:int ?step:str ?progress:float
+flow_paused         ?why:str
+flow_changed        why:str code:str
+flow_ended          status:str at_us:int
+flow_folded         flow:dict
+call_started        place:str kind:str name:str at_us:int ?digest:str ?until_us:int ?about:dict
+call_tried          place:str ?until_us:int
+call_doubted        place:str
+call_left           place:str
+call_done           place:str at_us:int
+call_failed         place:str at_us:int error:dict
 """
 _TIMED = ("run_", "task_", "question_")
 """Whose time is always told."""

@@ -49,6 +49,19 @@ class Cut(NamedTuple):
     """Its own state, as saved through its door."""
 
 
+class Mail(NamedTuple):
+    """What waited for an agent."""
+
+    messages: tuple[Message, ...]
+    topics: tuple[str, ...]
+
+
+async def mail_of(journal: Journal, agent: str, *, heard: int, sent: int) -> Mail:
+    """What an agent had been sent by a position, and not heard by another; and what it wanted to hear of."""
+    messages = [each async for each in _unheard(journal, agent, heard=heard, sent=sent)]
+    return Mail(tuple(messages), await _topics(journal, agent, sent))
+
+
 async def cut(journal: Journal, states_of: AgentStates, task: str, agent: str, moment: Moment) -> Cut | None:
     """How it stood with an agent at a moment; None when it had not begun.
 
@@ -74,8 +87,7 @@ async def cut(journal: Journal, states_of: AgentStates, task: str, agent: str, m
         saved,
         commits[-1] if commits else "",
         await _transcript(journal, agent, sorted(begun), attempt),
-        tuple([each async for each in _unheard(journal, agent, heard=position, sent=until)]),
-        await _topics(journal, agent, until),
+        *await mail_of(journal, agent, heard=position, sent=until),
         await _values(journal, states_of, agent, position),
     )
 
@@ -237,15 +249,17 @@ def appends(attempts: Attempts, goes_on: Continuation, at_us: int, why: str) -> 
         ended = {"status": was.status, "failure": was.failure, "message": was.message, "exit": was.exit,
                  "reset_us": was.reset_us, "at_us": was.ended_us}  # fmt: skip
     events.append(Event("attempt_ended", ended))
-    said = [each._replace(to=(name,) if each.to else (), run=goes_on.run).data() for each in found.messages]
-    mail = [Event("message_sent", each) for each in said]
-    told = [Event("message_sent", {**each, "to": [name]}) for each in said]
-    joined = [Event("topic_joined", {"topic": topic, "name": name}) for topic in found.topics]
+    own = Append(stream(attempt_id(name, found.attempt.number)), events, expected=0)
+    return [own, *forwarded(name, goes_on.run, Mail(found.messages, found.topics))]
+
+
+def forwarded(name: str, run: str, mail: Mail) -> list[Append]:
+    """What gives an agent the mail of another."""
+    said = [each._replace(to=(name,) if each.to else (), run=run).data() for each in mail.messages]
     new = [
-        Append(stream(attempt_id(name, found.attempt.number)), events, expected=0),
-        Append(inbox(name), mail),
-        Append(history(goes_on.run), told),
-        Append(TOPICS, joined),
+        Append(inbox(name), [Event("message_sent", each) for each in said]),
+        Append(history(run), [Event("message_sent", {**each, "to": [name]}) for each in said]),
+        Append(TOPICS, [Event("topic_joined", {"topic": topic, "name": name}) for topic in mail.topics]),
     ]
     return [each for each in new if each.events]
 

@@ -6,7 +6,7 @@ from maos.clock import Clock
 from maos.errors import InvalidInput
 from maos.journal.codec import Event
 from maos.journal.journal import Journal
-from maos.model.bundle import AGREED, owners, stream
+from maos.model.bundle import AGREED, IMPORTED, owners, stream
 
 
 class NotAgreed(InvalidInput):
@@ -29,6 +29,13 @@ async def waits(journal: Journal, name: str) -> str:
             of = str(newest.data.get("of") or id)
             return of if of == id else await waits(journal, of)
     return ""
+
+
+async def imported_version(journal: Journal, id: str) -> int:
+    """Up to which version a run was imported; 0 when it was begun here. Streams of an import come one after the other:
+    before its end, positions do not tell what was at the same time."""
+    found = [each.data.get("version", 0) async for each in journal.read(stream(id)) if each.type == IMPORTED]
+    return found[-1] if found else 0
 
 
 async def check(journal: Journal, name: str) -> None:

@@ -22,13 +22,20 @@ class Post:
         self._beginning = asyncio.Lock()
 
     async def register(self, name: str, deliver: Callable[[Record], None], *, after: int) -> None:
-        """Deliver everything in an inbox after a version, and then whatever comes; some of it perhaps twice."""
-        self._addressees[name] = deliver
+        """Deliver everything in an inbox after a version, and then whatever comes: in order, some of it perhaps twice.
+
+        What comes while the earlier is still read waits: who remembers only the newest version would forget the rest.
+        """
+        early: list[Record] = []
+        self._addressees[name] = early.append
         async with self._beginning:  # else two who register at once would begin two readers
             if self._reader is None:
                 self._reader = asyncio.create_task(self._read(await self._journal.head()))
         async for record in self._journal.read(inbox(name), after=after):
             deliver(record)
+        for record in early:
+            deliver(record)
+        self._addressees[name] = deliver
 
     def forget(self, name: str) -> None:
         """Deliver no more."""

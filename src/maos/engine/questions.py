@@ -94,7 +94,9 @@ async def of_flow(journal: Journal, flow: Flow) -> list[Open]:
         if record.type == "question_answered":
             asked.pop(record.data["id"], None)
         elif record.type == "call_settled":
-            asked.pop(record.data["place"], None)
+            call = asked.get(record.data["place"])
+            if call is not None and record.data.get("tries", call.tries) == call.tries:  # else of an earlier try
+                del asked[record.data["place"]]
     return [_of_call(flow, place, call) for place, call in asked.items()]
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from maos.clock import Clock
-from maos.engine import branches, claims, moments, owner, stopping
+from maos.engine import branches, claims, consent, moments, owner, stopping
 from maos.engine.attempts import Attempts
 from maos.engine.branches import Cut
 from maos.engine.moments import Moment
@@ -25,7 +25,7 @@ from maos.errors import InvalidInput
 from maos.faults import crash_point
 from maos.journal.codec import Event
 from maos.journal.journal import Append, Journal
-from maos.model.attempt import inbox
+from maos.model.attempt import check_agent, inbox
 from maos.model.branch import begin, digest
 from maos.model.run import DONE, PAUSED, Run, agent_name, stream
 from maos.runner import workspace as workspaces
@@ -112,7 +112,9 @@ class Travel:
                 return journey._replace(before=await position_before(self._journal, run))
             await keep(run)
             name = f"{run.id}-b{branch}"
-            state, also = await self._prepared(then, cuts, run.id, branch, name, f"taken back to {moment.spoken}")
+            state, also = await self._prepared(
+                then, cuts, moment.position, run.id, branch, name, f"taken back to {moment.spoken}"
+            )
             data = {
                 "to": moment.version,
                 "position": moment.position,
@@ -137,6 +139,8 @@ class Travel:
         moments.check_planned(then, moment)
         check_files(then, without_files=without_files)
         into = into or new_id()
+        for name in then.tasks:
+            check_agent(agent_name(into, name))
         cuts = await self._cuts(then, moment)
         journey = await self._journey(origin, moment, then, cuts, into, 0, ())
         source = {"run": origin.id, "version": moment.version, "position": moment.position}
@@ -146,7 +150,9 @@ class Travel:
                 return journey
             raise InvalidInput(f"there is an orchestration {into!r} already", hint="choose another id")
         async with held(self._journal, self._clock, Run(id=into)) as recorder:
-            state, also = await self._prepared(then, cuts, into, 0, into, f"forked from {origin.id}, {moment.spoken}")
+            state, also = await self._prepared(
+                then, cuts, moment.position, into, 0, into, f"forked from {origin.id}, {moment.spoken}"
+            )
             at_us = self._clock.now_us()
             created = {
                 "request": then.request,
@@ -173,6 +179,11 @@ class Travel:
 
     async def _cuts(self, then: Run, moment: Moment) -> dict[str, Cut]:
         """How it stood with the agents of tasks that had begun and were not done."""
+        if moment.version < await consent.imported_version(self._journal, then.id):
+            raise InvalidInput(
+                f"{then.id} was imported after that, and how its agents stood at the same moment is not known here",
+                hint="go back to a moment since, or on the machine that it came from",
+            )
         found = {}
         for name, task in then.tasks.items():
             if task.status != DONE and task.attempts:
@@ -182,7 +193,7 @@ class Travel:
         return found
 
     async def _prepared(
-        self, then: Run, cuts: Mapping[str, Cut], id: str, branch: int, workspace: str, why: str
+        self, then: Run, cuts: Mapping[str, Cut], position: int, id: str, branch: int, workspace: str, why: str
     ) -> tuple[dict[str, Any], list[Append]]:
         """The content of the run, and all that belongs to its agents; their worktrees are there when this returns."""
         folder, place = Path(then.folder), then.options.get("workspace")
@@ -199,6 +210,10 @@ class Travel:
             goes_on = await branches.prepare(self._attempts, agent, id, cut, folder)
             await branches.put_values(self._states, goes_on)
             also += branches.appends(self._attempts, goes_on, at_us, why)
+        for name, task in then.tasks.items():  # somebody who has not begun can have been sent something
+            if task.status != DONE and name not in cuts:
+                mail = await branches.mail_of(self._journal, then.agent(name), heard=position, sent=position)
+                also += branches.forwarded(state["tasks"][name]["agent"], id, mail)
         crash_point("travel: files")
         return state, also
 

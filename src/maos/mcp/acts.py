@@ -52,7 +52,7 @@ async def report_discovery(session: Session, errand: Errand, *, text: str, keywo
     """Recorded for the person, and told to the other agents of the run (R-104)."""
     call = await session.calls.once("report_discovery", {"text": text, "keyword": keyword})
     errand.calls.append(call)
-    if not session.identity.run:
+    if not session.identity.run or await session.is_given_up():
         return "recorded"
     try:
         said = await session.bus.broadcast(
@@ -93,7 +93,7 @@ async def send_message(
     recipient = await mail.recipient(session, to) if to else ""
     if topic:
         check_name(topic, "topic")
-    if broadcast:
+    if broadcast or await session.is_given_up():
         await session.run()
     told = {"to": recipient, "broadcast": broadcast, "topic": topic, "text": text, "type": type}
     call = await session.calls.once("send_message", told)

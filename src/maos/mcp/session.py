@@ -56,6 +56,11 @@ class Session:
             raise InvalidInput(f"the run was taken back, and {self.agent} is no part of it any more", hint="stop here")
         return run
 
+    async def is_given_up(self) -> bool:
+        """Whether the agent belongs to a branch of its run that was given up: nobody hears of it any more (I14)."""
+        run = await RUN.load(self.journal, self.identity.run) if self.identity.run else None
+        return run is not None and not run.heeds(self.agent)
+
     def clean(self, value: Any) -> Any:
         """A value as it may be written down: without secrets, and with nothing that is not text."""
         if isinstance(value, str):

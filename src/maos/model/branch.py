@@ -25,7 +25,10 @@ def content(run: Run) -> dict[str, Any]:
 
 
 def digest(run: Run) -> str:
-    """A checksum of what a run has come to: the same wherever and whenever, whoever does its tasks (I13, I15)."""
+    """A checksum of what a run has come to: the same wherever and whenever, whoever does its tasks (I13, I15).
+
+    What is empty is left out. So the checksums that were recorded still hold when there is more to know of runs.
+    """
     found = content(run)
     tasks = {run.agent(name): name for name in run.tasks}
     for task in found["tasks"].values():
@@ -35,7 +38,13 @@ def digest(run: Run) -> str:
     found["options"] = {name: value for name, value in found["options"].items() if name not in OURS}
     if run.is_open:
         found["status"] = found["why"] = ""  # whether somebody is at work on it is not what it has come to
-    return f"{checksum(found):032x}"
+    for name in ("tasks", "questions"):
+        found[name] = {key: _told(each) for key, each in found[name].items()}
+    return f"{checksum(_told(found)):032x}"
+
+
+def _told(data: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in data.items() if value}
 
 
 def begin(
@@ -92,6 +101,12 @@ def line_of(runs: Mapping[str, Run], run: str, version: int) -> list[Stretch]:
             run, version = known.origin["run"], known.origin["version"]
         else:
             return found
+
+
+def leads_here(run: Run, version: int) -> bool:
+    """Whether a version of a run is one that it comes from, and not of a branch that was given up."""
+    alone = msgspec.structs.replace(run, origin={})
+    return any(each.first <= version <= each.last for each in line_of({run.id: alone}, run.id, run.version))
 
 
 def _version(branch: Mapping[str, Any]) -> int:

@@ -27,8 +27,6 @@ MOVES = ("merged", "bundle")
 
 _TAKING = (
     ("core.bigFileThreshold", "64m"),  # larger files are never in memory as a whole
-    ("transfer.fsckObjects", "true"),
-    ("fsck.skipList", os.devnull),
     ("pack.threads", "1"),
 )
 
@@ -68,9 +66,13 @@ async def object_format(repository: Path) -> str:
 
 async def pack(repository: Path, refs: Mapping[str, str], folder: Path) -> tuple[bytes, Path]:
     """The commits of some refs and all that they need: the head of a git bundle, and a file with the rest of it."""
+    git = _git(repository)
+    if await git.line("rev-parse", "--is-shallow-repository") == "true":
+        hint = "fetch the rest with git fetch --unshallow, or leave files out: --without-files"
+        raise InvalidInput(f"{repository} has only the last part of its history", hint=hint)
     wanted = "".join(f"{commit}\n" for commit in sorted(set(refs.values())))
     try:
-        name = await _git(repository).run(
+        name = await git.run(
             "pack-objects", "--revs", "--quiet", str(folder / "pack"), given=wanted.encode(), limit_s=CHECKOUT_LIMIT_S
         )
     except GitFailed as error:
@@ -115,7 +117,8 @@ async def take(repository: Path, file: Path, refs: Mapping[str, str]) -> int:
         except GitFailed as error:
             raise Corrupt(
                 f"the commits of the bundle are not as they should be: {error.result.complaint}",
-                hint="nothing was imported; do not trust who made it",
+                hint="nothing was imported; if you trust who made it, have it exported --without-files, and fetch "
+                "refs/maos/* from their repository with git",
             ) from error
         crash_point("import:objects checked")
         await asyncio.to_thread(_move, Path(beside) / "pack", objects / "pack")

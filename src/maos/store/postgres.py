@@ -46,6 +46,7 @@ INSERT INTO events (position, stream, version, type, format, time_us, token, bod
 SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::text[], $5::bigint[], $6::bigint[], $7::bigint[],
                      $8::bytea[], $9::bytea[])
 """
+_KNOWN_VIEWS = "SELECT definition FROM pg_views WHERE schemaname = $1 AND viewname = 'maos_views'"
 _SECRET_OPTIONS = ("password", "sslpassword")
 _TABLES = ("streams", "events", "keys", "leases", "documents")
 _LOST = (
@@ -200,15 +201,14 @@ class PostgresDatabase:
     async def add_views(self, views: str) -> None:
         """Have the views that are given, for programs other than maos; without them everything works all the same."""
         version = views[views.rindex("CREATE VIEW ") :].split("'")[1]
-        known = "SELECT definition FROM pg_views WHERE schemaname = $1 AND viewname = 'maos_views'"
         connection = self._writer
         assert connection is not None
         try:
-            if version in (await connection.fetchval(known, self._schema_name) or ""):
+            if version in (await connection.fetchval(_KNOWN_VIEWS, self._schema_name) or ""):
                 return
             async with connection.transaction():
                 await connection.execute("SELECT pg_advisory_xact_lock($1)", self._lock)
-                if version not in (await connection.fetchval(known, self._schema_name) or ""):
+                if version not in (await connection.fetchval(_KNOWN_VIEWS, self._schema_name) or ""):
                     await connection.execute(views)
         except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
             self.notes.append(f"the views could not be made: {error}")

@@ -7,10 +7,46 @@ SELECT s.name AS stream, s.id AS stream_id, e.position, e.version, e.type, e.tim
             THEN replace(convert_from(e.body, 'UTF8'), '\u0000', '\ufffd')::jsonb END AS data
 FROM streams AS s JOIN events AS e ON e.stream = s.id;
 
-CREATE VIEW maos_runs AS
+CREATE VIEW maos_run_events AS
 SELECT substr(stream, 5) AS run, stream_id, version, type, time_us, data, (data ->> 'at_us')::bigint AS at_us,
        data ->> 'task' AS task
 FROM maos_plain WHERE stream LIKE 'run/%';
+
+CREATE VIEW maos_restored AS
+SELECT DISTINCT ON (stream_id) run, stream_id, version, time_us, at_us, data -> 'state' AS state
+FROM maos_run_events WHERE type IN ('run_rolled_back', 'run_forked', 'run_joined') ORDER BY stream_id, version DESC;
+
+CREATE VIEW maos_runs AS
+SELECT e.run, e.stream_id, e.version, e.type, e.time_us, e.data, e.at_us, e.task
+FROM maos_run_events AS e LEFT JOIN maos_restored AS r ON r.stream_id = e.stream_id
+WHERE r.version IS NULL OR e.version > r.version OR e.type = 'run_created'
+UNION ALL
+SELECT run, stream_id, version - 1, 'run_planned', time_us,
+       jsonb_build_object('at_us', at_us, 'tasks',
+                          (SELECT coalesce(jsonb_agg((t.value -> 'plan') || jsonb_build_object('done_by', t.value -> 'agent')
+                                                     ORDER BY t.key COLLATE "C"), '[]')
+                           FROM jsonb_each(state -> 'tasks') AS t)), at_us, NULL
+FROM maos_restored
+UNION ALL
+SELECT r.run, r.stream_id, r.version - 1, 'task_started', r.time_us,
+       jsonb_build_object('task', t.key, 'number', t.value -> 'attempts', 'cost_usd', t.value -> 'cost_usd',
+                          'at_us', t.value -> 'started_us'), (t.value ->> 'started_us')::bigint, t.key
+FROM maos_restored AS r, jsonb_each(r.state -> 'tasks') AS t WHERE (t.value ->> 'attempts')::bigint > 0
+UNION ALL
+SELECT r.run, r.stream_id, r.version,
+       CASE t.value ->> 'status' WHEN 'done' THEN 'task_finished' WHEN 'failed' THEN 'task_failed'
+            WHEN 'gated' THEN 'task_gated' ELSE 'task_released' END,
+       r.time_us,
+       jsonb_build_object('task', t.key, 'result', t.value -> 'result', 'why', t.value -> 'why',
+                          'failure', nullif(t.value ->> 'failure', ''), 'commit', t.value -> 'commit',
+                          'at_us', t.value -> 'ended_us'), (t.value ->> 'ended_us')::bigint, t.key
+FROM maos_restored AS r, jsonb_each(r.state -> 'tasks') AS t
+WHERE (t.value ->> 'attempts')::bigint > 0 AND t.value ->> 'status' <> 'running'
+UNION ALL
+SELECT run, stream_id, version, CASE WHEN state ->> 'status' = 'paused' THEN 'run_paused' ELSE 'run_ended' END, time_us,
+       jsonb_build_object('status', state -> 'status', 'why', state -> 'why', 'summary', state -> 'summary'),
+       coalesce(nullif((state ->> 'ended_us')::bigint, 0), at_us), NULL
+FROM maos_restored;
 
 CREATE VIEW maos_attempts AS
 SELECT p.id, p.stream_id,
@@ -62,7 +98,7 @@ SELECT p.run || '.' || p.name AS id,
             WHEN h.type = 'task_started' THEN 'running'
             WHEN h.type = 'task_gated' THEN 'gated'
             WHEN h.type = 'task_finished' THEN 'done' ELSE 'failed' END AS status,
-       jsonb_build_array(p.run || '.' || p.name) AS assigned_agents,
+       jsonb_build_array(coalesce(p.plan ->> 'done_by', p.run || '.' || p.name)) AS assigned_agents,
        '[]'::jsonb AS subtasks,
        CASE WHEN h.type = 'task_finished' THEN 100.0 ELSE 0.0 END::float AS progress,
        CASE WHEN h.type IN ('task_finished', 'task_failed', 'task_gated') THEN
@@ -193,12 +229,12 @@ SELECT 'run/' || c.run || '@' || c.version AS id,
        (SELECT coalesce(jsonb_object_agg(a.agent, a.session), '{}') FROM maos_attempts AS a
         WHERE starts_with(a.agent, c.run || '.')) AS agent_sessions,
        (SELECT coalesce(jsonb_object_agg(name, substr(type, 6)), '{}') FROM (
-            SELECT DISTINCT ON (m.task) m.task AS name, m.type FROM maos_runs AS m
+            SELECT DISTINCT ON (m.task) m.task AS name, m.type FROM maos_run_events AS m
             WHERE m.stream_id = c.stream_id AND m.version <= c.version AND m.type LIKE 'task\_%'
             ORDER BY m.task, m.version DESC) AS newest) AS task_states,
        NULL::text AS message_history,
        to_timestamp(c.at_us / 1000000) AS created_at
-FROM maos_runs AS c WHERE c.type = 'run_checkpointed'
+FROM maos_run_events AS c WHERE c.type = 'run_checkpointed'
 UNION ALL
 SELECT m.stream || '@' || m.version,
        m.data ->> 'name',

@@ -6,8 +6,48 @@ SELECT s.name AS stream, s.id AS stream_id, e.position, e.version, e.type, e.tim
        CASE WHEN substr(e.body, 1, 1) = x'7b' THEN CAST(e.body AS TEXT) END AS data
 FROM streams AS s JOIN events AS e ON e.stream = s.id;
 
-CREATE VIEW maos_runs AS
+CREATE VIEW maos_run_events AS
 SELECT substr(stream, 5) AS run, stream_id, version, type, time_us, data FROM maos_plain WHERE stream GLOB 'run/*';
+
+-- Runs that were taken back, forked or joined: the newest event that has their whole state.
+CREATE VIEW maos_restored AS
+SELECT run, stream_id, max(version) AS version, time_us, json_extract(data, '$.at_us') AS at_us,
+       json_extract(data, '$.state') AS state
+FROM maos_run_events WHERE type IN ('run_rolled_back', 'run_forked', 'run_joined') GROUP BY stream_id;
+
+-- What counts of each run: its events, or the newest state told as events, and what came after it.
+CREATE VIEW maos_runs AS
+SELECT e.run, e.stream_id, e.version, e.type, e.time_us, e.data
+FROM maos_run_events AS e LEFT JOIN maos_restored AS r ON r.stream_id = e.stream_id
+WHERE r.version IS NULL OR e.version > r.version OR e.type = 'run_created'
+UNION ALL
+SELECT run, stream_id, version - 1, 'run_planned', time_us,
+       json_object('at_us', at_us, 'tasks',
+                   (SELECT json_group_array(json_set(json_extract(t.value, '$.plan'), '$.done_by', json_extract(t.value, '$.agent')))
+                    FROM json_each(state, '$.tasks') AS t))
+FROM maos_restored
+UNION ALL
+SELECT r.run, r.stream_id, r.version - 1, 'task_started', r.time_us,
+       json_object('task', t.key, 'number', json_extract(t.value, '$.attempts'),
+                   'cost_usd', json_extract(t.value, '$.cost_usd'), 'at_us', json_extract(t.value, '$.started_us'))
+FROM maos_restored AS r, json_each(r.state, '$.tasks') AS t WHERE json_extract(t.value, '$.attempts') > 0
+UNION ALL
+SELECT r.run, r.stream_id, r.version,
+       CASE json_extract(t.value, '$.status') WHEN 'done' THEN 'task_finished' WHEN 'failed' THEN 'task_failed'
+            WHEN 'gated' THEN 'task_gated' ELSE 'task_released' END,
+       r.time_us,
+       json_object('task', t.key, 'result', json_extract(t.value, '$.result'), 'why', json_extract(t.value, '$.why'),
+                   'failure', nullif(json_extract(t.value, '$.failure'), ''),
+                   'commit', json_extract(t.value, '$.commit'), 'at_us', json_extract(t.value, '$.ended_us'))
+FROM maos_restored AS r, json_each(r.state, '$.tasks') AS t
+WHERE json_extract(t.value, '$.attempts') > 0 AND json_extract(t.value, '$.status') <> 'running'
+UNION ALL
+SELECT run, stream_id, version,
+       CASE WHEN json_extract(state, '$.status') = 'paused' THEN 'run_paused' ELSE 'run_ended' END, time_us,
+       json_object('status', json_extract(state, '$.status'), 'why', json_extract(state, '$.why'),
+                   'summary', json_extract(state, '$.summary'),
+                   'at_us', coalesce(nullif(json_extract(state, '$.ended_us'), 0), at_us))
+FROM maos_restored;
 
 CREATE VIEW maos_attempts AS
 SELECT p.id, p.stream_id,
@@ -62,7 +102,7 @@ SELECT p.run || '.' || p.name AS id,
             WHEN h.type = 'task_started' THEN 'running'
             WHEN h.type = 'task_gated' THEN 'gated'
             WHEN h.type = 'task_finished' THEN 'done' ELSE 'failed' END AS status,
-       json_array(p.run || '.' || p.name) AS assigned_agents,
+       json_array(coalesce(json_extract(p.plan, '$.done_by'), p.run || '.' || p.name)) AS assigned_agents,
        '[]' AS subtasks,
        CASE WHEN h.type = 'task_finished' THEN 100.0 ELSE 0.0 END AS progress,
        CASE WHEN h.type IN ('task_finished', 'task_failed', 'task_gated') THEN
@@ -194,12 +234,12 @@ SELECT 'run/' || c.run || '@' || c.version AS id,
        (SELECT json_group_object(a.agent, a.session) FROM maos_attempts AS a WHERE a.agent GLOB c.run || '.*')
            AS agent_sessions,
        (SELECT json_group_object(name, substr(type, 6)) FROM (
-            SELECT json_extract(m.data, '$.task') AS name, m.type AS type, max(m.version) FROM maos_runs AS m
+            SELECT json_extract(m.data, '$.task') AS name, m.type AS type, max(m.version) FROM maos_run_events AS m
             WHERE m.stream_id = c.stream_id AND m.version <= c.version AND m.type GLOB 'task_*' GROUP BY 1))
            AS task_states,
        NULL AS message_history,
        datetime(json_extract(c.data, '$.at_us') / 1000000, 'unixepoch') AS created_at
-FROM maos_runs AS c WHERE c.type = 'run_checkpointed'
+FROM maos_run_events AS c WHERE c.type = 'run_checkpointed'
 UNION ALL
 SELECT m.stream || '@' || m.version,
        json_extract(m.data, '$.name'),

@@ -15,6 +15,7 @@ from maos.errors import InvalidInput
 from maos.model.flow import AGENT, CHILD
 from maos.workflows import elsewhere, scopes, values
 from maos.workflows.definition import Workflow
+from maos.workflows.errors import Changed
 from maos.workflows.scopes import Scope
 
 T = TypeVar("T")
@@ -105,12 +106,17 @@ async def _all(scope: Scope | None, place: str, begin: Sequence[Callable[[], Awa
     failures: dict[int, Exception] = {}
     skipped: list[int] = []
     left = iter(range(len(begin)))
-    begun = scope.flow.branches_begun(place, len(begin)) if scope is not None else None
+    try:
+        begun = scope.flow.recall.branches_begun(place, len(begin)) if scope is not None else None
+    except Changed:
+        for each in begin:
+            _close(each)
+        raise
 
     def is_skipped(number: int) -> bool:
         if begun is not None:
             return number not in begun
-        return bool(failures) and (scope is None or not scope.flow.has_begun(f"{place}:{number + 1}."))
+        return bool(failures) and (scope is None or not scope.flow.recall.has_begun(f"{place}:{number + 1}."))
 
     async def work() -> None:
         for number in left:
@@ -129,11 +135,13 @@ async def _all(scope: Scope | None, place: str, begin: Sequence[Callable[[], Awa
     try:
         await asyncio.gather(*workers)
     finally:
-        for each in workers:
-            each.cancel()
+        for worker in workers:
+            worker.cancel()
+        for number in left:  # of workers that were cancelled before they began
+            _close(begin[number])
         await asyncio.gather(*workers, return_exceptions=True)
     if skipped and begun is None and scope is not None:
-        scope.flow.note_skipped(place, skipped)
+        scope.flow.recall.note_skipped(place, skipped)
     if failures:
         raise failures[min(failures)]
     return results
@@ -197,7 +205,7 @@ def now() -> datetime:
     scope = scopes.here_or_none()
     if scope is None:
         return to_datetime(SystemClock().now_us())
-    return to_datetime(scope.flow.value(scope, "now", scope.flow.clock.now_us))
+    return to_datetime(scope.flow.recall.value(scope, "now", scope.flow.clock.now_us))
 
 
 def unique() -> str:
@@ -210,7 +218,7 @@ def unique() -> str:
     scope = scopes.here_or_none()
     if scope is None:
         return uuid.uuid4().hex
-    return str(scope.flow.value(scope, "unique", lambda: uuid.uuid4().hex))
+    return str(scope.flow.recall.value(scope, "unique", lambda: uuid.uuid4().hex))
 
 
 def random() -> float:
@@ -222,7 +230,7 @@ def random() -> float:
     """
     roll = chance.SystemRandom().random
     scope = scopes.here_or_none()
-    return roll() if scope is None else float(scope.flow.value(scope, "random", roll))
+    return roll() if scope is None else float(scope.flow.recall.value(scope, "random", roll))
 
 
 def publish(**published: Any) -> None:
@@ -234,7 +242,7 @@ def publish(**published: Any) -> None:
     """
     scope = scopes.here_or_none()
     if scope is not None:
-        scope.flow.publish(scope, published)
+        scope.flow.recall.publish(scope, published)
 
 
 def patched(name: str) -> bool:
@@ -246,7 +254,7 @@ def patched(name: str) -> bool:
             await fetch("sales")
     """
     scope = scopes.here_or_none()
-    return True if scope is None else scope.flow.patched(scope, name)
+    return True if scope is None else scope.flow.recall.patched(scope, name)
 
 
 async def checkpoint(name: str) -> None:

@@ -48,7 +48,7 @@ class Checkpoints:
         made = {"name": name or f"{trigger}-{self._count}", "trigger": trigger, "step": self._place}
         self._notes.note("flow_checkpointed", **made, progress=self.progress)
         await self._notes.flush()
-        until = self._flow.version
+        until = self._notes.version
         found = self._checked
         async for record in self._journal.read(stream(self._flow.id), after=self._checked, until=until):
             found = record.version  # whose hash, and that of the one before, has been compared

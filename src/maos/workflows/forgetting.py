@@ -30,7 +30,7 @@ async def forget(journal: Journal, flow: Flow) -> int:
         "first": 1, "last": flow.version, "seal": chain.seal(*raw).hex(), "time_us": last.time_us, "token": last.token,
     }  # fmt: skip
     compacted = Event("compacted", {"ops": [], "replaced": [seal], "meta": {"strategy": "flow"}})
-    document = FLOW.nothing(flow.id)
+    document = FLOW.nothing(flow.id, flow.version)
     await journal.append_all(
         [Append(name, [compacted], flow.version)],
         documents=[document],

@@ -123,6 +123,8 @@ class Mail:
             return
         if call.status != UNKNOWN and not (call.status == STARTED and self._unreached(place)):
             return  # it has an outcome, or runs right now
+        if data.get("tries", call.tries) != call.tries:
+            return  # somebody said so of an earlier try, perhaps twice
         outcome = data["outcome"]
         if outcome == "again":
             self._notes.note("call_started", place=place, kind=STEP, name=call.name, inbox_version=version)

@@ -34,6 +34,8 @@ class Notes:
         self._writer: asyncio.Task[None] | None = None
         self.trouble: BaseException | None = None
         """Why nothing can be written any more."""
+        self.version = recorder.fold.version
+        """Up to which everything is on disk; the fold is ahead of it while something is being written."""
 
     def begin(self) -> None:
         """Have somebody who writes."""
@@ -91,6 +93,7 @@ class Notes:
                     each.set_exception(error)
             self._in_trouble()
         else:
+            self.version = self._recorder.fold.version
             for each in self._written:
                 if not each.done():
                     each.set_result(None)

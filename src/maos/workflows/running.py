@@ -26,7 +26,6 @@ from maos.model.flow import (
     FAILED,
     GATE,
     LEFT,
-    PATCH,
     PAUSED,
     SIGNAL,
     SLEEP,
@@ -40,6 +39,7 @@ from maos.workflows.definition import Step, Workflow
 from maos.workflows.errors import Changed, StepFailed
 from maos.workflows.mail import Mail
 from maos.workflows.notes import Notes
+from maos.workflows.recall import Recall
 from maos.workflows.scopes import Scope
 from maos.workflows.stepping import Stepping
 
@@ -89,11 +89,11 @@ class RunningFlow:
         self._why = ""
         self._wish = 0
         self._is_told = False
-        self._unseen = set(recorder.fold.calls)
+        self.unseen = set(recorder.fold.calls)
         """Places of calls that were made before and not again yet."""
         self.strays: set[asyncio.Task[Any]] = set()
         """Tasks that the function started by itself and that have made a call."""
-        self._values_noted = False
+        self.recall = Recall(self)
 
     @property
     def flow(self) -> Flow:
@@ -139,7 +139,7 @@ class RunningFlow:
 
     def _conclude(self, main: asyncio.Task[Any]) -> None:
         error = None if main.cancelled() else main.exception()
-        unmade = sorted(place for place in self._unseen if "~" not in place)
+        unmade = sorted(place for place in self.unseen if "~" not in place)
         if self._broken is not None:
             self._note_changed(self._broken)
         elif self.leaving == PAUSED and (self._is_told or main.cancelled()):
@@ -191,7 +191,7 @@ class RunningFlow:
 
     async def known(self, place: str, kind: str, name: str, digest: str = "") -> Call | None:
         """The call that was made at this place before; Changed when it was another one."""
-        call = self._known(place, kind, name, digest)
+        call = self.recorded(place, kind, name, digest)
         if call is not None:
             await asyncio.sleep(0)
             if call.status == LEFT:  # the function did not wait for its end, and will not now
@@ -200,11 +200,12 @@ class RunningFlow:
             await self._stay()
         return call
 
-    def _known(self, place: str, kind: str, name: str, digest: str = "") -> Call | None:
+    def recorded(self, place: str, kind: str, name: str, digest: str = "") -> Call | None:
+        """The same, at once."""
         call = self.flow.calls.get(place)
         if call is None:
             return None
-        self._unseen.discard(place)
+        self.unseen.discard(place)
         if (call.kind, call.name) != (kind, name):
             raise self.changed(f"call {place} was the {call.kind} {call.name!r}, and is the {kind} {name!r} now")
         if digest and call.digest and call.digest != digest:
@@ -230,7 +231,7 @@ class RunningFlow:
         raise asyncio.CancelledError
 
     def _is_unreached(self, place: str) -> bool:
-        return place in self._unseen
+        return place in self.unseen
 
     @contextmanager
     def waiting(self, place: str) -> Iterator[None]:
@@ -248,14 +249,6 @@ class RunningFlow:
     async def step(self, scope: Scope, step: Step[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The outcome of a step: the recorded one, or that of calling it now."""
         return await self._stepping.step(scope.next_place(), step, args, kwargs)
-
-    async def flush_values(self) -> None:
-        """Have what chance and the clock said on disk, before anything outside is told of it."""
-        if self._values_noted:
-            self._values_noted = False
-            await self.notes.flush()
-        else:
-            await asyncio.sleep(0)
 
     async def ended(self, place: str) -> None:
         """Have the outcome of a call written, at once or as the policy says."""
@@ -378,63 +371,6 @@ class RunningFlow:
 
     # --- other calls -----------------------------------------------------------------------------------------
 
-    def value(self, scope: Scope, name: str, make: Callable[[], Any]) -> Any:
-        """Something that would be different in another run; the first one counts."""
-        place = scope.next_place()
-        call = self._known(place, VALUE, name)
-        if call is not None:
-            return call.result
-        made = make()
-        self._values_noted = True
-        self.notes.note("call_done", place=place, kind=VALUE, name=name, result=made)
-        return made
-
-    def publish(self, scope: Scope, published: Mapping[str, Any]) -> None:
-        """Let others see values while it runs."""
-        place = scope.next_place()
-        if self._known(place, VALUE, "publish") is not None:
-            return
-        said = values.plain(dict(published), "what is published")
-        progress = said.get("progress", self.checkpoints.progress)
-        if progress.__class__ not in (int, float):
-            raise InvalidInput(f"progress cannot be {progress!r}", hint="it is in percent, as a number")
-        self.checkpoints.progress = float(progress)
-        self.notes.note("call_done", place=place, kind=VALUE, name="publish")
-        self.notes.note("flow_published", values=said)
-        self.notes.flush_soon()
-
-    def patched(self, scope: Scope, name: str) -> bool:
-        """Whether this run is to do what was changed: True unless it has been past this place before the change."""
-        place = scope.peek_place()
-        call = self.flow.calls.get(place)
-        if call is None and any(_number(each, scope.prefix) > scope.count for each in self._unseen):
-            return False
-        if call is not None and (call.kind, call.name) != (PATCH, name):
-            return False
-        scope.next_place()
-        self._unseen.discard(place)
-        if call is None:
-            self._values_noted = True
-            self.notes.note("call_done", place=place, kind=PATCH, name=name)
-        return True
-
-    def branches_begun(self, place: str, count: int) -> set[int] | None:
-        """Which of several branches had begun when one of them failed, if that is what happened before."""
-        call = self._known(place, VALUE, "branches")
-        if call is None:
-            return None
-        skipped = set(call.result)
-        return {number for number in range(count) if number not in skipped}
-
-    def has_begun(self, prefix: str) -> bool:
-        """Whether calls of a branch are recorded."""
-        return any(place.startswith(prefix) for place in self.flow.calls)
-
-    def note_skipped(self, place: str, skipped: list[int]) -> None:
-        """Note which branches were not begun, because another one had failed."""
-        self._values_noted = True
-        self.notes.note("call_done", place=place, kind=VALUE, name="branches", result=skipped)
-
     async def checkpoint(self, scope: Scope, name: str) -> None:
         """Make everything so far safe, under a name."""
         place = scope.next_place()
@@ -474,12 +410,3 @@ class RunningFlow:
     def receive(self, record: Record) -> None:
         """Something from the workflow's inbox."""
         self.mail.deliver(record)
-
-
-def _number(place: str, prefix: str) -> int:
-    """The number, in a branch, of the call that a place belongs to; 0 when it belongs to another branch."""
-    if not place.startswith(prefix):
-        return 0
-    rest = place[len(prefix) :]
-    digits = len(rest) - len(rest.lstrip("0123456789"))
-    return int(rest[:digits]) if digits and not rest[digits:].startswith("~") else 0

@@ -57,7 +57,7 @@ class Stepping:
             data["digest"] = digest
         if step.idempotent and not self._running.checkpoints.policy.every_step:
             self._notes.note("call_started", **data)
-            await self._running.flush_values()
+            await self._running.recall.settle()
         else:
             if not step.idempotent and (args or kwargs):  # for whoever may have to find out what became of it
                 data["about"] = {"given": self._running.workflows.without_secrets(values.shown(args, kwargs))}

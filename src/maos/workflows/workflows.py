@@ -456,7 +456,8 @@ class Workflows:
         call = flow.calls.get(place)
         if call is None or call.kind != STEP or call.status not in (UNKNOWN, STARTED):
             raise _not_asked(flow, f"there is nothing to settle at {place!r} of the workflow {flow.id}", STEP)
-        data = {"place": place, "outcome": outcome, "value": values.plain(value, "the result"), "why": why}
+        said = {"outcome": outcome, "value": values.plain(value, "the result"), "why": why}
+        data = {"place": place, "tries": call.tries, **said}  # of a later try it says nothing
         await self._wish(flow.id, "call_settled", data)
 
     async def cancel(self, id: str, *, why: str = "") -> None:

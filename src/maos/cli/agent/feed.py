@@ -56,6 +56,8 @@ class Feed:
                 self._planned(data)
             case "attempt_taken" if data["owner"].get("pid") != os.getpid():
                 self.note(f"taken up by process {data['owner'].get('pid')}")
+            case "attempt_branched":
+                self.note(f"goes on from where {data['origin']['attempt']} was; `maos agent logs` shows its past")
             case "attempt_heard":
                 self._heard(data["facts"], messages)
             case "attempt_stopping" if not self.stop_expected:

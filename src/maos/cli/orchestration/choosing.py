@@ -43,10 +43,12 @@ async def moment(m: Maos, run: Run, text: str | None) -> Moment:
 
 
 async def last_checkpoint(m: Maos, run: Run) -> Moment:
-    """The moment of the newest checkpoint of a run."""
+    """The moment of the newest checkpoint of a run; one of a branch that was given up is not meant."""
     from maos.engine import moments
+    from maos.model.branch import leads_here
 
-    if not run.checkpoints:
+    found = [each["version"] for each in run.checkpoints if leads_here(run, each["version"])]
+    if not found:
         hint = f"say where to go with --to: {MOMENT}"
         raise InvalidInput(f"{run.id} has no checkpoints", hint=hint)
-    return await moments.at_version(m.journal, run, run.checkpoints[-1]["version"])
+    return await moments.at_version(m.journal, run, found[-1])

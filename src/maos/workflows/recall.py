@@ -1,0 +1,99 @@
+"""Calls that only remember something: what time and chance said, what was published, which way was taken."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from maos.errors import InvalidInput
+from maos.model.flow import PATCH, VALUE
+from maos.workflows import values
+from maos.workflows.scopes import Scope
+
+if TYPE_CHECKING:
+    from maos.workflows.running import RunningFlow
+
+
+class Recall:
+    """What a running workflow remembers from run to run; none of it is awaited."""
+
+    def __init__(self, running: RunningFlow) -> None:
+        self._running = running
+        self._notes = running.notes
+        self._is_new = False
+        """Whether something was noted that no step may be told of before it is on disk."""
+
+    async def settle(self) -> None:
+        """Have what chance and the clock said on disk, before anything outside is told of it."""
+        if self._is_new:
+            self._is_new = False
+            await self._notes.flush()
+        else:
+            await asyncio.sleep(0)
+
+    def value(self, scope: Scope, name: str, make: Callable[[], Any]) -> Any:
+        """Something that would be different in another run; the first one counts."""
+        place = scope.next_place()
+        call = self._running.recorded(place, VALUE, name)
+        if call is not None:
+            return call.result
+        made = make()
+        self._is_new = True
+        self._notes.note("call_done", place=place, kind=VALUE, name=name, result=made)
+        return made
+
+    def publish(self, scope: Scope, published: Mapping[str, Any]) -> None:
+        """Let others see values while it runs."""
+        place = scope.next_place()
+        if self._running.recorded(place, VALUE, "publish") is not None:
+            return
+        said = values.plain(dict(published), "what is published")
+        progress = said.get("progress", self._running.checkpoints.progress)
+        if progress.__class__ not in (int, float):
+            raise InvalidInput(f"progress cannot be {progress!r}", hint="it is in percent, as a number")
+        self._running.checkpoints.progress = float(progress)
+        self._notes.note("call_done", place=place, kind=VALUE, name="publish")
+        self._notes.note("flow_published", values=said)
+        self._notes.flush_soon()
+
+    def patched(self, scope: Scope, name: str) -> bool:
+        """Whether this run is to do what was changed: True unless it has been past this place before the change."""
+        place = scope.peek_place()
+        call = self._running.flow.calls.get(place)
+        if call is None and any(_number(each, scope.prefix) > scope.count for each in self._running.unseen):
+            return False
+        if call is not None and (call.kind, call.name) != (PATCH, name):
+            return False
+        scope.next_place()
+        self._running.unseen.discard(place)
+        if call is None:
+            self._is_new = True
+            self._notes.note("call_done", place=place, kind=PATCH, name=name)
+        return True
+
+    def branches_begun(self, place: str, count: int) -> set[int] | None:
+        """Which of several branches had begun when one of them failed, if that is what happened before."""
+        call = self._running.recorded(place, VALUE, "branches")
+        if call is None:
+            return None
+        skipped = set(call.result)
+        return {number for number in range(count) if number not in skipped}
+
+    def has_begun(self, prefix: str) -> bool:
+        """Whether calls of a branch are recorded."""
+        return any(place.startswith(prefix) for place in self._running.flow.calls)
+
+    def note_skipped(self, place: str, skipped: list[int]) -> None:
+        """Note which branches were not begun, because another one had failed."""
+        self._is_new = True
+        self._notes.note("call_done", place=place, kind=VALUE, name="branches", result=skipped)
+
+
+def _number(place: str, prefix: str) -> int:
+    """The number, in a branch, of the call that a place belongs to; 0 when it belongs to another branch."""
+    if not place.startswith(prefix):
+        return 0
+    rest = place[len(prefix) :]
+    digits = len(rest) - len(rest.lstrip("0123456789"))
+    return int(rest[:digits]) if digits and not rest[digits:].startswith("~") else 0

@@ -1,0 +1,155 @@
+"""Going back, forking, comparing and joining at the command line, in processes of its own."""
+
+import asyncio
+import json
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.runs.commands import Commands, until
+from tests.travel.conftest import files_of, git, on_disk
+
+
+@pytest.fixture
+async def commands(tmp_path: Path) -> AsyncIterator[Commands]:
+    made = Commands(tmp_path / "there")
+    await made.prepare()
+    yield made
+    await made.close()
+
+
+def tasks(folder: Path) -> list[dict[str, Any]]:
+    """One that is quick, and one that goes on as long as nobody says so."""
+    waits = (
+        f"echo one > w.txt; touch {folder}/one; until test -e {folder}/on; do sleep 0.02; done; cat {folder}/on > w.txt"
+    )
+    return [
+        {"name": "a", "command": ["sh", "-c", "echo a > a.txt; echo done"]},
+        {"name": "w", "command": ["sh", "-c", f"{waits}; cat w.txt"], "needs": ["a"]},
+    ]
+
+
+async def begin(commands: Commands, folder: Path) -> tuple[asyncio.subprocess.Process, str]:
+    """A run, until its second agent is at work; with a checkpoint of then."""
+    engine = await commands.start("orchestrate", "--plan", commands.plan(tasks(folder)), "--auto", "--kind", "shell")
+
+    async def reached() -> bool:
+        return (folder / "one").exists()
+
+    await until(reached)
+    [run] = await commands.runs()
+    await told(commands, "orchestration", "checkpoint", run.id, "--name", "mark")
+
+    async def saved() -> bool:
+        attempt = await commands.attempt("w")
+        return attempt is not None and "mark" in {each.name for each in attempt.checkpoints}
+
+    await until(saved)
+    return engine, run.id
+
+
+async def end(commands: Commands, folder: Path, id: str, word: str) -> None:
+    """Go on with a run until it has ended."""
+    (folder / "on").write_text(f"{word}\n")
+    code, out, err = await commands.call("resume", id)
+    assert code == 0, err + out
+
+
+async def told(commands: Commands, *args: str) -> dict[str, Any]:
+    """The document of a command that goes well."""
+    code, out, err = await commands.call(*args, "--json")
+    assert code == 0, err + out
+    found: dict[str, Any] = json.loads(out)
+    return found
+
+
+async def refused(commands: Commands, *args: str) -> tuple[int, str]:
+    code, _out, err = await commands.call(*args)
+    return code, err
+
+
+@pytest.mark.timeout(120)
+async def test_a_person_goes_back_forks_compares_and_joins(tmp_path: Path, commands: Commands) -> None:
+    """R-702, R-703: the engine is killed, its agent lives on; it is ended, and the run goes back with its files."""
+    engine, id = await begin(commands, tmp_path)
+    engine.send_signal(signal.SIGKILL)
+    await engine.wait()
+    assert not commands.nobody_is_left()
+    code, err = await refused(commands, "orchestration", "rollback", id, "--to", "mark")
+    assert (code, "nobody to ask" in err) == (2, True)
+    plan = await told(commands, "orchestration", "rollback", id, "--to", "mark", "--dry-run")
+    [a, w] = plan["tasks"]
+    assert (a["what"], w["what"], w["checkpoint"], w["agent"]) == ("kept", "goes on", "mark", f"{id}.w.b1")
+    assert not commands.nobody_is_left(), "a dry run stops nobody"
+    done = await told(commands, "orchestration", "rollback", id, "--to", "mark", "--yes")
+    assert (done["dry_run"], done["status"], done["stopped"]) == (False, "paused", [f"{id}.w"])
+    assert commands.nobody_is_left()
+    async with commands.look() as m:
+        assert on_disk(Path((await m.attempts.get(f"{id}.w.b1")).order["cwd"]))["w.txt"] == "one\n"
+
+    fork = await told(commands, "orchestration", "fork", id, "--id", "r-other")
+    assert (fork["id"], fork["from"]) == ("r-other", id)
+    await end(commands, tmp_path, id, "ours")
+    await end(commands, tmp_path, "r-other", "theirs")
+    different = await told(commands, "orchestration", "diff", id, "r-other", "--patch")
+    assert [(each["name"], each["said_before"], each["said_after"]) for each in different["tasks"]] == [
+        ("w", "ours", "theirs")
+    ]
+    assert [each["path"] for each in different["files"]] == ["w.txt"]
+    assert "-ours\n+theirs\n" in different["patch"]
+
+    code, out, _err = await commands.call("orchestration", "join", id, "r-other", "--json")
+    joined = json.loads(out)
+    assert (code, joined["joined"], [each["id"] for each in joined["conflicts"]]) == (4, False, ["task/w", "files"])
+    code, out, _err = await commands.call("questions")
+    assert "both have done w, with different results" in out
+    for question in joined["questions"]:
+        await told(commands, "answer", question, "theirs")
+    joined = await told(commands, "orchestration", "join", id, "r-other")
+    assert joined["joined"]
+    [run] = [each for each in await commands.runs() if each.id == id]
+    assert files_of(commands.folder, run.commit)["w.txt"] == "theirs\n"
+    undone = await told(commands, "orchestration", "rollback", id, "--to", joined["undo"], "--yes")
+    [run] = [each for each in await commands.runs() if each.id == id]
+    assert (run.status, run.tasks["w"].result) == ("completed", "ours")
+    assert files_of(commands.folder, run.commit)["w.txt"] == "ours\n"
+    assert git(commands.folder, "status", "--porcelain") == "", "nothing of the person's own is touched"
+
+    then = await told(commands, "orchestration", "status", id, "--at", "mark", "--tasks", "--messages")
+    assert (then["status"], [each["status"] for each in then["tasks"]]) == ("running", ["done", "running"])
+    versions = await told(commands, "orchestration", "checkpoints", id, "--all")
+    what = [each["what"] for each in versions["versions"]]
+    assert [each for each in what if each.startswith(("taken back", "joined"))] == [
+        f"taken back to version {plan['to']['version']}", "joined with r-other",
+        f"taken back to version {undone['to']['version']}",
+    ]  # fmt: skip
+    code, err = await refused(commands, "orchestration", "rollback", id, "--to", "nowhere", "--yes")
+    assert (code, "has no moment 'nowhere'" in err) == (2, True)
+    code, err = await refused(commands, "orchestration", "rollback", id, "--to", "999", "--yes")
+    assert (code, "has no version 999" in err) == (3, True)
+
+
+@pytest.mark.timeout(120)
+async def test_a_run_that_is_carried_out_is_paused_before_it_goes_back(tmp_path: Path, commands: Commands) -> None:
+    """I14: by whichever process carries it out, which then ends."""
+    engine, id = await begin(commands, tmp_path)
+    code, out, err = await commands.call("orchestration", "rollback", id, "--yes")
+    assert code == 0, err
+    assert "with the state of checkpoint mark" in out
+    assert f"to go on: maos resume {id}" in out
+    async with asyncio.timeout(30):
+        assert await engine.wait() != -signal.SIGKILL
+    assert commands.nobody_is_left()
+    await end(commands, tmp_path, id, "two")
+    [run] = await commands.runs()
+    assert (run.status, run.tasks["w"].result) == ("completed", "two")
+    in_place = commands.plan([{"name": "x", "command": ["true"]}])
+    await commands.call("orchestrate", "--plan", in_place, "--auto", "--kind", "shell", "--in-place")
+    [other] = [each.id for each in await commands.runs() if each.id != id]
+    code, err = await refused(commands, "orchestration", "rollback", other, "--to", "3", "--yes")
+    assert (code, "its files cannot go back" in err, "--without-files" in err) == (2, True, True)
+    done = await told(commands, "orchestration", "rollback", other, "--to", "3", "--yes", "--without-files")
+    assert "files stay as they are" in done["notes"][0]

@@ -1,0 +1,91 @@
+"""A conversation with the real Claude Code goes back: it remembers what it knew then, and nothing that came later."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from maos.app import Maos
+from maos.clock import SystemClock
+from maos.engine import checkpoints, moments
+from maos.engine.agent_worker import AgentWorker
+from maos.engine.attempts import Attempts
+from maos.engine.travel import Travel
+from maos.model.plan import Task
+from maos.testing.model_stub import Call, ModelStub, Step
+from tests.engine import claude_engine
+from tests.runs.commands import until
+from tests.travel.conftest import on_disk, order, repository
+
+
+def write(name: str, *more: str) -> list[Call]:
+    """A tool that leaves a file."""
+    command = "; ".join((f"echo {name} > {name}.txt", *more))
+    return [Call(name="Bash", input={"command": command, "description": "x"})]
+
+
+@pytest.fixture
+async def stub(tmp_path: Path) -> AsyncIterator[ModelStub]:
+    waits = f"touch {tmp_path}/reached; until test -e {tmp_path}/on; do sleep 0.02; done"
+    steps = [
+        Step(text="I write the first.", calls=write("one")),
+        Step(text="Now I wait.", calls=write("two", waits)),
+        Step(text="I write the last.", calls=write("three")),
+        Step(text="All is written."),
+    ]
+    async with ModelStub({"work": steps}) as running:
+        yield running
+
+
+@pytest.fixture
+async def attempts(m: Maos, home: Path, stub: ModelStub) -> AsyncIterator[Attempts]:
+    engine = claude_engine.engine(m, home, stub.url)
+    yield engine
+    await engine.close()
+
+
+async def test_a_conversation_goes_back_with_its_files(
+    tmp_path: Path, m: Maos, attempts: Attempts, stub: ModelStub
+) -> None:
+    """R-702, R-703: it goes on in its own session, in a folder of its own, from what it had said and heard by then."""
+    task = Task(name="w", task="SCRIPT=work", kind="claude", tools=["Bash"])
+    run = await order(m, repository(tmp_path), [task])
+    carrying = asyncio.create_task(m.runs.carry_out(run.id, worker=AgentWorker(attempts)))
+
+    async def reached() -> bool:
+        return (tmp_path / "reached").exists() and (await attempts.get(run.agent("w"))).tools_done == 1
+
+    await until(reached)
+    await checkpoints.make(m.journal, SystemClock(), await m.runs.get(run.id), "mark")
+
+    async def saved() -> bool:
+        return "mark" in {each.name for each in (await attempts.get(run.agent("w"))).checkpoints}
+
+    await until(saved)
+    (tmp_path / "on").touch()
+    run = await carrying
+    assert (run.status, run.tasks["w"].result) == ("completed", "All is written.")
+    first = await attempts.get(run.agent("w"))
+
+    travel = Travel(m.journal, SystemClock(), m.runs, attempts)
+    journey = await travel.rollback(run.id, await moments.named(m.journal, run, "mark"))
+    assert [(each.what, each.saved, each.remembers) for each in journey.steps] == [("goes on", "mark", True)]
+    run = await m.runs.get(run.id)
+    branched = await attempts.get(run.agent("w"))
+    tree = Path(branched.order["cwd"])
+    assert on_disk(tree).keys() == {"first.txt", "one.txt", "two.txt"}
+    assert next(iter(branched.tools_open.values()))["name"] == "Bash", "nobody knows whether the second took effect"
+    asked = len(stub.requests)
+    run = await m.runs.carry_out(run.id, worker=AgentWorker(attempts))
+    assert (run.status, run.tasks["w"].result) == ("completed", "All is written.")
+    second = await attempts.get(run.agent("w"))
+    assert (second.number, second.session, second.agent) == (2, first.session, f"{run.id}.w.b1")
+    heard = json.dumps(stub.requests[asked].body["messages"])
+    assert "I write the first." in heard
+    assert "goes on from an earlier moment" in heard
+    assert str(tree) in heard
+    assert "All is written." not in heard
+    assert first.order["cwd"] not in heard.replace(str(tree), ""), "it is told of no folder but its own"
+    assert on_disk(tree).keys() == {"first.txt", "one.txt", "two.txt", "three.txt"}
