@@ -213,6 +213,7 @@ def refuse_appends(m: Maos, monkeypatch: pytest.MonkeyPatch, error: maos.MaosErr
 
 async def flip_a_bit(m: Maos, lease: Lease, monkeypatch: pytest.MonkeyPatch) -> None:
     connection = apsw.Connection("maos.db")
+    connection.set_busy_timeout(5000)
     connection.execute("UPDATE events SET time_us = time_us + 1 WHERE position = 2")
     connection.close()
 

@@ -148,10 +148,8 @@ def step(
 
     Example::
 
-        @maos.step(retries=3, idempotent=True)
-        async def fetch(url: str) -> str:
-            return url.upper()
-        print(await fetch("hello"))
+        shouted = maos.step(retries=3, idempotent=True)(str.upper)  # or `@maos.step(…)` above a function
+        print(await shouted("hello"))
     """
 
     def made(function: Callable[..., Any]) -> Step[..., Any]:
@@ -181,9 +179,7 @@ def workflow(function: Callable[..., Awaitable[Any]] | None = None, *, name: str
 
     Example::
 
-        @maos.workflow
-        async def whisper(word: str) -> str:
-            return await fetch(word)
+        whisper = maos.workflow(fetch.function)  # or `@maos.workflow` above a function
         print(await m.workflows.run(whisper, "hello"))
     """
 
