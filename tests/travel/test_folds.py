@@ -168,6 +168,16 @@ def _line(history: History, version: int) -> list[int]:
     return [*_line(history, data["to"] if type_ == "run_rolled_back" else version - 1), version]
 
 
+def test_whoever_checks_or_mends_the_work_of_an_agent_belongs_to_its_branch() -> None:
+    """I14: by their names, also where a task is called as if it was one of them."""
+    history = History()
+    history.add("run_planned", tasks=[{"name": "e-merge1", "command": ["true"]}])
+    history.back(history.run.version)
+    heeded = ["r-1.a.b1", "r-1.a.b1-gate1-2", "r-1.a.b1-merge1", "r-1.e-merge1.b1", "r-2.a", "person"]
+    given_up = ["r-1.a", "r-1.a-gate1-2", "r-1.a-merge1", "r-1.e-merge1", "r-1.a.b2"]
+    assert [each for each in (*heeded, *given_up) if history.run.heeds(each)] == heeded
+
+
 def test_lines_of_strangers_have_nothing_in_common() -> None:
     assert parted([Stretch("r-1", 1, 9)], [Stretch("r-2", 1, 9)]) is None
 

@@ -207,7 +207,8 @@ class Run(msgspec.Struct, kw_only=True):
         """Whether what an agent wants of the run counts: not if it belongs to a branch that was given up."""
         if not self.branch or not agent.startswith(f"{self.id}."):
             return True
-        return _BESIDE.sub("", agent) in {self.agent(name) for name in self.tasks}
+        current = {self.agent(name) for name in self.tasks}
+        return agent in current or _BESIDE.sub("", agent) in current
 
     @property
     def open_questions(self) -> list[Question]:
