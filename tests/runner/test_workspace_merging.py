@@ -79,7 +79,7 @@ async def test_a_conflict_names_its_files_and_touches_nothing(user: Path, worksp
     assert done.files == ("a.txt", "d/b.txt", 'odd\n"name')
     assert any("CONFLICT (modify/delete): d/b.txt" in message for message in done.messages)
     assert users_things(user) == before
-    half = git(user, "show", f"{done.tree}:a.txt")
+    half = git(user, "show", f"{done.commit}:a.txt")
     assert "agent" in half
     assert "user" in half
     assert not list((user / ".git").glob("MERGE*"))
