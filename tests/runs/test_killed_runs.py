@@ -73,7 +73,10 @@ async def answer(commands: Commands) -> None:
 
 
 async def outcome(commands: Commands) -> dict[str, Any]:
-    """What is left when it is over, without what the clock and the killing change."""
+    """What is left when it is over, without what the clock and the killing change.
+
+    How many turns it took is such a thing: a message that comes a moment later is answered in a turn of its own.
+    """
     [run] = await commands.runs()
     shown = subprocess.run(
         ["git", "grep", "-h", "", run.commit], cwd=commands.folder, capture_output=True, text=True, check=True
@@ -89,14 +92,13 @@ async def outcome(commands: Commands) -> dict[str, Any]:
             assert [each async for each in m.bus.waiting(attempt.agent)] == [], "never delivered"
     return {
         "status": (run.status, run.why),
-        "tasks": {name: (task.status, task.attempts, task.result) for name, task in run.tasks.items()},
+        "tasks": {name: (task.status, task.attempts) for name, task in run.tasks.items()},
         "effects": sorted((commands.root / "effects").read_text().split()),
         "files": shown.stdout.splitlines(),
         "tools": (used, {name: attempt.tools_done for name, attempt in agents.items()}),
         "discoveries": {name: [each["text"] for each in attempt.discoveries] for name, attempt in agents.items()},
         "questions": (recorded.count("question_asked"), [each.answer for each in run.questions.values()]),
         "messages": sorted((each.sender.partition(".")[2], each.type, each.text) for each in messages),
-        "tokens": run.tokens,
     }
 
 
