@@ -5,7 +5,7 @@
 
 PYTHON ?= python3
 VENV   ?= .venv
-JOBS   ?= 2
+JOBS   ?= 3
 COVERAGE_PERCENT_MIN := 90
 
 BENCH_VENV := $(VENV)-bench

@@ -12,6 +12,12 @@ from maos.testing.postgres import PostgresServer, why_unavailable
 pytest.register_assert_rewrite("tests.runner.agents")  # before anybody imports it
 signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background of a script it would be ignored
 
+LONGEST = (
+    "test_random_kills", "test_talking_runs", "workflows/test_crashes", "test_run_crashes", "test_engine_crashes",
+    "test_killed_runs", "test_state_crashes", "test_state_machine", "travel/test_travel_crashes", "test_conflicts",
+)  # fmt: skip
+"""Files that take longest: begun first, so that nobody waits for one of them at the end."""
+
 GOLDEN = Path(__file__).parent / "golden"
 database_numbers = itertools.count(1)
 
@@ -64,6 +70,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: not any(name in item.nodeid for name in LONGEST))
     if config.getoption("--update-golden"):
         kept = [item for item in items if "golden" in getattr(item, "fixturenames", ())]
         config.hook.pytest_deselected(items=[item for item in items if item not in kept])

@@ -55,8 +55,10 @@ async def test_a_conversation_goes_back_with_its_files(
     carrying = asyncio.create_task(m.runs.carry_out(run.id, worker=AgentWorker(attempts)))
 
     async def reached() -> bool:
+        if not (tmp_path / "reached").exists():
+            return False
         attempt = await attempts.get(run.agent("w"))
-        return (tmp_path / "reached").exists() and attempt.tools_done == 1 and bool(attempt.tools_open)
+        return attempt.tools_done == 1 and bool(attempt.tools_open)
 
     await until(reached)
     await checkpoints.make(m.journal, SystemClock(), await m.runs.get(run.id), "mark")

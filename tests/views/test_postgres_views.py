@@ -98,6 +98,8 @@ async def test_both_databases_show_the_same(
         more = {"name": f"{run.id}.a", "kind": "shell", "argv": ["sh", "-c", "echo found: it"], "cwd": tmp_path}
         running = await (m.attempts.resume(f"{run.id}.a") if number else m.attempts.start(in_place=True, **more))
         await running.wait()
+        if not number:
+            await asyncio.sleep(1.1)  # an agent was created when it first began
     await m.bus.send("api", "page", 'a "quote" and a \\ and ü', type="discovery", run=run.id, metadata={"n": [1, None]})
     await m.bus.send("api", "tests", "short", run=failed.id)
     await m.bus.send("api", "page", "of no run")

@@ -179,13 +179,13 @@ LEFT JOIN counted AS t ON t.orchestration_id = c.run;
 CREATE VIEW agents AS
 SELECT agent AS id, agent AS name, kind AS type, session AS session_id, CAST(pid AS TEXT) AS process_id, status,
        coalesce(json_extract(asked, '$.tools_allowed'), '[]') AS capabilities,
-       datetime(min(planned_us) OVER agent / 1000000, 'unixepoch') AS created_at,
+       datetime(began_us / 1000000, 'unixepoch') AS created_at,
        datetime(active_us / 1000000, 'unixepoch') AS last_active,
        json_object('attempt', number, 'activity', activity, 'model', json_extract(asked, '$.model'),
                    'cwd', json_extract(asked, '$.cwd')) AS metadata
-FROM (SELECT *, max(number) OVER (PARTITION BY agent) AS newest FROM maos_attempts)
-WHERE number = newest
-WINDOW agent AS (PARTITION BY agent);
+FROM (SELECT *, max(number) OVER agent AS newest, min(planned_us) OVER agent AS began_us
+      FROM maos_attempts WINDOW agent AS (PARTITION BY agent))
+WHERE number = newest;
 
 CREATE VIEW sessions AS
 SELECT session AS session_id, agent AS agent_id, task,
