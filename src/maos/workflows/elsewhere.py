@@ -11,6 +11,7 @@ from maos.errors import NotFound
 from maos.model.attempt import Attempt
 from maos.model.failure import FRESH, RESUME, RETRY, TABLE, WAIT
 from maos.model.flow import CANCELLED, CHANGED, COMPLETED, PAUSED
+from maos.workflows import moments
 from maos.workflows.definition import Workflow
 from maos.workflows.errors import Changed, StepFailed
 
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from maos.workflows.running import RunningFlow
 
 AGAIN_S_MAX = 300
-NAP_S_MAX = 5.0
 NAME_CHARS_MAX = 64
 
 
@@ -86,5 +86,4 @@ async def _wait_for(attempt: Attempt, clock: Clock) -> None:
     until_us = attempt.reset_us if action == WAIT else 0
     if action == RETRY:
         until_us = clock.now_us() + min(2**attempt.number, AGAIN_S_MAX) * MICROSECONDS
-    while (left_us := until_us - clock.now_us()) > 0:  # noqa: ASYNC110 - the clock rings for nobody
-        await asyncio.sleep(min(left_us / MICROSECONDS, NAP_S_MAX))
+    await moments.until(clock, until_us)

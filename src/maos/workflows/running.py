@@ -33,7 +33,7 @@ from maos.model.flow import (
     Call,
     Flow,
 )
-from maos.workflows import scopes, values
+from maos.workflows import moments, scopes, values
 from maos.workflows.checkpoints import Checkpoints
 from maos.workflows.definition import Step, Workflow
 from maos.workflows.errors import Changed, StepFailed
@@ -45,9 +45,6 @@ from maos.workflows.stepping import Stepping
 
 if TYPE_CHECKING:
     from maos.workflows.workflows import Workflows
-
-NAP_S_MAX = 5.0
-"""How long a sleeper sleeps before it looks at the clock again, which somebody may have put right."""
 
 
 class Expired(TimeoutError):
@@ -366,8 +363,7 @@ class RunningFlow:
 
     async def until(self, moment_us: int) -> None:
         """Wait until the clock says so."""
-        while (left_us := moment_us - self.clock.now_us()) > 0:  # noqa: ASYNC110 - the clock rings for nobody
-            await asyncio.sleep(min(left_us / MICROSECONDS, NAP_S_MAX))
+        await moments.until(self.clock, moment_us)
 
     # --- other calls -----------------------------------------------------------------------------------------
 
