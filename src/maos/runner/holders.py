@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import socket
 from pathlib import Path
 from typing import NamedTuple
@@ -12,6 +13,7 @@ from maos.runner import identity
 from maos.runner.connect import connect
 from maos.runner.holder import tree, wire
 from maos.runner.holder.boot import SPEC_S_MAX
+from maos.runner.holder.guard import ORPHANED_S
 from maos.runner.holder.spool import SUFFIX
 
 ANSWER_S_MAX = 1.0
@@ -113,8 +115,7 @@ def _end(info: HolderInfo) -> int:
     who = identity.read(info.folder)
     holder = who.process() if who else None
     if holder is not None:
-        # The guard and everything below it are found by parentage as long as the holder is there to be their ancestor.
-        return _kill_all([holder])
+        return _end_living(holder)
     return _kill_all(
         [
             process
@@ -124,6 +125,19 @@ def _end(info: HolderInfo) -> int:
             and process.start_ticks == stray.start_ticks
         ]
     )
+
+
+def _end_living(holder: tree.Seen) -> int:
+    """Kill the holder and let its guard end the rest: it alone knows for certain when nobody is left."""
+    below = tree.descendants(holder.pid)
+    guards = [process for process in below if process.parent == holder.pid]
+    tree.send(holder, signal.SIGKILL)
+    for guard in guards:
+        tree.send(guard, signal.SIGCONT)
+    if not tree.gone([holder, *below], ORPHANED_S + END_S_MAX):
+        tree.kill_all([process for process in below if tree.is_alive(process)])
+        tree.gone(below, END_S_MAX)
+    return 1 + len(below)
 
 
 def _kill_all(roots: list[tree.Seen]) -> int:

@@ -12,11 +12,12 @@ from time import monotonic, sleep
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal
-    from collections.abc import Callable
 else:
     import _signal as signal  # the part that is in C: `signal` itself makes enumerations, at a megabyte
 
 _SET_PDEATHSIG, _SET_CHILD_SUBREAPER = 1, 36
+CHILDREN = "children"
+"""The file in which a kernel lists the children of a thread; not every kernel is built with it."""
 KILLED_S_MAX = 5.0
 """How long the kernel may take to end what was killed."""
 
@@ -63,35 +64,37 @@ def everybody() -> list[Seen]:
 
 
 def descendants(root: int) -> list[Seen]:
-    """The living children of a process, their children, and so on; parents before children.
-
-    Asks the kernel for the children of each, which takes microseconds. To read all of /proc takes milliseconds, and
-    processes that fork again and again would be gone by then, leaving children nobody has seen.
-    """
+    """The living children of a process, their children, and so on; parents before children."""
     found: list[Seen] = []
     pids = [root]
     for pid in pids:
-        try:
-            threads = os.listdir(f"/proc/{pid}/task")
-        except OSError:
-            continue  # it ended while we looked; its children are somebody else's now
-        for thread in threads:
+        for child in _children(pid):
+            process = look(child)
+            if process is not None and process.state not in "ZX":
+                found.append(process)
+                pids.append(child)
+    return found
+
+
+def _children(pid: int) -> list[int]:
+    """The children of a process, zombies too, the youngest last.
+
+    Asks the kernel, which takes microseconds. To read all of /proc takes milliseconds, and processes that fork again
+    and again would be gone by then, leaving children nobody has seen.
+    """
+    children: list[int] = []
+    try:
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            fd = os.open(f"/proc/{pid}/task/{thread}/{CHILDREN}", os.O_RDONLY | os.O_CLOEXEC)
             try:
-                fd = os.open(f"/proc/{pid}/task/{thread}/children", os.O_RDONLY | os.O_CLOEXEC)
-            except OSError:
-                if pid == root and thread == str(root):
-                    return _descendants_by_parent(root)  # a kernel that does not tell
-                continue
-            try:
-                children = _all_of(fd).split()
+                children += map(int, _all_of(fd).split())
             finally:
                 os.close(fd)
-            for child in children:
-                process = look(int(child))
-                if process is not None and process.state not in "ZX":
-                    found.append(process)
-                    pids.append(process.pid)
-    return found
+    except OSError:
+        if look(pid) is not None and not os.path.exists(f"/proc/thread-self/{CHILDREN}"):
+            return [process.pid for process in everybody() if process.parent == pid]  # a kernel that does not tell
+        # Else it ended while we looked, and its children are somebody else's now.
+    return children
 
 
 def _all_of(fd: int) -> bytes:
@@ -104,16 +107,6 @@ def _all_of(fd: int) -> bytes:
         if not more:
             return data
         data += more
-
-
-def _descendants_by_parent(root: int) -> list[Seen]:
-    children: dict[int, list[Seen]] = {}
-    for process in everybody():
-        children.setdefault(process.parent, []).append(process)
-    found = list(children.get(root, ()))
-    for process in found:
-        found.extend(children.get(process.pid, ()))
-    return found
 
 
 def send(process: Seen, number: int) -> bool:
@@ -136,38 +129,65 @@ def send(process: Seen, number: int) -> bool:
 
 def kill(root: int) -> int:
     """Kill all descendants of a process, but not the process itself; returns how many."""
-    return _stop_and_kill(lambda: descendants(root))
+    return _stop_and_kill(root, [])
 
 
 def kill_all(roots: list[Seen]) -> int:
     """Kill some processes with all their descendants; returns how many."""
-    return _stop_and_kill(lambda: roots + [process for root in roots for process in descendants(root.pid)])
+    return sum(_stop_and_kill(root.pid, [root]) for root in roots)
 
 
-def _stop_and_kill(find: Callable[[], list[Seen]]) -> int:
-    # Everybody is stopped first, again and again until no new one appears: who is stopped cannot fork. A single look
-    # may fall between the end of a process and the moment its children have another parent.
-    stopped: dict[tuple[int, int], Seen] = {}
+def _stop_and_kill(root: int, first: list[Seen]) -> int:
+    # Everybody is stopped first, again and again until no new one appears: who is stopped cannot fork.
+    for process in first:
+        send(process, signal.SIGSTOP)
+    met = {process.pid: process for process in first}
     looks_in_vain = 0
     while looks_in_vain < 2:
-        new = [process for process in find() if (process.pid, process.start_ticks) not in stopped]
-        looks_in_vain = 0 if new else looks_in_vain + 1
-        for process in new:
-            stopped[process.pid, process.start_ticks] = process
-            send(process, signal.SIGSTOP)
-    return sum(send(process, signal.SIGKILL) for process in stopped.values())
+        looks_in_vain = 0 if _stop_below(root, met) else looks_in_vain + 1
+    return sum(send(process, signal.SIGKILL) for process in reversed(met.values()) if process.state not in "ZX")
+
+
+def _stop_below(root: int, met: dict[int, Seen]) -> bool:
+    """Stop the descendants of a process that were not met before; whether anybody new was seen.
+
+    Each is stopped the moment it is seen, the youngest first, and asked for its children after that. One that ended
+    while we looked counts as new: its children got another parent, maybe after we had asked that parent for its own.
+    """
+    new = False
+    pids = [root]
+    for pid in pids:
+        for child in reversed(_children(pid)):
+            known = met.get(child)
+            if known is not None and known.state in "ZX":
+                continue  # nobody collects it, as who would is stopped or at work here
+            process = look(child)
+            if process is None:
+                new = True
+                continue
+            if process.state in "ZX":
+                met[child] = process
+                new = True
+                continue
+            if known is None or known.start_ticks != process.start_ticks:
+                send(process, signal.SIGSTOP)
+                met[child] = process
+                new = True
+            pids.append(child)
+    return new
+
+
+def is_alive(process: Seen) -> bool:
+    """Whether exactly this process has not ended."""
+    now = look(process.pid)
+    return now is not None and now.start_ticks == process.start_ticks and now.state not in "ZX"
 
 
 def gone(processes: list[Seen], within_s: float) -> bool:
     """Whether all of them have ended, or do so within a time."""
     until = monotonic() + within_s
     while True:
-        left = 0
-        for process in processes:
-            now = look(process.pid)
-            if now is not None and now.start_ticks == process.start_ticks and now.state not in "ZX":
-                left += 1
-        if not left:
+        if not any(map(is_alive, processes)):
             return True
         if monotonic() > until:
             return False
