@@ -261,7 +261,7 @@ while time.monotonic() < end:
         await to_the_end(process)
         await process.finish()
     else:
-        assert await end(holders(root)[0]) >= 5
+        assert await end(holders(root)[0]) >= 4  # who forks may not be seen when they are counted
         await process.detach()
     count = beats.stat().st_size
     await asyncio.sleep(0.2)
