@@ -141,6 +141,7 @@ class Process:
         reading, writing = os.pipe()
         environment = {**os.environ, _PIPE: str(writing), "MAOS_CRASH_TRACE": self._trace.name}
         environment.pop("MAOS_CRASH_AT", None)
+        environment.pop("COVERAGE_PROCESS_CONFIG", None)  # who is killed writes no figures, and pays for them
         if crash_at:
             environment["MAOS_CRASH_AT"] = str(crash_at)
         try:
