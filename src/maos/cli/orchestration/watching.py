@@ -71,9 +71,10 @@ class Watch:
         was_alive = True
         while True:
             self._news.clear()
+            over = self._run.status not in ("planning", "running")  # before: it goes on while we look
             now = await standing.of_run(self._m, self._run)
             await self._show(now)
-            if now.run.status not in ("planning", "running"):
+            if over:
                 return
             was_alive = now.now.state != "interrupted"
             await asyncio.sleep(DRAW_EVERY_S)
