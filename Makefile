@@ -20,7 +20,7 @@ FROM_PINS   := --require-hashes --only-binary :all:
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-agents test-soak check bench golden pins clean
+.PHONY: help demo test test-agents test-soak mutants check docs bench golden pins clean
 
 help: ## show this list
 	@echo "usage: make TARGET [PYTHON=python3.12 VENV=.venv-3.12] [JOBS=4]"
@@ -43,6 +43,9 @@ test-soak: $(VENV)/.ready ## the tests that run for minutes and are left out of 
 	@echo "==> pytest -m soak"
 	@$(PY) -m pytest tests -m soak --timeout=3600 $(ARGS)
 
+mutants: $(VENV)/.ready ## plant bugs one by one, each in a copy, and see that the tests catch them (ARGS="store", ARGS=--list)
+	@$(PY) -m tests.mutants $(ARGS)
+
 check: $(VENV)/.ready ## style, format, types and the direction of imports
 	@echo "==> ruff check"
 	@$(PY) -m ruff check .
@@ -52,6 +55,12 @@ check: $(VENV)/.ready ## style, format, types and the direction of imports
 	@$(PY) -m mypy
 	@echo "==> lint-imports"
 	@$(VENV)/bin/lint-imports
+
+docs: $(VENV)/.ready ## the documentation as a site in build/site; fails at a link that leads nowhere
+	@echo "==> docs/generate.py"
+	@$(PY) docs/generate.py
+	@echo "==> docs/build.py"
+	@$(PY) docs/build.py
 
 bench: $(BENCH_VENV)/.ready $(ORIGINAL)/.installed $(PREFECT)/.installed ## list the benchmarks; NAME=append runs one, QUICK=1 for a short look
 	@$(BENCH_VENV)/bin/python -m benchmarks.run $(NAME) $(if $(QUICK),--quick)

@@ -1,12 +1,12 @@
-"""Writes the parts of the reference that are already in the code: python-api.md, cli.md,
-exit-codes.md, settings.md and requirements.md.
+"""Writes the parts of the documentation that are already in the code: of the reference python-api.md, cli.md,
+exit-codes.md, settings.md, states.md and requirements.md, and the list of the examples.
 
     .venv/bin/python docs/generate.py            writes the files
     .venv/bin/python docs/generate.py --check    exit status 1 if one of them is out of date
 
-Signatures and docstrings are read from the source, help texts from the commands, settings from their schema, and which
-tests show what from the docstrings of the tests, so no file can say anything that the code does not. A test runs the
-check.
+Signatures and docstrings are read from the source, help texts from the commands, settings from their schema, states
+from the constants that name them, and which tests show what from the docstrings of the tests, so no file can say
+anything that the code does not. A test runs the check.
 """
 
 from __future__ import annotations
@@ -94,6 +94,30 @@ PARTS: list[tuple[str, str, list[tuple[str, list[str]]]]] = [
             ("workflows/workflows.py", ["Workflows"]),
         ],
     ),
+    (
+        "Runs at other moments",
+        "How it works, and what becomes of whom: [go-back-in-time.md](../howto/go-back-in-time.md). What calls give "
+        "back are named tuples: they unpack, compare and print.",
+        [
+            ("engine/time_travel.py", ["TimeTravel"]),
+            ("engine/moments.py", ["Moment"]),
+            ("engine/travel.py", ["Journey", "Step"]),
+            ("engine/time_travel.py", ["Comparison"]),
+            ("engine/comparing.py", ["Difference", "Changed", "Side"]),
+            ("engine/joining.py", ["Union"]),
+        ],
+    ),
+    (
+        "Runs that go elsewhere",
+        "How it works: [move-a-run.md](../howto/move-a-run.md).",
+        [
+            ("bundle/bundles.py", ["Bundles"]),
+            ("bundle/exporting.py", ["Exported"]),
+            ("bundle/importing.py", ["Brought"]),
+            ("bundle/acts.py", ["Act"]),
+            ("engine/moving.py", ["Moved"]),
+        ],
+    ),
     ("Verification", "", [("journal/verify.py", ["Report", "Damage"])]),
     (
         "Compression",
@@ -105,9 +129,73 @@ PARTS: list[tuple[str, str, list[tuple[str, list[str]]]]] = [
     ),
 ]
 
+STATES: list[tuple[str, str, list[tuple[str, str]]]] = [
+    (
+        "Runs",
+        "What is recorded of an orchestration (`status`).",
+        [("model/run.py", "PLANNING RUNNING PAUSED COMPLETED FAILED")],
+    ),
+    (
+        "Runs, as seen",
+        "How it stands with a run (`state`): what `maos status` and `maos orchestration list` show. A run that is over"
+        " has the state that is recorded, unless what failed needs a person.",
+        [
+            (
+                "model/supervisor.py",
+                "INITIALIZING WORKING WAITING_FOR_USER WAITING_FOR_TASKS BLOCKED IDLE INTERRUPTED",
+            ),
+            ("model/run.py", "COMPLETED FAILED"),
+        ],
+    ),
+    ("Tasks", "Each task of a run is one of these.", [("model/run.py", "WAITING RUNNING GATED DONE FAILED")]),
+    (
+        "Agents and their attempts",
+        "What is recorded of an attempt; an agent is what its newest attempt is. Why one failed is in"
+        " [exit codes](exit-codes.md).",
+        [("model/attempt.py", "PLANNED RUNNING STOPPING DONE FAILED STOPPED")],
+    ),
+    (
+        "Agents, as seen",
+        "What `maos agent list` shows of an attempt that has not ended, when the process that recorded it is gone.",
+        [("cli/agent/standing.py", "DETACHED INTERRUPTED")],
+    ),
+    (
+        "Workflows",
+        "What is recorded of a workflow written in Python. A YAML file becomes a run.",
+        [("model/flow.py", "RUNNING PAUSED CHANGED COMPLETED FAILED CANCELLED")],
+    ),
+    (
+        "Calls of workflows",
+        "Each step, sleep, signal, question and child of a workflow is one of these.",
+        [("model/flow.py", "STARTED DONE FAILED UNKNOWN LEFT")],
+    ),
+    (
+        "Outcomes of effects",
+        "What `maos effects` says of steps, and of the tools that agents ran.",
+        [("engine/effects.py", "RUNNING DONE FAILED UNKNOWN")],
+    ),
+    (
+        "Questions",
+        "A question of a run, a gate of a workflow or a permission that an agent wants is open (`maos questions` lists"
+        " it, whether or not an engine runs) until it has an answer: from a person (`maos answer`), or, when it has a"
+        " default and a time limit, by itself. The first answer counts, and stays.",
+        [],
+    ),
+    (
+        "Messages",
+        "What a message is for each of its receivers (`receivers` in `maos messages list --json`).",
+        [("cli/messages.py", "WAITING DONE DEAD")],
+    ),
+    (
+        "Notices",
+        "What became of a notice at an address (`maos notify list`).",
+        [("model/notice.py", "PLANNED SENT FAILED UNKNOWN")],
+    ),
+]
+
 HANDLES = {
     "Maos": "m", "AgentStates": "m.agents", "Cache": "m.agents.cache", "Journal": "m.journal",
-    "Workflows": "m.workflows",
+    "Workflows": "m.workflows", "TimeTravel": "m.travel", "Bundles": "m.bundles",
 }  # fmt: skip
 """What an object is called by those who use it."""
 
@@ -325,7 +413,7 @@ def _commands(command: click.Command, parent: click.Context | None, name: str) -
             yield from _commands(found, context, each)
 
 
-def cited() -> dict[str, dict[str, list[str]]]:
+def cited(pattern: str = r"\bR-\d+\b") -> dict[str, dict[str, list[str]]]:
     """The tests of `make test` that cite each requirement in their docstrings, or their files': names by file."""
     found: dict[str, dict[str, list[str]]] = {}
     for path in sorted(TESTS.rglob("test_*.py")):
@@ -334,7 +422,7 @@ def cited() -> dict[str, dict[str, list[str]]]:
         module = ast.parse(path.read_text())
         tests = [each for each in ast.walk(module) if isinstance(each, Function) and each.name.startswith("test_")]
         for node in (module, *(each for each in tests if not _is_left_out(each))):
-            for id in re.findall(r"\bR-\d+\b", ast.get_docstring(node) or ""):
+            for id in re.findall(pattern, ast.get_docstring(node) or ""):
                 names = found.setdefault(id, {}).setdefault(path.relative_to(TESTS).as_posix(), [])
                 names.append("all" if node is module else node.name)
     return found
@@ -354,7 +442,7 @@ def requirements() -> str:
         "<!-- Written by docs/generate.py from requirements.toml and the tests. Change those and run it again. -->",
         "",
         "What maos sets out to do, and the tests that show it: files below `tests` with tests that cite the id. What",
-        "no test shows is *not yet* there, or not yet shown.",
+        "no test shows is *not yet* there, or not yet shown. The [guarantees](#guarantees) are at the end.",
         "",
     ]
     for part in tomllib.loads((REFERENCE / "requirements.toml").read_text()).values():
@@ -363,6 +451,12 @@ def requirements() -> str:
             files = ", ".join(f"`{each}`" for each in tests.get(id, ())) or "not yet"
             lines.append(f"| {id} | {says} | {files} |")
         lines.append("")
+    invariants = cited(r"\bI\d+\b")
+    text = (ROOT / "docs" / "explanation" / "guarantees.md").read_text()
+    lines += ["## Guarantees", "", "By the numbers of [what is guaranteed](../explanation/guarantees.md).", ""]
+    lines += ["| id | what | tests |", "|---|---|---|"]
+    for id, says in re.findall(r"^\| (I\d+) \| ([^|]+) \|", text, re.MULTILINE):
+        lines.append(f"| {id} | {says} | {', '.join(f'`{each}`' for each in invariants.get(id, ())) or 'not yet'} |")
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -411,21 +505,77 @@ def settings() -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
+def states() -> str:
+    """The reference of states: each with what it means and what leads out of it, from the text below its constant."""
+    lines = [
+        "# States",
+        "",
+        "<!-- Written by docs/generate.py from the constants that name them. Change those and run it again. -->",
+        "",
+        "What things can be, as commands show it, `--json` says it and [events](event-types.md) record it. Everything",
+        "but what is marked as *seen* is a fold of recorded events; what is seen also depends on which processes live.",
+        "",
+    ]
+    for title, text, sources in STATES:
+        lines += [f"## {title}", "", text, ""]
+        lines += ["| state | means | what leads out of it |", "|---|---|---|"] if sources else []
+        for file, names in sources:
+            body = ast.parse((SOURCE / file).read_text()).body
+            for name in names.split():
+                state, says = _constant(body, name)
+                means, _, way = says.partition(". ")
+                lines.append(f"| `{state}` | {means} | {way} |")
+        lines.append("")
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _constant(body: list[ast.stmt], name: str) -> tuple[str, str]:
+    for index, node in enumerate(body):
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id == name:
+            text = " ".join(_text_after(body, index).split())
+            if not isinstance(node.value, ast.Constant) or ". " not in text:
+                raise SystemExit(
+                    f"docs/generate.py: {name} needs two sentences: what it means, and what leads out of it"
+                )
+            return str(node.value.value), text
+    raise SystemExit(f"docs/generate.py: there is no {name} any more")
+
+
+def examples() -> str:
+    """The list of the examples, with what each shows."""
+    lines = [
+        "# Examples",
+        "",
+        "<!-- Written by docs/generate.py from the docstrings of the examples. Change those and run it again. -->",
+        "",
+        "Programs to read and to run, in this order: `python examples/01_first_state.py`. Each says in its first lines",
+        "what it prints, and the tests compare.",
+        "",
+        "| | shows |",
+        "|---|---|",
+    ]
+    for path in sorted((ROOT / "examples").glob("*.py")):
+        text = ast.get_docstring(ast.parse(path.read_text())) or ""
+        lines.append(f"| [{path.stem}](../examples/{path.name}) | {' '.join(text.partition(chr(10) * 2)[0].split())} |")
+    return "\n".join(lines) + "\n"
+
+
 def main() -> int:
     """Write the files, or only compare."""
     stale = []
     pages = {
-        "python-api.md": python_api(), "cli.md": cli(), "exit-codes.md": exit_codes(), "settings.md": settings(),
-        "requirements.md": requirements(),
+        "reference/python-api.md": python_api(), "reference/cli.md": cli(), "reference/exit-codes.md": exit_codes(),
+        "reference/settings.md": settings(), "reference/states.md": states(),
+        "reference/requirements.md": requirements(), "examples.md": examples(),
     }  # fmt: skip
     for name, text in pages.items():
-        path = REFERENCE / name
+        path = ROOT / "docs" / name
         if not path.exists() or path.read_text() != text:
             stale.append(name)
             if "--check" not in sys.argv:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(text)
-                sys.stdout.write(f"wrote docs/reference/{name}\n")
+                sys.stdout.write(f"wrote docs/{name}\n")
     if stale and "--check" in sys.argv:
         sys.stdout.write(f"out of date: {', '.join(stale)}; run `python docs/generate.py`\n")
         return 1

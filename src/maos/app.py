@@ -22,10 +22,13 @@ from maos.store.contract import Store
 from maos.store.sql_store import SqlStore
 
 if TYPE_CHECKING:
+    from maos.bundle.bundles import Bundles
     from maos.bus.bus import Bus
     from maos.engine.attempts import Attempts
     from maos.engine.doors import Doors
+    from maos.engine.effects import Effect
     from maos.engine.runs import Runs
+    from maos.engine.time_travel import TimeTravel
     from maos.settings.current import Current
     from maos.workflows.workflows import Workflows
 
@@ -59,6 +62,8 @@ class Maos:
         self._runs: Runs | None = None
         self._bus: Bus | None = None
         self._workflows: Workflows | None = None
+        self._travel: TimeTravel | None = None
+        self._bundles: Bundles | None = None
         self.journal = journal
         """Streams of events: append, read, follow."""
         self.agents = agents
@@ -142,10 +147,63 @@ class Maos:
             print(await m.workflows.run(shout, "hello"))
         """
         if self._workflows is None:
+            from maos.workflows.policy import Policy
             from maos.workflows.workflows import Workflows
 
-            self._workflows = Workflows(self.journal, self._clock, attempts=lambda: self.attempts)
+            values = self.settings.values
+            self._workflows = Workflows(
+                self.journal,
+                self._clock,
+                attempts=lambda: self.attempts,
+                lease_s=values.engine.lease_s,
+                checkpoints=Policy.as_set(values.checkpoint),
+            )
         return self._workflows
+
+    async def effects(self, id: str = "", *, unknown: bool = False) -> list[Effect]:
+        """What a run, a workflow, an agent or everybody did outside: tools, commands and steps, and what came of each.
+
+        With `unknown`, only what was begun and may or may not have taken effect.
+
+        Example::
+
+            for effect in await m.effects(unknown=True):
+                print(effect.owner, effect.what, effect.given)
+        """
+        from maos.engine import effects
+
+        return await effects.find(self.attempts, id, unknown=unknown)
+
+    @property
+    def travel(self) -> TimeTravel:
+        """Runs at other moments: shown as they were, compared, taken back, forked and joined.
+
+        Example::
+
+            journey = await m.travel.rollback("r-1", 2, dry_run=True)
+            print([(each.task, each.what) for each in journey.steps])
+        """
+        if self._travel is None:
+            from maos.engine.time_travel import TimeTravel
+
+            self._travel = TimeTravel(self.journal, self._clock, self.runs, self.attempts)
+        return self._travel
+
+    @property
+    def bundles(self) -> Bundles:
+        """Runs that go elsewhere: exported to one file, imported from one, and moved to another folder.
+
+        Example::
+
+            await m.bundles.export("r-1", "r-1.maos")
+        """
+        if self._bundles is None:
+            import maos
+            from maos.bundle.bundles import Bundles
+
+            made_by = f"maos {maos.__version__}"
+            self._bundles = Bundles(self.journal, self._clock, self.runs, self.attempts, made_by=made_by)
+        return self._bundles
 
     @property
     def bus(self) -> Bus:
@@ -159,10 +217,10 @@ class Maos:
         """
         if self._bus is None:
             from maos.bus.bus import Bus
-            from maos.bus.limits import restore_s
 
             _add_views(self.journal.store)
-            self._bus = Bus(self.journal, self._clock, members=self._members, restore_s=restore_s(os.environ))
+            restore_s = self.settings.values.messages.restore_s
+            self._bus = Bus(self.journal, self._clock, members=self._members, restore_s=restore_s)
         return self._bus
 
     async def _members(self, run: str) -> list[str]:

@@ -14,10 +14,12 @@ from maos.bundle.exporting import Exported
 from maos.bundle.importing import Brought, Importer
 from maos.clock import SystemClock
 from maos.engine import orders
+from maos.engine.types import RUN
 from maos.engine.workplace import Workplace
 from maos.journal.codec import Event
 from maos.journal.journal import Append
 from maos.model import attempt, door, facts, notice, run, talk
+from maos.model.branch import begin, digest
 from maos.runner.workspace import Workspace
 
 ID = "r-1"
@@ -107,6 +109,32 @@ async def write(m: Maos, streams: dict[str, list[Event]] | None = None) -> None:
         await m.agents.update("r-1.two", {"saved": {"line": 7}})
 
 
+async def branch_off(m: Maos) -> None:
+    """Have the run taken back and moved, as travel and moving would have: every kind of event that a run can have."""
+    fold = await RUN.load(m.journal, ID)
+    before = await m.attempts.get("r-1.two")
+    assert fold is not None
+    state, _names = begin(fold, id=ID, branch=1, workspace=None, why="taken back to version 7")
+    told = {"to": 7, "position": 9, "branch": 1, "state": state, "digest": digest(fold), "inbox_version": 1}
+    found = {key: value for key, value in msgspec.to_builtins(before).items() if key not in ("id", "version")}
+    found |= {"agent": "r-1.two.b1", "number": 1}
+    workspace = before.workspace | {"name": "r-1.two.b1"}
+    spot = {"folder": ELSEWHERE, "cwd": ELSEWHERE, "home": ELSEWHERE, "workspace": workspace}
+    moved = {"folder": ELSEWHERE, "from": ELSEWHERE, "at_us": AT_US}
+    said = {"id": "m-2", "sender": "r-1.one", "text": "again", "type": "info", "run": ID, "at_us": AT_US}
+    origin = {"attempt": before.id, "version": 2, "position": 8}
+    await m.journal.append_all([
+        Append(run.stream(ID), [Event("run_rolled_back", {**told, "at_us": AT_US}), Event("run_moved", moved)]),
+        Append(attempt.stream("r-1.two.b1.1"), [
+            planned("r-1.two.b1", argv=()),
+            Event("attempt_branched", {"state": found, "origin": origin, "at_us": AT_US}),
+            Event("attempt_ended", {"status": "stopped", "failure": "stopped", "message": "", "at_us": AT_US}),
+            Event("attempt_moved", {"agent": "r-1.two.b1", "number": 1, **spot}),
+        ]),
+        Append("inbox/r-1.two.b1", [Event("message_sent", said)]),
+    ])  # fmt: skip
+
+
 async def exported(m: Maos, id: str = ID, **how: Any) -> bytes:
     """A run as a bundle."""
     return (await export(m, id, **how))[0]
@@ -115,8 +143,8 @@ async def exported(m: Maos, id: str = ID, **how: Any) -> bytes:
 async def export(m: Maos, id: str = ID, **how: Any) -> tuple[bytes, Exported]:
     """A run as a bundle, and what is said of it."""
     target = io.BytesIO()
-    kind, found = await exporting.find(m.journal, id)
-    made = await exporting.export(m.journal, SystemClock(), target, kind, found, made_by="maos test", **how)
+    kind = await exporting.kind_of(m.journal, id)
+    made = await exporting.export(m.journal, SystemClock(), target, kind, id, made_by="maos test", **how)
     return target.getvalue(), made
 
 

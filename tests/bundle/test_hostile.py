@@ -56,7 +56,13 @@ def ref(name: str, commit: str = "0" * 40) -> Change:
     return changed
 
 
+SOMEWHERE = {"name": "x", "path": "/etc", "tree": "/etc", "repository": None, "gitdir": None, "base": None, "notes": [],
+             "file_bytes_max": 1, "keep_ignored": []}  # fmt: skip
+MOVED = {"number": 1, "folder": "/etc", "cwd": "/etc", "home": "/etc", "workspace": SOMEWHERE}
+
 HOSTILE: dict[str, Change] = {
+    "another's files moved": add("attempt/r-1.two.1", "attempt_moved", agent="r-1.one", **MOVED),
+    "files moved by halves": add("attempt/r-1.two.1", "attempt_moved", agent="r-1.two", **MOVED | {"workspace": {}}),
     "another run": add("run/r-2", "run_noted"),
     "the inbox of another run": add("inbox/r-2", "pause_asked"),
     "the inbox of an agent of another run": add("inbox/r-2.one"),
@@ -179,7 +185,7 @@ async def test_a_later_bundle_cannot_write_to_what_was_made_here_since(
 ) -> None:
     """A run here whose name has that of the imported one before its dot is another one."""
     await bring(there, bundle, folder)
-    await there.runs.create({"tasks": [{"name": "x", "command": ["true"]}]}, folder=folder, id="r-1.mine")
+    await there.journal.append("run/r-1.mine", Event("run_noted", {"text": "of an earlier maos", "at_us": 1}))
     parts = Parts(bundle)
     parts.add("inbox/r-1.mine", Event("pause_asked", {"why": "ha", "at_us": 1}))
     with pytest.raises(maos.InvalidInput, match=r"run/r-1.mine is here, and is none of r-1"):
@@ -248,10 +254,18 @@ def mutated(value: Any, chance: random.Random) -> Any:
     return chance.choice(VALUES)
 
 
-async def test_a_thousand_mutants_are_refused_or_harmless(bundle: bytes, folder: Path, tmp_path: Path) -> None:
-    """What comes in can be listed, folded and looked at; nothing is written outside, and other runs stay."""
+async def test_a_thousand_mutants_are_refused_or_harmless(here: Maos, folder: Path, tmp_path: Path) -> None:
+    """What comes in can be listed, folded, looked at and compared with its past; nothing is written outside, and other
+    runs stay."""
+    await runs.write(here)
+    await runs.branch_off(here)
     chance = random.Random(702)
-    original = Parts(bundle)
+    original = Parts(await runs.exported(here))
+    async with maos.open(":memory:", home=tmp_path / "home") as there:
+        await bring(there, original.bytes(), folder)
+        run = await there.runs.get(ID)
+        assert (run.branch, run.moved, run.folder) == (1, run.version, str(folder))
+        assert (await there.attempts.get("r-1.two.b1")).order["cwd"] == str(folder)
     accepted = 0
     for number in range(1000):
         parts = copy.deepcopy(original)
@@ -262,6 +276,8 @@ async def test_a_thousand_mutants_are_refused_or_harmless(bundle: bytes, folder:
                 at = chance.randrange(len(parts.lines))
                 if chance.random() < 0.05:
                     parts.lines[at] = mutated(parts.lines[at], chance)
+                elif chance.random() < 0.05:
+                    parts.lines.insert(chance.randrange(len(parts.lines)), parts.lines.pop(at))
                 else:
                     parts.lines[at][4] = mutated(parts.lines[at][4], chance)
         async with maos.open(":memory:", home=tmp_path / "home") as there:
@@ -290,6 +306,8 @@ async def look_at(m: Maos, number: int) -> None:
             await m.runs.get(ID)
             assert found["r-1"].agent(each).startswith("r-1.")
         await orchestration.foresee(m.attempts, found["r-1"], still_works=lambda _attempt: False)
+        for version in range(2, found["r-1"].version, 3):
+            await past(m, version)
         for name in ("r-1.one", "r-1.two"):
             _waiting = [each async for each in m.bus.waiting(name)]
         assert all([name.split("/")[1].startswith(("r-1", "r-2")) async for name in m.journal.streams()])
@@ -298,6 +316,16 @@ async def look_at(m: Maos, number: int) -> None:
     except Exception as error:
         error.add_note(f"mutant {number}")
         raise
+
+
+async def past(m: Maos, version: int) -> None:
+    """A run at an earlier moment, and what going there would mean."""
+    try:
+        await m.travel.at(ID, version)
+        await m.travel.diff(ID, version)
+        await m.travel.rollback(ID, version, dry_run=True)
+    except maos.MaosError:
+        pass
 
 
 def test_mutants_can_be_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Bit rot: every flipped bit is harmless or reported; what is read is never silently different (I7, I8, I11).
+"""Bit rot: every flipped bit is harmless or reported; what is read is never silently different (I7, I8, I11, R-1008).
 
 SQLite notices few of them. The chain covers events; what keys, leases and documents hold is not covered by it.
 """

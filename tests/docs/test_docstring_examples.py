@@ -23,9 +23,13 @@ import maos
 import maos.workflows
 from maos import errors
 from maos.app import Maos
+from maos.bundle.bundles import Bundles
+from maos.engine import orchestration
+from maos.engine.time_travel import TimeTravel
 from maos.journal import compress
 from maos.journal.journal import Journal
 from maos.model import changes
+from maos.model.plan import Plan, Task
 from maos.state.agents import AgentStates
 from maos.state.cache import Cache
 from maos.store.contract import Lease
@@ -53,7 +57,7 @@ HIDDEN = runpy.run_path(str(ROOT / "docs" / "generate.py"), run_name="generate")
 
 def public() -> Iterator[tuple[str, str]]:
     """The name and the docstring of everything that is promised to users of the Python API."""
-    classes: list[type] = [Journal, AgentStates, Cache, Workflows]
+    classes: list[type] = [Journal, AgentStates, Cache, Workflows, TimeTravel, Bundles]
     for name in maos.__all__:
         thing = getattr(maos, name)
         if isinstance(thing, type):
@@ -111,6 +115,8 @@ async def prepared(name: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[
             await FAILURES[name](m, lease, monkeypatch)
         if name.startswith(("Workflows.", "Maos.workflows", "maos.workflow", "maos.step")):
             await begin_workflows(m)
+        if name.startswith(("TimeTravel.", "Bundles.", "Maos.travel", "Maos.bundles")):
+            await begin_run(m)
         names = {"asyncio": asyncio, "fetch": fetch, "shout": shout, "compress": compress}
         yield {"maos": maos, "m": m, "journal": m.journal, "lease": lease, **names}
 
@@ -190,6 +196,16 @@ async def answer_everything(m: Maos, id: str) -> None:
             if call.kind == "gate":
                 await m.workflows.answer(id, place, "yes")
         await asyncio.sleep(0.05)
+
+
+async def begin_run(m: Maos) -> None:
+    """A run in a repository, with a checkpoint; nothing of it has begun."""
+    from tests.runner.workspace_repositories import repository
+
+    place = repository(Path("work").absolute(), {"readme.txt": "hello\n"})
+    plan = Plan(tasks=[Task(name="hello", command=["echo", "hello"])])
+    await orchestration.order(m.attempts, m.runs, plan, folder=place, options={"kind": "shell"}, types={}, id="r-1")
+    await m.travel.checkpoint("r-1", "planned")
 
 
 async def lose_lease(m: Maos, lease: Lease, monkeypatch: pytest.MonkeyPatch) -> None:

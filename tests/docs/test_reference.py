@@ -9,7 +9,7 @@ import pytest
 import maos
 from maos import errors
 from maos.engine import saving
-from maos.model import agent, attempt, cleaning, door, message, run
+from maos.model import agent, attempt, cleaning, door, flow, message, run, supervisor
 from maos.store import queries, upgrade
 from tests.docs.documents import ROOT
 
@@ -26,11 +26,16 @@ def generate() -> ModuleType:
     return module
 
 
-@pytest.mark.parametrize("name", ["python_api", "cli", "exit_codes", "settings", "requirements"])
+@pytest.mark.parametrize("name", ["python_api", "cli", "exit_codes", "settings", "states", "requirements"])
 def test_generated_pages_are_up_to_date(name: str, generate: ModuleType) -> None:
     """`python docs/generate.py` writes them."""
     page = REFERENCE / f"{name.replace('_', '-')}.md"
     assert page.read_text() == getattr(generate, name)()
+
+
+def test_the_list_of_examples_is_up_to_date(generate: ModuleType) -> None:
+    """`python docs/generate.py` writes it."""
+    assert (ROOT / "docs" / "examples.md").read_text() == generate.examples()
 
 
 def test_every_public_name_is_in_the_reference() -> None:
@@ -81,3 +86,37 @@ def test_every_guarantee_names_tests_that_exist() -> None:
         assert folders, f"{name} names no tests"
         for folder in folders:
             assert (ROOT / "tests" / folder).is_dir(), f"{name}: there is no tests/{folder}"
+
+
+def test_every_guarantee_is_cited_by_a_test_that_runs(generate: ModuleType) -> None:
+    """By name, so that the list of them in the reference is complete."""
+    text = (REFERENCE / "requirements.md").read_text().partition("## Guarantees")[2]
+    rows = re.findall(r"^\| (I\d+) \|.*\| ([^|]+) \|$", text, re.MULTILINE)
+    assert len(rows) == 31
+    assert [id for id, tests in rows if "not yet" in tests] == []
+
+
+@pytest.mark.parametrize("name", ["explanation/what-survives-what.md", "explanation/security.md"])
+def test_pages_with_attacks_and_disasters_name_tests_that_exist(name: str) -> None:
+    """As files or folders below `tests`, in the last column."""
+    text = (ROOT / "docs" / name).read_text()
+    cells = re.findall(r"^\|.*\| ([^|]*`[^|]*) \|$", text, re.MULTILINE)
+    named = {each for cell in cells for each in re.findall(r"`([\w/]+(?:\.py)?)`", cell)}
+    tests = {each for each in named if each.endswith(".py") or (ROOT / "tests" / each.split("/")[0]).is_dir()}
+    assert len(tests) > 5
+    assert [each for each in sorted(tests) if not (ROOT / "tests" / each).exists()] == []
+
+
+def test_states_are_those_of_the_code() -> None:
+    """Every value that a fold can give to `status`, and every state of a run as it is seen."""
+    text = (REFERENCE / "states.md").read_text()
+    for title, names in {
+        "Runs": (run.PLANNING, run.RUNNING, run.PAUSED, run.COMPLETED, run.FAILED),
+        "Runs, as seen": supervisor.STATES,
+        "Tasks": (run.WAITING, run.RUNNING, run.GATED, run.DONE, run.FAILED),
+        "Agents and their attempts": (*attempt.OPEN, attempt.DONE, attempt.FAILED, attempt.STOPPED),
+        "Workflows": (*flow.OPEN, flow.COMPLETED, flow.FAILED, flow.CANCELLED),
+        "Calls of workflows": (flow.STARTED, flow.DONE, flow.FAILED, flow.UNKNOWN, flow.LEFT),
+    }.items():
+        part = text.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+        assert sorted(re.findall(r"^\| `(\w+)` \|", part, re.MULTILINE)) == sorted(names), title

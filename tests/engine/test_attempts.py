@@ -130,6 +130,26 @@ async def test_an_engine_that_closes_lets_go_and_the_next_one_goes_on(tmp_path: 
         assert await lines_of(second, "a") == [f"line {number}" for number in range(1, 41)]
 
 
+async def test_an_engine_that_closes_in_the_middle_of_a_long_line_leaves_all_of_it_to_the_next(
+    tmp_path: Path, home: Path
+) -> None:
+    """A line beyond the holder's limit comes in parts: none of them counts as heard before the last one is."""
+    script = "head -c 1500000 /dev/zero | tr '\\0' x; until test -e go; do sleep 0.02; done; echo end"
+    async with maos.open(tmp_path / "maos.db", home=home) as first:
+        await first.attempts.start(argv=["sh", "-c", script], cwd=tmp_path, in_place=True, name="a")
+        folder = Path((await first.attempts.get("a")).folder)
+        while sum(each.stat().st_size for each in folder.glob("*.spool")) < 1 << 20:
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.2)  # the first part is on its way to the engine, which must not record anything
+    (tmp_path / "go").touch()
+    async with maos.open(tmp_path / "maos.db", home=home) as second:
+        running = await second.attempts.adopt("a")
+        assert running is not None
+        assert (await running.wait()).status == "done"
+        [line] = await lines_of(second, "a")
+        assert line == "x" * 1_500_000 + "end"
+
+
 async def test_a_command_is_run_again_in_a_new_attempt_when_it_is_resumed(m: Maos, tmp_path: Path) -> None:
     script = "test -e done && echo better || { touch done; exit 1; }"
     first = await run(m, script, tmp_path)

@@ -112,6 +112,7 @@ def test_no_row_is_left_out() -> None:
         # what was asked of us explains everything, a start that failed even that
         ("stopped", Ending(signal=15, stopping="asked"), [trouble("rate_limited")]),
         ("stopped", Ending(exit_code=0, stopping="asked"), [GOOD]),
+        ("stopped", Ending(signal=15, stopping="asked"), [GOOD]),
         ("start_failed", Ending(start_error="EACCES", stopping="asked"), [trouble("rate_limited")]),
         ("timed_out", Ending(signal=9, out_of_memory=True, stopping="time_limit"), [trouble("overloaded")]),
         ("holder_lost", Ending(signal=9, stopping="holder_error"), []),

@@ -200,6 +200,23 @@ async def test_a_pid_that_was_used_again_is_never_killed(root: Path) -> None:
     await process.finish()
 
 
+async def test_a_signal_reaches_exactly_the_process_that_was_seen() -> None:
+    """Not another one that has its pid by now."""
+    other = await asyncio.create_subprocess_exec("sleep", "100")
+    try:
+        seen = tree.look(other.pid)
+        assert seen is not None
+        before = tree.Seen(seen.pid, seen.parent, seen.start_ticks - 1, seen.state)
+        assert not tree.send(before, signal.SIGKILL)
+        assert alive(other.pid)
+        assert tree.send(seen, signal.SIGKILL)
+        assert await other.wait() == -signal.SIGKILL
+    finally:
+        if other.returncode is None:
+            other.kill()
+            await other.wait()
+
+
 async def test_a_stop_is_a_request_first(root: Path) -> None:
     script = "trap 'echo bye; exit 7' TERM; echo up; while :; do sleep 0.02; done"
     process = await start(root / "a", sh(script))

@@ -211,6 +211,21 @@ def test_no_cut_lets_a_secret_through(canary: str, before: int, after: int, chun
     assert joined.endswith(b"\n") == newline
 
 
+@pytest.mark.parametrize("canary", CANARIES)
+def test_a_secret_across_the_end_of_a_part_is_in_neither_half(canary: str) -> None:
+    """A16: a long line is recorded in parts, and the first one is due in the middle of the secret."""
+    whole, limit = canary.encode(), 65_536
+    for inside in {1, 4, len(whole) // 2, len(whole) - 1}:
+        before = (b"x y " * (limit // 4))[inside:]
+        intake = Intake(-1, 2, Redactor({"PASS": CANARIES[0]}), limit)
+        records = intake._take(before + whole[:inside]) + intake._take(whole[inside:] + b" z w\n")
+        joined = b"".join(part for _flags, part in records)
+        assert len(records) > 1
+        assert joined.startswith(before + b"[redacted:")
+        assert joined.endswith(b"] z w\n")
+        assert joined.count(b"[redacted:") == 1
+
+
 @given(
     st.lists(
         st.sampled_from([*CANARIES, "text ", "\n", "eyJ", "sk-", "-----BEGIN ", "://", "@", "a.b", "ghp_"]), max_size=30

@@ -130,6 +130,22 @@ def test_offsets_are_never_used_again(tmp_path: Path, monkeypatch: pytest.Monkey
     assert spool.record_at(spool.end) == spool.end
 
 
+def test_what_is_not_confirmed_stays_however_many_segments_follow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A segment goes when all of it is confirmed, not when its beginning is."""
+    monkeypatch.chdir(tmp_path)
+    spool = Spool(segment_bytes=500)
+    ends = []
+    for number in range(30):
+        spool.append(wire.STDOUT, 0, number, b"z" * 90 + b"%d\n" % number)
+        ends.append(spool.end)
+    for number, end in enumerate(ends[:-1], 1):
+        spool.confirm(end)
+        assert spool.start <= end
+        assert b"z%d\n" % number in spool.read(end, ends[number] - end)
+
+
 def test_the_record_around_an_offset_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(spooling, "_SCAN_BYTES", 300)

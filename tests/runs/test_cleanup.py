@@ -3,6 +3,7 @@
 import asyncio
 import subprocess
 import sys
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +91,23 @@ async def test_two_engines_do_not_do_it_twice(m: Maos, tmp_path: Path) -> None:
     assert len([each for each in done if each is not None]) == 1
 
 
+async def test_one_that_finds_that_another_has_just_done_it_does_nothing(
+    m: Maos, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both saw that it is time; the other one has come to its end before this one gets the lease."""
+    await finished(m, repository(tmp_path), "a")
+    soon, acquire, others = Cleanup(older_than_days=1e-9), m.journal.acquire, []
+
+    async def acquire_after_another(name: str, **more: Any) -> Any:
+        monkeypatch.undo()
+        others.append(await cleaned(m, soon))
+        return await acquire(name, **more)
+
+    monkeypatch.setattr(m.journal, "acquire", acquire_after_another)
+    assert await cleaned(m, soon) is None
+    assert [len(each.removed) for each in others if each is not None] == [1]
+
+
 async def test_work_that_is_nowhere_else_stays_and_is_named(m: Maos, tmp_path: Path) -> None:
     """Files that were changed since, and commits that no ref leads to."""
     run = await finished(m, repository(tmp_path), "abc")
@@ -114,6 +132,26 @@ async def test_a_run_that_was_given_more_to_do_meanwhile_keeps_its_worktrees(m: 
     done = await cleaned(m, Cleanup(older_than_days=1e-9))
     assert done is not None
     assert (done.runs, done.removed) == (0, [])
+    assert workspace.tree.is_dir()
+
+
+async def test_a_run_that_is_given_more_to_do_while_others_are_looked_at_keeps_its_worktrees(
+    m: Maos, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was completed when it was chosen, and is not any more when it would be its turn."""
+    run = await finished(m, repository(tmp_path), "a")
+    ((_name, workspace),) = (await workspaces(m, run)).items()
+    everybody = m.runs.all
+
+    async def all_then_more() -> AsyncIterator[Run]:
+        async for each in everybody():
+            yield each
+        await m.runs.add(run.id, from_data({"tasks": [{"name": "more", "command": ["false"]}]}))
+
+    monkeypatch.setattr(m.runs, "all", all_then_more)
+    done = await cleaned(m, Cleanup(older_than_days=1e-9))
+    assert done is not None
+    assert (done.runs, done.removed, [each.why for each in done.kept]) == (1, [], ["its run goes on"])
     assert workspace.tree.is_dir()
 
 

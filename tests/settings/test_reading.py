@@ -101,6 +101,7 @@ def test_a_path_counts_from_the_folder_of_the_file_that_says_it(files: Files) ->
     [
         ("[checkpoint]\ninterval_s = 0.5", "2:14: checkpoint.interval_s is 0.5 (it can be a number from 1 to 86_400)"),
         ('[checkpoint]\nenabled = "yes"', "2:11: checkpoint.enabled is 'yes' (it can be true or false)"),
+        ("checkpoint.steps = '7'", "1:20: checkpoint.steps is '7' (it can be a whole number from 1 to 10_000)"),
         ("checkpoint.steps = 1.5", "1:20: checkpoint.steps is 1.5 (it can be a whole number from 1 to 10_000)"),
         ("[orchestrate]\nconcurency = 8", "2:1: there is no setting orchestrate.concurency (did you mean "
          "orchestrate.concurrency?)"),
@@ -238,7 +239,7 @@ def test_a_new_file_says_what_counts_anyway(files: Files) -> None:
         with_defaults = re.sub(r"^# (\w+ = )", r"\1", text, flags=re.M)
         layer = check(with_defaults, Source(files.project, is_project=is_project))
         assert layer.problems == []
-        hidden = {"cleanup.of"} | ({"notify.urls"} if is_project else set())
+        hidden = {"cleanup.of"} | ({"notify.urls", "log.file"} if is_project else set())
         assert layer.said.keys() == schema.fields().keys() - hidden
         assert tomllib.loads(text)["version"] == schema.VERSION
 

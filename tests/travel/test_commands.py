@@ -153,3 +153,63 @@ async def test_a_run_that_is_carried_out_is_paused_before_it_goes_back(tmp_path:
     assert (code, "its files cannot go back" in err, "--without-files" in err) == (2, True, True)
     done = await told(commands, "orchestration", "rollback", other, "--to", "3", "--yes", "--without-files")
     assert "files stay as they are" in done["notes"][0]
+
+
+@pytest.mark.timeout(120)
+async def test_a_person_moves_everything_and_says_where_it_is(tmp_path: Path, commands: Commands) -> None:
+    """R-203: `maos resume` names what is gone and how to go on; --cwd says where it is, and the run is finished."""
+    engine, id = await begin(commands, tmp_path)
+    engine.send_signal(signal.SIGKILL)
+    await engine.wait()
+    commands.kill_everybody()
+    old = commands.folder
+    commands.move(tmp_path / "elsewhere" / "again")
+    code, err = await refused(commands, "resume", id)
+    assert (code, f"{old}" in err, f"maos resume {id} --cwd NEW" in err) == (3, True, True)
+    code, err = await refused(commands, "resume", id, "--cwd", str(tmp_path))
+    assert (code, "is not in a git repository" in err) == (2, True)
+    code, out, err = await commands.call("resume", id, "--cwd", ".", "--dry-run")
+    assert (code, f"would work in {commands.folder}, and no more in {old}" in out) == (0, True), err
+    (tmp_path / "on").write_text("two\n")
+    lines = await commands.run("resume", id, "--cwd", ".")
+    [moved] = [each for each in lines if each["kind"] == "moved"]
+    assert (moved["changed"], moved["found"], moved["anew"]) == (True, [id, f"{id}.w"], [])
+    [run] = await commands.runs()
+    assert (run.status, run.folder, run.tasks["w"].result) == ("completed", str(commands.folder), "two")
+    assert files_of(commands.folder, run.commit)["w.txt"] == "two\n"
+    versions = await told(commands, "orchestration", "checkpoints", id, "--all")
+    assert f"moved to {commands.folder}" in [each["what"] for each in versions["versions"]]
+    assert (await told(commands, "doctor"))["ok"]
+
+
+@pytest.mark.timeout(120)
+async def test_a_permanent_run_is_never_cleaned_up(commands: Commands) -> None:
+    """R-704: by no age and by no policy, until a person takes that back; lists and pages show it."""
+    plan = commands.plan([{"name": "a", "command": ["sh", "-c", "echo a > a.txt"]}])
+    ids = []
+    for _ in range(2):
+        await commands.call("orchestrate", "--plan", plan, "--auto", "--kind", "shell")
+        [new] = [each.id for each in await commands.runs() if each.id not in ids]
+        ids.append(new)
+    kept, other = ids
+    done = await told(commands, "orchestration", "keep", kept, "--why", "shipped in March")
+    assert done == {"id": kept, "permanent": True, "why": "shipped in March", "changed": True}
+    assert not (await told(commands, "orchestration", "keep", kept, "--why", "shipped in March"))["changed"]
+    listed = {
+        each["id"]: each["permanent"] for each in (await told(commands, "orchestration", "list"))["orchestrations"]
+    }
+    assert listed == {kept: True, other: False}
+    _code, out, _err = await commands.call("orchestration", "status", kept)
+    assert "shipped in March" in out
+    _code, out, _err = await commands.call("orchestration", "list")
+    assert out.count("permanent") == 1
+    cleaned = await told(commands, "orchestration", "cleanup", "--older-than", "0")
+    assert [each["run"] for each in cleaned["removed"]] == [other]
+    tree = commands.home
+    assert [path.name for path in tree.glob("*/workspaces/*.a")] == [f"{kept}.a"]
+    undone = await told(commands, "orchestration", "keep", kept, "--undo")
+    assert (undone["permanent"], undone["changed"]) == (False, True)
+    code, out, _err = await commands.call("orchestration", "keep", kept, "--undo")
+    assert (code, "as before" in out) == (0, True)
+    cleaned = await told(commands, "orchestration", "cleanup", "--older-than", "0")
+    assert [each["run"] for each in cleaned["removed"]] == [kept]

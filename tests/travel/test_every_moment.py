@@ -6,7 +6,7 @@ from maos.app import Maos
 from maos.engine import moments
 from maos.engine.travel import Travel
 from maos.model.branch import digest
-from maos.model.plan import Gate, Task
+from maos.model.plan import Gate, Plan, Task
 from maos.model.run import Run
 from tests.engine.conftest import processes_below
 from tests.travel.conftest import Recorded, files_of, git, on_disk, order, repository, says
@@ -93,7 +93,7 @@ async def test_a_fork_from_every_version_ends_on_its_own_and_touches_nothing(
     origin = await carried_out(m, tmp_path, recorded)
     place, before = repository(tmp_path), digest(origin)
     tree = Path(origin.options["workspace"]["tree"])
-    for version in sorted(recorded.digests)[::2]:
+    for version in sorted(recorded.digests):
         journey = await travel.fork(origin.id, await moments.at_version(m.journal, origin, version))
         fork = await m.runs.get(journey.run)
         assert digest(fork) == recorded.digests[version] == journey.digest
@@ -105,3 +105,48 @@ async def test_a_fork_from_every_version_ends_on_its_own_and_touches_nothing(
     origin = await m.runs.get(origin.id)
     assert digest(origin) == before
     assert on_disk(tree) == WHOLE
+
+
+async def test_every_position_of_the_journal_is_a_moment_of_the_run(tmp_path: Path, m: Maos) -> None:
+    """R-703, I13: also between two versions, where agents went on."""
+    recorded = Recorded()
+    run = await carried_out(m, tmp_path, recorded)
+    versions = {each.position: each.version async for each in m.journal.read(f"run/{run.id}")}
+    current, looked = 0, 0
+    for position in range(1, await m.journal.head() + 1):
+        current = versions.get(position, current)
+        if current not in recorded.digests:
+            continue  # nothing was planned yet
+        journey = await m.travel.rollback(run.id, f"@{position}", dry_run=True)
+        assert (journey.moment.version, journey.digest) == (current, recorded.digests[current]), position
+        assert {each.task: each.then for each in journey.steps} == recorded.statuses[current], position
+        assert journey.commit == recorded.commits[current], position
+        for each in journey.steps:
+            begun = await m.journal.event(f"attempt/{run.id}.{each.task}.1", 1)
+            is_at_work = each.then != "done" and begun is not None and begun.position <= position
+            assert (each.what == "goes on") is is_at_work, (position, each)
+        looked += 1
+    assert looked > 2 * len(recorded.digests), "most positions are between versions"
+    assert (await m.runs.get(run.id)).version == run.version, "nothing was changed"
+
+
+async def test_runs_that_parted_at_any_version_are_joined(tmp_path: Path, m: Maos) -> None:
+    """R-702: what the other one has planned since comes in, nothing of ours is lost, and it can be undone."""
+    recorded = Recorded()
+    origin = await carried_out(m, tmp_path, recorded)
+    place, end = repository(tmp_path), digest(origin)
+    for version in sorted(recorded.digests):
+        other = f"r-other{version}"
+        await m.travel.fork(origin.id, version, into=other)
+        await m.runs.add(other, Plan(tasks=[Task(name="x", command=says("x"))]))
+        done = await m.travel.join(origin.id, other, policy="ours")
+        assert done.base.version == version
+        assert list(done.added) == ["x"]
+        joined = await m.runs.get(origin.id)
+        statuses = {name: task.status for name, task in joined.tasks.items()}
+        assert statuses == {**dict.fromkeys("abcd", "done"), "x": "waiting"}, version
+        assert files_of(place, joined.commit) == on_disk(Path(joined.options["workspace"]["tree"])) == WHOLE
+        await m.travel.rollback(origin.id, done.undo)
+        origin = await m.runs.get(origin.id)
+        assert (digest(origin), origin.status) == (end, "completed"), version
+    assert (await m.verify()).ok

@@ -130,6 +130,9 @@ async def test_files_conversation_mail_and_saved_values_go_back_together(scene: 
     run = await m.runs.carry_out(run.id)
     assert run.status == "completed"
     assert (await m.attempts.get(new)).number == 2, "it goes on as the next attempt of the same work"
+    await travel.fork(run.id, await moments.named(m.journal, run, "mark"), into="r-second")
+    assert await m.bus.subscriptions("r-second.w") == ["news"]
+    assert (await m.verify()).ok, "a stream of everybody has the token of nobody"
 
 
 async def test_a_question_is_asked_again_and_only_the_new_answer_counts(scene: Scene, travel: Travel) -> None:

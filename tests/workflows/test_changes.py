@@ -1,6 +1,7 @@
 """Definitions that changed since a workflow began: detected, explained, and ways on (R-1003)."""
 
 import itertools
+import linecache
 from typing import Any
 
 import pytest
@@ -339,3 +340,58 @@ async def test_the_code_of_a_definition_is_the_same_in_memory_and_without_its_so
     flow = Workflow(made["generated"], name="generated", version="")
     assert len(flow.code) == 16
     assert await m.workflows.run(flow) == 7
+
+
+def taking(signature: str, body: str = "await work('a'); return await signal('go')") -> Workflow[..., Any]:
+    """A workflow with another signature; its source is to be had, as of any file."""
+    source = f"async def taking({signature}):\n    {body}\n"
+    name = f"<taking {signature}>"
+    made: dict[str, Any] = {"work": work, "signal": signal}
+    exec(compile(source, name, "exec"), made)
+    linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
+    return Workflow(made["taking"], name="taking", version="")
+
+
+async def test_a_changed_signature_is_a_change_and_no_failure(engine: Engine) -> None:
+    """R-1003: before anything is taken, whichever way it is gone on with; and the old one still finishes it."""
+    async with engine() as m:
+        handle = await m.workflows.start(taking("a"), 1, id="w")
+        await eventually(lambda: handle.flow.waiting)
+    async with engine() as m:
+        version = (await m.workflows.get("w")).version
+        with pytest.raises(Changed, match="the definition of taking has changed since w was begun"):
+            await m.workflows.resume("w", workflow=taking("a, b"))
+        for signature, why in (("a, b", "missing a required argument"), ("a: list[str]", "is not what its signature")):
+            with pytest.raises(Changed, match=f"does not fit what w was begun with.*{why}"):
+                await m.workflows.resume("w", workflow=taking(signature), on_change="replay")
+        assert (await m.workflows.get("w")).version == version
+        await m.workflows.signal("w", "go", "on")
+        assert await (await m.workflows.resume("w", workflow=taking("a: int"))).result() == "on"
+
+
+async def test_a_result_of_another_type_than_before_is_a_change_and_no_failure(engine: Engine) -> None:
+    kinds = itertools.chain([int], itertools.repeat(dict))
+
+    @workflow("typed")
+    async def typed() -> object:
+        async def counted() -> object:
+            return 1
+
+        counted.__annotations__["return"] = next(kinds)
+        await maos.step(counted)()
+        return await signal("go")
+
+    await begin(engine, typed)
+    async with engine() as m:
+        flow = await (await m.workflows.resume("w", workflow=typed)).wait()
+    assert (flow.status, flow.error) == ("changed", None)
+    assert "what the step counted returned is not what its signature says" in flow.why
+
+
+def test_the_digest_of_code_is_the_same_with_every_python() -> None:
+    """Else a newer Python would refuse what an older one began. What it was made of is spelled out."""
+    body = "x = [f'{a!r:>{b}}', -1.5, 'ü', *c] if a is None else {**b}; return await x[0](a, *c, key=lambda y=1: y)"
+    assert taking("a, /, b=2, *c, d: int = 3, **e", body).code == "fd10e9235dd7d6e3"
+    assert taking("a, /, b=2, *c, d=3, **e", body).code == "fd10e9235dd7d6e3"
+    others = [taking(each, body).code for each in ("a, b=2, *c, d=3, **e", "a, /, b=3, *c, d=3, **e", "z")]
+    assert len({"fd10e9235dd7d6e3", *others}) == 4

@@ -106,6 +106,35 @@ async def test_a_step_that_is_not_idempotent_is_safe_under_every_policy(engine: 
             assert seen == [1, 2, 3]
 
 
+@pytest.mark.parametrize("frequency", FREQUENCIES)
+async def test_when_a_step_that_is_not_idempotent_begins_its_beginning_is_on_disk(
+    engine: Engine, frequency: str
+) -> None:
+    """I31: else a kill while it runs would have it done twice, and nobody would know."""
+    found: list[list[str]] = []
+    journals: list[Journal] = []
+
+    @maos.step
+    async def pay(n: int) -> int:
+        calls = [record async for record in journals[0].read("flow/p") if record.type.startswith("call_")]
+        found.append([f"{record.type} {record.data['place']}" for record in calls])
+        return n
+
+    @maos.step(idempotent=True)
+    async def look(n: int) -> int:
+        return n
+
+    @workflow("paying")
+    async def paying() -> int:
+        return await look(1) + await pay(2) + await pay(3)
+
+    async with engine() as m:
+        journals.append(m.journal)
+        assert await m.workflows.run(paying, id="p", options={"checkpoints": {"frequency": frequency}}) == 6
+    before = ["call_started 1", "call_done 1", "call_started 2"]
+    assert found == [before, [*before, "call_done 2", "call_started 3"]]
+
+
 @maos.step(idempotent=True)
 async def note(n: int) -> int:
     return n

@@ -58,6 +58,18 @@ def test_an_hour_that_comes_twice_in_autumn_counts_once() -> None:
     assert second.astimezone(UTC) - first.astimezone(UTC) == timedelta(hours=25)
 
 
+@pytest.mark.parametrize(("text", "most"), [("*/5 * * * *", 5), ("0 * * * *", 60), ("*/20 * * * *", 20)])
+def test_what_is_due_in_every_hour_goes_on_when_one_comes_twice(text: str, most: int) -> None:
+    cron = Cron(text, "Europe/Berlin")
+    moment = datetime(2026, 10, 24, 20, tzinfo=BERLIN).astimezone(UTC)
+    for _ in range(10 * 60 // most):
+        coming = cron.after(moment)
+        assert coming is not None
+        assert coming.astimezone(UTC) - moment == timedelta(minutes=most)
+        assert cron.last(coming) == coming
+        moment = coming.astimezone(UTC)
+
+
 @given(st.integers(1_577_836_800, 1_893_456_000), st.sampled_from(["*/7 * * * *", "3 4 * * *", "0 0 1 * 1"]))
 def test_last_and_next_agree(seconds: int, text: str) -> None:
     """Nothing lies between the last time and the next."""
@@ -71,7 +83,8 @@ def test_last_and_next_agree(seconds: int, text: str) -> None:
 
 @pytest.mark.parametrize(
     "text", ["", "* * * *", "60 * * * *", "* 24 * * *", "* * 0 * *", "* * * 13 *", "* * * * 8", "*/0 * * * *",
-             "5-1 * * * *", "a * * * *", "0 0 31 2 *", "* * * * * *"],
+             "5-1 * * * *", "a * * * *", "² * * * *", "*/² * * * *", "٣ * * * *", f"{'9' * 5000} * * * *",
+             "0 0 31 2 *", "* * * * * *"],
 )  # fmt: skip
 def test_what_is_no_time_is_named(text: str) -> None:
     with pytest.raises(InvalidInput):

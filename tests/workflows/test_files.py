@@ -129,3 +129,30 @@ def test_the_picture_has_every_step_and_every_line() -> None:
 def test_the_schema_in_the_docs_is_that_of_the_code() -> None:
     kept = Path("docs/reference/workflow.schema.json")
     assert json.loads(kept.read_text()) == schema()
+
+
+@pytest.mark.parametrize(
+    ("written", "number"),
+    [
+        ("22:22", "22:22"), ("1_000", "1_000"), ("0b11", "0b11"), ("yes", "yes"), ("2026-01-02", "2026-01-02"),
+        ("<<", "<<"), ("=", "="), ("010", 10), ("-7", -7), ("0o17", 15), ("0x1F", 31), ("1.10", 1.1), ("12e4567", None),
+        ("+.5e1", 5.0), ("1.", 1.0), ("True", True), ("FALSE", False), ("nULL", "nULL"), ("1e", "1e"), (".", "."),
+    ],
+)  # fmt: skip
+def test_words_and_numbers_are_those_of_yaml_1_2_and_are_put_in_as_written(written: str, number: object) -> None:
+    text = (
+        f"variables: {{v: {written}}}\n"
+        f"steps:\n- {{name: x, command: 'echo {{{{v}}}}'}}\n- {{name: y, python: 'a:b', with: {{v: {written}}}}}\n"
+        f"- {{name: z, command: 'echo {{{{matrix.m}}}}', matrix: {{m: [{written}]}}}}\n"
+    )
+    first, second, third = parse(text, "x.yaml").plan.tasks
+    assert (first.command, third.command) == (["echo", written], ["echo", written])
+    found = json.loads(second.task)["v"]
+    assert found == (number if number is not None else float("inf"))
+    assert type(found) is (type(number) if number is not None else float)
+
+
+@pytest.mark.parametrize("written", ["null", "Null", "~", ""])
+def test_nothing_is_no_variable(written: str) -> None:
+    with pytest.raises(BadFile, match="1:12: expected"):
+        parse(f"variables: {{v: {written}}}\nsteps: [{{name: x, command: echo}}]", "x.yaml")

@@ -11,7 +11,20 @@ import maos
 from maos.app import Maos
 from maos.engine.claims import Held
 from maos.errors import LeaseLost
-from maos.workflows import WorkflowFailed, gate, now, publish, random, signal, sleep, step, unique
+from maos.workflows import (
+    NotWaiting,
+    WorkflowFailed,
+    child,
+    gate,
+    now,
+    publish,
+    random,
+    signal,
+    sleep,
+    step,
+    unique,
+    values,
+)
 from tests.workflows.conftest import Engine
 from tests.workflows.define import Outside, eventually, workflow
 
@@ -161,14 +174,20 @@ async def test_without_an_id_each_is_another(m: Maos) -> None:
     assert len({handle.id for handle in handles}) == 3
 
 
-async def test_an_unambiguous_beginning_of_an_id_is_enough_to_find_it(m: Maos) -> None:
-    for id in ("order-1", "order-2", "bill"):
-        await m.workflows.start(waiting, id=id)
-    assert (await m.workflows.get("b")).id == "bill"
-    with pytest.raises(maos.InvalidInput, match="'order' could be order-1, order-2"):
-        await m.workflows.get("order")
-    with pytest.raises(maos.NotFound, match="there is no workflow 'x'"):
-        await m.workflows.get("x")
+async def test_a_wish_for_one_that_is_not_there_reaches_no_other_whose_id_begins_so(m: Maos) -> None:
+    handle = await m.workflows.start(waiting, id="order-71")
+    for wish in (
+        m.workflows.signal("order-7", "go"), m.workflows.cancel("order-7"), m.workflows.pause("order-7"),
+        m.workflows.answer("order-7", "1", "yes"), m.workflows.settle("order-7", "1", "again"),
+        m.workflows.get("order-7"), m.workflows.resume("order-7"), m.workflows.forget(["order-7"]),
+        m.workflows.get(""),
+    ):  # fmt: skip
+        with pytest.raises(maos.NotFound, match=r"there is no workflow '(order-7)?'"):
+            await wish
+    await m.workflows.signal("order-71", "go", 71)
+    assert await handle.result() == 71
+    with pytest.raises(maos.NotFound, match="there is no orchestration 'r-'"):
+        await m.runs.get("r-")
     with pytest.raises(maos.InvalidInput):
         await m.workflows.start(waiting, id="not/a/name")
 
@@ -349,3 +368,91 @@ def test_importing_maos_imports_no_workflows(tmp_path: Path) -> None:
     code = "import sys, maos; print([name for name in sys.modules if name.startswith('maos.workflows')])"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"
+
+
+async def test_a_signal_under_the_same_key_may_be_repeated_even_after_the_end(m: Maos) -> None:
+    """Whoever did not hear that it was sent sends it again, with its keys in whatever order."""
+    handle = await m.workflows.start(waiting, id="w")
+    await m.workflows.signal("w", "go", {"a": 1, "b": 2}, key="k")
+    await m.workflows.signal("w", "go", {"b": 2, "a": 1}, key="k")
+    assert await handle.result() == {"a": 1, "b": 2}
+    await m.workflows.signal("w", "go", {"a": 1, "b": 2}, key="k")
+    with pytest.raises(maos.KeyReused):
+        await m.workflows.signal("w", "go", {"a": 2}, key="k")
+    for key in (None, "another"):
+        with pytest.raises(NotWaiting, match="the workflow w is completed"):
+            await m.workflows.signal("w", "go", key=key)
+    assert await m.journal.version("inbox/w") == 1
+
+
+async def test_one_that_nobody_can_run_any_more_is_cancelled_and_cleaned_up(engine: Engine) -> None:
+    """Its code is gone, or another one by now, and so is that of its children."""
+
+    @workflow("inner")
+    async def inner() -> object:
+        return await signal("go")
+
+    @workflow("outer")
+    async def outer() -> object:
+        return await child(inner, id="i")
+
+    async with engine() as m:
+        handle = await m.workflows.start(outer, id="o")
+        await eventually(lambda: "i" in m.workflows._running)
+    async with engine() as m:
+        with pytest.raises(maos.NotFound, match="no workflow 'outer' is defined"):
+            await m.workflows.resume("o")
+        await m.workflows.cancel("o", why="it is gone")
+        flow = await m.workflows.get("o")
+        assert (flow.status, flow.why, flow.inbox_cursor) == ("cancelled", "it is gone", 1)
+        assert (await m.workflows.get("i")).status == "cancelled"
+        assert await m.workflows.forget(["o", "i"]) > 0
+        with pytest.raises(NotWaiting):
+            await m.workflows.cancel("o")
+    assert handle.id == "o"
+
+
+async def test_one_that_runs_elsewhere_is_cancelled_by_whoever_runs_it(engine: Engine) -> None:
+    async with engine() as m, engine() as n:
+        handle = await m.workflows.start(waiting, id="w")
+        await n.workflows.cancel("w", why="not needed")
+        assert (await handle.wait()).status == "cancelled"
+        records = [each.type async for each in n.journal.read("flow/w")]
+        assert records.count("flow_ended") == 1
+
+
+async def test_two_processes_that_run_the_same_id_have_one_result(engine: Engine) -> None:
+    begun = []
+
+    @workflow("slow")
+    async def slow() -> object:
+        begun.append(1)
+        return await signal("go")
+
+    async with engine() as m, engine() as n:
+        both = [asyncio.create_task(each.workflows.run(slow, id="w")) for each in (m, n)]
+        await eventually(lambda: m.workflows._tasks or n.workflows._tasks)
+        await asyncio.sleep(0.3)  # the other one finds it begun
+        await m.workflows.signal("w", "go", 7)
+        assert await asyncio.gather(*both) == [7, 7]
+    assert begun == [1]
+
+
+async def test_one_that_follows_takes_over_when_the_other_is_gone(engine: Engine) -> None:
+    async with engine() as n:
+        async with engine() as m:
+            await m.workflows.start(waiting, id="w")
+            following = asyncio.create_task(n.workflows.run(waiting, id="w"))
+            await asyncio.sleep(0.3)
+            assert not following.done()
+        await eventually(lambda: n.workflows._tasks)
+        await n.workflows.signal("w", "go", "over")
+        assert await following == "over"
+
+
+async def test_two_keys_that_are_one_as_text_are_refused(m: Maos) -> None:
+    """JSON would keep one of them."""
+    for value in ({1: 2, "1": 3}, [{"deep": {1.5: 2, "1.5": 3}}]):
+        with pytest.raises(maos.InvalidInput, match="two of its keys are the same as text"):
+            await m.workflows.start(waiting, value)
+    assert values.plain({1: 2, "2": 3}, "it") == {"1": 2, "2": 3}

@@ -357,7 +357,7 @@ async def test_a_step_fails_for_good_when_its_tries_are_used_up_also_across_rest
 
 
 async def test_a_step_that_takes_too_long_is_given_up(m: Maos) -> None:
-    @maos.step(timeout_s=0.01)
+    @maos.step(timeout_s=0.01, idempotent=True)
     async def slow() -> None:
         await asyncio.Event().wait()
 

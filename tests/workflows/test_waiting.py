@@ -37,6 +37,7 @@ async def test_a_sleep_ends_when_it_should_though_nobody_ran_it_for_a_while(time
         handle = await m.workflows.start(sleeper, 24 * HOUR_S, id="s")
         await asyncio.sleep(0.02)
         assert handle.flow.waiting, "it was not slept long enough"
+        assert handle.flow.is_open
         clock.advance(HOUR_S / 2)
         assert await handle.result() == "awake"
 

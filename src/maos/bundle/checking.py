@@ -22,7 +22,7 @@ from maos.errors import Corrupt, InvalidInput, MaosError
 from maos.journal.codec import Event
 from maos.journal.journal import Record
 from maos.model.agent import PREFIX
-from maos.model.attempt import Attempt, check_agent, stream
+from maos.model.attempt import Attempt, check_agent, check_run, stream
 from maos.model.door import Reports
 from maos.model.flow import Flow
 from maos.model.message import Receipts
@@ -52,7 +52,7 @@ def check(contents: Contents) -> Checked:
     """What the bundle folds to; Corrupt, naming the place, for whatever it should not have."""
     manifest, streams = contents.manifest, contents.streams
     try:
-        check_agent(manifest.id)
+        (check_run if manifest.kind == RUN else check_agent)(manifest.id)  # children of workflows have dots
     except InvalidInput as error:
         raise _bad(f"{manifest.id!r} cannot name a run") from error
     flows: dict[str, Flow] = {}
@@ -155,6 +155,9 @@ def _attempt(id: str, events: Sequence[Event], name: str, run: str) -> Attempt:
         raise _bad(f"{found.agent!r} cannot name an agent") from error
     if stream(f"{found.agent}.{found.number}") != name:
         raise _bad(f"{name} is not the attempt that it says it is")
+    moved = [each.data for each in events if each.type == "attempt_moved"]
+    if any((each["agent"], each["number"]) != (found.agent, found.number) for each in moved):
+        raise _bad(f"{name} speaks of another attempt")
     if found.order.get("run") not in (None, "", run):
         raise _bad(f"{name} belongs to another run")
     if not _SESSION.fullmatch(found.session):

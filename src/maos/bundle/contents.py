@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from maos.bundle.file import FORMAT, GIT, JOURNAL, MANIFEST, Part, Reader, Writer, damaged
-from maos.errors import Corrupt, UnknownFormat
+from maos.errors import Corrupt, InvalidInput, UnknownFormat
 from maos.ids import NAME_CHARS_MAX
 from maos.journal.codec import Codec, Data, Event
 from maos.store.contract import Recorded
@@ -16,6 +16,8 @@ from maos.store.contract import Recorded
 PART_BYTES = 4 << 20
 """When a part of the journal is full; an event that is larger has one of its own."""
 EVENTS_MAX = 5_000_000
+EVENTS_FREE = 20_000
+"""Beyond so many, each event takes at least a byte of the file: two of the same time and content are never many."""
 STREAMS_MAX = 200_000
 REFS_MAX = 200_000
 TEXT_CHARS_MAX = 2_000
@@ -68,6 +70,10 @@ class Contents(NamedTuple):
     manifest: Manifest
     streams: dict[str, list[Event]]
     """The events of each stream, in the formats of this maos."""
+    order: list[str]
+    """The stream of each event, in the order that they were recorded in."""
+    times_us: list[int]
+    """When each of them was."""
     git: Part | None
 
 
@@ -83,8 +89,9 @@ def write(writer: Writer, manifest: Manifest, lines: Iterable[Line]) -> None:
     """The manifest and the events, in parts that one can have in memory."""
     writer.part(MANIFEST, msgspec.json.encode(manifest))
     filled: list[bytes] = []
-    size = 0
+    begin, size, count = writer.bytes, 0, 0
     for line in lines:
+        count += 1
         body = _line_encoder.encode(line)
         if filled and size + len(body) > PART_BYTES:
             writer.part(JOURNAL, b"\n".join(filled))
@@ -93,6 +100,9 @@ def write(writer: Writer, manifest: Manifest, lines: Iterable[Line]) -> None:
         size += len(body) + 1
     if filled:
         writer.part(JOURNAL, b"\n".join(filled))
+    if count > min(EVENTS_MAX, EVENTS_FREE + writer.bytes - begin):
+        what = f"{manifest.id} has more events than a bundle can hold"
+        raise InvalidInput(what, hint="`maos copy` copies the whole journal")
 
 
 def read(reader: Reader, name: str, codec: Codec) -> Contents:
@@ -103,47 +113,53 @@ def read(reader: Reader, name: str, codec: Codec) -> Contents:
         raise damaged(name, "its parts are not those of a bundle, in their order")
     try:
         raw: dict[str, Any] = msgspec.json.decode(reader.content(reader.parts[0]), type=dict[str, Any])
-        lines = list(_lines(reader, name))
+        lines: Iterable[Line] = _lines(reader, name)
         for format_ in range(reader.format, FORMAT):
-            raw, lines = UPGRADES[format_]((raw, lines))
+            raw, lines = UPGRADES[format_]((raw, list(lines)))
         manifest = msgspec.convert(raw, Manifest)
+        _check_counts(manifest, name)
+        streams: dict[str, list[Event]] = {each.name: [] for each in manifest.streams}
+        names = list(streams)
+        if len(names) != len(manifest.streams):
+            raise damaged(name, "it has the same stream twice")
+        order: list[str] = []
+        times_us: list[int] = []
+        for line in lines:
+            if not 0 <= line.stream < len(names):
+                raise damaged(name, "it has an event of no stream")
+            stream = names[line.stream]
+            order.append(stream)
+            times_us.append(line.time_us)
+            streams[stream].append(Event(line.type, _data(codec, line, stream, len(streams[stream]) + 1)))
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise damaged(name, f"it does not say what it should: {error}") from error
-    _check_counts(manifest, lines, name)
-    streams: dict[str, list[Event]] = {each.name: [] for each in manifest.streams}
-    names = list(streams)
-    if len(names) != len(manifest.streams):
-        raise damaged(name, "it has the same stream twice")
-    for line in lines:
-        if not 0 <= line.stream < len(names):
-            raise damaged(name, "it has an event of no stream")
-        stream = names[line.stream]
-        streams[stream].append(Event(line.type, _data(codec, line, stream, len(streams[stream]) + 1)))
+    if not order:
+        raise damaged(name, "it has no events")
     if [each.events for each in manifest.streams] != [len(events) for events in streams.values()]:
         raise damaged(name, "it has not the events that it names")
-    return Contents(manifest, streams, reader.parts[-1] if kinds[-1] == GIT else None)
+    git = reader.parts[-1] if kinds[-1] == GIT else None
+    return Contents(manifest, streams, order, times_us, git)
 
 
 def _lines(reader: Reader, name: str) -> Iterator[Line]:
-    count = 0
-    for part in reader.parts:
-        if part.kind != JOURNAL:
-            continue
-        for line in reader.content(part).split(b"\n"):
-            count += 1
-            if count > EVENTS_MAX:
-                raise damaged(name, "it has more events than a bundle can have")
+    """The events one after the other; there are never more of them in memory than one part has."""
+    parts = [part for part in reader.parts if part.kind == JOURNAL]
+    count, count_max = 0, min(EVENTS_MAX, EVENTS_FREE + sum(part.stored for part in parts))
+    for part in parts:
+        content = reader.content(part)
+        count += content.count(b"\n") + 1
+        if count > count_max:
+            raise damaged(name, "it has more events than a bundle can have, or than fit into so small a file")
+        for line in content.split(b"\n"):
             yield _line_decoder.decode(line)
 
 
-def _check_counts(manifest: Manifest, lines: list[Line], name: str) -> None:
+def _check_counts(manifest: Manifest, name: str) -> None:
     too_many = len(manifest.streams) > STREAMS_MAX or len(manifest.refs) > REFS_MAX
     texts = (manifest.title, manifest.status, manifest.made_by, *manifest.left_out)
     too_long = len(manifest.left_out) > 100 or any(len(text) > TEXT_CHARS_MAX for text in texts)
     if too_many or too_long or any(len(each.name) > NAME_CHARS_MAX for each in manifest.streams):
         raise damaged(name, "it says more of itself than a bundle does")
-    if not lines:
-        raise damaged(name, "it has no events")
 
 
 def _data(codec: Codec, line: Line, stream: str, version: int) -> Data:

@@ -13,6 +13,7 @@ import msgspec
 from maos.bundle import belonging, checking, contents, file
 from maos.bundle.belonging import Members
 from maos.bundle.contents import RUN, TEXT_CHARS_MAX, WORKFLOW, Line, Manifest, StreamHead
+from maos.bundle.fitting import STATES
 from maos.clock import Clock
 from maos.engine import owner
 from maos.engine.types import FLOW
@@ -44,22 +45,17 @@ class _Gathered(NamedTuple):
     lines: list[Line]
     workspaces: list[Mapping[str, Any]]
     left_out: list[str]
+    left: dict[str, str]
+    """Merged work of branches that were given up."""
 
 
-async def find(journal: Journal, id: str) -> tuple[str, str]:
-    """What is meant by an id, or by an unambiguous beginning of it: a run or a workflow, and its whole id."""
-    found = {
-        (kind, name.partition("/")[2])
-        for kind, family in ((RUN, "run"), (WORKFLOW, "flow"))
-        async for name in journal.streams(f"{family}/{id}")
-    }
-    chosen = sorted(each for each in found if each[1] == id) or sorted(found)
-    if not chosen:
-        hint = "`maos orchestration list` and `maos workflow list` show them"
-        raise NotFound(f"there is no orchestration and no workflow {id!r}", hint=hint)
-    if len(chosen) > 1:
-        raise InvalidInput(f"{id!r} could be {', '.join(name for _, name in chosen[:5])}", hint="give more of the id")
-    return chosen[0]
+async def kind_of(journal: Journal, id: str) -> str:
+    """Whether an id is that of a run or of a workflow."""
+    for kind, family in ((RUN, "run"), (WORKFLOW, "flow")):
+        if await journal.version(f"{family}/{id}"):
+            return kind
+    hint = "`maos orchestration list` and `maos workflow list` show them"
+    raise NotFound(f"there is no orchestration and no workflow {id!r}", hint=hint)
 
 
 async def export(
@@ -108,6 +104,7 @@ async def _gather(journal: Journal, kind: str, id: str, members: Members, positi
     found: list[tuple[int, Line]] = []
     workspaces: list[Mapping[str, Any]] = []
     left_out: list[str] = []
+    left: dict[str, str] = {}
     size = 0
     async for name in belonging.streams(journal, members):
         records = [each async for each in journal.read(name) if each.position <= position and each.type != "compacted"]
@@ -121,6 +118,8 @@ async def _gather(journal: Journal, kind: str, id: str, members: Members, positi
             size += len(bytes(line.data)) + len(record.type) + 32
             found.append((record.position, line))
             if name == beginning:
+                if isinstance(root, Run) and record.type in STATES and root.commit:
+                    left[f"left-{root.branch}"] = root.commit  # of a branch that was given up, and can be gone back to
                 root.apply(record.type, record.data)
             if record.type == "attempt_planned" and record.data["workspace"].get("repository"):
                 workspaces.append(record.data["workspace"])
@@ -131,7 +130,7 @@ async def _gather(journal: Journal, kind: str, id: str, members: Members, positi
     if isinstance(root, Run) and root.options.get("workspace"):
         workspaces.insert(0, root.options["workspace"])
     found.sort(key=lambda each: each[0])
-    return _Gathered(root, heads, [line for _position, line in found], workspaces, left_out)
+    return _Gathered(root, heads, [line for _position, line in found], workspaces, left_out, left)
 
 
 def _line(journal: Journal, record: Record, stream: int) -> Line:
@@ -157,4 +156,5 @@ async def _commits(gathered: _Gathered, members: Members, id: str) -> tuple[dict
         merged = root.commit or str((root.options.get("workspace") or {}).get("base") or "")
         if is_object(merged):
             refs[f"refs/maos/{id}/bundle"] = merged
+        refs |= {f"refs/maos/{id}/{label}": commit for label, commit in gathered.left.items() if is_object(commit)}
     return refs, repository

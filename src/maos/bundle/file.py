@@ -35,6 +35,10 @@ JOURNAL_PART_BYTES_MAX = 96 << 20
 """One event can have 64 MB."""
 JOURNAL_BYTES_MAX = 512 << 20
 """All events together, uncompressed: they are in memory while they are brought here."""
+JOURNAL_BYTES_FREE = 8 << 20
+EXPANSION_MAX = 200
+"""How many bytes all events, or the manifest, may have for each that is stored, beyond those that are free. So what a
+small file takes in memory is bounded by its size."""
 GIT_BYTES_MAX = 8 << 30
 PARTS_MAX = 10_000
 CHUNK_BYTES = 1 << 20
@@ -63,6 +67,7 @@ class Writer:
         self._digest = hashlib.sha256()
         self._parts = 0
         self._journal = 0
+        self._journal_stored = 0
         self.bytes = 0
         self._write(_HEAD.pack(MAGIC, FORMAT))
 
@@ -73,6 +78,7 @@ class Writer:
             what = "the run has more events than a bundle can hold"
             raise InvalidInput(what, hint=f"at most {JOURNAL_BYTES_MAX >> 20} MB; `maos copy` copies the whole journal")
         stored = compress.compress(content)
+        self._journal_stored += len(stored) if kind == JOURNAL else 0
         self._begin(kind, len(stored), len(content), hashlib.sha256(stored).digest())
         self._write(stored)
 
@@ -94,6 +100,9 @@ class Writer:
 
     def end(self) -> str:
         """The end; the checksum by which the bundle can be told from others."""
+        if expands(self._journal, self._journal_stored):
+            what = "the events of the run are so much alike that nobody could tell the bundle from a trap"
+            raise InvalidInput(what, hint="`maos copy` copies the whole journal")
         whole = self._digest.digest()
         self._write(_PART.pack(END, self._parts, self.bytes + _PART.size, whole))
         return whole.hex()
@@ -177,7 +186,7 @@ class Reader:
             raise UnknownFormat(f"{self._name} is a bundle of format {self.format}, this maos knows up to {FORMAT}")
         if self.format < 1:
             raise self._damaged(f"there is no format {self.format}")
-        whole, at, journal = hashlib.sha256(head), len(head), 0
+        whole, at, journal, journal_stored = hashlib.sha256(head), len(head), 0, 0
         while True:
             said = self._file.read(_PART.size)
             if len(said) < _PART.size:
@@ -187,13 +196,17 @@ class Reader:
             if kind == END:
                 if (stored, size, digest) != (len(self.parts), at, whole.digest()) or self._file.read(1):
                     raise self._damaged("its checksum does not fit")
+                if expands(journal, journal_stored):
+                    raise self._damaged(f"{journal_stored} bytes of it would become {journal >> 20} MB of events")
                 self.sha256, self.bytes = digest.hex(), at
                 return
             whole.update(said)
             journal += size if kind == JOURNAL else 0
+            journal_stored += stored if kind == JOURNAL else 0
             if kind not in _CONTENT_MAX or len(self.parts) >= PARTS_MAX:
                 raise self._damaged("it has parts that no bundle has")
-            if max(stored, size) > _CONTENT_MAX[kind] or journal > JOURNAL_BYTES_MAX:
+            is_too_large = max(stored, size) > _CONTENT_MAX[kind] or journal > JOURNAL_BYTES_MAX
+            if is_too_large or (kind == MANIFEST and expands(size, stored)):
                 raise self._damaged("it says that it is larger than a bundle can be")
             part = Part(kind, at, stored, size, digest)
             found = hashlib.sha256()
@@ -215,6 +228,11 @@ class Reader:
 
     def _damaged(self, why: str) -> Corrupt:
         return damaged(self._name, why)
+
+
+def expands(size: int, stored: int) -> bool:
+    """Whether so many bytes are more than so few that are stored can honestly stand for."""
+    return size > JOURNAL_BYTES_FREE + EXPANSION_MAX * stored
 
 
 def damaged(name: str, why: str) -> Corrupt:

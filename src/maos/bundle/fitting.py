@@ -27,16 +27,31 @@ PLANNED, BRANCHED = "attempt_planned", "attempt_branched"
 """How an attempt begins: by itself, or with all that another agent had come to."""
 
 _OF_A_MACHINE: Mapping[str, tuple[str, ...]] = {
-    "run_created": ("owner", "folder", "options.workspace"),
-    "run_planned": ("options.workspace",),
-    "run_taken": ("owner", "options.workspace"),
-    PLANNED: ("owner", "folder", "workspace", "pid", "order.cwd", "order.home", "order.mcp", "order.env"),
+    "run_created": ("owner", "folder", "options.workspace", "options.workflow"),
+    "run_planned": ("options.workspace", "options.workflow"),
+    "run_taken": ("owner", "options.workspace", "options.workflow"),
+    "run_moved": ("folder", "from", "workspace"),
+    PLANNED: (
+        "owner",
+        "folder",
+        "workspace",
+        "pid",
+        "moved_from",
+        "order.cwd",
+        "order.home",
+        "order.from",
+        "order.mcp",
+        "order.env",
+    ),
+    "attempt_moved": ("folder", "workspace", "cwd", "home"),
     "attempt_taken": ("owner",),
     "attempt_started": ("pid", "holder_pid"),
     "flow_started": ("owner", "options.where"),
     "flow_taken": ("owner",),
 }
-_STATES = ("run_rolled_back", "run_forked", "run_joined")
+FOLDED = "flow_folded"
+"""All that a workflow had come to, in one event: of a machine is in it what is so when one is started."""
+STATES = ("run_rolled_back", "run_forked", "run_joined", "run_changed")
 """Events that say all of what a run is from then on."""
 _BESIDE = re.compile(r"(.+)-(?:gate[0-9]+-[0-9]+|merge[0-9]+)")
 """An agent that works in the files of another: it checks them, or resolves a conflict in them."""
@@ -72,10 +87,12 @@ class Place(NamedTuple):
 def neutral(event: Event) -> Event:
     """An event without what is of one machine."""
     data = event.data
-    if event.type in _STATES:
+    if event.type in STATES:
         return Event(event.type, {**data, "state": _neutral_state(data["state"])})
     if event.type == BRANCHED:
         return Event(event.type, {**data, "state": _without(data["state"], _OF_A_MACHINE[PLANNED])})
+    if event.type == FOLDED:
+        return Event(event.type, {**data, "flow": _without(data["flow"], _OF_A_MACHINE["flow_started"])})
     return Event(event.type, _without(data, _OF_A_MACHINE.get(event.type, ())))
 
 
@@ -90,7 +107,7 @@ def _without(data: Mapping[str, Any], ways: Iterable[str]) -> Mapping[str, Any]:
 
 
 def _neutral_state(state: Mapping[str, Any]) -> dict[str, Any]:
-    options = {key: value for key, value in state["options"].items() if key != "workspace"}
+    options = {key: value for key, value in state["options"].items() if key not in ("workspace", "workflow")}
     tasks = {name: {**task, "agent": ""} for name, task in state["tasks"].items()}
     return {**state, "folder": "", "options": options, "tasks": tasks}
 
@@ -118,10 +135,15 @@ class Fitter:
             data["owner"] = self._place.owner
         if event.type == "run_created":
             data["folder"] = str(self._place.folder)
-        elif event.type in _STATES:
+        elif event.type == "run_moved":
+            data |= {"folder": str(self._place.folder), "from": str(self._place.folder)}
+            data |= self._options({"workspace": data["workspace"]}) if data.get("workspace") else {}
+        elif event.type in STATES:
             data["state"] = self._state(data["state"])
         elif event.type == PLANNED:
             self._fit_attempt(data)
+        elif event.type == "attempt_moved":
+            data |= self._spot(data["agent"], data["number"], data["workspace"])
         elif event.type == BRANCHED:
             data["state"] = {**data["state"], "owner": self._place.owner, "pid": 0}
             self._fit_attempt(data["state"])
@@ -129,14 +151,17 @@ class Fitter:
             data |= {key: 0 for key in ("pid", "holder_pid") if key in data}
         elif event.type == "flow_started":
             data["options"] = {**data.get("options", {}), "where": {}}
+        elif event.type == FOLDED:
+            data["flow"] = self._flow(data["flow"])
         if event.type.startswith("run_") and isinstance(data.get("options"), dict):
             data["options"] = self._options(data["options"])
         return Event(event.type, data)
 
     def _options(self, options: Mapping[str, Any]) -> dict[str, Any]:
         workspace = options.get("workspace")
+        options = {key: value for key, value in options.items() if key != "workflow"}  # its file is there, not here
         if not workspace:
-            return dict(options)
+            return options
         return {**options, "workspace": self._place.workspace(self._id, base_of(workspace)).to_data()}
 
     def _state(self, state: Mapping[str, Any]) -> dict[str, Any]:
@@ -147,8 +172,12 @@ class Fitter:
         }
         return {**state, "folder": str(self._place.folder), "options": self._options(state["options"]), "tasks": tasks}
 
-    def _fit_attempt(self, data: Data) -> None:
-        agent, before = data["agent"], data["workspace"]
+    def _flow(self, flow: Mapping[str, Any]) -> dict[str, Any]:
+        """The file that a workflow is defined in is there, not here: whoever goes on with it names one."""
+        return {**_without(flow, _OF_A_MACHINE["flow_started"]), "owner": self._place.owner}
+
+    def _spot(self, agent: str, number: int, before: Mapping[str, Any]) -> dict[str, Any]:
+        """Where an attempt is on this machine."""
         if agent in self._in_git:
             workspace = self._place.workspace(agent, base_of(before))
         else:
@@ -158,12 +187,21 @@ class Fitter:
                 path = self._place.workspace(beside[1], None).path
             workspace = Workspace(agent, path, path, None, None, None, (ASKED,))
         home = self._place.home
-        data["workspace"] = workspace.to_data()
-        data["folder"] = str(home / "holders" / attempt_id(agent, data["number"]))
-        data["order"] = {
-            **data["order"],
+        return {
+            "workspace": workspace.to_data(),
+            "folder": str(home / "holders" / attempt_id(agent, number)),
             "cwd": str(workspace.path),
             "home": str(home / "homes" / agent),
+        }
+
+    def _fit_attempt(self, data: Data) -> None:
+        spot = self._spot(data["agent"], data["number"], data["workspace"])
+        data |= {"workspace": spot["workspace"], "folder": spot["folder"]}
+        data["order"] = {
+            **data["order"],
+            "cwd": spot["cwd"],
+            "home": spot["home"],
+            "from": data["order"]["cwd"] if data["order"]["cwd"] != spot["cwd"] else "",
             "mcp": [{"name": DOOR, "argv": [], "env": []} for each in data["order"]["mcp"] if each.get("name") == DOOR],
             "env": [],
         }

@@ -9,10 +9,12 @@ from __future__ import annotations
 import asyncio
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 from maos.bundle import belonging, checking, contents
 from maos.bundle.checking import Checked
@@ -26,6 +28,7 @@ from maos.faults import crash_point
 from maos.ids import event_id
 from maos.journal.codec import Event
 from maos.journal.journal import Append, Journal
+from maos.model.attempt import Attempt, inbox
 from maos.model.bundle import IMPORTED, owners, stream
 from maos.model.flow import Flow
 from maos.model.run import Run
@@ -50,6 +53,10 @@ class Brought(NamedTuple):
     """How many came."""
     refs: int
     """How many commits came that agents had saved."""
+    attempts: Mapping[str, Attempt]
+    """The newest attempt of each agent, as it is in the bundle."""
+    wishes: Sequence[tuple[str, Mapping[str, Any]]]
+    """Types and data of what is wanted of a run there, and nobody has carried out."""
 
 
 class Opened(NamedTuple):
@@ -106,12 +113,15 @@ class Importer:
             versions = await self._compare(manifest, checked, digests)
             new = {name: len(digests[name]) - known for name, known in versions.items()}
             what = _what(versions, digests, new)
+            sha256, newest = bundle.reader.sha256, _newest(checked)
+            waiting = bundle.contents.streams.get(inbox(manifest.id), [])[checked.root.inbox_cursor :]
+            wishes = [(event.type, event.data) for event in waiting]
+            brought = Brought(what, manifest, checked.root, sha256, sum(new.values()), 0, newest, wishes)
             if what in (SAME, MOVED_ON):
-                return Brought(what, manifest, checked.root, bundle.reader.sha256, 0, 0)
+                return brought._replace(events=0)
             place = await self._place(bundle, is_new=what == NEW)
             if dry_run:
-                refs = await self._missing(place, manifest)
-                return Brought(what, manifest, checked.root, bundle.reader.sha256, sum(new.values()), refs)
+                return brought._replace(refs=await self._missing(place, manifest))
             if what == MORE:
                 await self._check_idle(manifest)
             crash_point("import:checked")
@@ -120,7 +130,7 @@ class Importer:
                 await self._write(bundle, place, versions)
             except Conflict:
                 continue  # somebody else brings it, or goes on with it, at this moment
-            return Brought(what, manifest, checked.root, bundle.reader.sha256, sum(new.values()), refs)
+            return brought._replace(refs=refs)
         raise InvalidInput(f"{manifest.id} changes all the time", hint="pause it, and import again")
 
     # --- what is here ----------------------------------------------------------------------------------------
@@ -234,16 +244,18 @@ class Importer:
     async def _write(self, bundle: Opened, place: Place, versions: dict[str, int]) -> None:
         manifest, checked, streams = bundle.contents.manifest, bundle.checked, bundle.contents.streams
         fitter = Fitter(place, streams, manifest.id, checked.members)
-        appends = [
-            Append(name, [fitter.fit(event) for event in events[versions[name] :]], expected=versions[name])
-            for name, events in streams.items()
-        ]
+        own = f"{'run' if manifest.kind == RUN else 'flow'}/{manifest.id}"
+        new, later = _in_order(bundle.contents, versions, own)
         noted = {
             "sha256": bundle.reader.sha256, "made_by": manifest.made_by, "made_us": manifest.made_us,
-            "version": len(streams[f"{'run' if manifest.kind == RUN else 'flow'}/{manifest.id}"]),
-            "events": sum(len(each.events) for each in appends), "at_us": self._clock.now_us(),
+            "version": len(streams[own]), "events": len(new), "later": later, "at_us": self._clock.now_us(),
         }  # fmt: skip
-        appends.append(Append(stream(manifest.id), [Event(IMPORTED, noted)]))
+        appends = [Append(stream(manifest.id), [Event(IMPORTED, noted)])]  # first: its position tells theirs
+        expected: dict[str, int | None] = dict(versions)
+        for name, found in groupby(new, key=itemgetter(0)):
+            events = [fitter.fit(event) for _name, event in found]
+            appends.append(Append(name, events, expected=expected.pop(name, None)))
+        appends += [Append(name, [], expected=version) for name, version in expected.items()]
         pointer = Event(IMPORTED, {"of": manifest.id, "at_us": noted["at_us"]})
         members = checked.members
         apart = sorted(name for name in members.roots | members.also if manifest.id not in owners(name))
@@ -251,6 +263,34 @@ class Importer:
         crash_point("import:before append")
         await self._journal.append_all(appends)
         crash_point("import:after append")
+
+
+def _in_order(
+    bundle: Contents, versions: Mapping[str, int], own: str
+) -> tuple[list[tuple[str, Event]], dict[str, int]]:
+    """The events that are not here yet, as they were recorded, all streams together; and for versions of the run how
+    many events came with them in the same append, which belong to the same moment."""
+    counts = dict.fromkeys(bundle.streams, 0)
+    lines: list[tuple[str, int, int]] = []
+    for name, time_us in zip(bundle.order, bundle.times_us, strict=True):
+        counts[name] += 1
+        if counts[name] > versions[name]:
+            lines.append((name, counts[name], time_us))
+    later: dict[str, int] = {}
+    for number, (name, version, time_us) in enumerate(lines):
+        if name != own:
+            continue
+        end, others = number + 1, False
+        while end < len(lines) and lines[end][2] == time_us and not (others and lines[end][0] == own):
+            others = others or lines[end][0] != own
+            end += 1
+        if end > number + 1:
+            later[str(version)] = end - number - 1
+    return [(name, bundle.streams[name][version - 1]) for name, version, _time_us in lines], later
+
+
+def _newest(checked: Checked) -> dict[str, Attempt]:
+    return {each.agent: each for each in sorted(checked.attempts.values(), key=lambda one: one.number)}
 
 
 def _what(versions: dict[str, int], digests: dict[str, list[bytes]], new: dict[str, int]) -> str:

@@ -3,19 +3,18 @@ commits that came with it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from maos.clock import Clock
 from maos.engine import consent
 from maos.engine.attempts import Attempts
+from maos.engine.moving import merged_work
 from maos.errors import InvalidInput, NotFound
 from maos.journal.journal import Journal
 from maos.model.attempt import Attempt
 from maos.model.run import DONE, Run
 from maos.runner import workspace as workspaces
-from maos.runner.git import Git
 from maos.runner.workspace import Workspace
 
 
@@ -24,7 +23,10 @@ async def settle(journal: Journal, clock: Clock, attempts: Attempts, run: Run) -
 
     Killed anywhere, it can be done again. `Runs.carry_out(run.id, options=…)` keeps the options.
     """
-    options = await _own(run)
+    options: dict[str, Any] = {}
+    if kept := run.options.get("workspace"):
+        made = await merged_work(Path(run.folder), Workspace.from_data(kept), run.commit)
+        options["workspace"] = made.to_data()
     for task in run.tasks.values():
         if task.status != DONE:
             try:
@@ -34,22 +36,6 @@ async def settle(journal: Journal, clock: Clock, attempts: Attempts, run: Run) -
             await _of_agent(Path(run.folder), history, task.commit)
     await consent.agree(journal, clock, run.id)
     return options
-
-
-async def _own(run: Run) -> dict[str, Any]:
-    """The worktree that the work of all tasks is merged into."""
-    kept: Mapping[str, Any] | None = run.options.get("workspace")
-    if not kept:
-        return {}
-    before = Workspace.from_data(kept)
-    commit = run.commit or before.base
-    how: dict[str, Any] = {"root": before.tree.parent, "base": before.base, "at": commit}
-    made = await workspaces.prepare(Path(run.folder), before.name, **how)
-    if await _head(made) != commit:  # it was here before, and the work went on elsewhere
-        await workspaces.checkpoint(made, "before it is brought up to date")
-        await workspaces.remove(made)
-        made = await workspaces.prepare(Path(run.folder), before.name, **how)
-    return {"workspace": made.to_data()}
 
 
 async def _of_agent(folder: Path, history: list[Attempt], commit: str) -> None:
@@ -69,10 +55,3 @@ async def _of_agent(folder: Path, history: list[Attempt], commit: str) -> None:
         )
     if was_there and start is not None:
         await workspaces.restore(made, start)
-
-
-async def _head(workspace: Workspace) -> str:
-    if workspace.gitdir is None:
-        return ""
-    git = Git(workspace.tree, {"GIT_DIR": str(workspace.gitdir)})
-    return (await git.run("rev-parse", "-q", "--verify", "HEAD^{commit}", allowed=(0, 1, 128))).line

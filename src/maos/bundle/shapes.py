@@ -40,6 +40,8 @@ run_noted           ?text:str
 run_rolled_back     state:dict branch:int to:any
 run_forked          state:dict branch:int to:any
 run_joined          state:dict branch:int to:any
+run_changed         state:dict branch:int to:any
+run_moved           folder:str from:str ?workspace:dict
 attempt_planned     agent:str number:int agent_kind:str task:str session:str owner:dict folder:str workspace:dict \
                     inbox_cursor:int ?told:ints transcript:list order:dict
 attempt_taken       owner:dict
@@ -50,6 +52,7 @@ attempt_answered    request:str allow:bool ?why:str ?inbox_version:int
 attempt_transcript  name:str from:int until:int text:str
 attempt_checkpointed name:str trigger:str ?commit:text ?session:str
 attempt_branched    state:dict origin:dict
+attempt_moved       agent:str number:int folder:str cwd:str home:str workspace:dict
 attempt_ended       status:str ?failure:str ?message:str ?exit:dict ?reset_us:int
 message_sent        text:str ?id:str ?sender:str ?type:str ?to:strs ?run:str ?topic:str ?metadata:dict ?hops:int \
                     ?reply_to:str ?at_us:int ?ttl_us:int
@@ -120,7 +123,7 @@ stopping            why:str
 _ORDER = """
 order               task:str resume:bool cwd:str home:str model:str instructions:str turns_max:int budget_usd:float \
                     tools_allowed:strs permission:str takes_input:bool mcp:dicts env:strs argv:strs \
-                    time_limit_s:float ?run:str
+                    time_limit_s:float ?run:str ?from:str
 workspace           name:str path:str tree:str repository:text gitdir:text base:text notes:strs file_bytes_max:int \
                     keep_ignored:strs
 """
@@ -169,8 +172,10 @@ def check(event: Event, where: str) -> None:
         elif event.type == "attempt_planned":
             msgspec.convert(data["transcript"], tuple[str, int])
             _check_parts(data)
+        elif event.type == "attempt_moved":
+            msgspec.convert(data["workspace"], PARTS["workspace"])
         elif event.type == "attempt_branched":
-            msgspec.convert(data["state"], Attempt)
+            msgspec.convert({**data["state"], "id": ""}, Attempt)  # whose it is, its stream says
             _check_parts(data["state"])
     except msgspec.ValidationError as error:
         raise Corrupt(f"{where} ({event.type}) is not as it should be: {error}", hint="nothing was imported") from error

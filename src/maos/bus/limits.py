@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
 from typing import NamedTuple
 
 from maos.clock import MICROSECONDS, Clock
@@ -11,7 +9,6 @@ from maos.errors import InvalidInput, MaosError
 
 SENDERS_REMEMBERED_MAX = 10_000
 _MINUTE_US = 60 * MICROSECONDS
-RESTORE_VARIABLE = "MAOS_RESTORE_MESSAGES"
 
 
 class TooMuch(InvalidInput):
@@ -40,19 +37,6 @@ class Limits(NamedTuple):
 
 OF_AGENTS = Limits(text_bytes_max=64 << 10, metadata_bytes_max=16 << 10, recipients_max=100, per_minute=120)
 """For what agents say by themselves: nobody has read it before it is sent."""
-
-
-def restore_s(environment: Mapping[str, str]) -> float:
-    """How old messages may be that are restored, as MAOS_RESTORE_MESSAGES says in seconds; 0, the default, for any."""
-    given = environment.get(RESTORE_VARIABLE, "")
-    try:
-        seconds = float(given or 0)
-    except ValueError:
-        seconds = -1.0
-    if not 0 <= seconds < math.inf:
-        hint = "give seconds, or 0 for messages of any age"
-        raise InvalidInput(f"{RESTORE_VARIABLE} is {given!r}", hint=hint)
-    return seconds
 
 
 class Rate:

@@ -14,13 +14,15 @@ import click
 
 from maos.cli.failures import FAILED, note
 from maos.cli.plain import clean
-from maos.errors import Corrupt, InvalidInput
+from maos.errors import Corrupt, InvalidInput, UnknownFormat
 
 if TYPE_CHECKING:
     from maos.app import Maos
     from maos.settings.current import Current
 
 T = TypeVar("T")
+
+IN_MEMORY = ":memory:"
 
 
 class Target:
@@ -51,12 +53,45 @@ class Target:
         with _interruptible():
             return self._run(work, accept_loss=accept_loss)
 
-    def write(self, work: Callable[[Maos], Awaitable[T]], *, create: bool = False) -> T:
-        """Do something that writes; Ctrl+C waits for a write that is under way."""
-        return self._run(work, create=create)
+    def write(self, work: Callable[[Maos], Awaitable[T]], *, create: bool = False, in_memory: bool = False) -> T:
+        """Do something that writes; Ctrl+C waits for a write that is under way.
 
-    def _run(self, work: Callable[[Maos], Awaitable[T]], *, create: bool = False, accept_loss: bool = False) -> T:
-        self.check(create=create)
+        `in_memory`: it is of use also when nothing is kept.
+        """
+        if in_memory and self.name == IN_MEMORY:
+            note("nothing is kept: the database is in memory, and what is interrupted cannot be gone on with")
+            return self._run(work, create=create, in_memory=True)
+        log = self._log()
+        if not log:
+            return self._run(work, create=create)
+
+        async def logged(m: Maos) -> T:
+            from pathlib import Path
+
+            from maos.engine import logbook
+
+            return await logbook.beside(m.journal, Path(log), work(m))
+
+        return self._run(logged, create=create)
+
+    def _log(self) -> str:
+        """The file that what was saved is told in; empty for none."""
+        from maos import settings
+
+        if "MAOS_LOG_FILE" not in os.environ and not settings.are_there():
+            return ""
+        return self.settings.values.log.file
+
+    def _run(
+        self,
+        work: Callable[[Maos], Awaitable[T]],
+        *,
+        create: bool = False,
+        accept_loss: bool = False,
+        in_memory: bool = False,
+    ) -> T:
+        if not in_memory:
+            self.check(create=create)
         import asyncio
 
         from maos.app import open as open_
@@ -67,6 +102,9 @@ class Target:
             except Corrupt as error:  # verifying it, as the usual hint says, needs an open one
                 hint = "put back a copy of it, or name another database with --db"
                 raise Corrupt(error.what, hint=hint) from error
+            except UnknownFormat:
+                self._check_whose()
+                raise
             try:
                 return await work(m)
             finally:
@@ -75,6 +113,18 @@ class Target:
                     note(text)
 
         return asyncio.run(opened())
+
+    def _check_whose(self) -> None:
+        """Say so when it is a database of the original, which by default has the same name."""
+        from pathlib import Path
+
+        from maos.original.file import is_one
+
+        if "://" not in self.name and is_one(Path(self.name)):
+            raise InvalidInput(
+                f"{self.name} is a database of the original maos, which this one does not change",
+                hint=f"bring its orchestrations into one of this maos: `maos --db runs.db import {self.name}`",
+            )
 
     def foresee(self, work: Callable[[Maos], Awaitable[T]]) -> T:
         """Find out what something would do; a database that does not exist is not made for it."""
@@ -94,7 +144,7 @@ class Target:
 
     def check(self, *, create: bool = False) -> None:
         """Refuse what opening would make out of nothing: a mistyped path is not a new database."""
-        if self.name == ":memory:":
+        if self.name == IN_MEMORY:
             raise InvalidInput("a database in memory ends with the command", hint="give --db a path or a URL")
         if "://" in self.name or create:
             return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -11,11 +12,12 @@ from maos.cli.commands import Command, json_option
 from maos.cli.database import Target
 from maos.cli.documents import Document, time
 from maos.cli.plain import clean
-from maos.errors import NotFound
 
 if TYPE_CHECKING:
     from maos.app import Maos
     from maos.engine.effects import Effect
+
+UNKNOWN_SHOWN_MAX = 5
 
 
 @click.command(cls=Command, examples=["maos effects --unknown", "maos effects r-1a2b3c", "maos effects order-7 --json"])
@@ -24,20 +26,19 @@ if TYPE_CHECKING:
 @json_option
 @click.pass_obj
 def effects(database: Target, id: str, unknown: bool, as_json: bool) -> None:
-    """List what was done outside: tools that agents ran, and steps of workflows.
+    """List what was done outside: tools that agents ran, commands, and steps of workflows.
 
     ID is a run, an agent or a workflow; without it, everything. Each was recorded before it began and when it had
-    ended. One that began and did not end is unknown: it is never repeated without being asked for. An agent that is
-    resumed is told which of its tools are; for a step, `maos workflow settle` says what became of it.
+    ended. One that began and did not end is unknown. An agent that is resumed is told which of its tools are; a step is
+    asked for, and `maos workflow settle` says what became of it; a command is started again from the beginning.
     """
 
     async def work(m: Maos) -> list[Effect]:
-        found = await _find(m, id)
-        return [each for each in found if not unknown or each.outcome == "unknown"]
+        return await m.effects(await _meant(m, id), unknown=unknown)
 
     found = database.read(work)
     if as_json:
-        shared.show({"effects": [_document(each) for each in found]})
+        shared.show({"effects": [document(each) for each in found]})
         return
     from maos.cli import render
 
@@ -54,40 +55,36 @@ def effects(database: Target, id: str, unknown: bool, as_json: bool) -> None:
     render.table(columns, rows)
 
 
-async def _find(m: Maos, id: str) -> list[Effect]:
-    from maos.engine import effects, owner
+async def _meant(m: Maos, given: str) -> str:
+    """The whole id of a run or a workflow; the name of an agent as it is."""
+    from maos.cli import ids
+    from maos.model.attempt import stream
 
-    found: list[Effect] = []
-    names: list[str] = []
-    if not id:
-        names = [attempt.agent async for attempt in m.attempts.all()]
-        flows = [flow async for flow in m.workflows.all()]
-    else:
-        flows = []
-        try:
-            run = await m.runs.get(id)
-            names = [agent for name in run.tasks for agent in run.agents(name)]
-        except NotFound:
-            try:
-                flows = [await m.workflows.get(id)]
-            except NotFound:
-                names = [(await m.attempts.get(id)).agent]
-    for name in names:
-        try:
-            found += [each async for each in effects.of_agent(m.journal, m.attempts, name)]
-        except NotFound:
-            continue  # its task has not begun
-    for flow in flows:
-        is_running = flow.status == "running" and not owner.is_gone(flow.owner)
-        found += effects.of_flow(flow, is_running=is_running)
-    return sorted(found, key=lambda each: each.begun_us)
+    if not given or [name async for name in m.journal.streams(stream(f"{given}."))]:
+        return given
+    found = await ids.meant(m.journal, given, ids.RUN, ids.FLOW)
+    return found.id if found else given
+
+
+def warn(unknown: Sequence[Effect]) -> None:
+    """Name what nobody knows the outcome of, with where to look."""
+    from maos.cli import render
+    from maos.cli.agent import words
+
+    for each in unknown[:UNKNOWN_SHOWN_MAX]:
+        given = words.one_line(each.given, render.room_for_value(50))
+        told = f"{clean(each.what)}{f'({given})' if given else ''}"
+        render.line(("! ", "bold red"), (clean(each.owner), "bold"), " unknown whether it took effect: ", told)
+    if len(unknown) > UNKNOWN_SHOWN_MAX:
+        render.line(("  … ", "dim"), f"and {len(unknown) - UNKNOWN_SHOWN_MAX} more: maos effects --unknown")
 
 
 def _line(text: str) -> str:
     return clean(text).replace("\n", " ")
 
 
-def _document(effect: Effect) -> Document:
+def document(effect: Effect) -> Document:
+    """What a program is told of it."""
     return {
         "by": effect.owner, "id": effect.id, "what": effect.what, "given": effect.given, "outcome": effect.outcome,
         "said": effect.said, **time(effect.begun_us, "begun"), **time(effect.ended_us or None, "ended"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -17,7 +17,9 @@ from maos.errors import InvalidInput, MaosError
 if TYPE_CHECKING:
     from maos.app import Maos
     from maos.cli.agent.standing import Standing
+    from maos.model.run import Run
     from maos.runner.holders import HolderInfo, Stray
+    from maos.runner.workspace import Workspace
 
 
 class Known(NamedTuple):
@@ -26,6 +28,7 @@ class Known(NamedTuple):
     agents: Mapping[str, Standing]
     folder: Path | None
     """Where its agents have their files; None when it cannot be read, and nothing can be said to belong to nobody."""
+    runs: Sequence[Run] = ()
 
 
 def examine(database: Target) -> list[Finding]:
@@ -33,6 +36,7 @@ def examine(database: Target) -> list[Finding]:
     findings: list[Finding] = []
     known = _database(database, findings)
     findings += _agents(known)
+    findings += _places(known)
     findings += checkup.machine(database, known.folder)
     for home in sorted(settings.state_folder().glob("*/")):
         findings += _strays(home / "holders")
@@ -44,14 +48,15 @@ def examine(database: Target) -> list[Finding]:
 
 
 def _database(database: Target, findings: list[Finding]) -> Known:
-    async def work(m: Maos) -> tuple[int, dict[str, Standing], Path]:
+    async def work(m: Maos) -> tuple[int, Known]:
         agents = {}
         async for attempt in m.attempts.all():
             agents[attempt.agent] = standing.of_attempts([attempt])
-        return await m.journal.head(), agents, m.attempts.folder
+        runs = [run async for run in m.runs.all()]
+        return await m.journal.head(), Known(agents, m.attempts.folder, runs)
 
     try:
-        head, agents, folder = database.read(work)
+        head, known = database.read(work)
     except InvalidInput as error:
         findings.append(Finding("note", "database", error.what, error.hint))
         return Known({}, None)
@@ -61,7 +66,7 @@ def _database(database: Target, findings: list[Finding]) -> Known:
     what = f"{database.name} opens, and ends where it should, at position {head}"
     findings.append(Finding("ok", "database", what))
     findings += checkup.journal(database)
-    return Known(agents, folder)
+    return known
 
 
 def _agents(known: Known) -> Iterator[Finding]:
@@ -75,6 +80,18 @@ def _agents(known: Known) -> Iterator[Finding]:
         running += now.status in ("running", "stopping")
     if known.agents:
         yield Finding("ok", "agents", f"{len(known.agents)} known, {running} running")
+
+
+def _places(known: Known) -> Iterator[Finding]:
+    """Runs that can go on, and whose folders are not where they were."""
+    from maos.engine.orchestration import check_places
+
+    for run in known.runs:
+        try:
+            if run.status != "completed":
+                check_places(run)
+        except MaosError as error:
+            yield Finding("look", "run", error.what, error.hint)
 
 
 def _holders(root: Path, known: Known) -> Iterator[Finding]:
@@ -150,14 +167,34 @@ def _workspaces(root: Path, known: Known) -> Iterator[Finding]:
     from maos.runner import workspace as workspaces
 
     found = workspaces.left_behind(root)
+    own = {f"{run.id}-b{branch}" if branch else run.id for run in known.runs for branch in range(run.branch + 1)}
     for each in found:
+        if each.name in own and each.workspace is not None:
+            continue  # what its tasks have done is merged there
         now = known.agents.get(each.name)
         if each.workspace is None and (now is None or not now.attempt.is_open):
             yield _unfinished(root, each.name)
-        elif now is None:
-            yield Finding("note", "worktree", f"{each.name} belongs to no agent in this database", str(each.tree))
+        elif now is None and each.workspace is not None:
+            yield _orphaned(each.tree, each.workspace)
     if found:
         yield Finding("ok", "worktrees", f"{len(found)} below {root}")
+
+
+def _orphaned(tree: Path, workspace: Workspace) -> Finding:
+    async def fix() -> str:
+        from maos.runner.workspace import remove
+
+        try:
+            await remove(workspace)
+        except (MaosError, OSError) as error:
+            return f"nothing: {error}"
+        return f"removed {tree}; what was saved of it is still below refs/maos in {workspace.repository}"
+
+    return Finding(
+        "look", "worktree", f"{tree} belongs to no agent and no run in this database",
+        "it was made by work that this database does not know: an older copy was put back, or runs were deleted",
+        f"Remove {tree}, if everything in it is saved?", fix,
+    )  # fmt: skip
 
 
 def _unfinished(root: Path, name: str) -> Finding:

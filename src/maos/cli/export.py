@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from maos.cli import completing, documents
+from maos.cli import completing, documents, ids
 from maos.cli.commands import Command, json_option
 from maos.cli.database import Target
 from maos.cli.failures import note
@@ -15,9 +15,6 @@ from maos.cli.plain import clean
 from maos.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from pathlib import Path
-    from typing import BinaryIO
-
     from maos.app import Maos
     from maos.bundle.exporting import Exported
 
@@ -54,17 +51,14 @@ def export(database: Target, id: str, output: str, to_stdout: bool, without_file
         raise InvalidInput("a bundle is not for a terminal to show", hint="send it to a file or a program: `… > FILE`")
 
     async def work(m: Maos) -> tuple[str, Exported]:
-        from maos.bundle import exporting, file
-
-        kind, found = await exporting.find(m.journal, id)
+        known = await ids.meant(m.journal, id, ids.RUN, ids.FLOW)
+        found = known.id if known else id
         if is_piped:
-            made = await _export(m, sys.stdout.buffer, kind, found, files=not without_files)
+            made = await m.bundles.export(found, sys.stdout.buffer, files=not without_files)
             sys.stdout.buffer.flush()
             return "-", made
         path = Path(output or f"{found}{SUFFIX}")
-        _check_free(path)
-        with file.written(path) as target:
-            return str(path), await _export(m, target, kind, found, files=not without_files)
+        return str(path), await m.bundles.export(found, path, files=not without_files)
 
     target, made = database.read(work)
     if as_json:
@@ -77,24 +71,6 @@ def export(database: Target, id: str, output: str, to_stdout: bool, without_file
         note(
             f"{made.manifest.id} is being carried out: what is done from now on is not in the file; pause it to move it"
         )
-
-
-async def _export(m: Maos, target: BinaryIO, kind: str, id: str, *, files: bool) -> Exported:
-    import maos
-    from maos.bundle import exporting
-    from maos.clock import SystemClock
-
-    made_by = f"maos {maos.__version__}"
-    return await exporting.export(m.journal, SystemClock(), target, kind, id, made_by=made_by, files=files)
-
-
-def _check_free(path: Path) -> None:
-    if path.is_dir():
-        raise InvalidInput(f"{path} is a folder", hint=f"name a file in it: -o {path / 'run.maos'}")
-    if path.exists() or path.is_symlink():
-        raise InvalidInput(f"{path} exists already", hint="name a file that does not with -o, or move that one away")
-    if not path.parent.is_dir():
-        raise InvalidInput(f"there is no folder {path.parent}", hint="make it first")
 
 
 def _document(target: str, made: Exported) -> dict[str, Any]:

@@ -25,7 +25,12 @@ if TYPE_CHECKING:
 
 LAST = 50
 TYPES = ("info", "request", "response", "discovery", "coordination", "broadcast", "error")
-WAITING, DEAD, DONE = "waiting", "dead", "acknowledged"
+WAITING = "waiting"
+"""In the inbox, and not acknowledged yet. Handed out again until it is acknowledged, or dead after some tries."""
+DEAD = "dead"
+"""Put aside with a reason: it expired, or could not be handled. `maos messages dead --again` sends it once more."""
+DONE = "acknowledged"
+"""The receiver has got it and said so. For good."""
 
 
 @click.group(

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from maos.bus.history import Said
     from maos.cli.agent.standing import Standing as AgentStanding
     from maos.cli.orchestration.standing import Standing
+    from maos.engine.effects import Effect
     from maos.engine.questions import Open
+    from maos.model.flow import Flow
 
 RECENT_US = 7 * 86_400 * 1_000_000
 """For how long a run that failed is named here."""
@@ -31,6 +33,10 @@ class Overview(NamedTuple):
     messages: list[Said] | None
     failed_before: int
     """Runs that failed longer ago."""
+    flows: list[Flow]
+    """Workflows that have not ended, but for parts of others."""
+    unknown: list[Effect]
+    """What was begun by somebody who is gone, and may or may not have taken effect."""
 
 
 @click.command(cls=Command, examples=["maos status", "maos status --messages --json"])
@@ -70,11 +76,41 @@ async def look(m: Maos, *, messages: bool) -> Overview:
             asked += await questions.of_agent(m.journal, attempt)
             if not attempt.agent.startswith(prefixes):
                 alone.append(agents.of_attempts(await m.attempts.history(attempt.agent)))
+    flows, unknown = await _flows(m, asked)
+    for each in runs:
+        unknown += await _unknown(m, each)
     failed = [each for each in runs if each.run.status == "failed"]
     old = [each for each in failed if each.at_us - each.run.ended_us > RECENT_US]
     shown = [each for each in runs if each.run.is_open or (each in failed and each not in old)]
     said = await _newest(m) if messages else None
-    return Overview(shown, alone, asked, said, len(old))
+    return Overview(shown, alone, asked, said, len(old), flows, unknown)
+
+
+async def _flows(m: Maos, asked: list[Open]) -> tuple[list[Flow], list[Effect]]:
+    """Workflows that have not ended, and what is unknown of them; what they ask is added to what is asked."""
+    from maos.engine import effects, owner, questions
+
+    found: list[Flow] = []
+    unknown: list[Effect] = []
+    async for flow in m.workflows.all():
+        if flow.is_open:
+            asked += await questions.of_flow(m.journal, flow)
+            lives = flow.status == "running" and not owner.is_gone(flow.owner)
+            unknown += [each for each in effects.of_flow(flow, is_running=lives) if each.outcome == effects.UNKNOWN]
+            if not flow.parent:
+                found.append(flow)
+    return sorted(found, key=lambda each: -each.changed_us), unknown
+
+
+async def _unknown(m: Maos, standing: Standing) -> list[Effect]:
+    """What agents of a run that can go on had begun when they, and their engines, went away."""
+    from maos.engine import effects, owner
+
+    found = []
+    for name, attempt in standing.attempts.items():
+        if standing.run.is_open and not owner.is_at_work(attempt):
+            found += [each async for each in effects.of_agent(m.journal, m.attempts, name)]
+    return [each for each in found if each.outcome == effects.UNKNOWN]
 
 
 async def _newest(m: Maos) -> list[Said]:
@@ -88,8 +124,10 @@ async def _newest(m: Maos) -> list[Said]:
 
 
 def _show_document(found: Overview) -> None:
+    from maos.cli import effects
     from maos.cli.agent import documents as agents
     from maos.cli.orchestration import documents
+    from maos.cli.workflow import showing as workflows
 
     document = {
         "questions": [documents.question(each) for each in found.questions],
@@ -99,6 +137,8 @@ def _show_document(found: Overview) -> None:
         "interrupted": [each.run.id for each in found.runs if each.now.state == "interrupted"],
         "orchestrations": [documents.summary(each) for each in found.runs],
         "agents": [agents.summary(each) for each in found.agents],
+        "workflows": [workflows.summary(each) for each in found.flows],
+        "unknown": [effects.document(each) for each in found.unknown],
         "failed_before": found.failed_before,
     }
     if found.messages is not None:
@@ -107,16 +147,22 @@ def _show_document(found: Overview) -> None:
 
 
 def _show(found: Overview) -> None:
-    from maos.cli import render
+    from maos.cli import effects, render
     from maos.cli.agent import listing as agents
     from maos.cli.orchestration import listing, page
+    from maos.cli.workflow import listing as workflows
+    from maos.cli.workflow import showing
 
     needy = [each for each in found.runs if each.now.state in ("blocked", "failed", "interrupted")]
     if found.questions:
         page.questions(found.questions, found.questions)
     for each in needy:
         trouble(each)
-    if (found.questions or needy) and (found.runs or found.agents):
+    stopped = [each for each in found.flows if showing.go_on(each)]
+    for flow in stopped:
+        showing.trouble(flow)
+    effects.warn(found.unknown)
+    if (found.questions or needy or found.unknown or stopped) and (found.runs or found.agents or found.flows):
         render.line()
     if found.runs:
         listing.table(found.runs)
@@ -124,7 +170,11 @@ def _show(found: Overview) -> None:
         if found.runs:
             render.line()
         agents.show(found.agents)
-    if not found.runs and not found.agents and not found.questions:
+    if found.flows:
+        if found.runs or found.agents:
+            render.line()
+        workflows.table([workflows.Listed.of(each) for each in found.flows])
+    if not found.runs and not found.agents and not found.questions and not found.flows:
         render.line("nothing runs and nobody waits")
     if found.messages is not None:
         render.line()

@@ -224,7 +224,7 @@ class AgentWorker:
         elif known.number > task.checks:
             return await self._taken_up(task, name)
         else:
-            running = await self._attempts.resume(name, listener=self._heard)
+            running = await self._attempts.resume(name, like=more, listener=self._heard)
         return await self._until_ended(task, running)
 
     async def _known(self, agent: str) -> Attempt | None:

@@ -190,12 +190,19 @@ class Attempts(AttemptReader):
         budget_usd: float | None = None,
         mcp: Sequence[McpServer] = (),
         pass_variables: Sequence[str] = (),
+        like: Mapping[str, Any] | None = None,
         limits: Limits | None = None,
         listener: Listener | None = None,
     ) -> Running:
-        """Go on with an agent: in the attempt that still runs without an engine, else in a new one of its session."""
+        """Go on with an agent: in the attempt that still runs without an engine, else in a new one of its session.
+
+        `like` is what it must have been started with; InvalidInput if that was something else.
+        """
         await consent.check(self._journal, agent)
         before = await self.get(agent)
+        if like is not None:
+            given = [name for name in like.get("pass_variables", ()) if name in self._environment]
+            orders.check_same(before, like, self._given(given))
         if before.is_open:
             running = await self.adopt(agent, limits=limits, listener=listener)
             if running is not None:

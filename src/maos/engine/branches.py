@@ -188,7 +188,8 @@ async def prepare(attempts: Attempts, name: str, run: str, found: Cut, folder: P
     """A worktree with the files of a cut, under a new name; in place, the folder as it is."""
     before = workspaces.Workspace.from_data(found.attempt.workspace)
     if before.in_place:
-        return Continuation(name, run, found, before._replace(name=name).to_data(), Path(found.attempt.order["cwd"]))
+        place = before._replace(name=name, path=folder, tree=folder)
+        return Continuation(name, run, found, place.to_data(), folder)
     place = await fresh(attempts, name, folder, base=before.base, start=found.commit or before.base)
     return Continuation(name, run, found, place.to_data(), place.path)
 
@@ -281,6 +282,7 @@ def _state(attempts: Attempts, goes_on: Continuation) -> dict[str, Any]:
         "answered_cursor": 0,
         "permissions": {},
         "stopping": "",
+        "moved_from": "",
     }
     home = str(attempts.folder / "homes" / goes_on.name)
     state["order"] |= {"cwd": str(goes_on.cwd), "home": home, "run": goes_on.run}

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from maos.clock import Clock
+from maos.engine import owner
 from maos.engine.claims import Held, claim
 from maos.engine.recorder import Recorder
 from maos.engine.types import RUN
@@ -20,6 +21,7 @@ from maos.model.run import Run, stream
 
 NOTICE_S = 10.0
 """How soon a change of how often checkpoints are made is noticed."""
+LOOK_EVERY_S = 1.0
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
@@ -54,6 +56,37 @@ async def make(journal: Journal, clock: Clock, run: Run, name: str) -> bool:
     finally:
         await journal.release(recorder.lease)
     return True
+
+
+async def made_by_anybody(journal: Journal, clock: Clock, run: Run, name: str) -> Run:
+    """A run with a checkpoint of that name, made by us or by the engine that carries it out: this waits for it."""
+
+    def is_made(each: Run) -> bool:
+        return any(point.get("name") == name for point in each.checkpoints)
+
+    while not await make(journal, clock, run, name):
+        while not is_made(run) and not owner.is_unattended(run.owner):
+            await _until(journal, run, is_made)
+        if not is_made(run):  # whoever was asked died before they took note: it is for us to do
+            run = await RUN.load(journal, run.id) or run
+        if is_made(run):
+            return run
+    return run
+
+
+async def _until(journal: Journal, run: Run, condition: Callable[[Run], bool]) -> None:
+    """Follow a run until something is true of it, or for a while, so that the caller can look who carries it out."""
+
+    async def follow() -> None:
+        async for record in journal.follow_stream(stream(run.id), after=run.version):
+            run.apply(record.type, record.data)
+            if condition(run):
+                return
+
+    try:
+        await asyncio.wait_for(follow(), LOOK_EVERY_S)
+    except TimeoutError:
+        pass
 
 
 async def now_and_then(

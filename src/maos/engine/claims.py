@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 from maos.clock import MICROSECONDS, Clock
 from maos.engine import owner
@@ -25,8 +26,19 @@ class Held(Conflict):
         self.args = (self.what,)
 
 
-async def claim(journal: Journal, clock: Clock, name: str, fold: Fold | None, *, is_open: bool, hint: str) -> Lease:
+async def claim(
+    journal: Journal,
+    clock: Clock,
+    name: str,
+    fold: Fold | None,
+    *,
+    is_open: bool,
+    hint: str,
+    look: Callable[[], Awaitable[Fold | None]] | None = None,
+) -> Lease:
     """A lease on a name whose owner, as far as is recorded, is that of the fold. Held while the owner lives.
+
+    `look` is asked for what was not there yet: whoever has the lease may be about to begin it.
 
     A process that died between claiming and recording that it did is known to nobody, and one that had its lease again
     after it ran out has a token that nobody knows; such leases run out.
@@ -38,6 +50,8 @@ async def claim(journal: Journal, clock: Clock, name: str, fold: Fold | None, *,
         lease = await journal.acquire(name, ttl_s=CLAIM_S)
         if lease is not None:
             return lease
+        if fold is None and look is not None:
+            fold = await look()
         is_owned = fold is not None and is_open and not owner.is_gone(fold.owner)
         if is_owned or clock.steady_us() > until_us:
             who = f"process {fold.owner['pid']} on {fold.owner['host']}" if fold else "another process"

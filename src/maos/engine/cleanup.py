@@ -1,7 +1,7 @@
 """Room on the disk: worktrees of runs that are completed, and of nobody else, where nothing is lost by it.
 
 The journal keeps everything. So do the checkpoints of files, which are refs in the user's repository. Runs that
-failed or were paused can go on, and need their worktrees for it.
+failed or were paused can go on, and need their worktrees for it. Runs that a person has made permanent stay whole.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from maos.faults import crash_point
 from maos.ids import incarnation
 from maos.journal.codec import Event
 from maos.journal.journal import Journal
-from maos.model.cleaning import STREAM, Old, Rule, Statistics, choose
+from maos.model.cleaning import PERMANENT, STREAM, Old, Permanent, Rule, Statistics, choose
 from maos.model.run import COMPLETED, Run
 from maos.runner.workspace import Workspace, is_left, remove
 from maos.settings.schema import Cleanup as Policies
@@ -93,7 +93,8 @@ def by_policy(policies: Policies, now_us: int) -> RuleOf:
 
 def kind_of(run: Run) -> str:
     """Which policy counts for a run: that of its workflow, or that of orchestrations."""
-    return str(run.options.get("workflow") or "orchestration")
+    made_from = run.options.get("workflow")
+    return str(made_from["name"]) if isinstance(made_from, dict) and made_from.get("name") else "orchestration"
 
 
 async def cleanup(
@@ -102,8 +103,9 @@ async def cleanup(
     """Remove the worktrees of completed runs that are beyond a limit. Killed anywhere, the next one goes on."""
     trees: dict[str, list[_Tree]] = {}
     completed: dict[str, Run] = {}
+    stay = await permanent(journal)
     async for run in runs.all():
-        if run.status == COMPLETED:
+        if run.status == COMPLETED and run.id not in stay:
             measured = bool(rule_of(kind_of(run)).bytes_max)
             trees[run.id] = [each async for each in _trees(attempts, run, measured=measured)]
             completed[run.id] = run
@@ -124,6 +126,32 @@ async def cleanup(
         data |= {"refused": refused} if refused else {}
         await journal.append(STREAM, Event("cleanup_ended", {**data, "at_us": clock.now_us()}))
     return done
+
+
+async def permanent(journal: Journal) -> dict[str, str]:
+    """The runs that are never cleaned up, and why."""
+    found = Permanent()
+    async for record in journal.read(PERMANENT):
+        found.apply(record.type, record.data)
+    return found.runs
+
+
+async def set_permanent(journal: Journal, clock: Clock, run: Run, why: str = "") -> bool:
+    """Have no cleanup, by whatever policy, ever take anything of a run; False when that was so already."""
+    known = await permanent(journal)
+    if known.get(run.id) == why:
+        return False
+    data = {"run": run.id, "why": why, "at_us": clock.now_us()}
+    await journal.append(PERMANENT, Event("permanence_given", data))
+    return True
+
+
+async def unset_permanent(journal: Journal, clock: Clock, run: Run) -> bool:
+    """Have policies count for a run again; False when they did already."""
+    if run.id not in await permanent(journal):
+        return False
+    await journal.append(PERMANENT, Event("permanence_taken", {"run": run.id, "at_us": clock.now_us()}))
+    return True
 
 
 async def when_due(
@@ -190,6 +218,9 @@ async def _one(
             return True
         if (await runs.get(run)).status != COMPLETED:
             done.kept.append(Kept(run, tree.agent, place, "its run goes on"))
+            return True
+        if run in await permanent(journal):
+            done.kept.append(Kept(run, tree.agent, place, "its run is permanent"))
             return True
         await remove(tree.workspace, dry_run=True)
         if not dry_run:

@@ -8,11 +8,10 @@ from typing import Any, NamedTuple
 from maos.engine import moments
 from maos.engine.moments import Moment
 from maos.engine.types import ATTEMPT, RUN
-from maos.errors import NotFound
 from maos.journal.journal import Journal
-from maos.model import door
+from maos.model import bundle, door
 from maos.model.attempt import attempt_id
-from maos.model.branch import line_of
+from maos.model.branch import Stretch, line_of
 from maos.model.message import Message, history, message
 from maos.model.run import Run, TaskState, stream
 from maos.runner import workspace as workspaces
@@ -111,12 +110,12 @@ def _asked(question: Any) -> tuple[str, str]:
 
 
 async def lineage(journal: Journal, run: Run) -> dict[str, Run]:
-    """A run, and those that it comes from."""
+    """A run, and those that it comes from, as far as they are here."""
     found = {run.id: run}
     while run.origin:
         known = await RUN.load(journal, run.origin["run"])
         if known is None:
-            raise NotFound(f"{run.id} was forked from {run.origin['run']}, which is not here", hint="import it too")
+            break  # it came here without them
         run = found[known.id] = known
     return found
 
@@ -131,8 +130,7 @@ async def _messages(journal: Journal, run: Run, moment: Moment) -> dict[str, Mes
     for each in line_of(runs, run.id, moment.version):
         first = await journal.event(stream(each.run), each.first)
         windows.append((each.run, first.position if first is not None and each.first > 1 else 0, until))
-        begun = next((one for one in runs[each.run].branches if one["version"] == each.first), None)
-        until = (begun or runs[each.run].origin or {"position": 0})["position"]
+        until = await _parted_at(journal, runs, each)
     for name, after, last in reversed(windows):
         async for record in journal.read(history(name)):
             if record.position > last:
@@ -141,6 +139,20 @@ async def _messages(journal: Journal, run: Run, moment: Moment) -> dict[str, Mes
                 said = message(record.data)
                 found.setdefault(said.id, said)
     return found
+
+
+async def _parted_at(journal: Journal, runs: Mapping[str, Run], stretch: Stretch) -> int:
+    """The position that a stretch of a run goes on from. Of one that was imported only the version is known: positions
+    are those of the journal that it comes from."""
+    run = runs[stretch.run]
+    begun = next((one for one in run.branches if one["version"] == stretch.first), None)
+    if begun is None and (not run.origin or run.origin["run"] not in runs):
+        return 0
+    of, told = (run, begun) if begun is not None else (runs[run.origin["run"]], run.origin)
+    if not await journal.version(bundle.stream(run.id)):
+        return int(told["position"])
+    version = told["to"] if begun is not None else told["version"]
+    return (await moments.at_version(journal, of, version)).position
 
 
 async def _findings(journal: Journal, run: Run, moment: Moment) -> dict[tuple[str, str], str]:

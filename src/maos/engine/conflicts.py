@@ -13,7 +13,7 @@ from typing import Any
 from maos.engine.outcomes import Outcome
 from maos.journal.codec import Event
 from maos.model.plan import BY_AGENT
-from maos.model.run import GATED, MERGE, Run, TaskState
+from maos.model.run import GATED, Run, TaskState
 from maos.runner.workspace import OTHERS, OWN
 
 RETRY, AGENT, GIVE_UP = "retry", "agent", "give up"
@@ -73,7 +73,7 @@ def question(task: TaskState) -> dict[str, Any]:
         files.append(f"  and {len(task.conflict) - FILES_SHOWN_MAX} more")
     meanings = [f"  {name}: {CHOICES[name]}" for name in choices]
     return {
-        "id": f"{MERGE}{task.name}/{task.conflicts}",
+        "id": task.asks,
         "question": f"The work of {task.name} cannot be merged ({task.why}). What is to be done?",
         "choices": choices,
         "asked_by": [],

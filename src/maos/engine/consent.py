@@ -6,7 +6,7 @@ from maos.clock import Clock
 from maos.errors import InvalidInput
 from maos.journal.codec import Event
 from maos.journal.journal import Journal
-from maos.model.bundle import AGREED, IMPORTED, owners, stream
+from maos.model.bundle import AGREED, owners, stream
 
 
 class NotAgreed(InvalidInput):
@@ -27,15 +27,10 @@ async def waits(journal: Journal, name: str) -> str:
         newest = await journal.event(stream(id), version) if version else None
         if newest is not None and newest.type != AGREED:
             of = str(newest.data.get("of") or id)
-            return of if of == id else await waits(journal, of)
+            found = of if of == id else await waits(journal, of)
+            if found:  # else that one is agreed to, and another it belongs to may not be
+                return found
     return ""
-
-
-async def imported_version(journal: Journal, id: str) -> int:
-    """Up to which version a run was imported; 0 when it was begun here. Streams of an import come one after the other:
-    before its end, positions do not tell what was at the same time."""
-    found = [each.data.get("version", 0) async for each in journal.read(stream(id)) if each.type == IMPORTED]
-    return found[-1] if found else 0
 
 
 async def check(journal: Journal, name: str) -> None:

@@ -6,15 +6,29 @@ Nothing is recorded for it. Tools that agents ran and steps of workflows are eve
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import AsyncIterator
 from typing import Any, NamedTuple
 
+from maos.engine import owner
 from maos.engine.attempt_reader import AttemptReader
+from maos.engine.orchestration import ENDED_BY_ITSELF, REPEATABLE
+from maos.engine.types import FLOW
+from maos.errors import NotFound
 from maos.journal.journal import Journal
 from maos.model.attempt import Attempt, stream
 from maos.model.flow import AGENT, STEP, Flow
+from maos.model.flow import stream as flow_stream
+from maos.model.run import stream as run_stream
 
-DONE, FAILED, UNKNOWN, RUNNING = "done", "failed", "unknown", "running"
+DONE = "done"
+"""It was begun and has a result. For good."""
+FAILED = "failed"
+"""It was begun and has an error. A step may be tried again; each try is an effect of its own in the outside."""
+UNKNOWN = "unknown"
+"""It was begun and nobody knows whether it took effect. `maos workflow settle`; an agent is told when it goes on."""
+RUNNING = "running"
+"""It was begun, and whoever began it lives. Done, failed or unknown."""
 GIVEN_CHARS_MAX = 400
 
 
@@ -34,6 +48,36 @@ class Effect(NamedTuple):
     ended_us: int = 0
 
 
+async def find(attempts: AttemptReader, id: str = "", *, unknown: bool = False) -> list[Effect]:
+    """What a run, an agent or a workflow did outside, or everybody, in the order it was begun.
+
+    With `unknown`, only what nobody knows the outcome of.
+    """
+    journal = attempts.journal
+    agents, flows = await _owners(attempts, id)
+    found = [effect for agent in agents async for effect in of_agent(journal, attempts, agent)]
+    for each in flows:
+        flow = await FLOW.load(journal, each)
+        if flow is not None:
+            found += of_flow(flow, is_running=flow.status == "running" and not owner.is_gone(flow.owner))
+    return sorted((each for each in found if not unknown or each.outcome == UNKNOWN), key=lambda each: each.begun_us)
+
+
+async def _owners(attempts: AttemptReader, id: str) -> tuple[list[str], list[str]]:
+    """The agents and the workflows of an id; NotFound when there are none."""
+    everybody = [attempt.agent async for attempt in attempts.all()]
+    prefix = flow_stream("")
+    if not id:
+        return everybody, [name.removeprefix(prefix) async for name in attempts.journal.streams(prefix)]
+    if id in everybody:
+        return [id], []
+    flows = [id] if await attempts.journal.version(flow_stream(id)) else []
+    if not flows and not await attempts.journal.version(run_stream(id)):
+        hint = "`maos orchestration list`, `maos workflow list` and `maos agent list` show what there is"
+        raise NotFound(f"there is no run, workflow or agent {id!r}", hint=hint)
+    return [agent for agent in everybody if agent.startswith(f"{id}.")], flows
+
+
 async def of_agent(journal: Journal, reader: AttemptReader, agent: str) -> AsyncIterator[Effect]:
     """The tools that an agent ran in all its attempts, in order."""
     for attempt in await reader.history(agent):
@@ -42,6 +86,9 @@ async def of_agent(journal: Journal, reader: AttemptReader, agent: str) -> Async
 
 
 async def _of_attempt(journal: Journal, attempt: Attempt) -> AsyncIterator[Effect]:
+    if attempt.kind in REPEATABLE:
+        yield _of_command(attempt)
+        return
     found: dict[str, Effect] = {}
     async for record in journal.read(stream(attempt.id)):
         for fact in record.data["facts"] if record.type == "attempt_heard" else ():
@@ -49,7 +96,7 @@ async def _of_attempt(journal: Journal, attempt: Attempt) -> AsyncIterator[Effec
             at_us = int(record.data.get("at_us", 0))
             if fact["kind"] == "tool_use":
                 begun_us = found[id].begun_us if id in found else at_us
-                outcome = RUNNING if attempt.is_open else UNKNOWN
+                outcome = RUNNING if owner.is_at_work(attempt) else UNKNOWN
                 found[id] = Effect(attempt.id, id, fact.get("name", ""), _short(fact.get("input")), outcome,
                                    begun_us=begun_us)  # fmt: skip
             elif fact["kind"] == "tool_result" and id in found:
@@ -57,6 +104,16 @@ async def _of_attempt(journal: Journal, attempt: Attempt) -> AsyncIterator[Effec
                 found[id] = found[id]._replace(outcome=outcome, said=_short(fact.get("output")), ended_us=at_us)
     for effect in found.values():
         yield effect
+
+
+def _of_command(attempt: Attempt) -> Effect:
+    """A command or a function in a process of its own: nobody knows what it did unless it has ended by itself."""
+    outcome = RUNNING if owner.is_at_work(attempt) else UNKNOWN
+    if not attempt.is_open and attempt.failure in ENDED_BY_ITSELF:
+        outcome = FAILED if attempt.failure else DONE
+    given = _short(shlex.join(map(str, attempt.order.get("argv") or ())) or attempt.task)
+    said = _short(attempt.message or attempt.result)
+    return Effect(attempt.id, "", attempt.kind, given, outcome, said, attempt.planned_us, attempt.ended_us)
 
 
 def of_flow(flow: Flow, *, is_running: bool) -> list[Effect]:

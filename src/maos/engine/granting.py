@@ -19,7 +19,7 @@ from maos.journal.journal import Append, Record
 from maos.model import plan
 from maos.model.attempt import inbox
 from maos.model.message import PERSON
-from maos.model.run import GATE, MERGE, RUNNING, Run, TaskState
+from maos.model.run import GATE, RUNNING, Run, TaskState, asked_for
 
 TASKS_ASKED_MAX = 100
 """How many tasks agents may add to a run while one engine carries it out."""
@@ -40,8 +40,7 @@ class Granted(NamedTuple):
 
 def gate_question(task: TaskState, question: str) -> dict[str, Any]:
     """What a person is asked whose word a task's gate waits for."""
-    id = f"{GATE}{task.name}/{task.gate}/{task.attempts}"
-    return {"id": id, "question": question, "choices": ["yes", "no"], "asked_by": [], "context": task.result}
+    return {"id": task.asks, "question": question, "choices": ["yes", "no"], "asked_by": [], "context": task.result}
 
 
 class Desk:
@@ -75,10 +74,10 @@ class Desk:
         if question is None or question.answer is not None:
             return Granted()  # the first answer counts
         answered = Event("question_answered", data)
-        if data["id"].startswith(GATE):
-            return Granted([answered, _after_gate(run, data)])
-        if data["id"].startswith(MERGE):
-            return Granted([answered, conflicts.after(run.tasks[data["id"].split("/")[1]], data)])
+        task = run.tasks.get(asked_for(data["id"]))
+        if task is not None and task.asks == data["id"]:  # else it goes on, or is done, without that answer (I29)
+            is_gate = data["id"].startswith(GATE)
+            return Granted([answered, _after_gate(task, data) if is_gate else conflicts.after(task, data)])
         text = f"Answer to your question {question.question!r}: {data['answer']}"
         sender = SENDER if data.get("by") == DEFAULT else PERSON
         told = [self._tell(run, sender, agent, text, "response", question=data["id"]) for agent in question.asked_by]
@@ -108,8 +107,7 @@ class Desk:
         return self._bus.enclosed(sender, to, text[:TEXT_CHARS_MAX], run=run.id, type=type, metadata=metadata)
 
 
-def _after_gate(run: Run, data: dict[str, Any]) -> Event:
-    task = run.tasks[data["id"].split("/")[1]]
+def _after_gate(task: TaskState, data: dict[str, Any]) -> Event:
     if data["answer"].strip().lower() in YES:
         return Event("task_gated", {"task": task.name, "passed": task.gate + 1, "at_us": data["at_us"]})
     refused = Outcome(failure="gate_failed", message=f"a person said: {data['answer']}")

@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from maos.clock import Clock
-from maos.engine import branches, moments, questions, stopping
+from maos.engine import branches, consent, moments, questions, stopping
 from maos.engine.attempts import Attempts
 from maos.engine.comparing import lineage
+from maos.engine.orchestration import check_places
 from maos.engine.runs import Runs
 from maos.engine.travel import GRACE_S, held, joined, keep, position_before
-from maos.errors import Corrupt, InvalidInput
+from maos.errors import Corrupt, InvalidInput, NotFound
 from maos.faults import crash_point
 from maos.journal.codec import Event
 from maos.journal.journal import Append, Journal
@@ -46,6 +47,13 @@ class Union(NamedTuple):
     """Those that nobody has decided: nothing was joined."""
     commit: str = ""
     """The merged files, once they are."""
+    asked: Sequence[questions.Open] = ()
+    """What a person is asked, in the place of joining."""
+
+    @property
+    def undo(self) -> str:
+        """The moment to go back to, to undo it."""
+        return f"@{self.before}"
 
 
 class Joining:
@@ -66,6 +74,7 @@ class Joining:
     async def join(self, id: str, other: str, *, policy: str = "") -> Union:
         """Bring the work of another run into a run. With conflicts that nobody has decided, nothing but questions."""
         theirs = await self._runs.get(other)
+        await consent.check(self._journal, theirs.id)  # what it would do, ours would
         async with held(self._journal, self._clock, await self._runs.get(id)) as recorder:
             ours = recorder.fold
             union, found = await self._union(ours, theirs, policy)
@@ -81,7 +90,7 @@ class Joining:
             found.content["commit"], place = await self._merged(ours, theirs, prefer)
             if place is not None:
                 found.content["options"]["workspace"] = place
-            at_us = self._clock.now_us()
+            at_us, heard = self._clock.now_us(), await self._journal.version(inbox(ours.id))
             data = {
                 "to": ours.version,
                 "position": await self._journal.head(),
@@ -90,12 +99,12 @@ class Joining:
                 "base": union.base._asdict(),
                 "chosen": union.chosen,
                 "state": found.content,
-                "inbox_version": await self._journal.version(inbox(ours.id)),
+                "inbox_version": heard,
                 "at_us": at_us,
             }
             answers = [_answer(each, at_us) for each in found.answers]
             crash_point("travel: joined files")
-            wishes = [*await self._wishes(ours), *answers]
+            wishes = [*await self._wishes(ours, until=heard), *answers]
             also = joined([Append(inbox(ours.id), [each]) for each in wishes])
             await recorder.append(Event("run_joined", data), also=also)
             return union._replace(before=await position_before(self._journal, ours), commit=ours.commit)
@@ -123,6 +132,8 @@ class Joining:
     # --- inside ----------------------------------------------------------------------------------------------
 
     async def _union(self, ours: Run, theirs: Run, policy: str) -> tuple[Union, Joined]:
+        for each in (ours, theirs):
+            check_places(each)
         base = await self._parted(ours, theirs)
         runs = {**await lineage(self._journal, ours), **await lineage(self._journal, theirs)}
         moment = await moments.at_version(self._journal, runs[base.run], base.version)
@@ -152,8 +163,13 @@ class Joining:
     async def _parted(self, ours: Run, theirs: Run) -> Place:
         if ours.id == theirs.id:
             raise InvalidInput(f"{ours.id} cannot be joined with itself", hint="name a fork of it, or where it is from")
-        lines = [line_of(await lineage(self._journal, run), run.id, run.version) for run in (ours, theirs)]
+        runs = [await lineage(self._journal, run) for run in (ours, theirs)]
+        lines = [line_of(known, run.id, run.version) for known, run in zip(runs, (ours, theirs), strict=True)]
         found = parted(*lines)
+        missing = [run.origin["run"] for known in runs for run in known.values()
+                   if run.origin and run.origin["run"] not in known]  # fmt: skip
+        if found is None and missing:
+            raise NotFound(f"they come from {missing[0]}, which is not here", hint="import it too, and join them then")
         if found is None:
             hint = "only a run and its forks, or two forks of one run, can be joined"
             raise InvalidInput(f"{ours.id} and {theirs.id} have nothing in common", hint=hint)
@@ -193,10 +209,11 @@ class Joining:
             raise Corrupt(f"the files of {theirs.id} could not be merged: {done.files}", hint="join them again")
         return done.commit, into.to_data()
 
-    async def _wishes(self, ours: Run) -> list[Event]:
-        """What was wanted of our run and nobody has carried out, but what this join itself asked."""
+    async def _wishes(self, ours: Run, *, until: int) -> list[Event]:
+        """What was wanted of our run and nobody has carried out, but what this join itself asked. What comes later
+        stays where it is."""
         found = []
-        async for record in self._journal.read(inbox(ours.id), after=ours.inbox_cursor):
+        async for record in self._journal.read(inbox(ours.id), after=ours.inbox_cursor, until=until):
             own = str(record.data.get("id", "")).startswith(JOIN)
             if not own and record.type in ("question_asked", "question_answered", "tasks_asked"):
                 found.append(Event(record.type, dict(record.data)))

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from datetime import datetime
 from typing import NamedTuple
 
+from maos.clock import to_us
 from maos.engine.types import RUN
 from maos.errors import Corrupt, InvalidInput, NotFound
 from maos.journal.journal import PAGE_EVENTS, Journal, Record
-from maos.model.branch import digest
+from maos.model import bundle
+from maos.model.branch import digest, leads_here
 from maos.model.run import Run, stream
 
 
@@ -22,6 +26,8 @@ class Moment(NamedTuple):
     """Of the checkpoint that it is, if it is one."""
     digest: str = ""
     """What was recorded of the state when it was current, if anything was."""
+    is_now: bool = False
+    """Whether it is the present, whenever that is."""
 
     @property
     def spoken(self) -> str:
@@ -29,9 +35,38 @@ class Moment(NamedTuple):
         return f"checkpoint {self.name}, version {self.version}" if self.name else f"version {self.version}"
 
 
+When = Moment | int | str | datetime | None
+"""How a moment can be told: a version (12, or -1 for the one before the newest), the name of a checkpoint,
+"@POSITION" of the journal, a time; None for now."""
+
+_POSITION = re.compile(r"@([0-9]{1,18})")
+
+
+async def find(journal: Journal, run: Run, when: When) -> Moment:
+    """The moment that is meant."""
+    if isinstance(when, Moment):
+        return when
+    if when is None:
+        return await newest(journal, run)
+    if isinstance(when, datetime):
+        return await at_time(journal, run, to_us(when))
+    if isinstance(when, int):
+        return await at_version(journal, run, when if when > 0 else run.version + when)
+    position = _POSITION.fullmatch(when)
+    return await (at_position(journal, run, int(position[1])) if position else named(journal, run, when))
+
+
+async def last_checkpoint(journal: Journal, run: Run) -> Moment:
+    """The moment of the newest checkpoint of a run; one of a branch that was given up is not meant."""
+    found = [each["version"] for each in run.checkpoints if leads_here(run, each["version"])]
+    if not found:
+        raise InvalidInput(f"{run.id} has no checkpoints", hint="say which moment is meant: a version, or a time")
+    return await at_version(journal, run, found[-1])
+
+
 async def newest(journal: Journal, run: Run) -> Moment:
     """Now."""
-    return Moment(run.id, run.version, await journal.head(), run.updated_us)
+    return Moment(run.id, run.version, await journal.head(), run.updated_us, is_now=True)
 
 
 async def at_version(journal: Journal, run: Run, version: int) -> Moment:
@@ -42,8 +77,17 @@ async def at_version(journal: Journal, run: Run, version: int) -> Moment:
     if own is None:
         raise NotFound(f"{run.id} has no version {version}", hint="`maos orchestration checkpoints` lists some")
     checkpoint = next((each for each in run.checkpoints if each["version"] == version), {})
-    position = await _end_of_append(journal, own)
+    position = await _imported(journal, run.id, own) or await _end_of_append(journal, own)
     return Moment(run.id, version, position, own.time_us, checkpoint.get("name", ""), checkpoint.get("state", ""))
+
+
+async def _imported(journal: Journal, id: str, own: Record) -> int:
+    """The same for an event that was imported: all of an import is one append here; 0 when it was not imported."""
+    async for record in journal.read(bundle.stream(id)):
+        if record.type == bundle.IMPORTED and 0 < own.position - record.position <= record.data.get("events", 0):
+            later: int = record.data.get("later", {}).get(str(own.version), 0)
+            return own.position + later
+    return 0
 
 
 async def _end_of_append(journal: Journal, own: Record) -> int:
@@ -96,12 +140,20 @@ async def at_time(journal: Journal, run: Run, time_us: int) -> Moment:
 
 
 async def run_at(journal: Journal, moment: Moment) -> Run:
-    """The run as it was; Corrupt when that is not what was recorded of it at the time (I13)."""
+    """The run as it was; Corrupt when that is not what was recorded of it at the time (I13).
+
+    What it works on is where it is now: files that were moved since do not move back.
+    """
     found = await RUN.at(journal, moment.run, version=moment.version)
     if found is None or found.version != moment.version:
         raise NotFound(f"{moment.run} has no version {moment.version}", hint="choose another one")
     if moment.digest and digest(found) != moment.digest:
         raise Corrupt(f"{moment.run} at {moment.spoken} is not what was recorded then", stream=stream(moment.run))
+    newest = await RUN.load(journal, moment.run)
+    if newest is not None and newest.moved > moment.version:
+        found.folder = newest.folder
+        place = newest.options.get("workspace")
+        found.options = {**found.options, **({"workspace": place} if place else {})}
     return found
 
 

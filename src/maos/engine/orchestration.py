@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,6 +20,8 @@ from maos.model.attempt import Attempt
 from maos.model.plan import BadPlan, Plan, Problem, Task, check
 from maos.model.run import DONE, GATED, RUNNING, Run, TaskState
 
+ENDED_BY_ITSELF = ("", "failed", "start_failed")
+"""Failures of a command that leave no doubt about whether it did its work."""
 REPEATABLE = ("shell", "python")
 """Kinds whose program is named by the task, and may only come to be while the run goes on."""
 
@@ -140,15 +143,22 @@ async def _next(attempts: Attempts, run: Run, task: TaskState, still_works: Call
         attempt: Attempt = await attempts.get(agent)
     except NotFound:
         return Next(task.name, "begun", agent, str(task.plan.get("task", "")))
-    unknown = list(attempt.tools_open.values())
+    unknown = [_command(attempt)] if attempt.kind in REPEATABLE else list(attempt.tools_open.values())
     if task.status == RUNNING and attempt.number == task.attempts:
         if attempt.is_open and still_works(attempt):
             return Next(task.name, "taken_up", agent, why=attempt.activity)
         if not attempt.is_open and not attempt.failure:
             return Next(task.name, "recorded", agent)
+    if attempt.kind in REPEATABLE and not attempt.is_open and attempt.failure in ENDED_BY_ITSELF:
+        unknown = []
     words = await attempts.words_on_resume(agent)
     why = task.why or attempt.message or ("its agent is gone" if attempt.is_open else "")
     return Next(task.name, "resumed", agent, words, unknown, why)
+
+
+def _command(attempt: Attempt) -> dict[str, Any]:
+    """A command as if it were the one tool of its agent."""
+    return {"name": attempt.kind, "input": {"command": shlex.join(map(str, attempt.order.get("argv") or ()))}}
 
 
 async def wake(runs: Runs, run: Run) -> bool:
@@ -163,10 +173,19 @@ def check_can_go_on(run: Run) -> None:
             f"orchestration {run.id} is completed",
             hint=f'`maos orchestration resume {run.id} --task "…"` gives it more to do',
         )
-    places = (run.folder, (run.options.get("workspace") or {}).get("tree"))
-    missing = [place for place in places if place and not Path(place).is_dir()]
+    check_places(run)
+
+
+def check_places(run: Run) -> None:
+    """NotFound when what a run works on is not where it was."""
+    workspace = run.options.get("workspace") or {}
+    missing = [place for place in (run.folder, workspace.get("tree")) if place and not Path(place).is_dir()]
+    if not missing and workspace and not Path(workspace["repository"]).is_dir():
+        missing = [workspace["repository"]]
     if missing:
+        where = run.folder if missing[0] != run.folder else "NEW"
         raise NotFound(
             f"orchestration {run.id} cannot go on: {' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} gone",
-            hint="put back what was moved or removed, or a link to where it is now: `ln -s NEW OLD`",
+            hint="put back what was moved or removed, or a link to where it is now; or say where the folder is: "
+            f"`maos resume {run.id} --cwd {where}`",
         )

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from maos.agents.contract import McpServer, Order
+from maos.errors import InvalidInput
 from maos.journal.codec import Event
 from maos.model.attempt import Attempt
 from maos.redact import Redactor
@@ -79,6 +80,26 @@ def planned(plan: Plan, owner: dict[str, Any], *, folder: Path, at_us: int) -> E
 def without_secrets(text: str, values: Mapping[str, str]) -> str:
     """Text as it may be written down: without key shapes, and without the given values."""
     return Redactor(values).lines(text.encode("utf-8", "surrogatepass")).decode("utf-8", "replace")
+
+
+def check_same(before: Attempt, given: Mapping[str, Any], values: Mapping[str, str]) -> None:
+    """InvalidInput unless an attempt was begun with what is given now, as it is for `Attempts.start`: what came with a
+    file can say anything. `values` are those of the variables that were passed on."""
+    order = before.order
+    found = {
+        "kind": (before.kind, given.get("kind", "shell")),
+        "command": (list(order["argv"]), [without_secrets(each, values) for each in given.get("argv", ())]),
+        "task": (before.task, without_secrets(given.get("task", ""), values)),
+        "instructions": (order["instructions"], without_secrets(given.get("instructions", ""), values)),
+        "list of tools": (list(order["tools_allowed"]), list(given.get("tools_allowed", ()))),
+        "permission": (order["permission"], given.get("permission", "ask")),
+    }
+    for name, (one, other) in found.items():
+        if one != other:
+            raise InvalidInput(
+                f"{before.agent} was begun with another {name} than is wanted of it now: {one!r}, not {other!r}",
+                hint=f"nothing was started; `maos agent show {before.agent}` shows what is recorded of it",
+            )
 
 
 def from_data(attempt: Attempt) -> Plan:

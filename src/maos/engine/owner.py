@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from maos.model.attempt import Attempt
+from maos.runner import identity as held
 from maos.store.contract import Lease
 
 
@@ -50,6 +52,19 @@ def is_unattended(owner: Mapping[str, Any]) -> bool:
 def is_here(owner: Mapping[str, Any]) -> bool:
     """Whether the owner runs, or ran, on this machine since it was started."""
     return bool(_machine()) and owner.get("machine") == _machine()
+
+
+def is_at_work(attempt: Attempt) -> bool:
+    """Whether somebody may still be at work on an attempt: its engine, or the holder that outlives it."""
+    return attempt.is_open and (not is_unattended(attempt.owner) or holder_lives(attempt))
+
+
+def holder_lives(attempt: Attempt) -> bool:
+    """Whether the agent's own process is still held, and can be taken up."""
+    if not attempt.folder or not is_here(attempt.owner):
+        return False
+    holder = held.read(Path(attempt.folder))
+    return holder is not None and holder.process() is not None
 
 
 def lease_of(owner: Mapping[str, Any]) -> Lease:

@@ -19,10 +19,10 @@ from maos.engine.post import Post
 from maos.engine.recorder import LEASE_S, Recorder
 from maos.engine.scheduler import Listener, Scheduler, Worker
 from maos.engine.types import RUN
-from maos.errors import InvalidInput, NotFound
+from maos.errors import NotFound
 from maos.journal.codec import Event
 from maos.journal.journal import Append, Journal
-from maos.model.attempt import inbox
+from maos.model.attempt import check_run, inbox
 from maos.model.plan import ASK, BadPlan, Plan, Problem, from_data
 from maos.model.run import PLANNING, RUNNING, Run, stream
 from maos.settings import schema
@@ -73,7 +73,7 @@ class Runs:
         """A run of a plan that was approved; nothing of it has begun."""
         given = plan  # a large one is looked at while others go on
         plan = await asyncio.to_thread(lambda: from_data(msgspec.to_builtins(given)))
-        run = Run(id=id or new_id())
+        run = Run(id=check_run(id) if id else new_id())
         lease = await claim(self._journal, self._clock, stream(run.id), None, is_open=False, hint="")
         recorder = Recorder(self._journal, RUN, run, lease, lease_s=self._lease_s)
         at_us = self._clock.now_us()
@@ -179,13 +179,8 @@ class Runs:
     # --- asking ----------------------------------------------------------------------------------------------
 
     async def get(self, id: str) -> Run:
-        """A run by its id, or by an unambiguous beginning of it."""
-        names = [name.removeprefix(stream("")) async for name in self._journal.streams(stream(id))]
-        if id in names:
-            names = [id]
-        if len(names) > 1:
-            raise InvalidInput(f"{id!r} could be {', '.join(names[:5])}", hint="give more of the id")
-        found = await RUN.load(self._journal, names[0]) if names else None
+        """A run by its id."""
+        found = await RUN.load(self._journal, id)
         if found is None:
             raise NotFound(f"there is no orchestration {id!r}", hint="`maos orchestration list` shows them")
         return found

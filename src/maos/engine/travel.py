@@ -18,6 +18,7 @@ from maos.engine import branches, claims, consent, moments, owner, stopping
 from maos.engine.attempts import Attempts
 from maos.engine.branches import Cut
 from maos.engine.moments import Moment
+from maos.engine.orchestration import check_places
 from maos.engine.recorder import Recorder
 from maos.engine.runs import Runs, new_id
 from maos.engine.types import RUN
@@ -25,8 +26,9 @@ from maos.errors import InvalidInput
 from maos.faults import crash_point
 from maos.journal.codec import Event
 from maos.journal.journal import Append, Journal
-from maos.model.attempt import check_agent, inbox
+from maos.model.attempt import check_agent, check_run, inbox
 from maos.model.branch import begin, digest
+from maos.model.message import TOPICS
 from maos.model.run import DONE, PAUSED, Run, agent_name, stream
 from maos.runner import workspace as workspaces
 from maos.state.agents import AgentStates
@@ -79,6 +81,11 @@ class Journey(NamedTuple):
     digest: str
     notes: Sequence[str] = ()
 
+    @property
+    def undo(self) -> str:
+        """The moment to go back to, to undo it."""
+        return f"@{self.before}"
+
 
 class Travel:
     """Takes runs to moments of their past."""
@@ -94,7 +101,7 @@ class Travel:
         """What a rollback would do, or with `into` a fork of that name; nothing is changed."""
         then = await moments.run_at(self._journal, moment)
         moments.check_planned(then, moment)
-        id, branch = (into, 0) if into else (run.id, run.branch + 1)
+        id, branch = (check_run(into), 0) if into else (run.id, run.branch + 1)
         return await self._journey(run, moment, then, await self._cuts(then, moment), id, branch, ())
 
     async def rollback(self, id: str, moment: Moment, *, without_files: bool = False) -> Journey:
@@ -104,6 +111,7 @@ class Travel:
             then = await moments.run_at(self._journal, moment)
             moments.check_planned(then, moment)
             check_files(then, without_files=without_files)
+            check_places(run)
             stopped = await stopping.end_all(self._attempts, run.id, GRACE_S)
             crash_point("travel: stopped")
             cuts, branch = await self._cuts(then, moment), run.branch + 1
@@ -126,7 +134,8 @@ class Travel:
                 "at_us": self._clock.now_us(),
             }
             wishes = await self._wishes(then, moment, run.id, state)
-            await recorder.append(Event("run_rolled_back", data), also=joined([*also, *wishes]))
+            also = await self._subscribed(joined([*also, *wishes]))
+            await recorder.append(Event("run_rolled_back", data), also=also)
             return journey._replace(before=await position_before(self._journal, run))
 
     async def fork(self, id: str, moment: Moment, *, into: str = "", without_files: bool = False) -> Journey:
@@ -135,10 +144,12 @@ class Travel:
         With the same `into` it is made once.
         """
         origin = await self._runs.get(id)
+        await consent.check(self._journal, origin.id)  # a copy of it would do what nobody has agreed to
         then = await moments.run_at(self._journal, moment)
         moments.check_planned(then, moment)
         check_files(then, without_files=without_files)
-        into = into or new_id()
+        check_places(origin)
+        into = check_run(into) if into else new_id()
         for name in then.tasks:
             check_agent(agent_name(into, name))
         cuts = await self._cuts(then, moment)
@@ -146,10 +157,12 @@ class Travel:
         source = {"run": origin.id, "version": moment.version, "position": moment.position}
         known = await RUN.load(self._journal, into)
         if known is not None:
-            if (known.origin.get("run"), known.origin.get("version")) == (origin.id, moment.version):
-                return journey
-            raise InvalidInput(f"there is an orchestration {into!r} already", hint="choose another id")
+            _check_made(known, source, moment)
+            return journey
         async with held(self._journal, self._clock, Run(id=into)) as recorder:
+            if recorder.fold.version:  # somebody was faster
+                _check_made(recorder.fold, source, moment)
+                return journey
             state, also = await self._prepared(
                 then, cuts, moment.position, into, 0, into, f"forked from {origin.id}, {moment.spoken}"
             )
@@ -171,7 +184,7 @@ class Travel:
                 "at_us": at_us,
             }
             wishes = await self._wishes(then, moment, into, state)
-            also = joined([*also, *wishes])
+            also = await self._subscribed(joined([*also, *wishes]))
             await recorder.append(Event("run_created", created), Event("run_forked", forked), also=also)
             return journey
 
@@ -179,11 +192,6 @@ class Travel:
 
     async def _cuts(self, then: Run, moment: Moment) -> dict[str, Cut]:
         """How it stood with the agents of tasks that had begun and were not done."""
-        if moment.version < await consent.imported_version(self._journal, then.id):
-            raise InvalidInput(
-                f"{then.id} was imported after that, and how its agents stood at the same moment is not known here",
-                hint="go back to a moment since, or on the machine that it came from",
-            )
         found = {}
         for name, task in then.tasks.items():
             if task.status != DONE and task.attempts:
@@ -232,6 +240,14 @@ class Travel:
                 found.append(Append(inbox(id), [Event(record.type, data)]))
         return found
 
+    async def _subscribed(self, appends: Sequence[Append]) -> list[Append]:
+        """Note what agents want to hear of, and give back the rest. The stream of that is everybody's, so nothing in it
+        has the token of one run; and whoever is subscribed before they are there gets nothing."""
+        topics = [each for each in appends if each.stream == TOPICS]
+        if topics:
+            await self._journal.append_all(topics)
+        return [each for each in appends if each.stream != TOPICS]
+
     def _is_there(self, run: Run, moment: Moment) -> bool:
         """Whether it was taken there just now, by a call that was killed before it could say so."""
         last = run.branches[-1] if run.branches else {}
@@ -263,6 +279,13 @@ class Travel:
             digest(then),
             notes,
         )
+
+
+def _check_made(known: Run, source: Mapping[str, Any], moment: Moment) -> None:
+    """InvalidInput unless a run is the fork that is wanted. Now is later each time that it is asked for."""
+    same = ("run", "version") if moment.is_now else ("run", "version", "position")
+    if any(known.origin.get(name) != source[name] for name in same):
+        raise InvalidInput(f"there is an orchestration {known.id!r} already", hint="choose another id")
 
 
 def check_files(then: Run, *, without_files: bool) -> None:

@@ -64,7 +64,7 @@ class Upkeep:
         return self.settings.values.orchestrate.concurrency if self._fixed is None else self._fixed
 
     async def beside(self, work: Awaitable[T]) -> T:
-        """Do it for as long as something else takes."""
+        """Do it for as long as something else takes. What goes wrong with it is told; what counts is the work."""
         keeping = asyncio.create_task(self._keep())
         try:
             return await work
@@ -72,7 +72,9 @@ class Upkeep:
             keeping.cancel()
             for error in await asyncio.gather(keeping, return_exceptions=True):
                 if isinstance(error, Exception):
-                    raise error
+                    what = f"{type(error).__name__}: {error}"
+                    said = f"the settings and the disk were not looked after to the end: {what}"
+                    self._tell(said, {"kind": "upkeep", "problem": what})
 
     async def _keep(self) -> None:
         cleanup_at_s = time.monotonic() + CLEANUP_AFTER_S

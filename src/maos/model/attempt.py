@@ -16,7 +16,18 @@ from maos.errors import InvalidInput
 from maos.model.facts import Fact
 from maos.model.message import PERSON
 
-PLANNED, RUNNING, STOPPING, DONE, FAILED, STOPPED = "planned", "running", "stopping", "done", "failed", "stopped"
+PLANNED = "planned"
+"""Recorded, and about to be started. Running; or failed, when its program cannot be started."""
+RUNNING = "running"
+"""Its program lives. Stopping, done or failed."""
+STOPPING = "stopping"
+"""Asked to end, on request or at a limit. Stopped, or failed with the limit as the reason."""
+DONE = "done"
+"""Its program ended well. `maos agent resume` begins another attempt in the same session."""
+FAILED = "failed"
+"""It ended badly; `failure` says why. `maos agent resume` begins another attempt."""
+STOPPED = "stopped"
+"""It was stopped on request. `maos agent resume` begins another attempt."""
 OPEN = (PLANNED, RUNNING, STOPPING)
 
 EVENT_TYPES = (
@@ -29,6 +40,7 @@ EVENT_TYPES = (
     "attempt_transcript",
     "attempt_checkpointed",
     "attempt_branched",
+    "attempt_moved",
     "attempt_ended",
 )
 INBOX_TYPES = ("message_sent", "stop_asked", "permission_answered", "checkpoint_asked")
@@ -65,6 +77,13 @@ def check_agent(name: str) -> str:
             f"{name!r} cannot name an agent that runs", hint="use up to 64 letters, digits, dots, dashes, underscores"
         )
     return name
+
+
+def check_run(id: str) -> str:
+    """The id itself if a run can have it. None has a dot: what is before one is whose agent it is."""
+    if "." in id:
+        raise InvalidInput(f"{id!r} cannot name a run", hint="leave out the dots: names with one are those of agents")
+    return check_agent(id)
 
 
 class Tokens(msgspec.Struct):
@@ -168,6 +187,8 @@ class Attempt(msgspec.Struct, kw_only=True):
     cost_of_turn: float = 0.0
     origin: dict[str, Any] = {}
     """The attempt, version and position whose state this one has, when it goes on from that of another agent."""
+    moved_from: str = ""
+    """The folder that it knows, when its files are elsewhere since."""
 
     @property
     def is_open(self) -> bool:
@@ -201,6 +222,7 @@ class Attempt(msgspec.Struct, kw_only=True):
         self.inbox_cursor = self.answered_cursor = data["inbox_cursor"]
         self.told = list(data.get("told", ()))
         self.transcript_name, self.transcript_bytes = data["transcript"]
+        self.moved_from = data["order"].get("from", "")
 
     def _taken(self, data: Mapping[str, Any]) -> None:
         self.owner = dict(data["owner"])
@@ -251,6 +273,12 @@ class Attempt(msgspec.Struct, kw_only=True):
         for name in self.__struct_fields__:
             setattr(self, name, getattr(state, name))
         self.origin = dict(data["origin"])
+
+    def _moved(self, data: Mapping[str, Any]) -> None:
+        if data["cwd"] != self.order["cwd"]:
+            self.moved_from = self.moved_from or self.order["cwd"]
+        self.workspace, self.folder = dict(data["workspace"]), data["folder"]
+        self.order = {**self.order, "cwd": data["cwd"], "home": data["home"]}
 
     def _ended(self, data: Mapping[str, Any]) -> None:
         self.status, self.ended_us = data["status"], data["at_us"]

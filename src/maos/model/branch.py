@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from maos.model.checksum import checksum
-from maos.model.run import COMPLETED, DONE, FAILED, PAUSED, Content, Run, agent_name
+from maos.model.run import COMPLETED, DONE, FAILED, GATE, PAUSED, Content, Run, TaskState, agent_name, asked_for
 
-OURS = ("workspace", "notes")
+OURS = ("workspace", "notes", "workflow")
 """Options that say where files are, and not what a run has come to."""
 
 
@@ -24,8 +24,31 @@ def content(run: Run) -> dict[str, Any]:
     return found
 
 
+def still_asked(questions: Mapping[str, Any], tasks: Mapping[str, TaskState], run: Run) -> dict[str, Any]:
+    """The questions of a run without those that its tasks, as they are from now on, have asked and do not wait for.
+
+    A task that is begun anew, here or in the place of another run, asks under the same ids once more; with an answer
+    of before it would never be asked.
+    """
+    return {id: each for id, each in questions.items() if _counts(each, tasks.get(asked_for(id)), run)}
+
+
+def _counts(question: Mapping[str, Any], task: TaskState | None, run: Run) -> bool:
+    id = question["id"]
+    if not asked_for(id) or (task is not None and task.status == DONE and question["answer"] is not None):
+        return True
+    if task is None or not task.attempts or id not in run.questions:
+        return False
+    if question["answer"] is not None:
+        return True
+    is_gate = id.startswith(GATE)
+    return task.asks == id and (not is_gate or task.plan["gates"][task.gate]["person"] == question["question"])
+
+
 def digest(run: Run) -> str:
     """A checksum of what a run has come to: the same wherever and whenever, whoever does its tasks (I13, I15).
+
+    Where its files are is none of it: they can be moved, and it can go on on another machine.
 
     What is empty is left out. So the checksums that were recorded still hold when there is more to know of runs.
     """
@@ -35,6 +58,7 @@ def digest(run: Run) -> str:
         del task["agent"]
     for question in found["questions"].values():
         question["asked_by"] = [tasks.get(each, each) for each in question["asked_by"]]
+    found["folder"] = ""
     found["options"] = {name: value for name, value in found["options"].items() if name not in OURS}
     if run.is_open:
         found["status"] = found["why"] = ""  # whether somebody is at work on it is not what it has come to
@@ -88,7 +112,7 @@ class Place(NamedTuple):
 def line_of(runs: Mapping[str, Run], run: str, version: int) -> list[Stretch]:
     """What leads to a version of a run, the newest first: across what was taken back, and the runs it was forked from.
 
-    `runs` has it and those that it comes from.
+    `runs` has it and those that it comes from, as far as they are known.
     """
     found = []
     while True:
@@ -97,7 +121,7 @@ def line_of(runs: Mapping[str, Run], run: str, version: int) -> list[Stretch]:
         found.append(Stretch(run, begun["version"] if begun else 1, version))
         if begun is not None:
             version = begun["to"]
-        elif known.origin:
+        elif known.origin and known.origin["run"] in runs:
             run, version = known.origin["run"], known.origin["version"]
         else:
             return found

@@ -6,7 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 STREAM = "cleanup"
-EVENT_TYPES = ("removal_begun", "cleanup_ended")
+PERMANENT = "permanent"
+"""The stream of runs that are never cleaned up. Of this journal, and none of the run: a bundle does not bring it."""
+EVENT_TYPES = ("removal_begun", "cleanup_ended", "permanence_given", "permanence_taken")
 AGE, NUMBER, SIZE = "age", "number", "size"
 
 
@@ -52,6 +54,20 @@ def choose(completed: Sequence[Old], rule_of: Callable[[str], Rule]) -> dict[str
 
 def _age(each: Old) -> tuple[int, str]:
     return each.ended_us, each.id
+
+
+class Permanent:
+    """The runs that are never cleaned up, and why: a fold of their stream."""
+
+    def __init__(self) -> None:
+        self.runs: dict[str, str] = {}
+
+    def apply(self, type_: str, data: Mapping[str, Any]) -> None:
+        """Fold one more event in."""
+        if type_ == "permanence_given":
+            self.runs[data["run"]] = data["why"]
+        elif type_ == "permanence_taken":
+            self.runs.pop(data["run"], None)
 
 
 class Statistics:

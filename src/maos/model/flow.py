@@ -15,14 +15,28 @@ import msgspec
 FORMAT = 1
 """Grows when the fold changes; older folds are left alone and built again."""
 
-RUNNING, PAUSED, COMPLETED, FAILED, CANCELLED, CHANGED = (
-    "running", "paused", "completed", "failed", "cancelled", "changed",
-)  # fmt: skip
+RUNNING = "running"
+"""Its function is at work, or waits for a time, a signal, a person or a child. Any of the others."""
+PAUSED = "paused"
+"""Stopped by a person, with Ctrl+C or from elsewhere. `maos workflow resume` goes on."""
+COMPLETED = "completed"
+"""Its function has returned; the result is kept. For good."""
+FAILED = "failed"
+"""It has raised an error, which is kept. For good."""
+CANCELLED = "cancelled"
+"""Somebody did not want it any more. For good."""
+CHANGED = "changed"
+"""Its code makes other calls than those that are recorded. Runs again with code that fits: the old, or a patch."""
 OPEN = (RUNNING, PAUSED, CHANGED)
 
-STARTED, DONE, UNKNOWN, LEFT = "started", "done", "unknown", "left"
-"""How it stands with a call; `failed` too is an outcome. Unknown: begun, and nobody knows whether it took effect (I31).
-Left: the function stopped waiting for it, as a time limit around it makes it do."""
+STARTED = "started"
+"""Begun. Done, failed, left or, when the process dies, unknown."""
+DONE = "done"
+"""It has a result, which is given again and never computed again. For good."""
+UNKNOWN = "unknown"
+"""Begun, and nobody knows whether it took effect (I31). Done, failed or started again: by its probe, or `settle`."""
+LEFT = "left"
+"""The function stopped waiting for it, as a time limit around it makes it do. For good."""
 
 STEP, SLEEP, SIGNAL, GATE, CHILD, VALUE, AGENT, PATCH = (
     "step", "sleep", "signal", "gate", "child", "value", "agent", "patch",
@@ -102,6 +116,8 @@ class Flow(msgspec.Struct, kw_only=True, omit_defaults=True):
     published: dict[str, Any] = {}
     checkpoints: list[Checkpoint] = []
     inbox_cursor: int = 0
+    overruled: int = 0
+    """Up to where in the inbox wishes to pause were made before somebody said to go on."""
     result: Any = None
     error: dict[str, Any] | None = None
     taken: int = 0
@@ -143,6 +159,7 @@ class Flow(msgspec.Struct, kw_only=True, omit_defaults=True):
         self.owner = dict(data["owner"])
         self.code = data.get("code", self.code)
         self.status, self.why = RUNNING, ""
+        self.overruled = data.get("overruled", self.overruled)
         self.taken += 1
 
     def _flow_signalled(self, data: Mapping[str, Any]) -> None:
@@ -203,7 +220,7 @@ class Flow(msgspec.Struct, kw_only=True, omit_defaults=True):
 
     def _call_tried(self, data: Mapping[str, Any]) -> None:
         call = self.calls[data["place"]]
-        call.error, call.until_us = data.get("error"), data.get("until_us", 0)
+        call.status, call.error, call.until_us = STARTED, data.get("error"), data.get("until_us", 0)
         call.failures += 1
 
     def _call_doubted(self, data: Mapping[str, Any]) -> None:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from maos.model.branch import content
+from maos.model.branch import content, still_asked
 from maos.model.run import COMPLETED, DONE, PAUSED, RUNNING, Question, Run, TaskState, agent_name
 
 OURS, THEIRS, NEWEST = CHOICES = ("ours", "theirs", "newest")
@@ -70,6 +70,8 @@ def join(base: Run, ours: Run, theirs: Run, *, branch: int, choose: Choose) -> J
     for name in dict.fromkeys((*ours.tasks, *theirs.tasks)):
         tasks[name] = _joined_task(base, ours, theirs, name, branch, found, choose)
     _count(tasks, found.content)
+    found.content["questions"] = still_asked(found.content["questions"], tasks, ours)
+    found.answers[:] = [each for each in found.answers if each.id in found.content["questions"]]
     found.content["cost_usd"] = ours.cost_usd + max(0.0, theirs.cost_usd - base.cost_usd)
     found.content["tokens"] = ours.tokens + max(0, theirs.tokens - base.tokens)
     both = {*ours.sleeping, *theirs.sleeping}

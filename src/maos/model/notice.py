@@ -12,7 +12,14 @@ from typing import Any
 import msgspec
 
 EVENT_TYPES = ("notice_planned", "notice_sent", "notice_failed", "notice_unknown")
-SENT, FAILED, UNKNOWN, PLANNED = "sent", "failed", "unknown", "planned"
+PLANNED = "planned"
+"""To be sent, and shown as *being sent*. Sent, failed or, when the process dies, unknown."""
+SENT = "sent"
+"""The address has taken it. For good."""
+FAILED = "failed"
+"""The address did not take it, after some tries. For good."""
+UNKNOWN = "unknown"
+"""It was being sent when the process died. It is not sent twice."""
 
 
 def stream(run: str) -> str:

@@ -15,6 +15,11 @@ TAKEN_BACK = (
     "others did after that moment does not count."
 )
 
+MOVED = (
+    "Your files were moved meanwhile: what was in {before} is now in {folder}. Work there, whatever other folder you "
+    "remember."
+)
+
 
 def restoration(before: Attempt, *, remembers: bool, messages: Sequence[str] = ()) -> str:
     """The message for an agent whose last attempt was `before`.
@@ -26,6 +31,8 @@ def restoration(before: Attempt, *, remembers: bool, messages: Sequence[str] = (
     parts = [f"You were interrupted ({why}) and now go on. Your files are as you left them."]
     if before.origin:
         parts = [TAKEN_BACK.format(folder=before.order["cwd"])]
+    elif before.moved_from:
+        parts.append(MOVED.format(before=before.moved_from, folder=before.order["cwd"]))
     if not remembers:
         parts.append(f"You do not remember it, so here is the task again:\n\n{before.task}")
         if before.last_text:

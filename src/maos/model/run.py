@@ -12,11 +12,23 @@ from typing import Any
 
 import msgspec
 
-WAITING, RUNNING, GATED, DONE, FAILED = "waiting", "running", "gated", "done", "failed"
-"""What a task can be: not begun, or released again; an agent at work; done but not checked; over; over badly."""
+WAITING = "waiting"
+"""Not begun, or released again. Begins when all that it needs is done, its time has come and an agent is free."""
+RUNNING = "running"
+"""At work. A task: gated, done, waiting again after trouble that may pass, or failed. A run: paused or ended."""
+GATED = "gated"
+"""Its agent has finished, but its work is not checked or not merged yet. Done, or waiting again when a gate fails."""
+DONE = "done"
+"""Finished, and its work is merged. For good: it is never begun again, unless the run is taken back in time."""
+FAILED = "failed"
+"""Ended without success; `why` says more. `maos resume` tries again: the task waits, the run runs."""
 
-PLANNING, PAUSED, COMPLETED = "planning", "paused", "completed"
-"""What a run can be, beside running and failed."""
+PLANNING = "planning"
+"""The plan is made or waits to be approved. Running once there is one."""
+PAUSED = "paused"
+"""Stopped by a person, or since a limit of the whole run was reached. `maos resume` goes on."""
+COMPLETED = "completed"
+"""Every task is done. `maos resume --task` adds work, and it runs again."""
 
 EVENT_TYPES = (
     "run_created",
@@ -39,6 +51,8 @@ EVENT_TYPES = (
     "run_rolled_back",
     "run_forked",
     "run_joined",
+    "run_changed",
+    "run_moved",
 )
 
 INBOX_TYPES = ("pause_asked", "checkpoint_asked", "wake_asked")
@@ -51,6 +65,11 @@ FORMAT = 2
 
 _BESIDE = re.compile(r"-(gate\d+-\d+|merge\d+)$")
 """How the names of agents end that check or mend the work of a task's own."""
+
+
+def asked_for(question: str) -> str:
+    """The task that itself asks a question, by the question's id; empty for one that somebody else asks."""
+    return question.split("/")[1] if question.startswith((GATE, MERGE)) else ""
 
 
 def stream(run: str) -> str:
@@ -100,6 +119,17 @@ class TaskState(msgspec.Struct, kw_only=True):
     """How many of the tasks it needs are not done."""
     agent: str = ""
     """Who does it, or did; empty as long as the run was never taken back and is no fork."""
+
+    @property
+    def asks(self) -> str:
+        """The id of the question whose answer it waits for; empty when it waits for no person."""
+        if self.status != GATED:
+            return ""
+        if self.failure == "merge_conflict" and not self.resolve:
+            return f"{MERGE}{self.name}/{self.conflicts}"
+        gates = self.plan.get("gates", ())
+        is_person = self.gate < len(gates) and gates[self.gate].get("person")
+        return f"{GATE}{self.name}/{self.gate}/{self.attempts}" if is_person else ""
 
 
 class Question(msgspec.Struct, kw_only=True):
@@ -178,6 +208,8 @@ class Run(msgspec.Struct, kw_only=True):
     """Where each of them began: at which version, and with the state of which one."""
     origin: dict[str, Any] = {}
     """The run, version and position that it was forked from."""
+    moved: int = 0
+    """The version with which it was last told that its files are elsewhere now; 0 when it never was."""
 
     @property
     def is_open(self) -> bool:
@@ -239,7 +271,7 @@ class Run(msgspec.Struct, kw_only=True):
             begun["joined"] = [data["other"]["run"], data["other"]["version"]]
         self.branches = [*self.branches, begun]
 
-    _run_rolled_back = _run_joined = _restored
+    _run_rolled_back = _run_joined = _run_changed = _restored
 
     def _run_forked(self, data: Mapping[str, Any]) -> None:
         self._restored(data)
@@ -284,6 +316,12 @@ class Run(msgspec.Struct, kw_only=True):
         for task in self.tasks.values():
             if task.failure == "rate_limited":
                 task.not_before_us = 0
+
+    def _run_moved(self, data: Mapping[str, Any]) -> None:
+        """Somebody has moved what it works on."""
+        self.folder, self.moved = data["folder"], self.version
+        if data.get("workspace"):
+            self.options = {**self.options, "workspace": dict(data["workspace"])}
 
     def _run_checkpointed(self, data: Mapping[str, Any]) -> None:
         self.checkpoints.append({**data, "version": self.version})

@@ -28,10 +28,20 @@ from maos.model.run import (
     TaskState,
 )
 
-INITIALIZING, IDLE, WORKING = "initializing", "idle", "working"
-WAITING_FOR_USER, WAITING_FOR_TASKS, BLOCKED, INTERRUPTED = (
-    "waiting_for_user", "waiting_for_tasks", "blocked", "interrupted",
-)  # fmt: skip
+INITIALIZING = "initializing"
+"""It has no plan yet, or no engine has begun. Working."""
+IDLE = "idle"
+"""Paused. `maos resume`."""
+WORKING = "working"
+"""At least one agent is at work. Whatever the agents come to."""
+WAITING_FOR_USER = "waiting_for_user"
+"""Nobody can go on before a person has answered. `maos answer`, or `maos agent answer`."""
+WAITING_FOR_TASKS = "waiting_for_tasks"
+"""It waits for a time: the end of a rate limit, or the next try. Goes on by itself; `maos resume --now` at once."""
+BLOCKED = "blocked"
+"""What failed, a person must mend first: a login, credit, a permission, a conflict. Mend it, then `maos resume`."""
+INTERRUPTED = "interrupted"
+"""The process that carried it out is gone. `maos resume`; `maos recover` lists all that were."""
 STATES = (
     INITIALIZING, IDLE, WORKING, WAITING_FOR_USER, WAITING_FOR_TASKS, BLOCKED, COMPLETED, FAILED, INTERRUPTED,
 )  # fmt: skip

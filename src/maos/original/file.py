@@ -80,6 +80,17 @@ def read(path: Path) -> Tables:
         ) from error
 
 
+def is_one(path: Path) -> bool:
+    """Whether a file is a database of the original, as far as its tables tell."""
+    try:
+        _check(path)
+        with _opened(path) as connection:
+            tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+    except (MaosError, apsw.Error, OSError):
+        return False
+    return tables >= COLUMNS.keys()
+
+
 def parsed(text: Any, type_: type[T], otherwise: T) -> T:
     """JSON from the file as data of one shape; what is not of that shape is as good as not there."""
     if not isinstance(text, str) or not text:

@@ -20,6 +20,7 @@ from maos.runner.git import (
 )
 from maos.runner.workspace_files import Checkpoint, FileChange, checkpoint, diff, patch, restore
 from maos.runner.workspace_merge import OTHERS, OWN, SIDES, Blocked, Conflicted, Merged, foresee, merge
+from maos.runner.workspace_moving import head, lacking, relocate
 from maos.runner.workspace_place import FILE_BYTES_MAX, UnsavedWork, Workspace
 from maos.runner.workspace_prepare import prepare
 from maos.runner.workspace_remove import Left, clear, forget, is_left, keep, left_behind, remove
@@ -51,12 +52,15 @@ __all__ = [
     "exists",
     "foresee",
     "forget",
+    "head",
     "is_left",
     "keep",
+    "lacking",
     "left_behind",
     "merge",
     "patch",
     "prepare",
+    "relocate",
     "remove",
     "restore",
     "verify",

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from maos.errors import MaosError
+from maos.errors import InvalidInput, MaosError
 from maos.settings import reading, schema
 from maos.settings.finding import Source
 from maos.settings.reading import Loaded
@@ -50,7 +50,8 @@ class Current:
         self._find = find
         self._environment = os.environ if environment is None else environment
         self._flags = dict(flags or {})
-        self._seen = self._stamps()
+        self._seen: list[tuple[Path, tuple[int, ...]]] | None = self._stamps()
+        """The files as they were last; None when they could not be looked for."""
         self.loaded: Loaded = self._load()
         """What the files, variables and flags say."""
         self.values: Settings = self.loaded.values
@@ -58,14 +59,19 @@ class Current:
 
     def look(self) -> News | None:
         """Look at the files again; None when nobody has touched them. What can change at once has then changed."""
-        stamps = self._stamps()
-        if stamps == self._seen:
-            return None
-        self._seen = stamps
         try:
+            stamps = self._stamps()
+            if stamps == self._seen:
+                return None
             loaded = self._load()
+        except OSError as error:
+            was_told, self._seen = self._seen is None, None
+            hint = "put back the folder that maos was started in; the settings are looked at again then"
+            return None if was_told else News(problem=InvalidInput(f"they cannot be looked for: {error}", hint=hint))
         except MaosError as error:
+            self._seen = stamps
             return News(problem=error)
+        self._seen = stamps
         before, self.loaded = self.loaded, loaded
         found = []
         for field in schema.fields().values():

@@ -249,6 +249,8 @@ class _File:
                 self._wrong(way, "the database of a project's file is a path", hint)
                 return
             converted = _path(converted, self._source.path.parent)
+        if field.name == "log.file" and converted:
+            converted = _path(converted, self._source.path.parent)
         if field.name == "orchestrate.kind" and self._source.is_project and ":" in converted:
             hint = "put it into your own file (`maos config path`), or use the flag --kind"
             self._wrong(way, f"a project's file cannot name a program: orchestrate.kind is {_shown(value)}", hint)

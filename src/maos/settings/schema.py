@@ -58,7 +58,8 @@ class Orchestrate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Budget(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run may take before it is paused."""
+    """What a run may take before it is paused. A run keeps those that it was begun with; `maos resume ID --budget`,
+    `--tokens` and `--run-time` give it others."""
 
     cost_usd: Annotated[float, Meta(ge=0, le=10**9, description="Money; 0: no limit. Flag `--budget`.")] = 0.0
     tokens: Annotated[int, Meta(ge=0, le=10**15, description="Tokens; 0: no limit. Flag `--tokens`.")] = 0
@@ -143,6 +144,36 @@ class Recovery(msgspec.Struct, frozen=True, kw_only=True):
             "0: all. Any run can be resumed by its id.",
         ),
     ] = 0.0
+
+
+class Messages(msgspec.Struct, frozen=True, kw_only=True):
+    """What agents tell each other. Messages that were acknowledged are kept as long as the journal is, and not for some
+    days: going back in time, and the proof that each was delivered once, need them."""
+
+    restore_s: Annotated[
+        float,
+        Meta(
+            ge=0,
+            le=3_153_600_000,
+            description="Messages that nobody has acknowledged and that are older than this, in seconds, when an agent "
+            "is resumed, become dead letters; 0: it gets them, whatever their age.",
+            extra={"variable": "MAOS_RESTORE_MESSAGES"},
+        ),
+    ] = 0.0
+
+
+class Log(msgspec.Struct, frozen=True, kw_only=True):
+    """A file to search for what was saved when. It is written from the journal, so it has no gaps and nothing twice,
+    whoever is killed; what agents say is not in it."""
+
+    file: Annotated[
+        str,
+        Meta(
+            description="One line for each event, by every command that writes, from when it is first set; a path "
+            "counts from the folder of the file that says it. Empty: none.",
+            extra={"personal": True},
+        ),
+    ] = ""
 
 
 class Notify(msgspec.Struct, frozen=True, kw_only=True):
@@ -232,7 +263,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     checkpoint: Checkpoint = Checkpoint()
     discovery: Discovery = Discovery()
     recovery: Recovery = Recovery()
+    messages: Messages = Messages()
     notify: Notify = Notify()
+    log: Log = Log()
     engine: Engine = Engine()
     cleanup: Cleanup = Cleanup()
 
@@ -286,7 +319,7 @@ def fields() -> dict[str, Field]:
 @cache
 def sections() -> dict[str, str]:
     """All tables of the file, with what each is about."""
-    return {each.name: (each.type.__doc__ or "").strip() for each in msgspec.structs.fields(Settings)}
+    return {each.name: " ".join((each.type.__doc__ or "").split()) for each in msgspec.structs.fields(Settings)}
 
 
 def policy_fields(name: str) -> dict[str, Field]:

@@ -20,6 +20,18 @@ STREAMS_REMEMBERED_MAX = 50_000
 """Beyond this many streams the memory starts anew; a stream it does not know costs one look-up."""
 
 
+def expects_twice(writes: Sequence[Write]) -> bool:
+    """Whether a write after the first to the same stream says what version it expects: it would be unclear of when."""
+    if len({write.stream for write in writes}) == len(writes):
+        return False
+    named: set[str] = set()
+    for stream, _events, expected in writes:
+        if stream in named and expected is not None:
+            return True
+        named.add(stream)
+    return False
+
+
 class Request:
     """One append on its way: what is asked, and the answer once there is one."""
 
@@ -213,8 +225,10 @@ class Ledger:
     def _place(self, request: Request, plan: Plan) -> Appended:
         """Give each event its position, version and hash; a refusal leaves the plan as it was."""
         heads, known, writes = plan.heads, self._heads, request.writes
-        if len(writes) > 1 and len({write.stream for write in writes}) < len(writes):
-            raise InvalidInput("one append names the same stream twice", hint="put its events into one write")
+        if len(writes) > 1 and expects_twice(writes):
+            raise InvalidInput(
+                "one append expects two versions of one stream", hint="say it with the first write to it"
+            )
         for stream, _events, expected in writes:
             if expected is not None:
                 version = (heads.get(stream) or known[stream])[1]

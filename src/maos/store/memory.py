@@ -23,6 +23,7 @@ from maos.store.contract import (
     Replacement,
     Write,
 )
+from maos.store.ledger import expects_twice
 
 
 class MemoryStore:
@@ -57,8 +58,10 @@ class MemoryStore:
             return reply._replace(repeated=True, time_us=0)
         if under is not None:
             self._check_lease(under)
-        if len({write.stream for write in writes}) < len(writes):
-            raise InvalidInput("one append names the same stream twice", hint="put its events into one write")
+        if expects_twice(writes):
+            raise InvalidInput(
+                "one append expects two versions of one stream", hint="say it with the first write to it"
+            )
         for write in writes:
             actual = self._version(write.stream)
             if write.expected is not None and write.expected != actual:

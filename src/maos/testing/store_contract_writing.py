@@ -138,13 +138,23 @@ class AppendContract:
         assert await store.streams() == ["a", "b"]
         assert await store.load("view", "k") is None
 
-    async def test_naming_a_stream_twice_is_refused(self, store: Store) -> None:
-        """It would be unclear what the second expected version means."""
+    async def test_events_of_several_streams_are_written_in_the_order_that_they_are_given_in(
+        self, store: Store
+    ) -> None:
+        """I2: a stream may be named again; what it is expected to be at is said once, of before the append."""
+        await store.append(write("a", b"0"))
+        reply = await store.append(write("a", b"1", expected=1), write("b", b"2", expected=0), write("a", b"3"))
+        assert reply[:2] == (4, (2, 1, 3))
+        log = await log_of(store)
+        assert [(each.stream, each.version, each.body) for each in log] == [
+            ("a", 1, b"0"), ("a", 2, b"1"), ("b", 1, b"2"), ("a", 3, b"3"),
+        ]  # fmt: skip
+        assert (await store.append(write("b", b"4"), write("c", b"5"), write("b", b"6")))[:2] == (7, (2, 1, 3))
         with pytest.raises(InvalidInput):
-            await store.append(write("a", b"1"), write("b", b"2"), write("a", b"3"))
-        with pytest.raises(InvalidInput):
-            await store.append(write("a", b"1", expected=5), write("a", b"3"))
-        assert await store.head() == 0
+            await store.append(write("a", b"x"), write("b", b"x"), write("a", b"x", expected=4))
+        with pytest.raises(Conflict):
+            await store.append(write("a", b"x", expected=2), write("b", b"x"), write("a", b"x"))
+        assert await store.head() == 7
 
     async def test_appending_nothing_writes_nothing(self, store: Store) -> None:
         """The reply tells where the journal is."""

@@ -14,7 +14,7 @@ FROM maos_plain WHERE stream LIKE 'run/%';
 
 CREATE VIEW maos_restored AS
 SELECT DISTINCT ON (stream_id) run, stream_id, version, time_us, at_us, data -> 'state' AS state
-FROM maos_run_events WHERE type IN ('run_rolled_back', 'run_forked', 'run_joined') ORDER BY stream_id, version DESC;
+FROM maos_run_events WHERE type IN ('run_rolled_back', 'run_forked', 'run_joined', 'run_changed') ORDER BY stream_id, version DESC;
 
 CREATE VIEW maos_runs AS
 SELECT e.run, e.stream_id, e.version, e.type, e.time_us, e.data, e.at_us, e.task

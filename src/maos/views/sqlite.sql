@@ -13,7 +13,7 @@ SELECT substr(stream, 5) AS run, stream_id, version, type, time_us, data FROM ma
 CREATE VIEW maos_restored AS
 SELECT run, stream_id, max(version) AS version, time_us, json_extract(data, '$.at_us') AS at_us,
        json_extract(data, '$.state') AS state
-FROM maos_run_events WHERE type IN ('run_rolled_back', 'run_forked', 'run_joined') GROUP BY stream_id;
+FROM maos_run_events WHERE type IN ('run_rolled_back', 'run_forked', 'run_joined', 'run_changed') GROUP BY stream_id;
 
 -- What counts of each run: its events, or the newest state told as events, and what came after it.
 CREATE VIEW maos_runs AS

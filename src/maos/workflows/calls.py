@@ -191,7 +191,7 @@ async def agent(task: str = "", *, kind: str = "shell", argv: Sequence[str] = ()
         return await flow.workflows.carry_out_agent(flow, place, task, given)
 
     digest = values.digest((task, given), {}, "an argument of agent()")
-    found: str = await flow.elsewhere(scope, AGENT, kind, digest, {"task": task[:200]}, work)
+    found: str = await flow.elsewhere(scope, AGENT, kind, digest, {"task": values.beginning(task)}, work)
     return found
 
 

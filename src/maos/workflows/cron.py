@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
@@ -18,6 +20,9 @@ _WORDS = {
     "@monthly": "0 0 1 * *", "@yearly": "0 0 1 1 *", "@annually": "0 0 1 1 *",
 }  # fmt: skip
 
+_NUMBER = re.compile(r"[0-9]{1,4}")
+_STEP = re.compile(r"0*[1-9][0-9]{0,3}")
+
 
 class _Field(NamedTuple):
     name: str
@@ -33,7 +38,9 @@ _FIELDS = (
 
 
 class Cron:
-    """When something is due, in a time zone: an hour that is left out in spring is made up for, none comes twice."""
+    """When something is due, in a time zone: an hour that is left out in spring is made up for, and of one that comes
+    twice in autumn the first counts; except for what is due in every hour, which goes on in both.
+    """
 
     def __init__(self, text: str, zone: str = "UTC") -> None:
         self.text = text
@@ -48,6 +55,7 @@ class Cron:
         )
         self._minutes, self._hours, self._days, self._months = sorted(minutes), sorted(hours), days, months
         self._weekdays = {day % 7 for day in weekdays}
+        self._every_hour = parts[1] == "*"
         self._either = not parts[2].startswith("*") and not parts[4].startswith("*")
         """Both days are named: one of them is enough, as in every cron."""
         try:
@@ -64,11 +72,9 @@ class Cron:
         last = day + timedelta(days=366 * YEARS_MAX)
         while day <= last:
             if day.month in self._months and self._is_day(day):
-                for hour in self._hours:
-                    for minute in self._minutes:
-                        found = day.replace(hour=hour, minute=minute, tzinfo=self.zone)
-                        if found.timestamp() > moment.timestamp():
-                            return found
+                for found in self._times(day):
+                    if found.timestamp() > moment.timestamp():
+                        return found
             day += timedelta(days=1)
         return None
 
@@ -78,13 +84,20 @@ class Cron:
         day = local.replace(hour=0, minute=0, second=0, microsecond=0, tzinfo=None)
         for _ in range(367):
             if day.month in self._months and self._is_day(day):
-                for hour in reversed(self._hours):
-                    for minute in reversed(self._minutes):
-                        found = day.replace(hour=hour, minute=minute, tzinfo=self.zone)
-                        if found.timestamp() <= moment.timestamp():
-                            return found
+                for found in reversed(list(self._times(day))):
+                    if found.timestamp() <= moment.timestamp():
+                        return found
             day -= timedelta(days=1)
         return None
+
+    def _times(self, day: datetime) -> Iterator[datetime]:
+        """The times of a day that is due, in order."""
+        for hour in self._hours:
+            of_hour = [day.replace(hour=hour, minute=minute, tzinfo=self.zone) for minute in self._minutes]
+            yield from of_hour
+            if self._every_hour:
+                again = [each.replace(fold=1) for each in of_hour]
+                yield from (each for each in again if each.timestamp() > each.replace(fold=0).timestamp())
 
     def _is_day(self, day: datetime) -> bool:
         by_month = day.day in self._days
@@ -96,7 +109,7 @@ def _parsed(text: str, field: _Field) -> set[int]:
     found: set[int] = set()
     for part in text.lower().split(","):
         span, slash, step = part.partition("/")
-        if slash and (not step.isdigit() or int(step) < 1):
+        if slash and not _STEP.fullmatch(step):
             raise _bad(part, field)
         if span == "*":
             first, last = field.least, field.most if field.name != "day of the week" else 6
@@ -113,7 +126,7 @@ def _parsed(text: str, field: _Field) -> set[int]:
 def _number(text: str, field: _Field) -> int:
     if text in field.words and text:
         return field.words.index(text)
-    if not text.isdigit() or not field.least <= int(text) <= field.most:
+    if not _NUMBER.fullmatch(text) or not field.least <= int(text) <= field.most:
         raise _bad(text, field)
     return int(text)
 

@@ -91,16 +91,23 @@ class Workflow(Generic[P, R]):
 
     @functools.cached_property
     def code(self) -> str:
-        """A digest of what the function does; comments, names of files and its docstring do not count."""
+        """A digest of what the function takes and does; comments, names of files and its docstring do not count, nor
+        which Python reads it. The types of its arguments do not either: whether what was recorded fits them is seen.
+        """
         try:
             tree = ast.parse(textwrap.dedent(inspect.getsource(self.function)))
         except (OSError, TypeError, SyntaxError):
             compiled = self.function.__code__
-            return hashlib.sha256(compiled.co_code + repr(compiled.co_names).encode()).hexdigest()[:16]
-        body = tree.body[0].body  # type: ignore[attr-defined]  # a function's own source is one definition
+            takes = compiled.co_varnames[: compiled.co_argcount + compiled.co_kwonlyargcount]
+            return hashlib.sha256(compiled.co_code + repr((compiled.co_names, takes)).encode()).hexdigest()[:16]
+        function: Any = tree.body[0]  # a function's own source is one definition
+        body = function.body
         if isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant):
             body = body[1:]
-        return hashlib.sha256("\n".join(map(ast.unparse, body)).encode()).hexdigest()[:16]
+        for each in ast.walk(function.args):
+            if isinstance(each, ast.arg):
+                each.annotation = None
+        return hashlib.sha256(_spelled([function.args, body]).encode()).hexdigest()[:16]
 
     @property
     def where(self) -> dict[str, str]:
@@ -113,6 +120,21 @@ class Workflow(Generic[P, R]):
         return await self.function(*args, **kwargs)
 
 
+def _spelled(part: Any) -> str:
+    """A part of a program as text that every Python writes alike: fields that are empty, or that only some know, are
+    left out. Neither `ast.dump` nor `ast.unparse` keeps that from one Python to the next.
+    """
+    if isinstance(part, ast.AST):
+        fields = sorted((name, each) for name, each in ast.iter_fields(part) if name not in _UNSPELLED)
+        said = ",".join(f"{name}={_spelled(each)}" for name, each in fields if each is not None and each != [])
+        return f"{type(part).__name__}({said})"
+    if isinstance(part, list):
+        return f"[{','.join(map(_spelled, part))}]"
+    return ascii(part)
+
+
+_UNSPELLED = ("ctx", "kind", "type_comment")
+"""What says nothing of its own: it follows from the place, or is a comment."""
 _workflows: dict[tuple[str, str], Workflow[..., Any]] = {}
 
 

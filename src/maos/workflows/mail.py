@@ -22,15 +22,12 @@ class Mail:
     """The inbox of one running workflow."""
 
     def __init__(
-        self, flow: Flow, notes: Notes, *, unreached: Callable[[str], bool], let_go: Callable[[str, str, int], None],
-        stale: int,
-    ) -> None:  # fmt: skip
+        self, flow: Flow, notes: Notes, *, unreached: Callable[[str], bool], let_go: Callable[[str, str, int], None]
+    ) -> None:
         self._flow = flow
         self._notes = notes
         self._unreached = unreached
         self._let_go = let_go
-        self._stale = stale
-        """Up to here, a wish to pause was made before somebody said to go on."""
         self._heard = flow.inbox_cursor
         self._early: dict[int, Record] = {}
         """What came before something that was sent before it: a reader of old and one of new mail take turns."""
@@ -38,7 +35,7 @@ class Mail:
         self._listeners: dict[str, deque[asyncio.Future[None]]] = {}
         self._waiting: dict[str, asyncio.Future[None]] = {}
         self._settled: set[str] = set()
-        """Places whose outcome came by mail."""
+        """Places whose outcome came, by mail or otherwise."""
         self._again: set[str] = set()
 
     def deliver(self, record: Record) -> None:
@@ -64,7 +61,7 @@ class Mail:
             self._hear_settled(data["place"], data, version)
         elif record.type == "cancel_asked":
             self._let_go(CANCELLED, data.get("why", ""), version)
-        elif record.type == "pause_asked" and version > self._stale:
+        elif record.type == "pause_asked" and version > self._flow.overruled:
             self._let_go(PAUSED, data.get("why", ""), version)
 
     # --- signals ---------------------------------------------------------------------------------------------
@@ -106,9 +103,18 @@ class Mail:
         """Whether the outcome of a call has come by mail."""
         return place in self._settled
 
-    def is_again(self, place: str) -> bool:
-        """Whether somebody said that a call is to be made again."""
-        return place in self._again
+    def close(self, place: str) -> None:
+        """Hear no more of a call: its outcome came otherwise."""
+        self._settled.add(place)
+
+    def reopen(self, place: str) -> None:
+        """Hear of a call again, whatever was said of an earlier try."""
+        self._settled.discard(place)
+        self._again.discard(place)
+
+    def has_said(self, place: str) -> bool:
+        """Whether somebody said what became of a call, or that it is to be made again."""
+        return place in self._settled or place in self._again
 
     def _hear_answer(self, place: str, answer: str, version: int) -> None:
         call = self._flow.calls.get(place)

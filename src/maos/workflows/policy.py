@@ -11,7 +11,9 @@ from typing import Any
 
 from maos.clock import MICROSECONDS
 from maos.errors import InvalidInput
+from maos.settings.schema import Checkpoint
 
+WORDS = ("frequency", "every", "interval_s", "enabled")
 FREQUENCIES = ("every_step", "every_n_steps", "on_gates", "time_based", "manual")
 
 
@@ -34,7 +36,19 @@ class Policy:
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> Policy:
         """As the workflow was started with."""
-        return cls(**options.get("checkpoints", {}))
+        given = options.get("checkpoints", {})
+        try:
+            return cls(**given)
+        except TypeError as error:
+            raise InvalidInput(f"checkpoints cannot be {given!r}", hint=f"use {', '.join(WORDS)}") from error
+
+    @staticmethod
+    def as_set(checkpoint: Checkpoint) -> dict[str, Any]:
+        """What the settings say, as a workflow keeps it; nothing when they say what counts anyway."""
+        found = {"every": checkpoint.steps, "interval_s": checkpoint.interval_s, "frequency": checkpoint.frequency}
+        if not checkpoint.enabled:
+            found["frequency"] = "manual"
+        return {} if found["frequency"] == "every_step" else found
 
     @property
     def every_step(self) -> bool:

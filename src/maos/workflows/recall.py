@@ -21,16 +21,23 @@ class Recall:
     def __init__(self, running: RunningFlow) -> None:
         self._running = running
         self._notes = running.notes
-        self._is_new = False
-        """Whether something was noted that no step may be told of before it is on disk."""
+        self._new = 0
+        """How much was noted that no step may be told of before it is on disk."""
+        self._safe = 0
+        """How much of it is."""
 
     async def settle(self) -> None:
         """Have what chance and the clock said on disk, before anything outside is told of it."""
-        if self._is_new:
-            self._is_new = False
+        new = self._new
+        if new > self._safe:
             await self._notes.flush()
+            self._safe = max(self._safe, new)  # what other branches noted meanwhile may not be there yet
         else:
             await asyncio.sleep(0)
+
+    def note_new(self) -> None:
+        """Something was noted that would be different in another run."""
+        self._new += 1
 
     def value(self, scope: Scope, name: str, make: Callable[[], Any]) -> Any:
         """Something that would be different in another run; the first one counts."""
@@ -39,7 +46,7 @@ class Recall:
         if call is not None:
             return call.result
         made = make()
-        self._is_new = True
+        self.note_new()
         self._notes.note("call_done", place=place, kind=VALUE, name=name, result=made)
         return made
 
@@ -68,7 +75,7 @@ class Recall:
         scope.next_place()
         self._running.unseen.discard(place)
         if call is None:
-            self._is_new = True
+            self.note_new()
             self._notes.note("call_done", place=place, kind=PATCH, name=name)
         return True
 
@@ -86,7 +93,7 @@ class Recall:
 
     def note_skipped(self, place: str, skipped: list[int]) -> None:
         """Note which branches were not begun, because another one had failed."""
-        self._is_new = True
+        self.note_new()
         self._notes.note("call_done", place=place, kind=VALUE, name="branches", result=skipped)
 
 

@@ -10,13 +10,13 @@ starts make their first calls in the same order, whether the workflow runs for t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from maos.clock import MICROSECONDS, Clock
 from maos.engine.recorder import Recorder
-from maos.errors import Corrupt, InvalidInput
+from maos.errors import Corrupt, InvalidInput, MaosError
 from maos.faults import crash_point
 from maos.journal.journal import Record
 from maos.model.flow import (
@@ -29,11 +29,12 @@ from maos.model.flow import (
     PAUSED,
     SIGNAL,
     SLEEP,
+    UNKNOWN,
     VALUE,
     Call,
     Flow,
 )
-from maos.workflows import moments, scopes, values
+from maos.workflows import elsewhere, moments, scopes, values
 from maos.workflows.checkpoints import Checkpoints
 from maos.workflows.definition import Step, Workflow
 from maos.workflows.errors import Changed, StepFailed
@@ -61,20 +62,22 @@ class RunningFlow:
         clock: Clock,
         *,
         workflows: Workflows,
-        stale: int = 0,
         on_change: str = "",
         code_before: str = "",
+        is_insisted: bool = True,
     ) -> None:
         self.recorder = recorder
         self.workflows = workflows
         self.definition = definition
         self.on_change = on_change
         """What to do about children whose code has changed."""
+        self.is_insisted = is_insisted
+        """Whether somebody said that this one is to go on, whatever of it was paused or stopped."""
         self.clock = clock
         self.notes = Notes(recorder, clock, self._in_trouble)
         self.checkpoints = Checkpoints(recorder.fold, self.notes, workflows.journal, clock)
         self.mail = Mail(
-            recorder.fold, self.notes, unreached=self._is_unreached, let_go=self.let_go, stale=stale
+            recorder.fold, self.notes, unreached=self._is_unreached, let_go=self.let_go
         )  # fmt: skip
         self._stepping = Stepping(self)
         self._code_before = code_before or recorder.fold.code
@@ -90,6 +93,8 @@ class RunningFlow:
         """Places of calls that were made before and not again yet."""
         self.strays: set[asyncio.Task[Any]] = set()
         """Tasks that the function started by itself and that have made a call."""
+        self._ending: set[asyncio.Task[Any]] = set()
+        """Of children and agents that were told to end."""
         self.recall = Recall(self)
 
     @property
@@ -117,6 +122,7 @@ class RunningFlow:
             if not self._main.done():
                 keeper.result()
             await self._stepping.idle()  # of tasks that the function has started and left alone
+            await self._all_ended()
             self._closing = True
             self._conclude(self._main)
             await self.notes.flush()
@@ -128,6 +134,10 @@ class RunningFlow:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             await self.notes.close()
+            if self.notes.trouble is None and not self.flow.is_open:
+                for ending in elsewhere.left_over(self):
+                    self.end(ending)
+            await self._all_ended()
 
     async def _call_function(self) -> Any:
         scopes.enter(Scope(self, "", asyncio.current_task()))
@@ -184,6 +194,23 @@ class RunningFlow:
         if self._main is not None:
             self._main.cancel()
 
+    # --- what it has begun elsewhere -------------------------------------------------------------------------
+
+    @property
+    def gives_up(self) -> bool:
+        """Whether a child or an agent is wanted no more whose call is cancelled now: nobody will ask for it again."""
+        return self.leaving == CANCELLED or not (self._is_stopping or self.leaving)
+
+    def end(self, ending: Coroutine[Any, Any, Any]) -> None:
+        """Have something end that was begun elsewhere; nobody waits for it but the end of the workflow."""
+        self._ending.add(asyncio.create_task(ending))
+
+    async def _all_ended(self) -> None:
+        while self._ending:
+            ending = list(self._ending)
+            await asyncio.gather(*ending, return_exceptions=True)  # those still open are found by whoever serves
+            self._ending.difference_update(ending)
+
     # --- calls that were made before -------------------------------------------------------------------------
 
     async def known(self, place: str, kind: str, name: str, digest: str = "") -> Call | None:
@@ -230,13 +257,28 @@ class RunningFlow:
     def _is_unreached(self, place: str) -> bool:
         return place in self.unseen
 
+    @property
+    def _is_stopping(self) -> bool:
+        """Whether a call that is cancelled now is cancelled by us, and not by the function."""
+        return self._closing or self._is_told or self.notes.trouble is not None or self._broken is not None
+
+    async def stay_in_doubt(self, place: str) -> None:
+        """Pause when the function stops waiting for a step of which nobody knows what became (I31)."""
+        if self._is_stopping:
+            return
+        call = self.flow.calls[place]
+        if call.status != UNKNOWN:
+            self.notes.note("call_doubted", place=place)
+        self.let_go(PAUSED, f"nobody knows what became of call {place}, the step {call.name}: settle it, then resume")
+        await asyncio.get_running_loop().create_future()
+
     @contextmanager
     def waiting(self, place: str) -> Iterator[None]:
         """Note that the function stopped waiting for a call, so that it does so again when it runs again."""
         try:
             yield
         except asyncio.CancelledError:
-            if not (self._closing or self._is_told or self.leaving or self.notes.trouble):
+            if not (self._is_stopping or self.leaving):
                 self.notes.note("call_left", place=place)
                 self.notes.flush_soon()
             raise
@@ -254,8 +296,8 @@ class RunningFlow:
         except Corrupt as error:
             raise self._give_up(error) from error
 
-    def _give_up(self, error: Corrupt) -> Corrupt:
-        """Let nothing more be written after something that cannot be read, whatever the function does about it."""
+    def _give_up(self, error: MaosError) -> MaosError:
+        """End this run of it, and let nothing more be written, whatever the function does about it."""
         self.notes.trouble = self.notes.trouble or error
         self._in_trouble()
         return error
@@ -274,20 +316,22 @@ class RunningFlow:
                 self.notes.note("call_started", place=place, kind=SLEEP, name="sleep", until_us=until_us)
                 await self.notes.flush()
             await self.until(until_us)
-        self.notes.note("call_done", place=place)
-        await self.ended(place)
+            self.notes.note("call_done", place=place)
+            await self.ended(place)
 
     async def signal(self, scope: Scope, name: str, timeout_s: float, type_: Any) -> Any:
         """The next signal of a name, in the order in which they were sent."""
         place = scope.next_place()
         call = await self.known(place, SIGNAL, name)
-        if call is None or call.status not in (DONE, FAILED):
-            call = await self._wait_for_signal(place, name, call, timeout_s)
-        if call.status == FAILED:
+        if call is not None and call.status == FAILED:
             raise Expired(f"no signal {name!r} came in time")
-        return values.typed(call.result, type_, f"the signal {name!r}")
+        is_heard = call is not None and call.status == DONE
+        value = call.result if call and is_heard else await self._wait_for_signal(place, name, call, timeout_s)
+        return values.typed(value, type_, f"the signal {name!r}")
 
-    async def _wait_for_signal(self, place: str, name: str, call: Call | None, timeout_s: float) -> Call:
+    async def _wait_for_signal(self, place: str, name: str, call: Call | None, timeout_s: float) -> Any:
+        """Its value. Nothing is awaited once it is noted: else a time limit could end just then, and the record would
+        say that the function heard a signal which it did not."""
         with self.waiting(place):
             if call is None:
                 until_us = self._deadline(timeout_s)
@@ -298,10 +342,13 @@ class RunningFlow:
                 version, value = await self.mail.signal(name, lambda listener: self._wait(listener, until_us))
             except Expired as error:
                 self.notes.note("call_failed", place=place, error=values.told(error))
+                raise Expired(f"no signal {name!r} came in time") from error
             else:
                 self.notes.note("call_done", place=place, result=value, signal=name, signal_version=version)
-        await self.notes.flush()
-        return self.flow.calls[place]
+                return value
+            finally:
+                self.recall.note_new()
+                self.notes.flush_soon()
 
     async def gate(
         self, scope: Scope, question: str, choices: list[str], context: str, default: str | None, timeout_s: float
@@ -399,8 +446,10 @@ class RunningFlow:
                 self.notes.note("call_failed", place=place, error={"type": error.type, "message": error.message})
                 await self.ended(place)
                 raise
-        self.notes.note("call_done", place=place, result=result)
-        await self.ended(place)
+            except elsewhere.INFRASTRUCTURE as error:  # which says nothing about the call
+                raise self._give_up(error) from error
+            self.notes.note("call_done", place=place, result=result)
+            await self.ended(place)
         return result
 
     def receive(self, record: Record) -> None:

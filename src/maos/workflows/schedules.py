@@ -16,7 +16,7 @@ import msgspec
 
 from maos.clock import MICROSECONDS, Clock, to_datetime, to_us
 from maos.engine.types import SCHEDULES
-from maos.errors import Conflict, InvalidInput, MaosError, NotFound
+from maos.errors import Conflict, Corrupt, InvalidInput, MaosError, NotFound, StoreUnavailable
 from maos.journal.codec import Event
 from maos.journal.journal import Journal
 from maos.model.schedule import NAME, Schedule, Schedules
@@ -25,12 +25,14 @@ from maos.workflows.cron import Cron
 from maos.workflows.definition import Workflow, find
 
 if TYPE_CHECKING:
-    from maos.workflows.workflows import Handle, Workflows
+    from maos.workflows.workflows import Workflows
 
 LOOK_S = 5.0
 """How often schedules and workflows that nobody runs are looked for."""
 
 Told = Callable[[str], None]
+Load = Callable[[Schedule], Workflow[..., Any]]
+"""How the workflow of a schedule is found."""
 
 
 async def all_of(journal: Journal) -> dict[str, Schedule]:
@@ -54,6 +56,7 @@ async def put(
         raise InvalidInput(f"{name!r} cannot name a schedule", hint="use up to 41 letters, digits, dashes, underscores")
     Cron(cron, zone)
     arguments = values.plain({"args": list(args), "kwargs": kwargs}, f"an argument of {workflow.name}")
+    values.given(workflow.function, arguments, workflow.name)
     made = Schedule(
         name=name,
         cron=cron,
@@ -96,48 +99,76 @@ def next_time(schedule: Schedule, now_us: int) -> datetime | None:
 class Server:
     """Runs what is due, and goes on with what nobody runs, until it is stopped."""
 
-    def __init__(self, workflows: Workflows, journal: Journal, clock: Clock, *, tell: Told) -> None:
+    def __init__(
+        self, workflows: Workflows, journal: Journal, clock: Clock, *, tell: Told, load: Load | None = None
+    ) -> None:
         self._workflows = workflows
         self._journal = journal
         self._clock = clock
         self._tell = tell
-        self._said: set[str] = set()
+        self._load = load or _defined_here
+        self._told: set[str] = set()
+        self._settled: set[str] = set()
+        """Ids of those that have begun, or never can."""
 
     async def serve(self) -> None:
-        """Never ends by itself."""
+        """Never ends by itself: what is wrong with one is told once, and the others are served."""
         while True:
-            for handle in await self._workflows.resume_all():
-                self._tell(f"went on with {handle.id}")
             waits_s = LOOK_S
-            for schedule in (await all_of(self._journal)).values():
-                await self._begin_if_due(schedule)
-                coming = next_time(schedule, self._clock.now_us())
-                if coming is not None:
-                    waits_s = min(waits_s, (to_us(coming) - self._clock.now_us()) / MICROSECONDS)
+            try:
+                known = await all_of(self._journal)
+                ready = [each for each in known.values() if self._is_ready(each)]
+                for handle in await self._workflows.resume_all(tell=self._tell_once):
+                    self._tell(f"went on with {handle.id}")
+                for schedule in ready:
+                    await self._begin_if_due(schedule)
+                    coming = next_time(schedule, self._clock.now_us())
+                    if coming is not None:
+                        waits_s = min(waits_s, (to_us(coming) - self._clock.now_us()) / MICROSECONDS)
+            except (StoreUnavailable, Corrupt) as error:
+                self._tell_once(f"could not look: {error}")
             await asyncio.sleep(max(0.05, waits_s))
+
+    def _is_ready(self, schedule: Schedule) -> bool:
+        """Whether its workflow is defined here by now; it may have been added, or its file put back, at any time."""
+        try:
+            self._load(schedule)
+        except MaosError as error:
+            self._tell_once(f"the schedule {schedule.name} cannot be served: {error}")
+            return False
+        return True
 
     async def _begin_if_due(self, schedule: Schedule) -> None:
         moment = due(schedule, self._clock.now_us())
         if moment is None:
             return
         id = f"{schedule.name}-{to_datetime(to_us(moment)):%Y%m%dT%H%MZ}"
-        if id in self._said:
+        if id in self._settled:
             return
         try:
             await self._workflows.get(id)
         except NotFound:
             try:
-                handle = await self._begin(schedule, id)
+                arguments = schedule.arguments
+                workflow = self._load(schedule)
+                handle = await self._workflows.start_with(workflow, arguments["args"], arguments["kwargs"], id=id)
             except Conflict:
-                pass  # another process was faster
+                return  # another process was faster, which is seen at the next look
             except MaosError as error:
-                self._tell(f"{id} could not begin: {error}")
+                self._tell_once(f"{id} could not begin: {error}")
+                if not isinstance(error, InvalidInput):
+                    return  # it may at the next look
             else:
                 self._tell(f"began {handle.id}")
-        self._said.add(id)
+        except Corrupt as error:
+            self._tell_once(f"{id} cannot be read: {error}")
+        self._settled.add(id)
 
-    async def _begin(self, schedule: Schedule, id: str) -> Handle:
-        arguments = schedule.arguments
-        return await self._workflows.start(
-            find(schedule.workflow, schedule.definition), *arguments["args"], id=id, **arguments["kwargs"]
-        )
+    def _tell_once(self, text: str) -> None:
+        if text not in self._told:
+            self._told.add(text)
+            self._tell(text)
+
+
+def _defined_here(schedule: Schedule) -> Workflow[..., Any]:
+    return find(schedule.workflow, schedule.definition)

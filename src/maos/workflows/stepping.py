@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from typing import TYPE_CHECKING, Any
 
 from maos.clock import MICROSECONDS
@@ -17,12 +18,22 @@ if TYPE_CHECKING:
     from maos.workflows.running import RunningFlow
 
 
+AGAIN = "again"
+"""What is to be done about a step in doubt: try it, or hear what a try says that has ended after all."""
+
+
+class Overdue(Exception):
+    """A step took longer than it may."""
+
+
 class Stepping:
     """What a running workflow does about steps."""
 
     def __init__(self, running: RunningFlow) -> None:
         self._running = running
         self._notes = running.notes
+        self._threads: dict[str, asyncio.Task[Any]] = {}
+        """Those of plain functions, by the keys of their calls, until somebody has heard what became of them."""
         self._idle = asyncio.Event()
         self._idle.set()
         self.busy = 0
@@ -44,9 +55,12 @@ class Stepping:
             elif call.until_us:  # it had failed, and was to be tried again
                 await self._begin_again(place, step, call.until_us)
             elif call.status == UNKNOWN or not step.idempotent:
-                settled = await self._find_out(place, step, args, kwargs)
-                if settled is not None:
-                    return self._outcome(settled, step)
+                found = await self._find_out(place, step, args, kwargs)
+                if isinstance(found, Call):
+                    return self._outcome(found, step)
+                if found == NOT_DONE:
+                    self._notes.note("call_started", place=place, kind=STEP, name=step.name)
+                    await self._notes.flush()
             return await self._do(place, step, call.failures if call else 0, args, kwargs)
 
     async def _begin(
@@ -60,7 +74,7 @@ class Stepping:
             await self._running.recall.settle()
         else:
             if not step.idempotent and (args or kwargs):  # for whoever may have to find out what became of it
-                data["about"] = {"given": self._running.workflows.without_secrets(values.shown(args, kwargs))}
+                data["about"] = {"given": values.shown(args, kwargs)}
             self._notes.note("call_started", **data)
             await self._notes.flush()
         crash_point(f"flow:before {step.name}")
@@ -74,17 +88,28 @@ class Stepping:
         self, place: str, step: Step[..., Any], failures: int, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         while True:
+            found: Call | str = NOT_DONE
             try:
                 result = await self._try(place, step, args, kwargs)
                 break
-            except Exception as error:
-                failures += 1
-                if failures > step.retries:
-                    raise await self._failed(place, step, error) from error
-                until_us = self._running.clock.now_us() + int(step.pause_s(failures) * MICROSECONDS)
-                self._notes.note("call_tried", place=place, error=values.told(error), until_us=until_us)
-                await self._notes.flush()
-                await self._begin_again(place, step, until_us)
+            except Overdue as error:
+                failed: Exception = TimeoutError(str(error))
+                if not step.idempotent:  # it may have taken effect, or may yet
+                    self._running.mail.reopen(place)
+                    found = await self._find_out(place, step, args, kwargs, failed)
+            except Exception as error:  # noqa: BLE001 - told to the workflow, or tried again
+                failed = error
+            if isinstance(found, Call):
+                return self._outcome(found, step)
+            if found == AGAIN:
+                continue
+            failures += 1
+            if failures > step.retries:
+                raise await self._failed(place, step, failed) from failed
+            until_us = self._running.clock.now_us() + int(step.pause_s(failures) * MICROSECONDS)
+            self._notes.note("call_tried", place=place, error=values.told(failed), until_us=until_us)
+            await self._notes.flush()
+            await self._begin_again(place, step, until_us)
         crash_point(f"flow:after {step.name}")
         try:
             plain = values.plain(result, f"what the step {step.name} returns")
@@ -105,67 +130,122 @@ class Stepping:
         self.busy += 1
         self._idle.clear()
         outside = scopes.enter(None)
-        key = scopes.enter_step(f"{self._running.id}/{place}")
+        key = self._key(place)
+        token = scopes.enter_step(key)
         try:
             if not step.timeout_s:
-                return await called(step.function, args, kwargs)
+                return await self._called(key, step, args, kwargs)
             async with asyncio.timeout(step.timeout_s) as limit:
-                return await called(step.function, args, kwargs)
+                return await self._called(key, step, args, kwargs)
         except TimeoutError as error:
             if step.timeout_s and limit.expired():
-                raise TimeoutError(f"it took longer than {step.timeout_s:g} s") from error
+                raise Overdue(f"it took longer than {step.timeout_s:g} s") from error
             raise
         finally:
-            scopes.leave_step(key)
+            scopes.leave_step(token)
             scopes.leave(outside)
             self.busy -= 1
             if not self.busy:
                 self._idle.set()
                 self._running.step_ended()
 
+    def _key(self, place: str) -> str:
+        return f"{self._running.id}/{place}"
+
+    async def _called(self, key: str, step: Step[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call the function. A thread cannot be stopped: while one is at work for this call, its end is awaited."""
+        if inspect.iscoroutinefunction(step.function):
+            return await step.function(*args, **kwargs)
+        thread = self._thread(key)
+        if thread is None:
+            thread = asyncio.create_task(asyncio.to_thread(step.function, *args, **kwargs))
+            thread.add_done_callback(_hear)
+            self._threads[key] = self._running.workflows.threads[key] = thread
+        if not thread.done():
+            await asyncio.wait([thread])
+        self._threads.pop(key, None)
+        self._running.workflows.threads.pop(key, None)
+        result = thread.result()
+        return await result if inspect.isawaitable(result) else result
+
+    def _thread(self, key: str) -> asyncio.Task[Any] | None:
+        """The one that was begun for a call, in this run of the workflow or an earlier one in this process."""
+        return self._threads.get(key) or self._running.workflows.threads.get(key)
+
     def _outcome(self, call: Call, step: Step[..., Any]) -> Any:
         if call.status == FAILED:
             raise StepFailed(step.name, call.error or {})
-        return values.typed(call.result, step.returns, f"what the step {step.name} returned")
+        try:
+            return values.typed(call.result, step.returns, f"what the step {step.name} returned")
+        except InvalidInput as error:  # of another type when it was recorded
+            raise self._running.changed(error.what) from error
 
     async def _find_out(
-        self, place: str, step: Step[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Call | None:
-        """What became of a step that was begun: its outcome, or None when it is to be done (again)."""
+        self,
+        place: str,
+        step: Step[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        error: Exception | None = None,
+    ) -> Call | str:
+        """What became of a step that was begun: its outcome, NOT_DONE, or AGAIN.
+
+        A time limit around it does not end this: nobody would know more, and the workflow would go on regardless.
+        """
+        doubt = {} if error is None else {"error": values.told(error)}
+        try:
+            return await self._found(place, step, args, kwargs, doubt)
+        except asyncio.CancelledError:
+            await self._running.stay_in_doubt(place)
+            raise
+
+    async def _found(
+        self, place: str, step: Step[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], doubt: dict[str, Any]
+    ) -> Call | str:
         mail, flow = self._running.mail, self._running.flow
-        doubt: dict[str, Any] = {}
-        if step.probe is not None and not (mail.is_settled(place) or mail.is_again(place)):
+        thread = self._thread(self._key(place))
+        if step.probe is not None and thread is None and not mail.has_said(place):
             try:
                 said = await self._probe(place, step, args, kwargs)
+                if isinstance(said, Found):
+                    said = Found(values.plain(said.result, f"what the probe of {step.name} found"))
             except Exception as error:  # noqa: BLE001 - told to the person who is asked in its place
                 said, doubt = None, {"error": values.told(error)}
-            if isinstance(said, Found):
-                result = values.plain(said.result, f"what the probe of {step.name} found")
-                self._notes.note("call_done", place=place, result=result)
+            if (isinstance(said, Found) or said == NOT_DONE) and not mail.has_said(place):
+                mail.close(place)
+                if said == NOT_DONE:
+                    return NOT_DONE
+                self._notes.note("call_done", place=place, result=said.result)
                 await self._notes.flush()
                 return flow.calls[place]
-            if said == NOT_DONE:
-                self._notes.note("call_started", place=place, kind=STEP, name=step.name)
-                await self._notes.flush()
-                return None
-        if flow.calls[place].status != UNKNOWN and not (mail.is_settled(place) or mail.is_again(place)):
+        if flow.calls[place].status != UNKNOWN and not mail.has_said(place):
             self._notes.note("call_doubted", place=place, **doubt)
             await self._notes.flush()
-        await mail.settled(place, _wait_for)
+
+        async def wait(settled: asyncio.Future[None]) -> None:
+            await asyncio.wait([settled] if thread is None else [settled, thread], return_when=asyncio.FIRST_COMPLETED)
+
+        await mail.settled(place, wait)
+        if not mail.has_said(place) and thread is not None:
+            self._threads[self._key(place)] = thread
+            mail.close(place)
+            return AGAIN
         await self._notes.flush()
-        return flow.calls[place] if mail.is_settled(place) else None
+        return flow.calls[place] if mail.is_settled(place) else AGAIN
 
     async def _probe(self, place: str, step: Step[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What the step's own probe says, called with the step's arguments and key."""
         assert step.probe is not None
         outside = scopes.enter(None)
-        key = scopes.enter_step(f"{self._running.id}/{place}")
+        token = scopes.enter_step(self._key(place))
         try:
             return await called(step.probe, args, kwargs)
         finally:
-            scopes.leave_step(key)
+            scopes.leave_step(token)
             scopes.leave(outside)
 
 
-async def _wait_for(future: asyncio.Future[None]) -> None:
-    await future
+def _hear(thread: asyncio.Task[Any]) -> None:
+    """Whoever stopped waiting for a thread does not want to hear what it raised; nor does asyncio."""
+    if not thread.cancelled():
+        thread.exception()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import math
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,26 +13,35 @@ from typing import Any, get_type_hints
 
 import msgspec
 
+from maos.engine.orders import without_secrets
 from maos.errors import InvalidInput
-from maos.journal.codec import is_plain
+from maos.journal.codec import BODY_BYTES_MAX, is_plain
 
 SHOWN_CHARS_MAX = 200
+TOLD_CHARS_MAX = 100_000
+PLAIN_BYTES_MAX = BODY_BYTES_MAX - (1 << 20)
+"""The largest value that is recorded; the rest of an event has room beside it."""
+_QUICK_CHARS_MAX = PLAIN_BYTES_MAX // 6  # a character becomes up to six, as in \u0000
 
 
-def plain(value: Any, what: str) -> Any:
+def plain(value: Any, what: str, *, bytes_max: int = PLAIN_BYTES_MAX) -> Any:
     """The value as the journal keeps it; InvalidInput says what cannot be kept."""
     kind = value.__class__
     if value is None or kind is bool or (kind is int and -(2**63) <= value < 2**63):
         return value
-    if kind is str and value.isascii():
+    if kind is str and value.isascii() and len(value) <= _QUICK_CHARS_MAX:
         return value
     try:
         body = _body(value)
+        if len(body) > bytes_max:
+            raise ValueError(f"it has {len(body):,} bytes, and at most {bytes_max:,} are")
         made = msgspec.json.decode(body)  # what another process would find, as a list where a tuple was
         if b"null" in body and not _is_finite(value):
             raise ValueError("a number in it is not finite")
         if not is_plain(made):
             raise ValueError("it is too deep")
+        if len(msgspec.json.encode(made)) != len(body):  # as text, 1 and "1" are one key
+            raise ValueError("two of its keys are the same as text")
     except (TypeError, NotImplementedError, ValueError, RecursionError, OverflowError) as error:
         raise InvalidInput(
             f"{what} cannot be recorded: {error}",
@@ -41,7 +51,9 @@ def plain(value: Any, what: str) -> Any:
 
 
 def typed(value: Any, annotation: Any, what: str) -> Any:
-    """Recorded data as what it was: of the type that the function's signature names."""
+    """Recorded data as what it was: of the type that the function's signature names, and never the record itself."""
+    if value.__class__ is dict or value.__class__ is list:
+        value = msgspec.to_builtins(value)  # whoever gets it may change it
     if annotation is Any or annotation is None or (annotation.__class__ is type and value.__class__ is annotation):
         return value
     try:
@@ -65,7 +77,9 @@ def given(
     try:
         bound = inspect.signature(function).bind(*args, **kwargs)
     except TypeError as error:
-        raise InvalidInput(f"the workflow {name} cannot be called: {error}") from error
+        raise InvalidInput(
+            f"the workflow {name} cannot be called: {error}", hint=f"it is {name}{inspect.signature(function)}"
+        ) from error
     for each, value in bound.arguments.items():
         annotation = _annotation(function, each)
         what = f"the argument {each} of the workflow {name}"
@@ -94,32 +108,44 @@ def digest(args: tuple[Any, ...], kwargs: Mapping[str, Any], what: str) -> str:
     """Of the arguments of a call, to tell whether it is the same call."""
     if not args and not kwargs:
         return ""
-    made = plain([args, kwargs], what)
-    return hashlib.sha256(msgspec.json.encode(made, order="sorted")).hexdigest()[:16]
+    made = plain([args, kwargs], what, bytes_max=sys.maxsize)  # only its digest is recorded
+    return fingerprint(made).hex()[:16]
+
+
+def fingerprint(made: Any) -> bytes:
+    """Of plain data, in whatever order its keys are."""
+    return hashlib.sha256(msgspec.json.encode(made, order="sorted")).digest()
 
 
 def shown(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
     """The beginning of what a call was given, for a person."""
     parts = [*map(repr, args), *(f"{name}={value!r}" for name, value in kwargs.items())]
-    text = ", ".join(parts)
+    return beginning(", ".join(parts))
+
+
+def beginning(text: str) -> str:
+    """The beginning of a text, without secrets: those are removed before one could be cut in two."""
+    text = without_secrets(text, {})
     return text if len(text) <= SHOWN_CHARS_MAX else text[: SHOWN_CHARS_MAX - 1] + "…"
 
 
 def told(error: BaseException) -> dict[str, Any]:
     """What is recorded of something that was raised."""
-    return {"type": type(error).__name__, "message": str(error)}
+    return {"type": type(error).__name__, "message": without_secrets(str(error), {})[:TOLD_CHARS_MAX]}
 
 
 def _plain_of(value: Any) -> Any:
     if isinstance(value, Path):
         return str(value)
     for kind in (str, int, float):
-        if isinstance(value, kind):  # a class of its own, as libraries for numbers have
+        if isinstance(value, kind) and not isinstance(value, bool):  # a class of its own, as libraries for numbers have
             return kind(value)
     raise NotImplementedError(f"a {type(value).__name__} is no plain data")
 
 
 def _of_plain(type_: type, value: Any) -> Any:
+    if type_ is object:
+        return value
     if issubclass(type_, Path):
         return type_(value)
     raise TypeError(f"{type_.__name__} is no type of data")
@@ -140,7 +166,7 @@ def _body(value: Any) -> bytes:
     try:
         return _encode(value)  # sets in order, so that the digest of arguments is the same in another process
     except TypeError:  # or a key that is no text, which the plainer way takes
-        return msgspec.json.encode(msgspec.to_builtins(value, str_keys=True, enc_hook=_plain_of))
+        return msgspec.json.encode(value, enc_hook=_plain_of)
 
 
 _encode = msgspec.json.Encoder(enc_hook=_plain_of, order="deterministic").encode

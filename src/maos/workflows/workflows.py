@@ -4,30 +4,44 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakValueDictionary
 
 from maos.clock import MICROSECONDS, Clock
 from maos.engine import consent, owner
-from maos.engine.claims import claim
-from maos.engine.orders import without_secrets
+from maos.engine.claims import Held, claim
 from maos.engine.post import Post
 from maos.engine.recorder import LEASE_S, Recorder
 from maos.engine.types import FLOW
-from maos.errors import Conflict, InvalidInput, NotFound
+from maos.errors import Conflict, Corrupt, InvalidInput, LeaseLost, NotFound
 from maos.journal.codec import Event
 from maos.journal.journal import Append, Journal
-from maos.model.attempt import check_agent, inbox
-from maos.model.flow import CHANGED, COMPLETED, GATE, PAUSED, STARTED, STEP, UNKNOWN, Flow, stream
+from maos.model.attempt import check_agent, check_run, inbox
+from maos.model.flow import (
+    AGENT,
+    CANCELLED,
+    CHANGED,
+    COMPLETED,
+    GATE,
+    LEFT,
+    PAUSED,
+    RUNNING,
+    STARTED,
+    STEP,
+    UNKNOWN,
+    Flow,
+    stream,
+)
 from maos.model.schedule import Schedule
-from maos.store.contract import Key
+from maos.store.contract import Key, Lease
 from maos.workflows import elsewhere, forgetting, schedules, values
 from maos.workflows.definition import Workflow, find
 from maos.workflows.errors import Changed, NotWaiting, WorkflowFailed
 from maos.workflows.policy import Policy
 from maos.workflows.running import RunningFlow
+from maos.workflows.schedules import Load
 
 if TYPE_CHECKING:
     from maos.engine.attempts import Attempts
@@ -35,6 +49,8 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 REFUSE, REPLAY = "refuse", "replay"
+FOLLOW_S = 0.25
+"""How often one that another process runs is looked at."""
 MAIL_S = 0.01
 """How long mail may lie: looking for it after every commit would cost a quarter of what a step does."""
 
@@ -78,8 +94,16 @@ class Workflows:
     """Runs workflows, and knows them all."""
 
     def __init__(
-        self, journal: Journal, clock: Clock, *, attempts: Callable[[], Attempts], lease_s: float = LEASE_S
+        self,
+        journal: Journal,
+        clock: Clock,
+        *,
+        attempts: Callable[[], Attempts],
+        lease_s: float = LEASE_S,
+        checkpoints: Mapping[str, Any] | None = None,
     ) -> None:
+        self._checkpoints = dict(checkpoints or {})
+        """How often those are made safe that nobody said anything else of."""
         self._journal = journal
         self._clock = clock
         self._attempts = attempts
@@ -88,6 +112,10 @@ class Workflows:
         self._tasks: dict[str, asyncio.Task[Flow]] = {}
         self._running: dict[str, RunningFlow] = {}
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._unfit: dict[str, str] = {}
+        """Workflows that made other calls than before when this process ran them last, and with which code."""
+        self.threads: WeakValueDictionary[str, asyncio.Task[Any]] = WeakValueDictionary()
+        """Those of plain functions that are at work as steps, by the keys of their calls."""
 
     @property
     def journal(self) -> Journal:
@@ -96,19 +124,30 @@ class Workflows:
 
     # --- running ---------------------------------------------------------------------------------------------
 
-    async def run(self, workflow: Workflow[..., R], *args: Any, id: str = "", **kwargs: Any) -> R:
+    async def run(self, workflow: Workflow[..., R], /, *args: Any, id: str = "", **kwargs: Any) -> R:
         """Run a workflow to its end and return its result; under an `id` that exists, go on with that one.
+
+        While another process runs it, its end is waited for here, and taken over when that process is gone.
 
         Example::
 
             print(await m.workflows.run(shout, "hello", id="greeting-1"))
         """
-        result: R = await (await self.start(workflow, *args, id=id, **kwargs)).result()
-        return result
+        while True:
+            try:
+                result: R = await (await self.start(workflow, *args, id=id, **kwargs)).result()
+                return result
+            except Held:
+                flow = await FLOW.load(self._journal, id)
+                if flow is not None and flow.status != RUNNING:
+                    ended: R = _result(flow, workflow)
+                    return ended
+            await asyncio.sleep(FOLLOW_S)
 
     async def start(
         self,
         workflow: Workflow[..., Any],
+        /,
         *args: Any,
         id: str = "",
         options: Mapping[str, Any] | None = None,
@@ -116,14 +155,33 @@ class Workflows:
     ) -> Handle:
         """Begin a workflow, or go on with the one of that id; on disk when this returns.
 
-        `options`: `{"checkpoints": {"frequency": "every_n_steps", "every": 10}}` says how often it is made safe.
+        `options`: `{"checkpoints": {"frequency": "every_n_steps", "every": 10}}` says how often it is made safe, in the
+        place of the settings.
 
         Example::
 
             handle = await m.workflows.start(shout, "hello")
             print(handle.id, await handle.result())
         """
-        return await self._start(workflow, args, kwargs, id, dict(options or {}))
+        return await self.start_with(workflow, args, kwargs, id=id, options=options)
+
+    async def start_with(
+        self,
+        workflow: Workflow[..., Any],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        *,
+        id: str = "",
+        options: Mapping[str, Any] | None = None,
+    ) -> Handle:
+        """The same, with arguments as data: those of the function may have any names, also `id`.
+
+        Example::
+
+            handle = await m.workflows.start_with(shout, ["hello"], {}, id="greeting-2")
+        """
+        default = {"checkpoints": self._checkpoints} if self._checkpoints else {}
+        return await self._start(workflow, tuple(args), dict(kwargs), id, {**default, **(options or {})})
 
     async def _start(
         self,
@@ -134,13 +192,15 @@ class Workflows:
         options: dict[str, Any],
         parent: str = "",
         on_change: str = REFUSE,
+        *,
+        even_paused: bool = True,
     ) -> Handle:
         Policy.of(options)
         id = check_agent(id) if id else f"w-{secrets.token_hex(3)}"
         arguments = values.plain({"args": list(args), "kwargs": kwargs}, f"an argument of {workflow.name}")
         values.given(workflow.function, arguments, workflow.name)
         async with self._turn(id):
-            return await self._begin(workflow, arguments, id, options, parent, on_change)
+            return await self._begin(workflow, arguments, id, options, parent, on_change, even_paused)
 
     @asynccontextmanager
     async def _turn(self, id: str) -> AsyncIterator[None]:
@@ -157,9 +217,14 @@ class Workflows:
         options: dict[str, Any],
         parent: str,
         on_change: str,
+        even_paused: bool,
     ) -> Handle:
-        known = await FLOW.load(self._journal, id)
-        if known is not None:
+        known: Flow | Lease | None = await FLOW.load(self._journal, id)
+        if known is None:
+            if not parent:
+                check_run(id)
+            known = await self._claim_new(id)
+        if isinstance(known, Flow):
             if (known.name, known.arguments) != (workflow.name, arguments):
                 raise InvalidInput(
                     f"there is a workflow {id!r} already, a {known.name} with other arguments", hint="use another id"
@@ -168,8 +233,8 @@ class Workflows:
                 raise InvalidInput(f"there is a workflow {id!r} already, of another parent", hint="use another id")
             if known.definition != workflow.version:  # what was begun with one is finished with it
                 workflow = find(known.name, known.definition)
-            return await self._go_on(known, workflow, on_change)
-        lease = await self._claim(id, None)
+            return await self._go_on(known, workflow, on_change, even_paused=even_paused)
+        lease = known
         try:
             recorder = Recorder(self._journal, FLOW, Flow(id=id), lease, lease_s=self._lease_s)
             data = {
@@ -202,8 +267,10 @@ class Workflows:
         async with self._turn(known.id):
             return await self._go_on(known, workflow or find(known.name, known.definition), on_change)
 
-    async def resume_all(self, *, on_change: str = REFUSE) -> list[Handle]:
+    async def resume_all(self, *, on_change: str = REFUSE, tell: Callable[[str], None] | None = None) -> list[Handle]:
         """Go on with every workflow of this database that nobody runs, and that this process has a definition for.
+
+        One that cannot be read raises Corrupt; with `tell`, it is told instead.
 
         Example::
 
@@ -211,15 +278,34 @@ class Workflows:
                 print(handle.id, (await handle.wait()).status)
         """
         found = []
-        async for flow in self.all():
-            if flow.is_open and flow.status != PAUSED and not flow.parent and flow.id not in self._tasks:
-                try:
+        async for name in self._journal.streams(stream("")):
+            try:
+                flow = await FLOW.load(self._journal, name.removeprefix(stream("")))
+                if flow is None or not flow.is_open or flow.id in self._tasks:
+                    continue
+                if await self._is_left(flow):
                     async with self._turn(flow.id):
-                        definition = find(flow.name, flow.definition)
-                        found.append(await self._go_on(flow, definition, on_change, even_paused=False))
-                except (NotFound, Conflict, Changed, consent.NotAgreed):
-                    continue  # another process has it, or its definition; or a person has yet to agree to it
+                        await self._end(flow.id, f"{flow.parent} wants it no more")
+                    continue
+                if flow.parent or flow.status == PAUSED:
+                    continue
+                definition = find(flow.name, flow.definition)
+                if flow.status == CHANGED and self._unfit.get(flow.id) == definition.code:
+                    continue  # it would make other calls once more
+                async with self._turn(flow.id):
+                    found.append(await self._go_on(flow, definition, on_change, even_paused=False))
+            except (NotFound, Conflict, LeaseLost, Changed, consent.NotAgreed):
+                continue  # another process has it, or its definition; or a person has yet to agree to it
+            except Corrupt as error:
+                if tell is None:
+                    raise
+                tell(f"{name} cannot be read: {error}")
         return found
+
+    async def _is_left(self, flow: Flow) -> bool:
+        """Whether it is a child that its parent waits for no more; otherwise the parent takes it up."""
+        parent = await FLOW.load(self._journal, flow.parent) if flow.parent else None
+        return parent is not None and elsewhere.is_left(parent, flow.id)
 
     async def _go_on(
         self, known: Flow, workflow: Workflow[..., Any], on_change: str, *, even_paused: bool = True
@@ -235,11 +321,18 @@ class Workflows:
                 "makes the same calls (on_change='replay', `maos workflow resume --on-change replay`); "
                 "`patched()` tells old ones from new",
             )
-        if not known.is_open:
+        if not known.is_open or (known.status == PAUSED and not even_paused):
             return self._ended(known, workflow)
+        try:
+            values.given(workflow.function, known.arguments, known.name)
+        except InvalidInput as error:
+            hint = "give it a new version= and keep the old one beside it, or let it take what the old one was given"
+            raise Changed(
+                f"the definition of {known.name} does not fit what {known.id} was begun with: {error.what}", hint=hint
+            ) from error
         await consent.check(self._journal, known.id)
         lease = await self._claim(known.id, known)
-        stale = await self._journal.version(inbox(known.id)) if even_paused else 0
+        overruled = await self._journal.version(inbox(known.id)) if even_paused else 0
         try:
             fresh = await self.get(known.id)
             if not fresh.is_open:  # whoever had it was faster
@@ -248,11 +341,15 @@ class Workflows:
             code_before = fresh.code
             recorder = Recorder(self._journal, FLOW, fresh, lease, lease_s=self._lease_s)
             taken = {"owner": owner.identity(lease), "code": workflow.code, "at_us": self._clock.now_us()}
+            if overruled:
+                taken["overruled"] = overruled
             await recorder.append(Event("flow_taken", taken))
         except BaseException:
             await self._journal.release(lease)
             raise
-        return await self._watch(recorder, workflow, stale=stale, on_change=on_change, code_before=code_before)
+        return await self._watch(
+            recorder, workflow, on_change=on_change, code_before=code_before, is_insisted=even_paused
+        )
 
     def _ended(self, flow: Flow, workflow: Workflow[..., Any]) -> Handle:
         """One that only tells its result."""
@@ -272,7 +369,10 @@ class Workflows:
 
     async def _run(self, running: RunningFlow) -> Flow:
         try:
-            return await running.run()
+            flow = await running.run()
+            if flow.status == CHANGED:
+                self._unfit[flow.id] = running.definition.code
+            return flow
         finally:
             self._post.forget(running.id)
             self._tasks.pop(running.id, None)
@@ -283,6 +383,24 @@ class Workflows:
         hint = f"`maos workflow show {id}` tells how it stands"
         is_open = known is not None and known.is_open
         return await claim(self._journal, self._clock, stream(id), known, is_open=is_open, hint=hint)
+
+    async def _claim_new(self, id: str) -> Lease | Flow:
+        """The right to begin one; or the one that another process has begun meanwhile."""
+
+        async def look() -> Flow | None:
+            return await FLOW.load(self._journal, id)
+
+        hint = f"`maos workflow show {id}` tells how it stands"
+        try:
+            lease = await claim(self._journal, self._clock, stream(id), None, is_open=True, hint=hint, look=look)
+        except Held:
+            if (begun := await look()) is None:
+                raise
+            return begun
+        begun = await look()
+        if begun is not None:
+            await self._journal.release(lease)
+        return begun or lease
 
     async def close(self) -> None:
         """Let go of everything that runs; it can be gone on with. `m.close()` does it too.
@@ -299,20 +417,26 @@ class Workflows:
 
     # --- for running workflows -------------------------------------------------------------------------------
 
-    def without_secrets(self, text: str) -> str:
-        """Text as it may be written down."""
-        return without_secrets(text, {})
-
     async def start_child(
         self, parent: RunningFlow, workflow: Workflow[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], id: str
     ) -> Handle:
         """Begin a child, or take it up."""
-        return await self._start(workflow, args, kwargs, id, {}, parent.id, parent.on_change)
+        return await self._start(
+            workflow, args, kwargs, id, {}, parent.id, parent.on_change, even_paused=parent.is_insisted
+        )
+
+    def handle(self, id: str) -> Handle | None:
+        """A workflow that this process runs."""
+        return Handle(self._running[id], self._tasks[id]) if id in self._tasks else None
+
+    async def stop_agent(self, name: str) -> None:
+        """Have an agent stopped, if it is at work."""
+        await elsewhere.stop(self._attempts(), name)
 
     async def carry_out_agent(self, parent: RunningFlow, place: str, task: str, given: dict[str, Any]) -> str:
         """Begin, take up or resume an agent, and wait for it."""
         name = elsewhere.name_of(parent.id, place)
-        return await elsewhere.agent(self._attempts(), self._clock, name, task, given)
+        return await elsewhere.agent(self._attempts(), self._clock, name, task, given, parent)
 
     # --- by themselves ---------------------------------------------------------------------------------------
 
@@ -345,32 +469,30 @@ class Workflows:
         """
         return await schedules.all_of(self._journal)
 
-    async def serve(self, *, tell: Callable[[str], None] = print) -> None:
+    async def serve(self, *, tell: Callable[[str], None] = print, load: Load | None = None) -> None:
         """Begin what is due and go on with what nobody runs, until cancelled; any number of processes may.
+
+        What is wrong with one is told, and the others are served. `load` finds the workflow of a schedule; without it,
+        it has to be defined in this process.
 
         Example::
 
             serving = asyncio.create_task(m.workflows.serve())
             serving.cancel()
         """
-        await schedules.Server(self, self._journal, self._clock, tell=tell).serve()
+        await schedules.Server(self, self._journal, self._clock, tell=tell, load=load).serve()
 
     # --- asking ----------------------------------------------------------------------------------------------
 
     async def get(self, id: str) -> Flow:
-        """A workflow by its id, or by an unambiguous beginning of it.
+        """A workflow by its id.
 
         Example::
 
             flow = await m.workflows.get("greeting-1")
             print(flow.status, flow.result)
         """
-        names = [name.removeprefix(stream("")) async for name in self._journal.streams(stream(id))]
-        if id in names:
-            names = [id]
-        if len(names) > 1:
-            raise InvalidInput(f"{id!r} could be {', '.join(names[:5])}", hint="give more of the id")
-        found = await FLOW.load(self._journal, names[0]) if names else None
+        found = await FLOW.load(self._journal, id)
         if found is None:
             raise NotFound(f"there is no workflow {id!r}", hint="`maos workflow list` shows them")
         return found
@@ -461,13 +583,37 @@ class Workflows:
         await self._wish(flow.id, "call_settled", data)
 
     async def cancel(self, id: str, *, why: str = "") -> None:
-        """End a workflow, when the steps that run have ended; one that nobody runs ends when it is taken up.
+        """End a workflow, when the steps that run have ended; one that nobody runs ends at once, without its code.
 
         Example::
 
             await m.workflows.cancel("order-7")
         """
         await self._wish(id, "cancel_asked", {"why": why})
+        if id not in self._tasks:
+            async with self._turn(id):
+                await self._end(id, why)
+
+    async def _end(self, id: str, why: str) -> None:
+        """End one that nobody runs; what it was is of no matter, so its definition may be gone."""
+        try:
+            lease = await self._claim(id, await self.get(id))
+        except Held:
+            return  # whoever runs it has heard of it, or will
+        try:
+            flow = await self.get(id)
+            if not flow.is_open:
+                return
+            ended = {"status": CANCELLED, "why": why, "inbox_version": await self._journal.version(inbox(id))}
+            recorder = Recorder(self._journal, FLOW, flow, lease, lease_s=self._lease_s)
+            await recorder.append(Event("flow_ended", {**ended, "at_us": self._clock.now_us()}))
+        finally:
+            await self._journal.release(lease)
+        children = [each.id async for each in self.all() if each.parent == id and each.is_open]
+        for each in children:
+            await self.cancel(each, why=f"{id} was {CANCELLED}")
+        for name in elsewhere.names(flow, AGENT, STARTED, LEFT):
+            await self.stop_agent(name)
 
     async def pause(self, id: str, *, why: str = "") -> None:
         """Have whoever runs a workflow let go of it.
@@ -480,15 +626,15 @@ class Workflows:
 
     async def _wish(self, id: str, type_: str, data: dict[str, Any], key: str | None = None) -> None:
         flow = await self.get(id)
-        if not flow.is_open:
-            raise NotWaiting(f"the workflow {flow.id} is {flow.status}", hint="it cannot be told anything any more")
+        ended = NotWaiting(f"the workflow {flow.id} is {flow.status}", hint="it cannot be told anything any more")
+        if not flow.is_open and key is None:
+            raise ended
         event = Event(type_, {**data, "at_us": self._clock.now_us()})
-        once = None
-        if key is not None:
-            import hashlib
-
-            once = Key(f"signal/{flow.id}/{key}", hashlib.sha256(repr(sorted(data.items())).encode()).digest())
-        await self._journal.append_all([Append(inbox(flow.id), [event])], key=once)
+        once = None if key is None else Key(f"signal/{flow.id}/{key}", values.fingerprint(data))
+        try:  # no stream is ever at version -1: of one that has ended, only a repetition is accepted
+            await self._journal.append_all([Append(inbox(id), [event], None if flow.is_open else -1)], key=once)
+        except Conflict:
+            raise ended from None
 
 
 def _result(flow: Flow, definition: Workflow[..., Any]) -> Any:

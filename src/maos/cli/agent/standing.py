@@ -9,7 +9,10 @@ if TYPE_CHECKING:
     from maos.app import Maos
     from maos.model.attempt import Attempt, Tokens
 
-DETACHED, INTERRUPTED = "detached", "interrupted"
+DETACHED = "detached"
+"""The agent works, and what it says is kept until a process takes it up. `maos agent attach`, or `maos resume`."""
+INTERRUPTED = "interrupted"
+"""The agent is gone and so is the process that recorded it. `maos agent resume`, or `maos resume`."""
 
 MEANINGS = {
     "planned": "about to start",
@@ -72,15 +75,9 @@ def is_unattended(owner: Mapping[str, Any]) -> bool:
 
 def holder_lives(attempt: Attempt) -> bool:
     """Whether the agent's own process is still held, and can be taken up."""
-    from pathlib import Path
+    from maos.engine import owner as owners
 
-    from maos.engine.owner import is_here
-    from maos.runner import identity
-
-    if not attempt.folder or not is_here(attempt.owner):
-        return False
-    holder = identity.read(Path(attempt.folder))
-    return holder is not None and holder.process() is not None
+    return owners.holder_lives(attempt)
 
 
 def go_on(attempt: Attempt, status: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from maos.app import Maos
     from maos.bundle.acts import Act
     from maos.bundle.importing import Brought
-    from maos.model.attempt import Attempt
     from maos.model.run import Run
 
 WORDS = {"new": "imported", "more": "brought up to date", "same": "already here", "moved_on": "carried on here since"}
@@ -35,21 +34,14 @@ def bring(database: Target, source: str, cwd: str, *, dry_run: bool, as_json: bo
     """Import a bundle, or show what is in it."""
     from pathlib import Path
 
-    from maos.clock import SystemClock
-
     if source == "-" and sys.stdin.isatty():
         raise InvalidInput("a terminal has no bundle", hint="`maos import FILE`, or send one: `… | maos import -`")
     path = Path("/dev/stdin") if source == "-" else Path(source).expanduser()
     folder = Path(cwd).absolute()
 
     async def work(m: Maos) -> tuple[Brought, Sequence[Act]]:
-        from maos.bundle import importing
-
-        with importing.opened(path, m.journal) as bundle:
-            importer = importing.Importer(m.journal, SystemClock(), folder=folder, home=m.attempts.folder)
-            brought = await importer.bring(bundle, dry_run=dry_run)
-            newest = {each.agent: each for each in sorted(bundle.checked.attempts.values(), key=lambda one: one.number)}
-            return brought, _acts(brought, newest)
+        brought = await m.bundles.import_(path, folder=folder, dry_run=dry_run)
+        return brought, _acts(brought)
 
     if dry_run:
         brought, acts = database.foresee(work)
@@ -61,11 +53,11 @@ def bring(database: Target, source: str, cwd: str, *, dry_run: bool, as_json: bo
         _show(brought, acts, dry_run=dry_run)
 
 
-def _acts(brought: Brought, newest: Mapping[str, Attempt]) -> list[Act]:
+def _acts(brought: Brought) -> list[Act]:
     from maos.bundle import acts
     from maos.model.run import Run
 
-    return acts.of_run(brought.root, newest) if isinstance(brought.root, Run) else []
+    return acts.of_run(brought.root, brought.attempts, brought.wishes) if isinstance(brought.root, Run) else []
 
 
 # --- agreeing ----------------------------------------------------------------------------------------------------
@@ -73,34 +65,18 @@ def _acts(brought: Brought, newest: Mapping[str, Attempt]) -> list[Act]:
 
 async def agree(m: Maos, run: Run, *, trust: bool, as_json: bool) -> dict[str, Any]:
     """Have a person agree to what a run that came from elsewhere will do; options that it goes on with from then on."""
-    from maos.bundle import settling
-    from maos.clock import SystemClock
     from maos.engine import consent
 
-    if not await consent.waits(m.journal, run.id):
+    if not await m.bundles.waits(run.id):
         return {}
-    acts = await foreseen(m, run)
+    acts = await m.bundles.starts(run.id)
     if not as_json:
         show_acts(run, acts)
     if not trust:
         if as_json or sys.stdin is None or not sys.stdin.isatty():
             raise consent.NotAgreed(run.id)
         ask(f"{run.id} came with a file. Do all of this, in {run.folder}?")
-    return await settling.settle(m.journal, SystemClock(), m.attempts, run)
-
-
-async def foreseen(m: Maos, run: Run) -> list[Act]:
-    """What a run would have done here."""
-    from maos.bundle import acts
-    from maos.errors import NotFound
-
-    newest = {}
-    for name in run.tasks:
-        try:
-            newest[run.agent(name)] = await m.attempts.get(run.agent(name))
-        except NotFound:
-            continue
-    return acts.of_run(run, newest)
+    return await m.bundles.agree(run.id)
 
 
 def show_acts(run: Run, acts: Sequence[Act]) -> None:

@@ -24,20 +24,22 @@ SAID = {
 }
 
 
-async def show(m: Maos, run: Run, added: Plan | None, *, as_json: bool) -> int:
+async def show(m: Maos, run: Run, added: Plan | None, on_change: str, *, as_json: bool) -> int:
     """What would continue, what would not run again, what is unknown, and what each agent would be told."""
     from maos.cli.orchestrate import bundles, interrupted
-    from maos.engine import consent, orchestration
+    from maos.cli.workflow import changes
+    from maos.engine import orchestration
 
     found = await orchestration.foresee(m.attempts, run, still_works=standing.holder_lives)
     new = [] if added is None else added.tasks
     held = interrupted.is_carried_out(run)
-    foreign = await bundles.foreseen(m, run) if await consent.waits(m.journal, run.id) else None
+    foreign = await m.bundles.starts(run.id) if await m.bundles.waits(run.id) else None
     if as_json:
         tasks = [{**each._asdict(), "unknown": list(each.unknown)} for each in found]
         more = [{"task": task.name, "what": "added", "words": task.task, "needs": task.needs} for task in new]
         starts = {} if foreign is None else {"agreed": False, "starts": [bundles.act(each) for each in foreign]}
-        document = {"kind": "dry_run", "run": run.id, "carried_out": held, "tasks": [*tasks, *more], **starts}
+        document = {"kind": "dry_run", "run": run.id, "carried_out": held, "tasks": [*tasks, *more], **starts,
+                    **changes.document(run, on_change)}  # fmt: skip
         shared.show_line(document)
         return 0
     from maos.cli import render
@@ -51,6 +53,7 @@ async def show(m: Maos, run: Run, added: Plan | None, *, as_json: bool) -> int:
         _show(each, width)
     for task in new:
         render.line("  ", (clean(task.name).ljust(width), "bold"), "  is added: ", words.one_line(task.task, 80))
+    changes.show(run, on_change)
     if foreign is not None:
         render.line(("it came with a file, and nobody has agreed to it yet", "yellow"))
         bundles.show_acts(run, foreign)

@@ -40,9 +40,10 @@ def merge(ctx: click.Context, id: str, into: str | None, message: str, as_json: 
         from pathlib import Path
 
         from maos.cli.orchestrate import interrupted
+        from maos.cli.orchestration import standing
         from maos.runner import workspace as workspaces
 
-        run = await m.runs.get(id)
+        run = await standing.find(m, id)
         if interrupted.is_carried_out(run):
             hint = f"wait, or `maos orchestration pause {run.id}`"
             raise InvalidInput(f"orchestration {run.id} is being carried out", hint=hint)

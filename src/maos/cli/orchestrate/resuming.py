@@ -12,6 +12,7 @@ from maos.cli.agent.options import seconds
 from maos.cli.arguments import DURATION
 from maos.cli.commands import Command, dry_run_option, json_lines_option
 from maos.cli.database import Target
+from maos.cli.orchestrate import moving
 from maos.cli.orchestrate.bundles import trust_option
 from maos.cli.orchestrate.options import limits, notify_addresses, notify_option, run_limits, summary_option
 from maos.errors import NotFound
@@ -35,6 +36,10 @@ now_option = click.option(
     is_flag=True,
     help="Do not wait for the end of a rate limit. Also for a run that another engine carries out.",
 )
+cwd_option = click.option(
+    "--cwd", type=click.Path(exists=True, file_okay=False), metavar="DIRECTORY",
+    help="Where the folder it works in is now, if that was moved, or this machine has a copy of it.",
+)  # fmt: skip
 time_limit_option = click.option("--time-limit", type=DURATION, help="For each agent.  [default: as before]")
 
 
@@ -42,7 +47,7 @@ def _options_of_resuming(command: Callable[..., None]) -> Callable[..., None]:
     """The options of both commands, in the order of their help."""
     options = (
         task_option, auto_option, concurrency_option, time_limit_option, run_limits, summary_option, notify_option,
-        now_option, trust_option, dry_run_option, json_lines_option,
+        now_option, cwd_option, trust_option, dry_run_option, json_lines_option,
     )  # fmt: skip
     for option in reversed(options):
         command = option(command)
@@ -52,7 +57,12 @@ def _options_of_resuming(command: Callable[..., None]) -> Callable[..., None]:
 @click.command(
     "resume",
     cls=Command,
-    examples=["maos resume", "maos resume r-1a2b --dry-run", "maos resume r-1a2b --task 'Write the release notes'"],
+    examples=[
+        "maos resume",
+        "maos resume r-1a2b --dry-run",
+        "maos resume r-1a2b --task 'Write the release notes'",
+        "maos resume r-1a2b --cwd ~/moved/project",
+    ],
 )
 @click.argument("id", metavar="[ID]", required=False, default="", shell_complete=completing.runs)
 @_options_of_resuming
@@ -64,7 +74,7 @@ def resume_latest(ctx: click.Context, /, id: str, **given: Any) -> None:
     those that were interrupted go on in their own sessions, and are told what happened. Tasks that failed are tried
     again.
     """
-    _go_on(ctx, id, **given)
+    go_on(ctx, id, **given)
 
 
 @click.command(
@@ -86,27 +96,30 @@ def resume(ctx: click.Context, /, id: str, **given: Any) -> None:
 
     --task adds work to a run that is finished, paused or interrupted; it begins with the files the run has made.
     """
-    _go_on(ctx, id, **given)
+    go_on(ctx, id, **given)
 
 
-def _go_on(
+def go_on(
     ctx: click.Context,
     id: str,
     *,
-    tasks: Sequence[str],
-    auto: bool,
-    concurrency: int | None,
-    time_limit: int | None,
-    budget: float | None,
-    tokens: int | None,
-    run_time: int | None,
-    summary: str,
-    notify: Sequence[str],
-    now: bool,
     trust: bool,
     dry_run: bool,
     as_json: bool,
+    tasks: Sequence[str] = (),
+    auto: bool = False,
+    concurrency: int | None = None,
+    time_limit: int | None = None,
+    budget: float | None = None,
+    tokens: int | None = None,
+    run_time: int | None = None,
+    summary: str = "",
+    notify: Sequence[str] = (),
+    now: bool = False,
+    cwd: str | None = None,
+    on_change: str = "keep",
 ) -> None:
+    """Go on with a run in the foreground, and leave; `on_change` is what to do when its workflow file has changed."""
     database: Target = ctx.obj
     options = _options(concurrency, time_limit, limits(budget, tokens, run_time))
     told = notify_addresses(notify)
@@ -124,19 +137,25 @@ def _go_on(
             added = adding.plan(run, tasks, types)
             agents = {"agents": {**agent_types.to_data(added, types), **(run.options.get("agents") or {})}}
         if dry_run:
-            ctx.exit(database.read(lambda m: foreseeing.show(m, run, added, as_json=as_json)))
+            if cwd is not None:
+                database.read(lambda m: moving.foresee(m, run, cwd, as_json=as_json))
+            ctx.exit(database.read(lambda m: foreseeing.show(m, run, added, on_change, as_json=as_json)))
         assert added is not None
         adding.approve(run, added, agents, auto=auto, as_json=as_json)
 
     async def work(m: Maos) -> int:
         from maos.cli.orchestrate import bundles, interrupted
         from maos.cli.orchestrate.conducting import Conductor
+        from maos.cli.workflow import changes
         from maos.engine import orchestration
 
         run = await _find(m, id)
+        if cwd is not None:
+            run = await moving.move(m, run, cwd, as_json=as_json)
         settled = await bundles.agree(m, run, trust=trust, as_json=as_json)
         if not as_json:
             await interrupted.tell(m, but=run.id)
+        run = await changes.heed(m, run, on_change, as_json=as_json)
         if added is not None:
             await m.runs.add(run.id, added, options=agents)
             run = await m.runs.get(run.id)
@@ -167,10 +186,11 @@ def _with_limits_of(run: Run, options: dict[str, Any]) -> dict[str, Any]:
 async def _find(m: Maos, id: str) -> Run:
     """The run that is meant: by its id, or the latest that somebody could go on with."""
     from maos.cli.orchestrate import interrupted
+    from maos.cli.orchestration import standing
     from maos.engine import orchestration
 
     if id:
-        return await m.runs.get(id)
+        return await standing.find(m, id)
     found = await orchestration.unfinished(m.runs)
     if not found:
         raise NotFound("there is no orchestration to go on with", hint="`maos orchestration list` shows all")

@@ -122,4 +122,4 @@ def carry_out(
         return await Conductor(m, run, as_json=as_json, summary=summary, notify=told).carry_out()
 
     database: Target = ctx.obj
-    ctx.exit(database.write(work, create=True))
+    ctx.exit(database.write(work, create=True, in_memory=True))

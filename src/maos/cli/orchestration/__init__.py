@@ -22,6 +22,7 @@ from maos.cli.commands import LazyGroup
         "fork": "maos.cli.orchestration.travelling:fork",
         "diff": "maos.cli.orchestration.comparing:diff",
         "join": "maos.cli.orchestration.joining:join",
+        "keep": "maos.cli.orchestration.cleaning:keep",
         "cleanup": "maos.cli.orchestration.cleaning:cleanup",
     },
     examples=[

@@ -32,7 +32,9 @@ def checkpoint(database: Target, id: str, name: str, as_json: bool) -> None:
     async def work(m: Maos) -> Run:
         from maos.cli.orchestration import standing
 
-        return await _make(m, await standing.find(m, id), name)
+        run = await standing.find(m, id)
+        await m.travel.checkpoint(run.id, name)
+        return await m.runs.get(run.id)
 
     run = database.write(work)
     made = next(each for each in run.checkpoints if each["name"] == name)
@@ -42,28 +44,6 @@ def checkpoint(database: Target, id: str, name: str, as_json: bool) -> None:
     from maos.cli import render
 
     render.line("checkpoint ", (name, "bold"), f" of {run.id}, at version {made['version']}")
-
-
-async def _make(m: Maos, run: Run, name: str) -> Run:
-    from maos.cli.agent.standing import is_unattended
-    from maos.cli.orchestration.pausing import until
-    from maos.clock import SystemClock
-    from maos.engine import checkpoints
-
-    def is_made(each: Run) -> bool:
-        return any(point.get("name") == name for point in each.checkpoints)
-
-    while not await checkpoints.make(m.journal, SystemClock(), run, name):
-        while not is_made(run):
-            run = await until(m, run, is_made)
-            if is_unattended(run.owner):
-                break  # it died before it took note; what it was asked is then done by us
-        else:
-            return run
-        run = await m.runs.get(run.id)
-        if is_made(run):
-            return run
-    return run
 
 
 @click.command(

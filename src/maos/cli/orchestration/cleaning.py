@@ -1,4 +1,4 @@
-"""`maos orchestration cleanup`, which is also `maos recover cleanup`."""
+"""`maos orchestration keep` and `cleanup`, which is also `maos recover cleanup`."""
 
 from __future__ import annotations
 
@@ -9,12 +9,58 @@ import click
 from maos.cli import documents as shared
 from maos.cli.commands import Command, dry_run_option, json_option
 from maos.cli.database import Target
+from maos.cli.orchestration.showing import id_argument
 from maos.cli.plain import clean
+from maos.errors import InvalidInput
 
 if TYPE_CHECKING:
     from maos.app import Maos
     from maos.engine.cleanup import Cleanup
     from maos.model.cleaning import Statistics
+    from maos.model.run import Run
+
+
+@click.command(
+    cls=Command,
+    examples=[
+        "maos orchestration keep r-1a2b3c --why 'what we shipped in March'",
+        "maos orchestration keep r-1a2b3c --undo",
+    ],
+)
+@id_argument
+@click.option("--why", default="", metavar="TEXT", help="What it is kept for; shown with the run.")
+@click.option("--undo", is_flag=True, help="Have it cleaned up like any other again.")
+@json_option
+@click.pass_obj
+def keep(database: Target, id: str, why: str, undo: bool, as_json: bool) -> None:
+    """Make a run permanent: no cleanup ever takes anything of it.
+
+    Neither the policies of the settings nor `maos orchestration cleanup --older-than` do. It can be said of any run,
+    also of one that is carried out. It is a note of this database: a copy of the run elsewhere is not permanent by it.
+    """
+    if undo and why:
+        raise InvalidInput("--undo needs no reason", hint="leave --why out")
+
+    async def work(m: Maos) -> tuple[Run, bool]:
+        from maos.cli.orchestration import standing
+        from maos.clock import SystemClock
+        from maos.engine import cleanup as cleaning
+
+        run = await standing.find(m, id)
+        if undo:
+            return run, await cleaning.unset_permanent(m.journal, SystemClock(), run)
+        return run, await cleaning.set_permanent(m.journal, SystemClock(), run, why)
+
+    run, changed = database.write(work)
+    if as_json:
+        shared.show({"id": run.id, "permanent": not undo, "why": why or None, "changed": changed})
+        return
+    from maos.cli import render
+
+    said = "is cleaned up like any other" if undo else "is permanent: no cleanup takes anything of it"
+    render.line((clean(run.id), "bold"), f" {said}" if changed else f" {said}, as before")
+    if not undo:
+        render.line(("to undo this: ", "dim"), f"maos orchestration keep {run.id} --undo")
 
 
 @click.command(
@@ -36,8 +82,8 @@ def cleanup(database: Target, days: float | None, dry_run: bool, as_json: bool) 
 
     By age, number or size, as the settings in [cleanup] say; engines do it by themselves, once a day unless set
     otherwise. History stays, and so do the checkpoints of the agents' files, which are in your repository. A worktree
-    stays when something in it is saved nowhere else, when its agent runs, and when its run failed or is paused and can
-    go on.
+    stays when something in it is saved nowhere else, when its agent runs, when its run failed or is paused and can go
+    on, and when its run is permanent (`maos orchestration keep`).
     """
 
     async def work(m: Maos) -> tuple[Cleanup, Statistics]:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from maos.cli.documents import Document
     from maos.engine.comparing import Changed, Difference, Side
     from maos.engine.moments import Moment
+    from maos.engine.time_travel import Comparison
     from maos.model.run import Run
 
 SHOWN_MAX = 50
@@ -47,14 +48,12 @@ def diff(database: Target, id: str, first: str, second: str | None, patch: bool,
     different in that one.
     """
 
-    async def work(m: Maos) -> tuple[Side, Side, Difference]:
+    async def work(m: Maos) -> Comparison:
         from maos.cli.orchestration import standing
-        from maos.engine import comparing
 
         run = await standing.find(m, id)
         one, other = await _moments(m, run, first, second)
-        sides = await comparing.side(m.journal, one), await comparing.side(m.journal, other)
-        return (*sides, await comparing.compare(*sides, patch=patch))
+        return await m.travel.diff(run.id, one, other, other=other.run, patch=patch)
 
     one, other, found = database.read(work)
     if as_json:
@@ -64,12 +63,11 @@ def diff(database: Target, id: str, first: str, second: str | None, patch: bool,
 
 
 async def _moments(m: Maos, run: Run, first: str, second: str | None) -> tuple[Moment, Moment]:
-    from maos.engine import moments
     from maos.errors import InvalidInput, NotFound
 
     if second is not None:
         return await choosing.moment(m, run, first), await choosing.moment(m, run, second)
-    now = await moments.newest(m.journal, run)
+    now = await m.travel.moment(run.id)
     try:
         return await choosing.moment(m, run, first), now
     except (InvalidInput, NotFound):
@@ -81,7 +79,7 @@ async def _moments(m: Maos, run: Run, first: str, second: str | None) -> tuple[M
             other = None
         if other is None:
             raise
-        return now, await moments.newest(m.journal, other)
+        return now, await m.travel.moment(other.id)
 
 
 def _show(one: Side, other: Side, found: Difference) -> None:

@@ -36,15 +36,19 @@ def summary(standing: Standing) -> Document:
         "error": now.error,
         "to_do": now.to_do,
         "questions": len(standing.questions),
+        "permanent": standing.permanent is not None,
         "go_on": standing.go_on or None,
     }
 
 
 def whole(standing: Standing) -> Document:
     """Everything that is known of a run but its tasks and messages (R-204)."""
+    from maos.cli.workflow import changes
+
     run, now = standing.run, standing.now
     return {
         **summary(standing),
+        **changes.document(run),
         "folder": run.folder,
         "options": run.options,
         "engine": run.owner,

@@ -14,11 +14,8 @@ from maos.cli.orchestration.showing import id_argument
 from maos.cli.plain import clean
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from maos.app import Maos
     from maos.engine.joining import Union
-    from maos.engine.questions import Open
 
 
 @click.command(
@@ -47,22 +44,16 @@ def join(ctx: click.Context, id: str, other: str, policy: str | None, dry_run: b
     your branch.)
     """
 
-    async def work(m: Maos) -> tuple[Union, list[Open]]:
+    async def work(m: Maos) -> Union:
         from maos.cli.orchestrate import interrupted
         from maos.cli.orchestration import pausing, standing
-        from maos.clock import SystemClock
-        from maos.engine.joining import Joining
 
-        joining = Joining(m.journal, SystemClock(), m.runs, m.attempts)
         run, theirs = await standing.find(m, id), await standing.find(m, other)
-        if dry_run:
-            return await joining.foresee(run.id, theirs.id, policy=policy or ""), []
-        if interrupted.is_carried_out(run):
+        if not dry_run and interrupted.is_carried_out(run):
             await pausing.paused(m, run)
-        done = await joining.join(run.id, theirs.id, policy=policy or "")
-        return done, await joining.ask(done) if done.open else []
+        return await m.travel.join(run.id, theirs.id, policy=policy or "", dry_run=dry_run)
 
-    done, asked = ctx.obj.read(work) if dry_run else ctx.obj.write(work)
+    done: Union = ctx.obj.read(work) if dry_run else ctx.obj.write(work)
     if as_json:
         shared.show(
             {
@@ -71,7 +62,7 @@ def join(ctx: click.Context, id: str, other: str, policy: str | None, dry_run: b
                 "other": done.other,
                 "base": done.base._asdict(),
                 "joined": not (done.open or dry_run),
-                "undo": f"@{done.before}",
+                "undo": done.undo,
                 "taken": list(done.taken),
                 "added": list(done.added),
                 "conflicts": [
@@ -79,17 +70,17 @@ def join(ctx: click.Context, id: str, other: str, policy: str | None, dry_run: b
                      "theirs": each.theirs, "files": list(each.files), "chosen": done.chosen.get(each.id)}
                     for each in done.conflicts
                 ],
-                "questions": [each.ref for each in asked],
+                "questions": [each.ref for each in done.asked],
                 "commit": done.commit or None,
             }
         )  # fmt: skip
     else:
-        _show(done, asked, dry_run=dry_run)
+        _show(done, dry_run=dry_run)
     if done.open and not dry_run:
         ctx.exit(CONFLICT)
 
 
-def _show(done: Union, asked: Sequence[Open], *, dry_run: bool) -> None:
+def _show(done: Union, *, dry_run: bool) -> None:
     from maos.cli import render
     from maos.cli.agent import words
 
@@ -106,10 +97,10 @@ def _show(done: Union, asked: Sequence[Open], *, dry_run: bool) -> None:
         return
     if done.open:
         render.line((f"nothing was joined: {render.many(len(done.open), 'conflict')} left", "bold red"))
-        for question in asked:
+        for question in done.asked:
             render.line(("answer with: ", "dim"), (f"maos answer {clean(question.ref)} ours|theirs", "bold"))
         render.line(("then: ", "dim"), f"maos orchestration join {done.run} {done.other}")
         return
     files = f", merged as commit {done.commit[:12]}" if done.commit else ""
     render.line((clean(done.run), "bold"), f" has what {clean(done.other)} has done{files}")
-    render.line(("to undo this: ", "dim"), f"maos orchestration rollback {done.run} --to @{done.before}")
+    render.line(("to undo this: ", "dim"), f"maos orchestration rollback {done.run} --to {done.undo}")

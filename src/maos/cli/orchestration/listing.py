@@ -89,7 +89,7 @@ def table(found: list[Standing]) -> None:
     rows = [
         (
             each.run.id,
-            page.spoken(each),
+            page.spoken(each) + ("" if each.permanent is None else ", permanent"),
             f"{each.now.progress} %",
             f"{each.run.done}/{len(each.run.tasks)}",
             words.money(each.run.cost_usd) if each.run.cost_usd else "",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -46,6 +47,7 @@ def bar(percent: int) -> str:
 def show(standing: Standing, *, tasks: bool, messages: Sequence[Said] | None) -> None:
     """The whole page."""
     from maos.cli import render
+    from maos.cli.workflow import changes
 
     run, now = standing.run, standing.now
     render.line(
@@ -63,6 +65,9 @@ def show(standing: Standing, *, tasks: bool, messages: Sequence[Said] | None) ->
     if now.restored:
         _field("restored", f"{render.many(now.restored, 'time')}, last {words.when(now.restored_us)}, "
                            f"{now.restored_from.replace('_', ' ')}")  # fmt: skip
+    _field("made from", changes.line(run))
+    if standing.permanent is not None:
+        _field("permanent", standing.permanent or "no cleanup takes anything of it")
     _field("summary", run.summary)
     _field("to go on", "" if now.state == "interrupted" else standing.go_on)
     if standing.attempts:
@@ -199,12 +204,15 @@ def questions(asked: Sequence[Open], everybody: Sequence[Open] | None = None) ->
         render.line(("? ", "bold yellow"), (clean(by), "bold"), f" {said(each)}")
         if each.context:
             render.line("  ", words.one_line(each.context, render.room_for_value(2)))
-        if each.choices and each.kind == "question":
+        if each.kind == "unknown":
+            continue  # the command that settles it is its context
+        is_free = each.kind == "question" or (each.kind == "workflow" and not each.choices)
+        if each.choices and is_free:
             render.line(("  choose: ", "dim"), clean(" | ".join(each.choices)))
         if each.default is not None:
             render.line((f"  without an answer by {words.when(each.expires_us)}: ", "dim"), clean(each.default))
         id = short_of_owner(asked, each) if everybody is None else short(everybody, each)
-        what = "yes|no" if each.kind != "question" else '"…"'
+        what = '"…"' if is_free else "|".join(map(shlex.quote, each.choices)) or "yes|no"
         render.line(("  answer with: ", "dim"), (f"maos answer {clean(id)} {what}", "bold"))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from maos.cli import ids
 from maos.cli.agent.standing import is_unattended
 from maos.errors import InvalidInput, NotFound
 from maos.model.attempt import inbox
@@ -39,6 +40,8 @@ class Standing(NamedTuple):
     now: Supervisor
     messages: int
     at_us: int
+    permanent: str | None = None
+    """Why no cleanup ever takes anything of it; None when one may."""
 
     @property
     def go_on(self) -> str:
@@ -60,16 +63,10 @@ async def find(m: Maos, given: str) -> Run:
     """A run by its id, or by an unambiguous beginning of it, with or without `r-`."""
     if not given.removeprefix(ID):
         raise InvalidInput(f"{given!r} names no orchestration", hint="`maos orchestration list` shows them")
-    try:
-        return await m.runs.get(given)
-    except NotFound:
-        if given.startswith(ID):
-            raise
-        try:
-            return await m.runs.get(ID + given)
-        except NotFound:
-            pass
-        raise
+    found = await ids.meant(m.journal, given, ids.RUN)
+    if found is None and not given.startswith(ID):
+        found = await ids.meant(m.journal, ID + given, ids.RUN)
+    return await m.runs.get(found.id if found else given)
 
 
 async def of_run(m: Maos, run: Run) -> Standing:
@@ -89,13 +86,17 @@ async def put_together(
 ) -> Standing:
     """How it stands, from what was read."""
     from maos.clock import SystemClock
+    from maos.engine import cleanup
     from maos.model.message import history
     from maos.model.supervisor import supervisor
 
     at_us = SystemClock().now_us()
     lives = not (run.is_open and is_unattended(run.owner))
     now = supervisor(run, attempts, wishes, lives=lives, now_us=at_us)
-    return Standing(run, attempts, wishes, asked, now, await m.journal.version(history(run.id)), at_us)
+    messages = await m.journal.version(history(run.id))
+    return Standing(
+        run, attempts, wishes, asked, now, messages, at_us, (await cleanup.permanent(m.journal)).get(run.id)
+    )
 
 
 async def of_past(m: Maos, run: Run, at: str) -> tuple[Standing, list[Said]]:

@@ -16,7 +16,7 @@ from maos.cli.plain import clean
 if TYPE_CHECKING:
     from maos.app import Maos
     from maos.cli.documents import Document
-    from maos.engine.travel import Journey, Step, Travel
+    from maos.engine.travel import Journey, Step
     from maos.model.run import Run
 
 without_files_option = click.option(
@@ -58,8 +58,8 @@ def rollback(
         from maos.cli.orchestration import standing
 
         run = await standing.find(m, id)
-        moment = await (choosing.moment(m, run, to) if to else choosing.last_checkpoint(m, run))
-        return await travel_of(m).foresee(run, moment)
+        moment = await choosing.moment(m, run, to) if to else None
+        return await m.travel.rollback(run.id, moment, dry_run=True)
 
     plan = database.read(look)
     if dry_run or not yes:
@@ -78,7 +78,7 @@ def rollback(
         run = await standing.find(m, plan.run)
         if interrupted.is_carried_out(run):
             await pausing.paused(m, run)
-        done = await travel_of(m).rollback(plan.run, plan.moment, without_files=without_files)
+        done = await m.travel.rollback(plan.run, plan.moment, without_files=without_files)
         return await m.runs.get(plan.run), done
 
     run, done = database.write(work)
@@ -91,7 +91,7 @@ def rollback(
         show(done)
     render.line((run.id, "bold"), f" is now at version {run.version}, with the state of {done.moment.spoken}")
     _on(run)
-    render.line(("to undo this: ", "dim"), f"maos orchestration rollback {run.id} --to @{done.before}")
+    render.line(("to undo this: ", "dim"), f"maos orchestration rollback {run.id} --to {done.undo}")
 
 
 @click.command(
@@ -121,16 +121,11 @@ def fork(
 
     async def work(m: Maos) -> tuple[Run | None, Journey]:
         from maos.cli.orchestration import standing
-        from maos.model.attempt import check_agent
 
         run = await standing.find(m, id)
         moment = await choosing.moment(m, run, at)
-        if into:
-            check_agent(into)
-        if dry_run:
-            return None, await travel_of(m).foresee(run, moment, into=into or "NEW")
-        done = await travel_of(m).fork(run.id, moment, into=into, without_files=without_files)
-        return await m.runs.get(done.run), done
+        done = await m.travel.fork(run.id, moment, into=into, without_files=without_files, dry_run=dry_run)
+        return None if dry_run else await m.runs.get(done.run), done
 
     run, done = database.read(work) if dry_run else database.write(work)
     if as_json:
@@ -144,14 +139,6 @@ def fork(
         origin = f"{done.moment.run}, {done.moment.spoken}"
         render.line((run.id, "bold"), f" begins with the state of {clean(origin)}")
         _on(run)
-
-
-def travel_of(m: Maos) -> Travel:
-    """What takes runs to other moments."""
-    from maos.clock import SystemClock
-    from maos.engine.travel import Travel
-
-    return Travel(m.journal, SystemClock(), m.runs, m.attempts)
 
 
 def _on(run: Run) -> None:
@@ -200,7 +187,7 @@ def document(journey: Journey, *, dry_run: bool) -> Document:
         "from": moment.run,
         "to": {"version": moment.version, "position": moment.position, "checkpoint": moment.name or None,
                **shared.time(moment.time_us)},
-        "undo": f"@{journey.before}",
+        "undo": journey.undo,
         "tasks": [
             {"task": each.task, "what": each.what, "now": each.now or None, "then": each.then or None,
              "agent": each.agent, "checkpoint": each.saved or None, "messages": each.messages,

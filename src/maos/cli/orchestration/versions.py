@@ -59,6 +59,10 @@ def said(type_: str, data: Mapping[str, Any]) -> str:
             text = f"taken back to version {data['to']}"
         case "run_joined":
             text = f"joined with {data['other']['run']}"
+        case "run_moved":
+            text = f"moved to {data['folder']}"
+        case "run_changed":
+            text = f"goes on with the new {data.get('file', '')}"
         case "run_ended":
             text = str(data["status"])
         case "question_asked":

@@ -11,7 +11,7 @@ from maos.cli.commands import LazyGroup
     cls=LazyGroup,
     lazy={
         "run": "maos.cli.workflow.running:run",
-        "resume": "maos.cli.workflow.running:resume",
+        "resume": "maos.cli.workflow.resuming:resume",
         "validate": "maos.cli.workflow.files:validate",
         "graph": "maos.cli.workflow.files:graph",
         "schema": "maos.cli.workflow.files:schema",

@@ -12,13 +12,11 @@ from maos.cli import documents as shared
 from maos.cli.commands import Command, json_option
 from maos.cli.failures import FAILED
 from maos.cli.plain import clean
-from maos.cli.workflow.running import named_value
+from maos.cli.workflow.running import named_text
 from maos.errors import InvalidInput
 
 if TYPE_CHECKING:
     from maos.workflows.files.reading import Read
-
-BYTES_MAX = 1 << 20
 
 variables_option = click.option(
     "--var", "variables", multiple=True, metavar="NAME=VALUE", help="A variable of the file. Can be repeated."
@@ -32,32 +30,23 @@ def is_file(target: str) -> bool:
 
 def load(path: str, variables: tuple[str, ...] = ()) -> Read:
     """A workflow file that makes sense; BadFile has everything that is wrong with it."""
-    from maos.workflows.files.reading import parse
+    from maos.workflows.files import reading
 
-    try:
-        if Path(path).stat().st_size > BYTES_MAX:
-            raise InvalidInput(f"{path} is larger than a workflow can be", hint=f"at most {BYTES_MAX >> 20} MB")
-        text = Path(path).read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise InvalidInput(f"{path} is not text in UTF-8", hint="a workflow is YAML") from error
-    except OSError as error:
-        raise InvalidInput(f"{path} cannot be read: {error.strerror}", hint="name a workflow file") from error
-    return parse(text, path, dict(named_value(each) for each in variables))
+    return reading.parse(reading.load(path), path, _given(variables))
+
+
+def _given(variables: tuple[str, ...]) -> dict[str, str]:
+    """What --var says, as text: it is put into text, and 1.10 is to stay that."""
+    return dict(named_text(each, "--var") for each in variables)
 
 
 def carry_out(ctx: click.Context, path: str, variables: tuple[str, ...], **how: Any) -> NoReturn:
     """Carry out a workflow file as any other plan; the run remembers what it was made from."""
-    import hashlib
-
     from maos.cli.orchestrate import plans, starting
+    from maos.workflows.files import changing
 
     read = load(path, variables)
-    made_from = {
-        "file": str(Path(path).absolute()),
-        "digest": hashlib.sha256(read.text.encode()).hexdigest(),
-        "variables": dict(named_value(each) for each in variables),
-    }
-    more: dict[str, Any] = {"workflow": made_from}
+    more = changing.origin_of_text(read, path, _given(variables)).option()
     if read.file.concurrency is not None:
         more["concurrency"] = read.file.concurrency
     starting.carry_out(ctx, lambda _begun: plans.as_draft(read.plan, path), tells_others=True, more=more, **how)
@@ -83,6 +72,8 @@ def validate(ctx: click.Context, files: tuple[str, ...], variables: tuple[str, .
                  "hint": each.hint or None}
                 for each in error.mistakes
             ]  # fmt: skip
+        except InvalidInput as error:
+            told.append({"file": name, "line": 1, "column": 1, "what": error.what, "hint": error.hint or None})
     if as_json:
         shared.show({"ok": not told, "mistakes": told})
     else:
@@ -119,7 +110,9 @@ def graph(file: str, variables: tuple[str, ...], picture: str | None, as_json: b
         try:
             Path(picture).write_text(drawing.svg(plan), encoding="utf-8")
         except OSError as error:
-            raise InvalidInput(f"{picture} cannot be written: {error.strerror}") from error
+            raise InvalidInput(
+                f"{picture} cannot be written: {error.strerror}", hint="name a file in a folder that is there"
+            ) from error
 
 
 @click.command(cls=Command, examples=["maos workflow schema > workflow.schema.json"])

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
 from maos.cli import documents as shared
 from maos.cli.commands import Command, json_option
 from maos.cli.database import Target
+from maos.cli.documents import Document
+from maos.cli.plain import clean
 
 if TYPE_CHECKING:
     from maos.app import Maos
+    from maos.cli.orchestration.standing import Standing
     from maos.model.flow import Flow
 
 STATUSES = ("running", "paused", "changed", "completed", "failed", "cancelled")
@@ -22,27 +26,64 @@ STATUSES = ("running", "paused", "changed", "completed", "failed", "cancelled")
 @json_option
 @click.pass_obj
 def list_(database: Target, status: str | None, as_json: bool) -> None:
-    """List workflows, those that may go on first."""
-    from maos.cli.workflow import showing
+    """List workflows, functions and files, those that may go on first."""
+    from maos.cli.workflow import finding
 
-    async def work(m: Maos) -> list[Flow]:
-        return [flow async for flow in m.workflows.all() if status in (None, flow.status)]
+    async def work(m: Maos) -> list[Flow | Standing]:
+        from maos.cli.orchestration import standing
 
-    found = sorted(database.read(work), key=lambda each: (not each.is_open, -each.changed_us))
+        flows = [flow async for flow in m.workflows.all() if status in (None, flow.status)]
+        runs = [await standing.of_run(m, run) for run in await finding.of_files(m) if status in (None, run.status)]
+        return [*flows, *runs]
+
+    found = sorted(map(Listed.of, database.read(work)), key=lambda each: (not each.is_open, -each.changed_us))
     if as_json:
-        shared.show({"workflows": [showing.summary(each) for each in found]})
+        shared.show({"workflows": [each.summary for each in found]})
         return
     from maos.cli import render
 
     if not found:
-        render.line("no workflows; `maos workflow run` begins one")
+        render.line(f"no workflow is {status}" if status else "no workflows; `maos workflow run` begins one")
         return
+    table(found)
+
+
+def table(found: Sequence[Listed]) -> None:
+    """Workflows, one to a row."""
+    from maos.cli import render
+
     columns = (
-        render.Column("id", style="bold"), render.Column("workflow"), render.Column("status"),
-        render.Column("calls", right=True), render.Column("changed"), render.Column("doing", style="dim", yields=2),
+        render.Column("id", style="bold"), render.Column("workflow", yields=1), render.Column("status"),
+        render.Column("done", right=True), render.Column("changed"), render.Column("doing", style="dim", yields=2),
     )  # fmt: skip
     rows = [
-        (each.id, each.name, showing.spoken(each), str(each.done), render.when(each.changed_us), showing.doing(each))
+        (each.summary["id"], each.summary["workflow"], each.spoken, each.done, render.when(each.changed_us), each.doing)
         for each in found
     ]
     render.table(columns, rows)
+
+
+class Listed(NamedTuple):
+    """A row of the list."""
+
+    summary: Document
+    is_open: bool
+    changed_us: int
+    spoken: str
+    done: str
+    doing: str
+
+    @classmethod
+    def of(cls, each: Flow | Standing) -> Listed:
+        """A function, or the run of a file."""
+        from maos.cli.orchestration import page
+        from maos.cli.orchestration.standing import Standing
+        from maos.cli.workflow import showing
+
+        if not isinstance(each, Standing):
+            found = showing.summary(each)
+            return cls(found, each.is_open, each.changed_us, showing.spoken(each), str(each.done), showing.doing(each))
+        run, now = each.run, each.now
+        done = f"{run.done}/{len(run.tasks)}"
+        doing = clean(now.error or now.activity)
+        return cls(showing.file_summary(each), run.is_open, run.updated_us, page.spoken(each), done, doing)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import importlib.util
 import os
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 def by_name(target: str) -> Workflow[..., Any]:
     """`FILE.py:FUNCTION`, `FILE.py` with one workflow in it, or `MODULE:FUNCTION`."""
     place, _, name = target.partition(":")
+    if place.endswith((".yaml", ".yml")):
+        raise InvalidInput(f"{target} is a workflow file, and no function", hint="`maos workflow run` carries it out")
     if place.endswith(".py"):
         return _pick(_import_file(Path(place)), name, place)
     if not name:
@@ -43,15 +46,18 @@ def recorded(name: str, version: str, where: Mapping[str, Any]) -> Workflow[...,
         return find(name, version)
     except NotFound:
         pass
-    file = Path(str(where.get("file", "")))
+    file, module = Path(str(where.get("file", ""))), str(where.get("module", ""))
+    place = where.get("file") or "the file"
+    gone = NotFound(f"{place} that defines the workflow {name!r} is not there", hint="name it with --from FILE.py")
     if file.suffix == ".py" and file.is_file():
         _import_file(file)
-    elif where.get("module") and where["module"] != "__main__":
-        _import_module(str(where["module"]))
+    elif module in ("", "__main__"):
+        raise gone
     else:
-        raise NotFound(
-            f"the file {file} that defines the workflow {name!r} is not there", hint="name it with --from FILE.py"
-        )
+        try:
+            _import_module(module)
+        except NotFound as error:
+            raise gone from error
     return find(name, version)
 
 
@@ -62,18 +68,37 @@ def _import_file(file: Path) -> Any:
     known = next((each for each in list(sys.modules.values()) if _is_from(each, file)), None)
     if known is not None:
         return known
-    spec = importlib.util.spec_from_file_location(file.stem, file)
+    _look_in(str(file.parent))
+    name = _name(file)
+    spec = importlib.util.spec_from_file_location(name, file)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.path.insert(0, str(file.parent))
-    sys.modules[file.stem] = module
+    sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
-        del sys.modules[file.stem]
+        del sys.modules[name]
         raise InvalidInput(f"{file} cannot be loaded: {type(error).__name__}: {error}") from error
     return module
+
+
+def _look_in(folder: str) -> None:
+    """Have modules of a folder found before those that are installed, and after those of Python itself."""
+    if folder not in sys.path:
+        installed = (place for place, each in enumerate(sys.path) if each.endswith(("site-packages", "dist-packages")))
+        sys.path.insert(next(installed, len(sys.path)), folder)
+
+
+def _name(file: Path) -> str:
+    """What a file is called as a module: as others in its folder import it, unless that is another module's name."""
+    try:
+        found = importlib.util.find_spec(file.stem) if "." not in file.stem else None
+    except (ImportError, ValueError):
+        found = None
+    if found is not None and os.path.realpath(found.origin or "") == str(file):
+        return file.stem
+    return f"maos_file_{hashlib.sha256(str(file).encode()).hexdigest()[:12]}"
 
 
 def _is_from(module: Any, file: Path) -> bool:
@@ -82,12 +107,13 @@ def _is_from(module: Any, file: Path) -> bool:
 
 
 def _import_module(name: str) -> Any:
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
+    _look_in(os.getcwd())
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         raise NotFound(f"there is no module {name!r}: {error}", hint="check the name, or name a file") from error
+    except (Exception, SystemExit) as error:
+        raise InvalidInput(f"the module {name} cannot be loaded: {type(error).__name__}: {error}") from error
 
 
 def _pick(module: Any, name: str, place: str) -> Workflow[..., Any]:

@@ -1,24 +1,24 @@
-"""`maos workflow run` and `maos workflow resume`."""
+"""`maos workflow run`, and a workflow in the foreground."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import math
 import signal
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from maos.cli import documents as shared
-from maos.cli.commands import Command, json_lines_option, json_option
+from maos.cli.commands import Command, json_lines_option
 from maos.cli.database import Target
 from maos.cli.failures import FAILED, note
-from maos.cli.orchestrate.options import new_run, notify_option, summary_option
-from maos.errors import InvalidInput, NotFound
+from maos.cli.orchestrate.options import current, new_run, notify_option, summary_option
+from maos.errors import InvalidInput
 
 if TYPE_CHECKING:
     from maos.app import Maos
-    from maos.model.flow import Flow
     from maos.workflows.workflows import Handle
 
 INTERRUPTED = 130
@@ -39,11 +39,11 @@ INTERRUPTED = 130
 @click.option("--id", default="", help="What it is called; one that exists is gone on with.")
 @click.option(
     "--checkpoint", "frequency", type=click.Choice(["every_step", "every_n_steps", "on_gates", "time_based", "manual"]),
-    default="every_step", show_default=True, help="How often outcomes of idempotent steps are made safe.",
+    help="How often outcomes of idempotent steps are made safe.  [default: checkpoint.frequency of the settings]",
 )  # fmt: skip
-@click.option("--every", type=click.IntRange(min=1), default=10, show_default=True, help="For every_n_steps.")
+@click.option("--every", type=click.IntRange(min=1), help="For every_n_steps.  [default: checkpoint.steps]")
 @click.option(
-    "--interval", type=click.FloatRange(min=0.1), default=30.0, show_default=True, help="For time_based, in s."
+    "--interval", type=click.FloatRange(min=0.1), help="For time_based, in s.  [default: checkpoint.interval_s]"
 )
 @click.option("--var", "variables", multiple=True, metavar="NAME=VALUE", help="A variable of a file. Can be repeated.")
 @click.option("--auto", is_flag=True, help="Carry a file out without asking.")
@@ -59,9 +59,9 @@ def run(
     args: tuple[str, ...],
     named: tuple[str, ...],
     id: str,
-    frequency: str,
-    every: int,
-    interval: float,
+    frequency: str | None,
+    every: int | None,
+    interval: float | None,
     variables: tuple[str, ...],
     auto: bool,
     summary: str,
@@ -78,8 +78,15 @@ def run(
     from maos.cli.workflow import files
 
     if files.is_file(target):
-        if args or named or id:
+        if args or named:
             raise InvalidInput("a workflow file takes no arguments", hint="use --var NAME=VALUE")
+        if id:
+            raise InvalidInput("a workflow file cannot be given an id", hint="leave --id out; it is told one")
+        if frequency or every or interval:
+            raise InvalidInput(
+                "--checkpoint, --every and --interval are for functions",
+                hint="`maos config show checkpoint.frequency` tells when the files of agents are saved",
+            )
         files.carry_out(ctx, target, variables, auto=auto, summary=summary, notify=notify, as_json=as_json, given=given)
     if variables:
         raise InvalidInput("a function has no variables", hint="use --arg NAME=VALUE")
@@ -88,70 +95,31 @@ def run(
     definition = loading.by_name(target)
     words = [value(each) for each in args]
     by_name = dict(named_value(each) for each in named)
-    checkpoints = {"frequency": frequency, "every": every, "interval_s": interval}
-    options = {} if frequency == "every_step" else {"checkpoints": checkpoints}
+    options = _options(frequency, every, interval)
 
     async def work(m: Maos) -> int:
-        handle = await m.workflows.start(definition, *words, id=id, options=options, **by_name)
-        return await _until_ended(handle, as_json=as_json)
+        handle = await m.workflows.start_with(definition, words, by_name, id=id, options=options)
+        return await until_ended(handle, as_json=as_json)
 
     database: Target = ctx.obj
-    ctx.exit(database.write(work, create=True))
+    ctx.exit(database.write(work, create=True, in_memory=True))
 
 
-@click.command(
-    cls=Command,
-    examples=[
-        "maos workflow resume",
-        "maos workflow resume nightly-1",
-        "maos workflow resume nightly-1 --on-change replay",
-    ],
-)
-@click.argument("id", metavar="[ID]", required=False, default="")
-@click.option("--workflow-id", default="", help="The same as ID.")
-@click.option("--from", "place", default="", metavar="FILE.py", help="Where its definition is now, if it was moved.")
-@click.option(
-    "--on-change", type=click.Choice(["refuse", "replay"]), default="refuse", show_default=True,
-    help="When its code has changed since: refuse, or go on with the new code if that makes the same calls.",
-)  # fmt: skip
-@click.option("--trust", is_flag=True, help="Agree to go on with a workflow that came with a file.")
-@json_option
-@click.pass_context
-def resume(
-    ctx: click.Context, id: str, workflow_id: str, place: str, on_change: str, trust: bool, as_json: bool
-) -> None:
-    """Go on with a workflow that was paused or interrupted.
+def _options(frequency: str | None, every: int | None, interval_s: float | None) -> dict[str, Any]:
+    """What is to be otherwise than the settings say."""
+    flags = {"frequency": frequency, "steps": every, "interval_s": interval_s, "enabled": True if frequency else None}
+    given = {name: said for name, said in flags.items() if said is not None}
+    if not given:
+        return {}
+    import msgspec
 
-    Without ID, the latest that has not ended. Steps with an outcome are not called again. A step that was interrupted
-    is called again if it is idempotent; else you are asked what became of it.
-    """
-    from maos.cli.workflow import loading
+    from maos.workflows.policy import Policy
 
-    async def work(m: Maos) -> int:
-        flow = await m.workflows.get(id or workflow_id) if id or workflow_id else await _latest(m)
-        if place:
-            loading.by_name(place)
-        definition = loading.recorded(flow.name, flow.definition, flow.options.get("where", {}))
-        if trust:
-            from maos.clock import SystemClock
-            from maos.engine import consent
-
-            await consent.agree(m.journal, SystemClock(), flow.id)
-        handle = await m.workflows.resume(flow.id, workflow=definition, on_change=on_change)
-        return await _until_ended(handle, as_json=as_json)
-
-    database: Target = ctx.obj
-    ctx.exit(database.write(work))
+    return {"checkpoints": Policy.as_set(msgspec.structs.replace(current().values.checkpoint, **given))}
 
 
-async def _latest(m: Maos) -> Flow:
-    found = [flow async for flow in m.workflows.all() if flow.is_open and not flow.parent]
-    if not found:
-        raise NotFound("there is no workflow to go on with", hint="`maos workflow list` shows all")
-    return max(found, key=lambda each: each.changed_us)
-
-
-async def _until_ended(handle: Handle, *, as_json: bool) -> int:
+async def until_ended(handle: Handle, *, as_json: bool) -> int:
+    """Until it has ended or is paused, telling what happens; the exit code."""
     from maos.cli.signals import heard
     from maos.cli.workflow import showing
 
@@ -161,22 +129,24 @@ async def _until_ended(handle: Handle, *, as_json: bool) -> int:
         nonlocal interrupted
         if interrupted:
             task.cancel()
+            return
         interrupted = True
-        pausing.append(asyncio.create_task(handle.pause("Ctrl+C")))
+        handle.let_go("paused", "Ctrl+C")
+        note(f"{handle.id} is paused when the steps that run have ended; Ctrl+C once more does not wait for them")
 
-    pausing: list[asyncio.Task[Any]] = []
     task = asyncio.create_task(handle.wait())
     watching = asyncio.create_task(showing.narrate(handle)) if not as_json else None
-    with heard(interrupted=stop, sent_away=stop):
-        try:
+    try:
+        with heard(interrupted=stop, sent_away=stop):
             flow = await task
-        except asyncio.CancelledError:
-            note(f"interrupted; `maos workflow resume {handle.id}` goes on")
-            return INTERRUPTED
-        finally:
-            if watching is not None:
-                watching.cancel()
-            await asyncio.gather(*pausing, *([watching] if watching else []), return_exceptions=True)
+    except asyncio.CancelledError:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # no step in a thread can be stopped: a third one ends the process
+        note(f"interrupted; `maos workflow resume {handle.id}` goes on")
+        return INTERRUPTED
+    finally:
+        if watching is not None:
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
     if as_json:
         shared.show(showing.document(flow))
     else:
@@ -187,16 +157,23 @@ async def _until_ended(handle: Handle, *, as_json: bool) -> int:
 
 
 def value(text: str) -> Any:
-    """An argument as a person typed it: JSON, or text."""
+    """An argument as a person typed it: JSON, or text. What no number can hold is text too, such as 12e4567."""
     try:
-        return json.loads(text)
-    except ValueError:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
         return text
+    return text if found.__class__ is float and not math.isfinite(found) else found
 
 
 def named_value(text: str) -> tuple[str, Any]:
     """An argument with its name."""
+    name, rest = named_text(text, "--arg")
+    return name, value(rest)
+
+
+def named_text(text: str, option: str) -> tuple[str, str]:
+    """Text with its name."""
     name, equals, rest = text.partition("=")
     if not equals or not name.isidentifier():
-        raise InvalidInput(f"{text!r} is no argument", hint="use --arg NAME=VALUE")
-    return name, value(rest)
+        raise InvalidInput(f"{text!r} is no argument", hint=f"use {option} NAME=VALUE")
+    return name, rest

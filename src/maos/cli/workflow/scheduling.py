@@ -16,6 +16,7 @@ from maos.cli.workflow.running import named_value, value
 if TYPE_CHECKING:
     from maos.app import Maos
     from maos.model.schedule import Schedule
+    from maos.workflows.definition import Workflow
 
 
 @click.group(
@@ -65,8 +66,11 @@ def add(
     definition = loading.by_name(target)
 
     async def work(m: Maos) -> Schedule:
-        given = dict(named_value(each) for each in named)
-        return await m.workflows.schedule(name, cron, definition, *map(value, args), zone=zone, **given)
+        from maos.clock import SystemClock
+        from maos.workflows import schedules
+
+        words, by_name = tuple(map(value, args)), dict(named_value(each) for each in named)
+        return await schedules.put(m.journal, SystemClock(), name, cron, definition, words, by_name, zone)
 
     _show([database.write(work, create=True)], as_json=as_json)
 
@@ -109,8 +113,9 @@ def remove(database: Target, name: str, as_json: bool) -> None:
 def serve(database: Target, targets: tuple[str, ...], as_json: bool) -> None:
     """Begin what is due, and go on with workflows that nobody runs, until Ctrl+C.
 
-    TARGET are files or modules with workflows; those of schedules are found by themselves. Any number of processes may
-    serve one database: each time begins one workflow.
+    TARGET are files or modules with workflows; those of schedules are found by themselves, also of schedules that are
+    added later. What is wrong with one is told, and the others are served. Any number of processes may serve one
+    database: each time begins one workflow.
     """
     from maos.cli.failures import note
     from maos.cli.signals import heard
@@ -120,10 +125,11 @@ def serve(database: Target, targets: tuple[str, ...], as_json: bool) -> None:
         loading.everything(each)
 
     async def work(m: Maos) -> None:
-        for known in (await m.workflows.schedules()).values():
-            loading.recorded(known.workflow, known.definition, known.where)
+        def load(known: Schedule) -> Workflow[..., Any]:
+            return loading.recorded(known.workflow, known.definition, known.where)
+
         tell = (lambda text: shared.show_line({"told": text})) if as_json else note
-        serving = asyncio.create_task(m.workflows.serve(tell=tell))
+        serving = asyncio.create_task(m.workflows.serve(tell=tell, load=load))
         tell("serving; Ctrl+C lets go of everything, and it can be gone on with")
         with heard(interrupted=lambda: _stop(serving), sent_away=lambda _signal: _stop(serving)):
             await asyncio.wait([serving])

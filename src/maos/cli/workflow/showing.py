@@ -14,6 +14,7 @@ from maos.cli.plain import clean, shorten
 
 if TYPE_CHECKING:
     from maos.app import Maos
+    from maos.cli.orchestration.standing import Standing
     from maos.model.flow import Call, Flow
     from maos.workflows.workflows import Handle
 
@@ -26,16 +27,34 @@ CALLS_SHOWN_MAX = 40
 @json_option
 @click.pass_obj
 def show(database: Target, id: str, everything: bool, as_json: bool) -> None:
-    """Show a workflow: its calls with their outcomes, what it waits for, and what nobody knows."""
+    """Show a workflow: its calls with their outcomes, what it waits for, and what nobody knows.
 
-    async def work(m: Maos) -> Flow:
-        return await m.workflows.get(id)
+    One that was made from a file is shown as `maos orchestration status` does.
+    """
 
-    flow = database.read(work)
-    if as_json:
-        shared.show(document(flow))
+    async def work(m: Maos) -> Flow | Standing:
+        from maos.cli.orchestration import standing
+        from maos.cli.workflow import finding
+        from maos.model.run import Run
+
+        found = await finding.by_id(m, id)
+        return await standing.of_run(m, found) if isinstance(found, Run) else found
+
+    from maos.cli.orchestration.standing import Standing
+
+    found = database.read(work)
+    if isinstance(found, Standing):
+        from maos.cli.orchestration import page as pages
+        from maos.cli.orchestration import showing
+
+        if as_json:
+            shared.show({**showing.document(found, tasks=True, said=None), **file_summary(found)})
+        else:
+            pages.show(found, tasks=True, messages=None)
+    elif as_json:
+        shared.show(document(found))
     else:
-        page(flow, everything=everything)
+        page(found, everything=everything)
 
 
 def page(flow: Flow, *, everything: bool = False) -> None:
@@ -59,9 +78,7 @@ def page(flow: Flow, *, everything: bool = False) -> None:
         render.Column("tries", right=True), render.Column("outcome", style="dim", yields=2),
     )  # fmt: skip
     if shown:
-        render.table(
-            columns, [(place, _what(call), call.status, str(call.tries), _said(call)) for place, call in shown]
-        )
+        render.table(columns, [(place, what(call), call.status, str(call.tries), _said(call)) for place, call in shown])
     for place in flow.unknown:
         render.line(("unknown: ", "bold red"), f"nobody knows whether call {place} took effect; look, then")
         render.line(f"  maos workflow settle {flow.id} {place} done --value JSON | failed --why TEXT | again")
@@ -84,6 +101,33 @@ def ending(flow: Flow, *, brief: bool = False) -> None:
         render.line((f"{flow.id} is {spoken(flow)}", _colour(flow)), f": {clean(flow.why)}" if flow.why else "")
         if flow.is_open:
             render.line(f"go on with it: maos workflow resume {flow.id}")
+
+
+def in_doubt(flow: Flow) -> list[str]:
+    """Places of steps that may or may not have taken effect: asked about, or begun by a process that is gone."""
+    begun = [place for place, call in flow.calls.items() if (call.kind, call.status) == ("step", "started")]
+    return [*flow.unknown, *(begun if _is_left(flow) else ())]
+
+
+def go_on(flow: Flow) -> str:
+    """The command that goes on with a workflow that stopped by itself; nothing when it runs, is paused or has ended."""
+    return f"maos workflow resume {flow.id}" if flow.status == "changed" or _is_left(flow) else ""
+
+
+def _is_left(flow: Flow) -> bool:
+    from maos.engine import owner
+
+    return flow.status == "running" and owner.is_gone(flow.owner)
+
+
+def trouble(flow: Flow) -> None:
+    """A workflow that does not go on by itself, and what to do."""
+    from maos.cli import render
+
+    state = "changed" if flow.status == "changed" else "interrupted"
+    why = f": {clean(flow.why)}" if flow.why else ""
+    render.line(("! ", "bold red"), (clean(flow.id), "bold"), " is ", (state, "bold red"), why)
+    render.line(("  to go on: ", "dim"), (go_on(flow), "bold"))
 
 
 async def narrate(handle: Handle) -> None:
@@ -109,6 +153,7 @@ def summary(flow: Flow) -> Document:
     """A workflow in a list."""
     return {
         "id": flow.id,
+        "of": "function",
         "workflow": flow.name,
         "version": flow.definition,
         "status": flow.status,
@@ -121,6 +166,34 @@ def summary(flow: Flow) -> Document:
         **time(flow.started_us, "started"),
         **time(flow.changed_us, "changed"),
         **time(flow.ended_us or None, "ended"),
+    }
+
+
+def file_summary(standing: Standing) -> Document:
+    """The run of a workflow file in the same list."""
+    from maos.engine import owner
+    from maos.workflows.files import changing
+
+    run = standing.run
+    made_from = changing.origin(run)
+    assert made_from is not None
+    lost = [each for each in standing.attempts.values() if not owner.is_at_work(each)]
+    return {
+        "id": run.id,
+        "of": "file",
+        "workflow": made_from.name,
+        "version": made_from.digest[:12],
+        "status": run.status,
+        "why": standing.now.error or run.why or None,
+        "parent": None,
+        "calls": len(run.tasks),
+        "calls_done": run.done,
+        "waiting": [each.ref for each in standing.questions],
+        "unknown": [f"{each.id}/{tool}" for each in lost for tool in each.tools_open],
+        "file": made_from.file,
+        **time(run.created_us, "started"),
+        **time(run.updated_us, "changed"),
+        **time(run.ended_us or None, "ended"),
     }
 
 
@@ -143,12 +216,10 @@ def document(flow: Flow) -> Document:
 
 def spoken(flow: Flow) -> str:
     """The status as a person would say it."""
-    from maos.engine import owner
-
-    if flow.unknown:
-        return "waits for you"
-    if flow.status == "running" and owner.is_gone(flow.owner):
+    if _is_left(flow):
         return "interrupted"
+    if flow.unknown and flow.is_open:
+        return "waits for you"
     if flow.status == "running" and any(call.kind == "gate" for call in flow.waiting.values()):
         return "asks you"
     return flow.status
@@ -159,14 +230,15 @@ def doing(flow: Flow) -> str:
     if flow.why:
         return flow.why
     begun = [call for call in flow.calls.values() if call.status == "started"]
-    return ", ".join(_what(call) for call in begun[:3])
+    return ", ".join(what(call) for call in begun[:3])
 
 
 def _colour(flow: Flow) -> str:
     return {"completed": "green", "failed": "red", "cancelled": "red", "changed": "yellow"}.get(flow.status, "cyan")
 
 
-def _what(call: Call) -> str:
+def what(call: Call) -> str:
+    """What a call does, as a person would say it."""
     given = f"({call.about['given']})" if call.about.get("given") else ""
     return f"{call.name}{given}" if call.kind == "step" else f"{call.kind} {call.name}"
 

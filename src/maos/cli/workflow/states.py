@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from maos.app import Maos
 
 
+SHOWN_MAX = 20
+
+
 @click.group(
     cls=LazyGroup,
     lazy={
@@ -40,7 +43,10 @@ def state() -> None:
 @json_option
 @click.pass_obj
 def cleanup(database: Target, retention_days: float, dry_run: bool, yes: bool, as_json: bool) -> None:
-    """Remove the calls of workflows that ended so long ago; that they were there, and their results, stay."""
+    """Remove the calls of workflows that ended so long ago; that they were there, and their results, stay.
+
+    The worktrees of agents, which a workflow file has too, are removed by `maos orchestration cleanup`.
+    """
     from maos.cli import render
 
     async def look(m: Maos) -> list[str]:
@@ -51,7 +57,9 @@ def cleanup(database: Target, retention_days: float, dry_run: bool, yes: bool, a
         if as_json:
             shared.show({"removed": [], "would_remove": found})
         else:
-            render.line(f"would clean up {render.many(len(found), 'workflow')}" if found else "nothing is that old")
+            shown = f": {', '.join(found[:SHOWN_MAX])}{', …' if len(found) > SHOWN_MAX else ''}"
+            many = render.many(len(found), "workflow")
+            render.line(f"would clean up {many}{shown}" if found else "nothing is that old")
         return
     need_yes(f"{render.many(len(found), 'workflow')} would be cleaned up", yes=yes, as_json=as_json)
     if not yes:

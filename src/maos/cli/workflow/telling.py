@@ -15,6 +15,7 @@ from maos.errors import InvalidInput
 
 if TYPE_CHECKING:
     from maos.app import Maos
+    from maos.model.flow import Flow
 
 id_argument = click.argument("id", metavar="ID")
 why_option = click.option("--why", default="", help="A reason, as shown with it.")
@@ -55,10 +56,13 @@ def settle(database: Target, id: str, call: str, outcome: str, value: str | None
     """Say what became of a step that was interrupted, of which nobody knows whether it took effect."""
     result = _json(value)
 
+    from maos.cli.workflow import showing
+
     async def work(m: Maos, whole: str) -> None:
         flow = await m.workflows.get(whole)
-        if call not in flow.unknown:
-            there = f"unknown are: {', '.join(flow.unknown)}" if flow.unknown else "no call of it is unknown"
+        open_ = showing.in_doubt(flow)
+        if call not in open_:
+            there = f"unknown are: {', '.join(open_)}" if open_ else "no call of it is unknown"
             raise InvalidInput(f"the outcome of call {call!r} of {whole} is not unknown", hint=there)
         await m.workflows.settle(whole, call, outcome, value=result, why=why)
 
@@ -81,25 +85,37 @@ def pause(database: Target, id: str, why: str, as_json: bool) -> None:
 @json_option
 @click.pass_obj
 def cancel(database: Target, id: str, why: str, as_json: bool) -> None:
-    """End a workflow for good, when the steps that run have ended."""
+    """End a workflow for good, when the steps that run have ended; one that nobody runs, at once.
+
+    Its definition is not needed: it may be gone, or have changed.
+    """
     _tell(database, id, lambda m, whole: m.workflows.cancel(whole, why=why), "asked to cancel it", as_json)
 
 
 def _tell(database: Target, id: str, act: Callable[[Maos, str], Awaitable[None]], said: str, as_json: bool) -> None:
-    async def work(m: Maos) -> tuple[str, bool]:
+    async def work(m: Maos) -> tuple[Flow, bool]:
+        from maos.cli.workflow import finding
         from maos.engine import owner
+        from maos.model.run import Run
 
-        flow = await m.workflows.get(id)
+        flow = await finding.by_id(m, id)
+        if isinstance(flow, Run):
+            raise InvalidInput(
+                f"{flow.id} was made from a file, and is told things as any orchestration is",
+                hint=f"`maos orchestration pause {flow.id}`, `maos answer`, `maos agent send`",
+            )
         await act(m, flow.id)
-        return flow.id, flow.status == "running" and not owner.is_gone(flow.owner)
+        flow = await m.workflows.get(flow.id)
+        return flow, flow.status == "running" and not owner.is_gone(flow.owner)
 
-    whole, runs = database.write(work)
+    flow, runs = database.write(work)
     if as_json:
-        shared.show({"id": whole, "done": said, "running": runs})
+        shared.show({"id": flow.id, "done": said, "running": runs})
         return
     from maos.cli import render
 
-    render.line(f"{whole}: {said}" + ("" if runs else f"; nobody runs it: maos workflow resume {whole}"))
+    next_ = f"nobody runs it: maos workflow resume {flow.id}" if flow.is_open else f"it is {flow.status}"
+    render.line(f"{flow.id}: {said}" + ("" if runs else f"; {next_}"))
 
 
 def _json(text: str | None) -> Any:

@@ -54,22 +54,30 @@ class Located(NamedTuple):
     """Of values, by their path."""
     keys: Mapping[Path, Place]
     """Of the keys of mappings, by the path of the value."""
+    texts: Mapping[Path, str]
+    """Of words and numbers, as they are written: 1.10 is the number 1.1, and 010 is 10."""
 
 
 _PLAIN = ("tag:yaml.org,2002:map", "tag:yaml.org,2002:seq")
 
 
 class _Loader(yaml.SafeLoader):  # type: ignore[misc]  # yaml has no types
-    """Plain data only; `yes`, `no`, `on` and `off` are words, as in YAML 1.2."""
+    """Plain data only, told from words as the core schema of YAML 1.2 says: `yes`, `22:22` and `1_000` are words."""
 
 
-_Loader.yaml_implicit_resolvers = {
-    first: [
-        (tag, pattern) for tag, pattern in found if tag not in ("tag:yaml.org,2002:bool", "tag:yaml.org,2002:timestamp")
-    ]
-    for first, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
-_Loader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile(r"^(?:true|false)$"), list("tf"))
+_BASES = {"0x": 16, "0o": 8}
+_Loader.yaml_implicit_resolvers = {}
+for _kind, _pattern, _firsts in (
+    ("null", r"~|null|Null|NULL|", ("~", "n", "N", "")),
+    ("bool", r"true|True|TRUE|false|False|FALSE", "tTfF"),
+    ("int", r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+", "-+0123456789"),
+    (
+        "float",
+        r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)",
+        "-+.0123456789",
+    ),
+):
+    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_kind}", re.compile(rf"^(?:{_pattern})$"), list(_firsts))
 
 
 def read(text: str, name: str) -> Located:
@@ -100,9 +108,10 @@ class _Reader:
         self._count = 0
         self._places: dict[Path, Place] = {}
         self._keys: dict[Path, Place] = {}
+        self._texts: dict[Path, str] = {}
 
     def read(self, node: yaml.Node) -> Located:
-        return Located(self._value(node, (), ()), self._places, self._keys)
+        return Located(self._value(node, (), ()), self._places, self._keys, self._texts)
 
     def _value(self, node: yaml.Node, path: Path, above: tuple[int, ...]) -> Any:
         self._count += 1
@@ -116,6 +125,7 @@ class _Reader:
             return self._mapping(node, path, above)
         if isinstance(node, yaml.SequenceNode):
             return [self._value(each, (*path, number), above) for number, each in enumerate(node.value)]
+        self._texts[path] = str(node.value)
         return self._scalar(node)
 
     def _mapping(self, node: yaml.MappingNode, path: Path, above: tuple[int, ...]) -> dict[str, Any]:
@@ -136,11 +146,12 @@ class _Reader:
                 case "str":
                     return str(node.value)
                 case "int":
-                    return self._loader.construct_yaml_int(node)
+                    base = _BASES.get(node.value[:2])
+                    return int(node.value[2:], base) if base else int(node.value)
                 case "float":
-                    return self._loader.construct_yaml_float(node)
+                    return float(node.value.lower().replace(".inf", "inf").replace(".nan", "nan"))
                 case "bool":
-                    return node.value == "true"
+                    return node.value.lower() == "true"
                 case "null":
                     return None
         except (ValueError, OverflowError) as error:

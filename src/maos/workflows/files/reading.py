@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import itertools
 import json
+import os
 import re
 import shlex
 from collections.abc import Iterator, Mapping
@@ -12,12 +13,14 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from maos.errors import InvalidInput
 from maos.model.plan import Gate, Plan, Problem, Task, check
 from maos.workflows.files.format import FileStep, Scalar, WorkflowFile
 from maos.workflows.files.positions import BadFile, Located, Mistake, Path, Place, read
 
 FORMAT = 1
 COMBINATIONS_MAX = 256
+BYTES_MAX = 1 << 20
 
 _USE = re.compile(r"\{\{\s*([A-Za-z0-9_.-]*)\s*\}\}")
 _INDEX = re.compile(r"\.?([^.\[\]]+)|\[(\d+|\.\.\.)\]")
@@ -29,6 +32,21 @@ class Read(NamedTuple):
     plan: Plan
     file: WorkflowFile
     text: str
+
+
+def load(path: str) -> str:
+    """The text of a workflow file."""
+    try:
+        if not os.path.isfile(path) and os.path.exists(path):
+            raise InvalidInput(f"{path} is not a file", hint="name a workflow file")
+        if os.path.getsize(path) > BYTES_MAX:
+            raise InvalidInput(f"{path} is larger than a workflow can be", hint=f"at most {BYTES_MAX >> 20} MB")
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"{path} is not text in UTF-8", hint="a workflow is YAML") from error
+    except OSError as error:
+        raise InvalidInput(f"{path} cannot be read: {error.strerror}", hint="name a workflow file") from error
 
 
 def parse(text: str, name: str, given: Mapping[str, Scalar] | None = None) -> Read:
@@ -89,7 +107,10 @@ class _Builder:
                 near = difflib.get_close_matches(each, file.variables, n=1)
                 hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(file.variables) or 'none'}"
                 self._wrong(("variables",), f"it has no variable {each!r}", hint)
-        self._variables = {**file.variables, **given}
+        self._variables = {
+            **{each: self._text(value, "variables", each) for each, value in file.variables.items()},
+            **{each: _as_text(value) for each, value in given.items()},
+        }
         self._spread: dict[str, list[str]] = {}
         self._origins: list[int] = []
 
@@ -116,8 +137,12 @@ class _Builder:
             raise BadFile(self._name, self._mistakes)
         return plan
 
-    def _combinations(self, number: int, step: FileStep) -> Iterator[dict[str, Scalar]]:
-        names, choices = list(step.matrix), list(step.matrix.values())
+    def _combinations(self, number: int, step: FileStep) -> Iterator[dict[str, str]]:
+        names = list(step.matrix)
+        choices = [
+            [self._text(value, "steps", number, "matrix", name, index) for index, value in enumerate(row)]
+            for name, row in step.matrix.items()
+        ]
         if any(not each for each in choices):
             self._wrong(("steps", number, "matrix"), "a row of the matrix is empty")
             return
@@ -132,7 +157,7 @@ class _Builder:
         for values in itertools.product(*choices):
             yield dict(zip(names, values, strict=True))
 
-    def _task(self, number: int, step: FileStep, combination: Mapping[str, Scalar]) -> Task:
+    def _task(self, number: int, step: FileStep, combination: Mapping[str, str]) -> Task:
         path: Path = ("steps", number)
         given = {**self._variables, **{f"matrix.{name}": value for name, value in combination.items()}}
 
@@ -189,7 +214,7 @@ class _Builder:
             found += self._spread.get(need, [])
         return found
 
-    def _command(self, command: str | list[str], given: Mapping[str, Scalar], path: Path) -> list[str]:
+    def _command(self, command: str | list[str], given: Mapping[str, str], path: Path) -> list[str]:
         if isinstance(command, list):
             return [self._filled(each, given, (*path, index)) for index, each in enumerate(command)]
         # Names are kept whole while the words are told apart, so that a value with spaces stays one word.
@@ -207,7 +232,7 @@ class _Builder:
         whole = [re.sub("\x00(\\d+)\x00", lambda match: uses[int(match.group(1))], word) for word in words]
         return [self._filled(word, given, path) for word in whole]
 
-    def _data(self, value: Any, given: Mapping[str, Scalar], path: Path) -> Any:
+    def _data(self, value: Any, given: Mapping[str, str], path: Path) -> Any:
         if isinstance(value, str):
             return self._filled(value, given, path)
         if isinstance(value, list):
@@ -216,18 +241,21 @@ class _Builder:
             return {name: self._data(each, given, (*path, name)) for name, each in value.items()}
         return value
 
-    def _filled(self, text: str, given: Mapping[str, Scalar], path: Path) -> str:
+    def _filled(self, text: str, given: Mapping[str, str], path: Path) -> str:
         def value(match: re.Match[str]) -> str:
             name = match.group(1)
             if name in given:
-                found = given[name]
-                return str(found).lower() if isinstance(found, bool) else str(found)
+                return given[name]
             near = difflib.get_close_matches(name, given, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(given) or 'none'}"
             self._wrong(path, f"there is no variable {name!r}", hint)
             return ""
 
         return _USE.sub(value, text)
+
+    def _text(self, value: Scalar, *path: str | int) -> str:
+        """A value as it is written in the file: 1.10 stays that, and is not the number 1.1."""
+        return self._located.texts.get(path, _as_text(value))
 
     def _wrong(self, path: Path, what: str, hint: str = "") -> None:
         while path and path not in self._located.places:
@@ -243,6 +271,10 @@ class _Builder:
         return Mistake(self._located.places[path], problem.what, problem.hint)
 
 
-def _named(name: str, combination: Mapping[str, Scalar]) -> str:
-    parts = [re.sub(r"[^A-Za-z0-9_-]", "-", str(value)) for value in combination.values()]
+def _as_text(value: Scalar) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _named(name: str, combination: Mapping[str, str]) -> str:
+    parts = [re.sub(r"[^A-Za-z0-9_-]", "-", value) for value in combination.values()]
     return "-".join([name, *parts])

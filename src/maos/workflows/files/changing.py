@@ -1,0 +1,277 @@
+"""A workflow file that has changed since its run began: what of it still fits, and going on with the new one.
+
+A run has its plan in the journal, so the file as it was is never needed to finish what was begun. The new one can be
+taken in its place if all that was done is done in it too. One event says what the run is from then on; what has not
+changed stays with the agents that do it, and what has is begun by others, so nothing is done twice or half.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from maos.clock import Clock
+from maos.engine.travel import held
+from maos.errors import InvalidInput
+from maos.journal.codec import Event
+from maos.journal.journal import Journal
+from maos.model.branch import content, still_asked
+from maos.model.plan import ASK, BadPlan, Plan, Task, check
+from maos.model.run import DONE, FAILED, GATED, PAUSED, RUNNING, WAITING, Run, TaskState, agent_name
+from maos.workflows.errors import Changed
+from maos.workflows.files.positions import BadFile
+from maos.workflows.files.reading import Read, load, parse
+
+OPTION = "workflow"
+"""Where a run keeps what it was made from."""
+KEEP, REPLAY, REFUSE = "keep", "replay", "refuse"
+"""What to do about a file that has changed: finish with the old one, go on with the new one, or neither."""
+
+SAME, CHANGED, GONE, WRONG = "same", "changed", "gone", "wrong"
+
+_WORK = ("task", "agent", "kind", "command", "door", "model", "tools")
+"""What a step does. Limits, the priority and what it needs say when and for how long."""
+
+
+class Origin(msgspec.Struct, frozen=True):
+    """The file that a run was made from, as it was."""
+
+    file: str
+    digest: str
+    name: str = ""
+    variables: dict[str, Any] = {}
+    steps: list[str] = []
+    """Its steps; other tasks of the run came later, from agents or people."""
+
+    def option(self) -> dict[str, Any]:
+        """As a run keeps it."""
+        return {OPTION: msgspec.to_builtins(self)}
+
+
+class Misfit(NamedTuple):
+    """A step for which the new file comes too late."""
+
+    step: str
+    why: str
+
+
+class Changes(NamedTuple):
+    """What a new file means for a run."""
+
+    added: Sequence[str] = ()
+    changed: Sequence[str] = ()
+    removed: Sequence[str] = ()
+    misfits: Sequence[Misfit] = ()
+    settings: Sequence[str] = ()
+    """What is said of the whole run, such as its concurrency."""
+
+    def __bool__(self) -> bool:
+        return any(self)
+
+
+def origin_of_text(read: Read, path: str, variables: Mapping[str, Any]) -> Origin:
+    """What a run keeps of the file that it is made from."""
+    return Origin(
+        str(Path(path).absolute()), digest(read.text), name_of(read, path), dict(variables),
+        [task.name for task in read.plan.tasks],
+    )  # fmt: skip
+
+
+def name_of(read: Read, path: str) -> str:
+    """What a workflow file is called."""
+    return read.file.name or Path(path).stem
+
+
+def digest(text: str) -> str:
+    """What tells one text of a file from another."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def origin(run: Run) -> Origin | None:
+    """The file that a run was made from; None when it was made from none, or comes from another machine."""
+    try:
+        return msgspec.convert(run.options.get(OPTION), Origin)
+    except msgspec.ValidationError:
+        return None
+
+
+class Look(NamedTuple):
+    """How it stands with the file of a run."""
+
+    origin: Origin
+    state: str
+    """same: what it says has not changed · changed: it has · gone: it cannot be read · wrong: it is no workflow now."""
+    changes: Changes = Changes()
+    what: str = ""
+    """Why it cannot be read, or what is wrong with it."""
+
+
+def look(run: Run) -> Look | None:
+    """How it stands with the file that a run was made from; None when it was made from none."""
+    made_from = origin(run)
+    if made_from is None:
+        return None
+    try:
+        text = load(made_from.file)
+    except InvalidInput as error:
+        return Look(made_from, GONE, what=error.what)
+    if digest(text) == made_from.digest:
+        return Look(made_from, SAME)
+    try:
+        changes = compare(run, made_from, parse(text, made_from.file, made_from.variables))
+    except BadFile as error:
+        return Look(made_from, WRONG, what=error.what)
+    return Look(made_from, CHANGED if changes else SAME, changes)
+
+
+def reread(made_from: Origin) -> Read:
+    """The file as it is now, with the variables that were given then; InvalidInput when it is no workflow."""
+    return parse(load(made_from.file), made_from.file, made_from.variables)
+
+
+def compare(run: Run, made_from: Origin, read: Read) -> Changes:
+    """What it means for a run to go on with its file as it is now."""
+    new = {task.name: task for task in read.plan.tasks}
+    removed, changed, misfits = [], [], []
+    for name, state in run.tasks.items():
+        if name not in made_from.steps:
+            if name in new:
+                misfits.append(Misfit(name, "the run was given another task of that name"))
+        elif name not in new:
+            if state.attempts:
+                misfits.append(Misfit(name, f"{_spoken(state)}, and the file has it no more"))
+            else:
+                removed.append(name)
+        elif _plan(state) != new[name]:
+            why = _misfit(run, state, new[name])
+            if why:
+                misfits.append(Misfit(name, why))
+            else:
+                changed.append(name)
+    added = [name for name in new if name not in run.tasks]
+    settings = [name for name, value in _settings(read).items() if run.options.get(name, ASK) != value]
+    return Changes(tuple(added), tuple(changed), tuple(removed), tuple(misfits), tuple(settings))
+
+
+def _settings(read: Read) -> dict[str, Any]:
+    """What a file says of the whole run."""
+    concurrency = {} if read.file.concurrency is None else {"concurrency": read.file.concurrency}
+    return {"conflicts": read.plan.conflicts, **concurrency}
+
+
+def _plan(state: TaskState) -> Task:
+    return msgspec.convert(state.plan, Task)
+
+
+def _misfit(run: Run, state: TaskState, new: Task) -> str:
+    """Why a step cannot be what the new file says it is; empty when it can."""
+    if state.status not in (DONE, RUNNING, GATED):
+        return ""
+    old = _plan(state)
+    if _work(old) != _work(new):
+        return f"{_spoken(state)} as {_said(old)!r}, and is {_said(new)!r} now"
+    if old.gates[: state.gate] != new.gates[: state.gate] or (state.status == DONE and len(new.gates) > len(old.gates)):
+        return f"{_spoken(state)}, and has other gates now"
+    missing = [need for need in new.needs if need not in run.tasks or run.tasks[need].status != DONE]
+    return f"{_spoken(state)}, and needs {', '.join(missing)} now" if missing else ""
+
+
+def _work(task: Task) -> list[Any]:
+    return [getattr(task, name) for name in _WORK]
+
+
+def _said(task: Task) -> str:
+    return shlex.join(task.command) if task.command else task.task
+
+
+def _spoken(state: TaskState) -> str:
+    return "is done" if state.status == DONE else "has begun"
+
+
+def whole(run: Run, made_from: Origin, plan: Plan) -> Plan:
+    """All tasks that a run has when it goes on with a new plan; BadPlan when they make no sense together."""
+    later = [_plan(state) for name, state in run.tasks.items() if name not in made_from.steps]
+    found = msgspec.structs.replace(plan, tasks=[*plan.tasks, *later])
+    problems = check(found)
+    if problems:
+        raise BadPlan(problems)
+    return found
+
+
+def refuse_misfits(run: Run, made_from: Origin, changes: Changes) -> None:
+    """Changed when something that was done, or is under way, is not so in the new file."""
+    if changes.misfits:
+        told = "; ".join(f"{step} {why}" for step, why in changes.misfits)
+        raise Changed(
+            f"{made_from.file} as it is now does not fit what {run.id} has done: {told}",
+            hint=f"`maos workflow resume {run.id}` finishes with the file as it was; "
+            f"`maos orchestration rollback {run.id}` goes back to before a step; or change the file back there",
+        )
+
+
+async def go_over(journal: Journal, clock: Clock, run: Run, read: Read, *, agents: Mapping[str, Any]) -> Run:
+    """Have a run go on with its file as it is now; Changed when what it has done does not fit.
+
+    Nobody carries it out meanwhile. `agents` are the types of agents that the new plan names.
+    """
+    async with held(journal, clock, run) as recorder:
+        run = recorder.fold
+        made_from = origin(run)
+        assert made_from is not None
+        changes = compare(run, made_from, read)
+        refuse_misfits(run, made_from, changes)
+        plan = whole(run, made_from, read.plan)
+        now = origin_of_text(read, made_from.file, made_from.variables)
+        data = {
+            "to": run.version,
+            "position": await journal.head(),
+            "branch": run.branch + 1,
+            "file": Path(made_from.file).name,
+            "added": list(changes.added),
+            "changed": list(changes.changed),
+            "removed": list(changes.removed),
+            "state": _state(run, plan, read, now, agents),
+            "at_us": clock.now_us(),
+        }
+        await recorder.append(Event("run_changed", data))
+        return run
+
+
+def _state(run: Run, plan: Plan, read: Read, made_from: Origin, agents: Mapping[str, Any]) -> dict[str, Any]:
+    """The content of a run with a new plan."""
+    found = content(run)
+    states = {task.name: _task(run, task) for task in plan.tasks}
+    tasks: dict[str, Any] = msgspec.to_builtins(states)
+    needed_by: dict[str, list[str]] = {}
+    for task in plan.tasks:
+        tasks[task.name]["missing"] = sum(
+            need not in run.tasks or run.tasks[need].status != DONE for need in task.needs
+        )  # fmt: skip
+        for need in task.needs:
+            needed_by.setdefault(need, []).append(task.name)
+    options = {**run.options, **made_from.option(), **_settings(read)}
+    options["agents"] = {**agents, **(run.options.get("agents") or {})}
+    found |= {"tasks": tasks, "needed_by": needed_by, "options": options}
+    found["questions"] = still_asked(found["questions"], states, run)
+    if any(task["status"] != DONE for task in tasks.values()):
+        found |= {"status": PAUSED, "ended_us": 0, "why": f"{Path(made_from.file).name} has changed"}
+    return found
+
+
+def _task(run: Run, task: Task) -> TaskState:
+    """How it stands with a task: as before, unless it is new, or was to be tried again and is another one now."""
+    plan, needs = msgspec.to_builtins(task), list(task.needs)
+    known = run.tasks.get(task.name)
+    if known is None:
+        return TaskState(name=task.name, plan=plan, needs=needs, agent=agent_name(run.id, task.name, run.branch + 1))
+    if False:
+        return TaskState(
+            name=task.name, plan=plan, needs=needs, agent=agent_name(run.id, task.name, run.branch + 1),
+            cost_usd=known.cost_usd, tokens=known.tokens,
+        )  # fmt: skip
+    return msgspec.structs.replace(known, plan=plan, needs=needs, agent=run.agent(task.name))

@@ -1,0 +1,62 @@
+"""The suite itself: what must not be taken out of it without anybody noticing."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+TESTS = ROOT / "tests"
+
+KINDS = {
+    "units": ["model", "settings"],
+    "parts together": ["journal", "state", "bus", "engine", "runs", "workflows", "travel"],
+    "end to end": ["cli", "demo", "mcp", "docs"],
+    "properties": ["stateful", "interleaving"],
+    "crashes": ["crash", "regressions"],
+    "the same for every store": ["contract"],
+}
+CORRUPTION = {
+    "bits of the database, the log and snapshots": "crash/test_bit_flips.py",
+    "a log that was cut off, an older copy put back": "crash/test_lost_ends.py",
+    "what was not synced when the power went": "crash/test_power_cut.py",
+    "writes and syncs that fail": "crash/test_failing_disk.py",
+    "a disk that is full": "crash/test_full_disk.py",
+    "hostile bodies of events": "journal/test_hostile_bytes.py",
+    "bytes of bundles": "bundle/test_file.py",
+    "checkpoints of workflows": "workflows/test_checkpoints.py",
+    "everything that verification names": "state/test_verify.py",
+}
+DAMAGES = re.compile(r"flip|\^=|truncat|corrupt|damage|tamper|hostile|torn|cut|fail|full", re.IGNORECASE)
+
+
+def test_less_than_nine_tenths_of_the_code_covered_fails_the_suite() -> None:
+    """R-1008: of all of maos, in the processes that tests start too, wherever CI runs it."""
+    makefile = (ROOT / "Makefile").read_text()
+    least = re.search(r"^COVERAGE_PERCENT_MIN := (\d+)$", makefile, re.MULTILINE)
+    assert least is not None
+    assert int(least[1]) >= 90
+    recipe = makefile.partition("\ntest:")[2].partition("\n\n")[0]
+    assert "--cov-fail-under=$(COVERAGE_PERCENT_MIN)" in recipe
+    run = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["coverage"]["run"]
+    assert run["source"] == ["src/maos"]
+    assert "subprocess" in run["patch"]
+    assert "omit" not in run
+    assert re.search(r"^make test$", (ROOT / ".ci" / "run").read_text(), re.MULTILINE)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_there_are_tests_of_every_kind(kind: str) -> None:
+    """R-1008."""
+    for folder in KINDS[kind]:
+        found = [path for path in (TESTS / folder).rglob("test_*.py") if "def test_" in path.read_text()]
+        assert found, f"tests/{folder} has no tests"
+
+
+@pytest.mark.parametrize("what", CORRUPTION)
+def test_every_kind_of_corruption_has_its_tests(what: str) -> None:
+    """R-1008: things that are spoilt on purpose, and looked at afterwards."""
+    text = (TESTS / CORRUPTION[what]).read_text()
+    assert re.search(r"def test_", text)
+    assert DAMAGES.search(text), f"{CORRUPTION[what]} does not damage anything"

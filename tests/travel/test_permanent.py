@@ -1,0 +1,63 @@
+"""Runs that a person wants to have for good: no policy takes anything of them (R-704)."""
+
+from pathlib import Path
+
+from maos.app import Maos
+from maos.clock import SystemClock
+from maos.engine import cleanup
+from maos.model.plan import Task
+from maos.settings.schema import Cleanup
+from tests.travel.conftest import order, repository, says
+
+
+async def test_a_permanent_run_is_no_concern_of_any_policy(tmp_path: Path, m: Maos) -> None:
+    """It is not removed, and does not count among those that are kept by number."""
+    for id in ("r-1", "r-2", "r-3"):
+        await order(m, repository(tmp_path), [Task(name="a", command=says("a"))], id=id)
+        assert (await m.runs.carry_out(id)).status == "completed"
+    clock = SystemClock()
+    assert await cleanup.set_permanent(m.journal, clock, await m.runs.get("r-1"), "the first one")
+    policies = Cleanup(keep_runs=1, older_than_days=0)
+    for rule in (cleanup.by_policy(policies, clock.now_us()), cleanup.older_than(0, clock.now_us())):
+        foreseen = await cleanup.cleanup(m.journal, clock, m.runs, m.attempts, rule, by="person", dry_run=True)
+        assert "r-1" not in {each.run for each in (*foreseen.removed, *foreseen.kept)}
+    done = await cleanup.when_due(m.journal, clock, m.runs, m.attempts, policies)
+    assert done is not None
+    assert ([each.run for each in done.removed], done.kept) == (["r-2"], [])
+    assert (m.attempts.folder / "workspaces" / "r-1.a").is_dir()
+    assert await cleanup.permanent(m.journal) == {"r-1": "the first one"}
+    assert await cleanup.unset_permanent(m.journal, clock, await m.runs.get("r-1"))
+    rule = cleanup.older_than(0, clock.now_us())
+    done = await cleanup.cleanup(m.journal, clock, m.runs, m.attempts, rule, by="person")
+    assert [each.run for each in done.removed] == ["r-1", "r-3"]
+
+
+async def test_one_that_becomes_permanent_while_others_are_removed_stays(tmp_path: Path, m: Maos) -> None:
+    for id in ("r-1", "r-2"):
+        await order(m, repository(tmp_path), [Task(name="a", command=says("a"))], id=id)
+        await m.runs.carry_out(id)
+    clock, last = SystemClock(), await m.runs.get("r-2")
+    runs = Interrupting(m, last)
+    done = await cleanup.cleanup(
+        m.journal,
+        clock,
+        runs,
+        m.attempts,
+        cleanup.older_than(0, clock.now_us()),
+        by="person",  # type: ignore[arg-type]
+    )
+    assert [each.run for each in done.removed] == ["r-1"]
+    assert [(each.run, each.why) for each in done.kept] == [("r-2", "its run is permanent")]
+
+
+class Interrupting:
+    """The runs of a journal; when the first of them is looked at again, somebody makes another one permanent."""
+
+    def __init__(self, m: Maos, other: object) -> None:
+        self._m = m
+        self._other = other
+        self.all = m.runs.all
+
+    async def get(self, id: str) -> object:
+        await cleanup.set_permanent(self._m.journal, SystemClock(), self._other)  # type: ignore[arg-type]
+        return await self._m.runs.get(id)
