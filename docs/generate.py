@@ -203,7 +203,7 @@ EXPORTED = set(maos.__all__)
 HIDDEN = {
     "access_ns", "add", "clock_ns", "codec", "decode", "grow", "hits", "loader", "look", "misses", "owner", "page",
     "page_back", "put", "raw", "refreshes", "snapshot_store", "store", "total", "warm_with",
-    "carry_out_agent", "find", "now_us", "start_child", "without_secrets",
+    "carry_out_agent", "find", "handle", "now_us", "start_child", "stop_agent", "without_secrets",
 }  # fmt: skip
 """Public for maos' own modules; not part of what is promised to others."""
 

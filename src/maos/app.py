@@ -167,8 +167,7 @@ class Maos:
 
         Example::
 
-            for effect in await m.effects(unknown=True):
-                print(effect.owner, effect.what, effect.given)
+            print([(effect.owner, effect.what) for effect in await m.effects(unknown=True)])
         """
         from maos.engine import effects
 

@@ -1,6 +1,7 @@
 """What a person is shown before they agree is what is started; nothing is before, and there is no way round it."""
 
 import asyncio
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -74,7 +75,7 @@ async def test_no_file_of_a_stranger_is_loaded_before_or_after_somebody_agrees(
 ) -> None:
     """An event that tells all of a workflow at once names no file either, whatever it is asked to do."""
     evil, proof = folder / "evil_of_a_stranger.py", tmp_path / "proof"
-    evil.write_text(f"open({str(proof)!r}, 'a').write('RAN ')\n")
+    evil.write_text(f"import pathlib\npathlib.Path({str(proof)!r}).touch()\n")
     names = {"file": str(evil)} if where == "file" else {"module": evil.stem}
     parts = await folded(here, {"file": "", "module": "", **names})
     bundle = tmp_path / "w.maos"
@@ -96,6 +97,31 @@ async def test_no_file_of_a_stranger_is_loaded_before_or_after_somebody_agrees(
     assert "nobody has agreed" in refused[1]
     assert gone[0] == 3, "not even then: the person names the file"
     assert not proof.exists()
+
+
+async def test_nothing_is_loaded_for_what_nobody_agreed_to_whatever_is_recorded_of_it(
+    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not by looking at what would be done, nor by trying: consent comes before the code."""
+    code, proof = folder / "named_by_a_stranger.py", tmp_path / "proof"
+    code.write_text(f"import pathlib\npathlib.Path({str(proof)!r}).touch()\n")
+    monkeypatch.setenv("MAOS_HOME", str(tmp_path / "there"))
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    database = tmp_path / "there.db"
+    async with maos.open(database, home=tmp_path / "there") as there:
+        options = {"where": {"file": str(code)}}
+        begun = event("flow_started", name="unheard-of", code="x", arguments={}, owner={}, options=options)
+        await there.journal.append("flow/w-1", begun)
+        await there.journal.append(imports.stream("w-1"), Event(imports.IMPORTED, {"sha256": "", "at_us": 1}))
+
+    def resume(*how: str) -> int:
+        return CliRunner().invoke(program, ["--db", str(database), "workflow", "resume", "w-1", *how]).exit_code
+
+    assert await asyncio.to_thread(resume, "--dry-run") == 0
+    assert await asyncio.to_thread(resume) == 2
+    assert not proof.exists()
+    await asyncio.to_thread(resume, "--trust")
+    assert proof.exists(), "what was recorded here is found again"
 
 
 async def test_a_folded_workflow_is_the_same_wherever_it_was(here: Maos, there: Maos, folder: Path) -> None:

@@ -110,6 +110,18 @@ async def test_a_line_that_was_cut_off_is_written_anew(tmp_path: Path) -> None:
     assert len(whole) < 400
 
 
+async def test_a_long_log_is_read_in_pages_and_nothing_is_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logbook, "PAGE_EVENTS", 3)
+    async with maos.open(":memory:") as m:
+        await logbook.catch_up(m.journal, tmp_path / "maos.log")
+        for number in range(10):
+            await m.journal.append("a", maos.Event("state_updated", {"name": str(number)}))
+        assert await logbook.catch_up(m.journal, tmp_path / "maos.log") == 10
+    assert positions(tmp_path / "maos.log") == list(range(11))
+
+
 async def test_a_file_that_is_something_else_is_left_alone(tmp_path: Path) -> None:
     mine = tmp_path / "notes.txt"
     mine.write_text("1 the loaf of bread\nno newline")

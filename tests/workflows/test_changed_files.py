@@ -116,6 +116,7 @@ async def test_what_has_not_begun_can_change_and_go_and_come(begun: Begun) -> No
     assert (run.status, run.why, run.done) == ("paused", "release.yaml has changed", 1)
     assert run.tasks["build"].plan["command"] == ["make", "all", "1"]
     assert run.tasks["test"].result == "yes"
+    assert (run.tasks["build"].missing, run.tasks["ship"].missing) == (0, 1)
     begun.run = run
     assert begun.look().state == "same"
     read = begun.now(

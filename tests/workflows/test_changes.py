@@ -170,6 +170,31 @@ async def test_code_that_differs_from_run_to_run_is_found_out(engine: Engine) ->
     assert outside.seen == ["0"]
 
 
+async def test_who_goes_on_with_everything_does_not_run_the_same_code_in_vain_again(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counter = itertools.count()
+
+    @workflow("careless")
+    async def careless() -> None:
+        await work(f"{next(counter)}")
+        await signal("go")
+
+    monkeypatch.setitem(definition._workflows, ("careless", ""), careless)
+    async with engine() as m:
+        handle = await m.workflows.start(careless, id="w")
+        await eventually(lambda: handle.flow.waiting)
+    async with engine() as m:
+        (handle,) = await m.workflows.resume_all()
+        flow = await handle.wait()
+        assert flow.status == "changed"
+        assert await m.workflows.resume_all() == []
+        assert (await m.workflows.get("w")).version == flow.version
+        assert (await (await m.workflows.resume("w", workflow=careless)).wait()).taken == 2
+    async with engine() as m:  # what the function calls may be other code in another process
+        assert len(await m.workflows.resume_all()) == 1
+
+
 async def test_when_one_branch_has_changed_the_others_begin_nothing_more(engine: Engine) -> None:
     async def branch(*names: str) -> None:
         for name in names:

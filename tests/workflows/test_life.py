@@ -10,6 +10,7 @@ import pytest
 import maos
 from maos.app import Maos
 from maos.engine.claims import Held
+from maos.engine.recorder import Recorder
 from maos.errors import LeaseLost
 from maos.workflows import (
     NotWaiting,
@@ -79,6 +80,28 @@ async def test_a_step_that_runs_ends_before_its_workflow_is_let_go_of(
     assert outside.seen == ["one", "two"][: 2 if leaving == "pause" else 1]
 
 
+async def test_a_step_whose_beginning_is_being_written_runs_before_its_workflow_is_let_go_of(
+    m: Maos, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """I31: else nobody would know that it was never called."""
+    append = Recorder.append
+
+    async def late(self: Recorder[Any], *events: Any, **more: Any) -> None:
+        if events[0].type == "call_started":
+            writing.set()
+            await asyncio.sleep(0.02)
+        await append(self, *events, **more)
+
+    writing = asyncio.Event()
+    monkeypatch.setattr(Recorder, "append", late)
+    outside.hold.set()
+    handle = await m.workflows.start(two_steps, id="t")
+    await writing.wait()
+    flow = await handle.pause()
+    assert (flow.status, outside.seen) == ("paused", ["one"])
+    assert [call.status for call in flow.calls.values()] == ["done"]
+
+
 async def test_a_workflow_that_ends_while_it_is_to_be_paused_has_ended(m: Maos) -> None:
     @workflow("one")
     async def one() -> str:
@@ -135,6 +158,24 @@ async def test_who_says_to_go_on_means_it_though_a_wish_to_pause_was_never_heard
         assert not handle._running.leaving
         await m.workflows.signal("w", "go", 7)
         assert await handle.result() == 7
+
+
+async def test_a_wish_to_pause_that_was_overruled_counts_no_more(engine: Engine) -> None:
+    """Whoever takes it up later goes by what the person said last, though no mail was read up to there."""
+    async with engine() as m:
+        handle = await m.workflows.start(waiting, id="w")
+        await eventually(lambda: handle.flow.waiting)
+    async with engine() as m:
+        await m.workflows.pause("w")
+        handle = await m.workflows.resume("w")
+        assert handle.flow.inbox_cursor == 0
+    async with engine() as m:
+        await m.workflows.signal("w", "other")
+        (handle,) = await m.workflows.resume_all()
+        await eventually(lambda: handle.flow.signals)
+        assert not handle._running.leaving
+        await m.workflows.pause("w")
+        assert (await handle.wait()).status == "paused"
 
 
 async def test_a_paused_workflow_does_not_pause_again_for_the_same_wish(engine: Engine) -> None:

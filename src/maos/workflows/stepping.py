@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from maos.clock import MICROSECONDS
@@ -37,11 +39,25 @@ class Stepping:
         self._idle = asyncio.Event()
         self._idle.set()
         self.busy = 0
-        """How many run right now."""
+        """How many run right now, or are about to."""
 
     async def idle(self) -> None:
         """Return when no step runs."""
-        await self._idle.wait()
+        while self.busy:
+            await self._idle.wait()
+
+    @contextmanager
+    def _at_work(self) -> Iterator[None]:
+        """A step that runs, or whose beginning is being written: nobody lets go of the workflow before it has run."""
+        self.busy += 1
+        self._idle.clear()
+        try:
+            yield
+        finally:
+            self.busy -= 1
+            if not self.busy:
+                self._idle.set()
+                self._running.step_ended()
 
     async def step(self, place: str, step: Step[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The outcome of a step: the recorded one, or that of calling it now."""
@@ -59,8 +75,7 @@ class Stepping:
                 if isinstance(found, Call):
                     return self._outcome(found, step)
                 if found == NOT_DONE:
-                    self._notes.note("call_started", place=place, kind=STEP, name=step.name)
-                    await self._notes.flush()
+                    await self._begin_again(place, step)
             return await self._do(place, step, call.failures if call else 0, args, kwargs)
 
     async def _begin(
@@ -71,18 +86,21 @@ class Stepping:
             data["digest"] = digest
         if step.idempotent and not self._running.checkpoints.policy.every_step:
             self._notes.note("call_started", **data)
-            await self._running.recall.settle()
+            with self._at_work():
+                await self._running.recall.settle()
         else:
             if not step.idempotent and (args or kwargs):  # for whoever may have to find out what became of it
                 data["about"] = {"given": values.shown(args, kwargs)}
             self._notes.note("call_started", **data)
-            await self._notes.flush()
+            with self._at_work():
+                await self._notes.flush()
         crash_point(f"flow:before {step.name}")
 
-    async def _begin_again(self, place: str, step: Step[..., Any], until_us: int) -> None:
+    async def _begin_again(self, place: str, step: Step[..., Any], until_us: int = 0) -> None:
         await self._running.until(until_us)
         self._notes.note("call_started", place=place, kind=STEP, name=step.name)
-        await self._notes.flush()
+        with self._at_work():
+            await self._notes.flush()
 
     async def _do(
         self, place: str, step: Step[..., Any], failures: int, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -127,16 +145,15 @@ class Stepping:
         return StepFailed(step.name, told)
 
     async def _try(self, place: str, step: Step[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        self.busy += 1
-        self._idle.clear()
         outside = scopes.enter(None)
         key = self._key(place)
         token = scopes.enter_step(key)
         try:
-            if not step.timeout_s:
-                return await self._called(key, step, args, kwargs)
-            async with asyncio.timeout(step.timeout_s) as limit:
-                return await self._called(key, step, args, kwargs)
+            with self._at_work():
+                if not step.timeout_s:
+                    return await self._called(key, step, args, kwargs)
+                async with asyncio.timeout(step.timeout_s) as limit:
+                    return await self._called(key, step, args, kwargs)
         except TimeoutError as error:
             if step.timeout_s and limit.expired():
                 raise Overdue(f"it took longer than {step.timeout_s:g} s") from error
@@ -144,10 +161,6 @@ class Stepping:
         finally:
             scopes.leave_step(token)
             scopes.leave(outside)
-            self.busy -= 1
-            if not self.busy:
-                self._idle.set()
-                self._running.step_ended()
 
     def _key(self, place: str) -> str:
         return f"{self._running.id}/{place}"
@@ -230,7 +243,8 @@ class Stepping:
             self._threads[self._key(place)] = thread
             mail.close(place)
             return AGAIN
-        await self._notes.flush()
+        with self._at_work():
+            await self._notes.flush()
         return flow.calls[place] if mail.is_settled(place) else AGAIN
 
     async def _probe(self, place: str, step: Step[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import inspect
 import math
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,7 +23,7 @@ PLAIN_BYTES_MAX = BODY_BYTES_MAX - (1 << 20)
 _QUICK_CHARS_MAX = PLAIN_BYTES_MAX // 6  # a character becomes up to six, as in \u0000
 
 
-def plain(value: Any, what: str, *, bytes_max: int = PLAIN_BYTES_MAX) -> Any:
+def plain(value: Any, what: str, *, is_kept: bool = True) -> Any:
     """The value as the journal keeps it; InvalidInput says what cannot be kept."""
     kind = value.__class__
     if value is None or kind is bool or (kind is int and -(2**63) <= value < 2**63):
@@ -33,8 +32,8 @@ def plain(value: Any, what: str, *, bytes_max: int = PLAIN_BYTES_MAX) -> Any:
         return value
     try:
         body = _body(value)
-        if len(body) > bytes_max:
-            raise ValueError(f"it has {len(body):,} bytes, and at most {bytes_max:,} are")
+        if is_kept and len(body) > PLAIN_BYTES_MAX:
+            raise ValueError(f"it has {len(body):,} bytes, and at most {PLAIN_BYTES_MAX:,} are kept")
         made = msgspec.json.decode(body)  # what another process would find, as a list where a tuple was
         if b"null" in body and not _is_finite(value):
             raise ValueError("a number in it is not finite")
@@ -108,7 +107,7 @@ def digest(args: tuple[Any, ...], kwargs: Mapping[str, Any], what: str) -> str:
     """Of the arguments of a call, to tell whether it is the same call."""
     if not args and not kwargs:
         return ""
-    made = plain([args, kwargs], what, bytes_max=sys.maxsize)  # only its digest is recorded
+    made = plain([args, kwargs], what, is_kept=False)  # only its digest is
     return fingerprint(made).hex()[:16]
 
 

@@ -269,7 +269,7 @@ def _task(run: Run, task: Task) -> TaskState:
     known = run.tasks.get(task.name)
     if known is None:
         return TaskState(name=task.name, plan=plan, needs=needs, agent=agent_name(run.id, task.name, run.branch + 1))
-    if False:
+    if known.status in (WAITING, FAILED) and _work(_plan(known)) != _work(task):
         return TaskState(
             name=task.name, plan=plan, needs=needs, agent=agent_name(run.id, task.name, run.branch + 1),
             cost_usd=known.cost_usd, tokens=known.tokens,

@@ -1,0 +1,172 @@
+"""What a workflow writes down: no secrets, nothing too large, nothing that its function changes afterwards."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+import maos
+from maos.app import Maos
+from maos.engine.recorder import Recorder
+from maos.model.flow import Flow
+from maos.workflows import StepFailed, agent, parallel, signal, unique, values
+from tests.workflows.conftest import Engine
+from tests.workflows.define import eventually, workflow
+
+SECRET = "sk-ant-api03-" + "A1b2C3d4E5f6G7h8" * 5
+
+
+async def test_secrets_are_in_no_event_of_a_workflow(m: Maos, tmp_path: Path) -> None:
+    """Not in what a step raises, in what it is given where that is cut, nor in the task of an agent."""
+
+    @maos.step
+    async def login(about: str, token: str) -> None:
+        raise RuntimeError(f"401 for Authorization: Bearer {token}")
+
+    @workflow("secretive")
+    async def secretive() -> str:
+        try:
+            await login("x" * (values.SHOWN_CHARS_MAX - 30), SECRET)
+        except StepFailed as error:
+            said = error.message
+        await agent(f"use {SECRET}", argv=["true"], cwd=str(tmp_path), in_place=True)
+        await agent("x" * 190 + f" {SECRET}", argv=["true"], cwd=str(tmp_path), in_place=True)
+        raise ValueError(said + SECRET)
+
+    flow = await (await m.workflows.start(secretive, id="s")).wait()
+    assert "[redacted:" in flow.why
+    recorded = [msgspec.json.encode(record.data) async for record in m.journal.read("flow/s")]
+    assert recorded
+    assert not [each for each in recorded if SECRET[:16].encode() in each]
+
+
+async def test_the_error_of_a_probe_is_written_without_secrets(engine: Engine) -> None:
+    begun = []
+
+    async def look() -> None:
+        raise RuntimeError(f"401 for {SECRET}")
+
+    @maos.step(probe=look)
+    async def pay() -> None:
+        begun.append("paid")
+        await asyncio.Event().wait()
+
+    @workflow("paying")
+    async def paying() -> None:
+        await pay()
+
+    async with engine() as m:
+        await m.workflows.start(paying, id="p")
+        await eventually(lambda: begun)
+    async with engine() as m:
+        handle = await m.workflows.start(paying, id="p")
+        await eventually(lambda: handle.flow.unknown)
+        assert handle.flow.unknown["1"].error == {
+            "type": "RuntimeError",
+            "message": "401 for [redacted:anthropic-key]",
+        }
+
+
+@pytest.mark.parametrize(
+    "made", ["x" * 400, "\x00" * 200, ["x"] * 200, {"text": "é" * 400}], ids=["text", "controls", "list", "accents"]
+)
+async def test_a_result_that_is_too_large_fails_the_step_and_is_not_tried_again(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, made: Any
+) -> None:
+    monkeypatch.setattr(values, "PLAIN_BYTES_MAX", 400)
+    monkeypatch.setattr(values, "_QUICK_CHARS_MAX", 400 // 6)
+    called = []
+
+    @maos.step(idempotent=True, retries=3)
+    async def large() -> Any:
+        called.append("x")
+        return made
+
+    @workflow("large")
+    async def collecting() -> str:
+        try:
+            await large()
+        except StepFailed as error:
+            return error.message
+        return "it was recorded"
+
+    for _ in range(2):
+        async with engine() as m:
+            said = await m.workflows.run(collecting, id="c")
+            assert "cannot be recorded: it has " in said
+            assert "bytes, and at most 400 are kept" in said
+    assert called == ["x"]
+
+
+def test_arguments_of_steps_may_be_larger_than_what_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(values, "PLAIN_BYTES_MAX", 40)
+    assert len(values.digest(("x" * 100,), {}, "an argument")) == 16
+
+
+async def test_what_the_function_does_to_a_result_is_not_in_the_record(engine: Engine) -> None:
+    """I15: it gets the same whenever it is run, though it changed what it got."""
+
+    @maos.step
+    async def items() -> Any:
+        return ["a", {"b": []}]
+
+    @maos.step
+    async def nothing() -> None:
+        return None
+
+    def use(got: Any) -> Any:
+        got[1]["b"].append("c")
+        got.append("d")
+        return got
+
+    @workflow("using")
+    async def using() -> list[Any]:
+        found = [use(await items()), use(await signal("first"))]
+        await nothing()
+        await signal("go")
+        return found
+
+    used = ["a", {"b": ["c"]}, "d"]
+    async with engine() as m:
+        handle = await m.workflows.start(using, id="u")
+        await m.workflows.signal("u", "first", ["a", {"b": []}])
+        await eventually(lambda: [each.name for each in handle.flow.waiting.values()] == ["go"])
+    async with engine() as m:
+        assert (await m.workflows.get("u")).calls["1"].result == ["a", {"b": []}]
+        await m.workflows.signal("u", "go")
+        assert await m.workflows.run(using, id="u") == [used, used]
+
+
+async def test_what_chance_said_in_one_branch_is_on_disk_though_another_has_it_written(
+    m: Maos, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Under every policy: no step is told of an id that could be another one after a crash."""
+    append = Recorder.append
+    written: set[str] = set()
+
+    async def slow(self: Recorder[Flow], *events: Any, **more: Any) -> None:
+        await asyncio.sleep(0.02)
+        await append(self, *events, **more)
+        written.update(str(event.data.get("result")) for event in events)
+
+    monkeypatch.setattr(Recorder, "append", slow)
+    told: list[bool] = []
+
+    @maos.step(idempotent=True)
+    async def order(id: str) -> None:
+        told.append(id in written)
+
+    async def one(number: int) -> None:
+        id = unique()
+        await asyncio.sleep(0.005)
+        await order(id)
+
+    @workflow("ordering")
+    async def ordering() -> None:
+        await parallel(one, [1, 2, 3])
+
+    handle = await m.workflows.start(ordering, id="o", options={"checkpoints": {"frequency": "manual"}})
+    await handle.result()
+    assert told == [True, True, True]
