@@ -479,6 +479,22 @@ async def test_two_processes_that_run_the_same_id_have_one_result(engine: Engine
     assert begun == [1]
 
 
+async def test_two_processes_that_begin_the_same_id_at_once_have_one_result(engine: Engine) -> None:
+    """Whichever is faster, and however soon it has ended."""
+    begun = []
+
+    @workflow("quick")
+    async def quick(number: int) -> int:
+        begun.append(number)
+        return number
+
+    async with engine() as m, engine() as n:
+        for number in range(8):
+            both = [each.workflows.run(quick, number, id=f"w{number}") for each in (m, n)]
+            assert await asyncio.gather(*both) == [number, number]
+    assert begun == list(range(8))
+
+
 async def test_one_that_follows_takes_over_when_the_other_is_gone(engine: Engine) -> None:
     async with engine() as n:
         async with engine() as m:

@@ -3,6 +3,7 @@
 import signal
 import subprocess
 import sys
+import sysconfig
 import threading
 from pathlib import Path
 
@@ -137,6 +138,7 @@ def test_what_is_loaded_is_looked_for_after_pythons_own(tmp_path: Path) -> None:
     try:
         loading.everything(str(tmp_path / "flow_of_its_own.py"))
         here = sys.path.index(str(tmp_path))
+        assert sysconfig.get_path("stdlib") in sys.path[:here]
         assert not any(each.endswith("site-packages") for each in sys.path[:here])
         assert any(each.endswith("site-packages") for each in sys.path[here:])
     finally:
