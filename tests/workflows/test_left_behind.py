@@ -10,11 +10,12 @@ import pytest
 import maos
 from maos.app import Maos
 from maos.engine.outcomes import LIMIT_UNKNOWN_S
+from maos.engine.recorder import Recorder
 from maos.engine.types import FLOW
 from maos.errors import NotFound, StoreUnavailable
 from maos.model.attempt import Attempt
 from maos.testing.manual_clock import ManualClock
-from maos.workflows import agent, child, elsewhere, moments, signal
+from maos.workflows import agent, child, elsewhere, moments, notes, signal
 from maos.workflows.errors import StepFailed
 from maos.workflows.workflows import Handle
 from tests.engine.conftest import processes_below
@@ -91,6 +92,48 @@ async def test_a_parent_does_not_wait_for_a_child_it_left_before_it_goes_on(m: M
     assert await handle.result() == "ended"
     assert [each.status async for each in m.workflows.all() if each.parent] == ["cancelled"]
     assert seen == ["begun", "went on"]
+
+
+async def test_a_child_is_not_ended_before_it_is_on_disk_that_its_parent_left_it(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a parent that is killed in between would find it cancelled, and not that its own time was up."""
+    append = Recorder.append
+    seen: list[str] = []
+
+    async def slow(self: Recorder[Any], *events: Any, **more: Any) -> None:
+        if any(event.type == "call_left" for event in events):
+            await asyncio.sleep(0.05)
+        await append(self, *events, **more)
+        seen.extend(event.type for event in events if event.type in ("call_left", "flow_ended"))
+
+    monkeypatch.setattr(Recorder, "append", slow)
+    async with engine() as m:
+        assert await m.workflows.run(impatient, id="p") == "late"
+    assert seen == ["call_left", "flow_ended", "flow_ended"]
+
+
+async def test_an_engine_can_be_closed_while_the_end_of_a_child_waits_for_the_disk(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(notes, "CLOSE_S_MAX", 0.01)
+    append = Recorder.append
+    stuck = asyncio.Event()
+
+    async def hanging(self: Recorder[Any], *events: Any, **more: Any) -> None:
+        if any(event.type == "call_left" for event in events):
+            stuck.set()
+            await asyncio.Event().wait()
+        await append(self, *events, **more)
+
+    monkeypatch.setattr(Recorder, "append", hanging)
+    async with engine() as m:
+        await m.workflows.start(impatient, id="p")
+        await stuck.wait()
+    monkeypatch.setattr(Recorder, "append", append)
+    async with engine() as m:
+        assert await m.workflows.run(impatient, id="p") == "late"
+        assert (await m.workflows.get("p.1")).status == "cancelled"
 
 
 async def test_a_child_that_nobody_waited_for_ends_with_its_parent(m: Maos) -> None:

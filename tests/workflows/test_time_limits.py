@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import threading
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from maos.engine.recorder import Recorder
 from maos.model.flow import Flow
 from maos.workflows import NOT_DONE, Found, StepFailed, signal
 from maos.workflows.definition import Step
+from maos.workflows.workflows import Handle
 from tests.workflows.conftest import Engine
 from tests.workflows.define import Outside, eventually, workflow
 
@@ -114,6 +116,10 @@ async def test_an_idempotent_thread_is_tried_again_only_when_it_has_ended(m: Mao
     assert till.begun == 1
 
 
+def is_unknown(handle: Handle, tries: int) -> bool:
+    return bool(handle.flow.unknown) and handle.flow.unknown["1"].tries == tries
+
+
 async def test_a_step_that_was_cancelled_by_its_limit_is_in_doubt_unless_it_is_idempotent(m: Maos) -> None:
     """What it had begun may have taken effect when it was cancelled."""
     outside = Outside()
@@ -128,7 +134,7 @@ async def test_a_step_that_was_cancelled_by_its_limit_is_in_doubt_unless_it_is_i
 
     handle = await m.workflows.start(paying, id="p")
     for tries in (1, 2):
-        await eventually(lambda tries=tries: handle.flow.unknown and handle.flow.unknown["1"].tries == tries)
+        await eventually(partial(is_unknown, handle, tries))
         assert len(outside.seen) == tries
         if tries == 1:
             await m.workflows.settle("p", "1", "again")
@@ -178,7 +184,7 @@ async def test_a_limit_around_a_step_in_doubt_pauses_the_workflow(engine: Engine
     async def limited() -> str:
         try:
             async with asyncio.timeout(0.05 if outside.seen else 60):
-                return await pay()
+                return str(await pay())
         except TimeoutError:
             return "gave up"
 

@@ -73,6 +73,8 @@ class Notes:
         if self._writer is not None:
             self._writer.cancel()
             await asyncio.gather(self._writer, return_exceptions=True)
+        for each in self._waiters:
+            each.cancel()
 
     async def _write(self) -> None:
         while self.trouble is None:
@@ -98,4 +100,6 @@ class Notes:
                 if not each.done():
                     each.set_result(None)
         finally:
+            for each in self._written:  # nobody will know whether it was written
+                each.cancel()
             self._written = None

@@ -115,6 +115,7 @@ class RunningFlow:
         self._main = asyncio.create_task(self._call_function())
         self._leave_if_idle()
         keeper = asyncio.create_task(self.recorder.keep_lease())
+        has_ended = False
         try:
             await asyncio.wait([self._main, keeper], return_when=asyncio.FIRST_COMPLETED)
             if self.notes.trouble is not None:
@@ -126,6 +127,7 @@ class RunningFlow:
             self._closing = True
             self._conclude(self._main)
             await self.notes.flush()
+            has_ended = not self.flow.is_open
             return self.flow
         finally:
             self._closing = True
@@ -134,7 +136,7 @@ class RunningFlow:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             await self.notes.close()
-            if self.notes.trouble is None and not self.flow.is_open:
+            if has_ended:  # and that is on disk
                 for ending in elsewhere.left_over(self):
                     self.end(ending)
             await self._all_ended()
@@ -203,7 +205,15 @@ class RunningFlow:
 
     def end(self, ending: Coroutine[Any, Any, Any]) -> None:
         """Have something end that was begun elsewhere; nobody waits for it but the end of the workflow."""
-        self._ending.add(asyncio.create_task(ending))
+
+        async def end() -> None:
+            try:
+                await self.notes.flush()  # that nobody waits for it any more, or whoever goes on would ask for it again
+                await ending
+            finally:
+                ending.close()
+
+        self._ending.add(asyncio.create_task(end()))
 
     async def _all_ended(self) -> None:
         while self._ending:
