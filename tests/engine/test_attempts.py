@@ -138,7 +138,7 @@ async def test_an_engine_that_closes_in_the_middle_of_a_long_line_leaves_all_of_
     async with maos.open(tmp_path / "maos.db", home=home) as first:
         await first.attempts.start(argv=["sh", "-c", script], cwd=tmp_path, in_place=True, name="a")
         folder = Path((await first.attempts.get("a")).folder)
-        while sum(each.stat().st_size for each in folder.glob("*.spool")) < 1 << 20:
+        while sum(each.stat().st_size for each in folder.glob("*.spool")) < 1_000_000:
             await asyncio.sleep(0.01)
         await asyncio.sleep(0.2)  # the first part is on its way to the engine, which must not record anything
     (tmp_path / "go").touch()

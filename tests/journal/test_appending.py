@@ -132,9 +132,20 @@ class TestSeveralStreams:
         assert await texts(m, "run/1") == ["a", "b"]
         assert await texts(m, "inbox/2") == ["c"]
 
-    async def test_a_stream_cannot_be_named_twice(self, m: Maos) -> None:
-        with pytest.raises(InvalidInput, match="twice"):
-            await m.journal.append_all([maos.Append("run/1", [note("a")]), maos.Append("run/1", [note("b")])])
+    async def test_a_stream_can_be_named_again_but_expected_only_once(self, m: Maos) -> None:
+        await m.journal.append_all(
+            [
+                maos.Append("run/1", [note("a")], expected=0),
+                maos.Append("run/2", [note("b")]),
+                maos.Append("run/1", [note("c")]),
+            ]
+        )
+        assert await texts(m, "run/1") == ["a", "c"]
+        with pytest.raises(InvalidInput, match="expects two versions"):
+            await m.journal.append_all(
+                [maos.Append("run/1", [note("d")]), maos.Append("run/1", [note("e")], expected=3)]
+            )
+        assert await texts(m, "run/1") == ["a", "c"]
 
 
 class TestKeys:

@@ -61,7 +61,7 @@ def _options_of_resuming(command: Callable[..., None]) -> Callable[..., None]:
         "maos resume",
         "maos resume r-1a2b --dry-run",
         "maos resume r-1a2b --task 'Write the release notes'",
-        "maos resume r-1a2b --cwd ~/moved/project",
+        "maos resume r-1a2b --cwd .",
     ],
 )
 @click.argument("id", metavar="[ID]", required=False, default="", shell_complete=completing.runs)
