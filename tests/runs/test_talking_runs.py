@@ -48,9 +48,11 @@ class Lives:
     async def begin(self) -> None:
         place = self.place
         args = [place.url or str(place.path), place.schema_name if place.url else "", str(place.mark), str(self.folder)]
+        # Who is killed writes no figures of coverage, and pays for them.
+        environment = {name: value for name, value in os.environ.items() if name != "COVERAGE_PROCESS_CONFIG"}
         for _ in range(AT_ONCE):
             process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", talking_life.__name__, *args, cwd=ROOT,
+                sys.executable, "-m", talking_life.__name__, *args, cwd=ROOT, env=environment,
                 stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, start_new_session=True,
             )  # fmt: skip
             self._processes.append(process)
