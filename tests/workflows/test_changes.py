@@ -1,5 +1,7 @@
 """Definitions that changed since a workflow began: detected, explained, and ways on (R-1003)."""
 
+import ast
+import gc
 import itertools
 import linecache
 from typing import Any
@@ -420,3 +422,24 @@ def test_the_digest_of_code_is_the_same_with_every_python() -> None:
     assert taking("a, /, b=2, *c, d=3, **e", body).code == "fd10e9235dd7d6e3"
     others = [taking(each, body).code for each in ("a, b=2, *c, d=3, **e", "a, /, b=3, *c, d=3, **e", "z")]
     assert len({"fd10e9235dd7d6e3", *others}) == 4
+
+
+def test_a_traceback_printed_while_a_function_is_read_changes_nothing() -> None:
+    """It is parsed too, to mark what it shows; Python 3.11 then says that the function could not be."""
+
+    class Finalised:
+        def __init__(self) -> None:
+            self.itself = self  # so that only the collector ends it
+
+        def __del__(self) -> None:
+            ast.parse("[one for one in (1, (2, (3, 4)))]")
+
+    source = "async def long():\n" + "    await step(1, [2, (3, 4)])\n" * 500
+    known = ast.dump(definition._parsed(source))
+    before = gc.get_threshold()
+    gc.set_threshold(20)
+    try:
+        Finalised()
+        assert ast.dump(definition._parsed(source)) == known
+    finally:
+        gc.set_threshold(*before)

@@ -95,7 +95,7 @@ class Workflow(Generic[P, R]):
         which Python reads it. The types of its arguments do not either: whether what was recorded fits them is seen.
         """
         try:
-            tree = ast.parse(textwrap.dedent(inspect.getsource(self.function)))
+            tree = _parsed(textwrap.dedent(inspect.getsource(self.function)))
         except (OSError, TypeError, SyntaxError):
             compiled = self.function.__code__
             takes = compiled.co_varnames[: compiled.co_argcount + compiled.co_kwonlyargcount]
@@ -118,6 +118,15 @@ class Workflow(Generic[P, R]):
     async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """In a workflow: as a part of it. Elsewhere: as the plain function it is, with nothing recorded."""
         return await self.function(*args, **kwargs)
+
+
+def _parsed(source: str) -> ast.Module:
+    try:
+        return ast.parse(source)
+    except SystemError:
+        # Python 3.11 counts the depth of all trees together: a finaliser that ran meanwhile and printed a traceback,
+        # which parses the line it shows, makes the count wrong.
+        return ast.parse(source)
 
 
 def _spelled(part: Any) -> str:
