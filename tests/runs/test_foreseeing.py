@@ -62,11 +62,13 @@ async def test_a_dry_run_foresees_the_exact_words(m: Maos, attempts: Attempts, t
 
     pid = (await attempts.get(agent)).pid
 
-    async def gone() -> bool:
-        seen = tree.look(pid)
-        return seen is None or seen.state in "ZX"
+    victims = (holder_of(pid), pid)
 
-    for victim in (holder_of(pid), pid):
+    async def gone() -> bool:
+        seen = [tree.look(victim) for victim in victims]
+        return all(each is None or each.state in "ZX" for each in seen)
+
+    for victim in victims:
         os.kill(victim, signal.SIGKILL)
     await until(gone)
     await m.bus.send("r-x.other", agent, "the tests are red")
