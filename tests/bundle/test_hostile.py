@@ -305,7 +305,7 @@ async def look_at(m: Maos, number: int) -> None:
         for each in found["r-1"].tasks:
             await m.runs.get(ID)
             assert found["r-1"].agent(each).startswith("r-1.")
-        await orchestration.foresee(m.attempts, found["r-1"], still_works=lambda _attempt: False)
+        await orchestration.foresee(m.attempts, found["r-1"])
         for version in range(2, found["r-1"].version, 3):
             await past(m, version)
         for name in ("r-1.one", "r-1.two"):

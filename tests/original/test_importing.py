@@ -254,7 +254,7 @@ async def test_what_going_on_means_can_be_foreseen(m: Maos, make: Make) -> None:
     await bring(m, make())
     for id in (RUNNING, FAILED):
         run = await m.runs.get(id)
-        ahead = await orchestration.foresee(m.attempts, run, still_works=lambda _attempt: False)
+        ahead = await orchestration.foresee(m.attempts, run)
         assert [each.what for each in ahead] == ["kept", "resumed", "begun"]
 
 

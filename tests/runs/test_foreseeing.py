@@ -10,7 +10,6 @@ import pytest
 
 import maos
 from maos.app import Maos
-from maos.cli.agent.standing import holder_lives
 from maos.engine.agent_worker import AgentWorker
 from maos.engine.attempts import Attempts
 from maos.engine.orchestration import foresee
@@ -57,7 +56,7 @@ async def test_a_dry_run_foresees_the_exact_words(m: Maos, attempts: Attempts, t
     await asyncio.gather(carrying, return_exceptions=True)
     await attempts.close()
     run = await m.runs.get(run.id)
-    alive = {each.task: each.what for each in await foresee(attempts, run, still_works=holder_lives)}
+    alive = {each.task: each.what for each in await foresee(attempts, run)}
     assert alive == {"a": "taken_up", "b": "begun"}
 
     pid = (await attempts.get(agent)).pid
@@ -72,7 +71,7 @@ async def test_a_dry_run_foresees_the_exact_words(m: Maos, attempts: Attempts, t
         os.kill(victim, signal.SIGKILL)
     await until(gone)
     await m.bus.send("r-x.other", agent, "the tests are red")
-    foreseen = {each.task: each for each in await foresee(attempts, run, still_works=holder_lives)}
+    foreseen = {each.task: each for each in await foresee(attempts, run)}
     assert foreseen["a"].what == "resumed"
     assert [tool["input"]["command"] for tool in foreseen["a"].unknown] == ["echo once >> effects; sleep 3"]
     assert "the tests are red" in foreseen["a"].words

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -128,12 +128,12 @@ class Next(NamedTuple):
     why: str = ""
 
 
-async def foresee(attempts: Attempts, run: Run, *, still_works: Callable[[Attempt], bool]) -> list[Next]:
-    """What going on with a run would do, task by task; `still_works` tells whether an attempt's agent lives."""
-    return [await _next(attempts, run, task, still_works) for task in run.tasks.values()]
+async def foresee(attempts: Attempts, run: Run) -> list[Next]:
+    """What going on with a run would do, task by task."""
+    return [await _next(attempts, run, task) for task in run.tasks.values()]
 
 
-async def _next(attempts: Attempts, run: Run, task: TaskState, still_works: Callable[[Attempt], bool]) -> Next:
+async def _next(attempts: Attempts, run: Run, task: TaskState) -> Next:
     agent = run.agent(task.name)
     if task.status == DONE:
         return Next(task.name, "kept", agent)
@@ -145,7 +145,7 @@ async def _next(attempts: Attempts, run: Run, task: TaskState, still_works: Call
         return Next(task.name, "begun", agent, str(task.plan.get("task", "")))
     unknown = [_command(attempt)] if attempt.kind in REPEATABLE else list(attempt.tools_open.values())
     if task.status == RUNNING and attempt.number == task.attempts:
-        if attempt.is_open and still_works(attempt):
+        if attempt.is_open and owner.holder_lives(attempt):
             return Next(task.name, "taken_up", agent, why=attempt.activity)
         if not attempt.is_open and not attempt.failure:
             return Next(task.name, "recorded", agent)

@@ -63,7 +63,9 @@ def status_of(attempt: Attempt) -> str:
     """The recorded status, unless it speaks of processes that are gone."""
     if not attempt.is_open or not is_unattended(attempt.owner):
         return attempt.status
-    return DETACHED if holder_lives(attempt) else INTERRUPTED
+    from maos.engine import owner as owners
+
+    return DETACHED if owners.holder_lives(attempt) else INTERRUPTED
 
 
 def is_unattended(owner: Mapping[str, Any]) -> bool:
@@ -71,13 +73,6 @@ def is_unattended(owner: Mapping[str, Any]) -> bool:
     from maos.engine import owner as owners
 
     return owners.is_unattended(owner)
-
-
-def holder_lives(attempt: Attempt) -> bool:
-    """Whether the agent's own process is still held, and can be taken up."""
-    from maos.engine import owner as owners
-
-    return owners.holder_lives(attempt)
 
 
 def go_on(attempt: Attempt, status: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from maos.cli import documents as shared
-from maos.cli.agent import standing, words
+from maos.cli.agent import words
 from maos.cli.plain import clean
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ async def show(m: Maos, run: Run, added: Plan | None, on_change: str, *, as_json
     from maos.cli.workflow import changes
     from maos.engine import orchestration
 
-    found = await orchestration.foresee(m.attempts, run, still_works=standing.holder_lives)
+    found = await orchestration.foresee(m.attempts, run)
     new = [] if added is None else added.tasks
     held = interrupted.is_carried_out(run)
     foreign = await m.bundles.starts(run.id) if await m.bundles.waits(run.id) else None
