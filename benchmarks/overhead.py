@@ -76,7 +76,7 @@ async def orchestrations(m: maos.Maos, files: Path) -> int:
         task["needs"] = [str(needed["name"])]
     for _ in range(10):
         run = await m.runs.create({"tasks": tasks}, folder=files, options={"in_place": True})
-        await m.runs.carry_out(run.id)
+        await m.runs.execute(run.id)
     return 10
 
 

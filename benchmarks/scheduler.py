@@ -57,7 +57,7 @@ class Functions:
         """A call cannot be stopped, and need not be."""
 
 
-async def carry_out(directory: Path, shape: str, count: int) -> float:
+async def execute(directory: Path, shape: str, count: int) -> float:
     """Seconds from the plan to the end of its run, in a new store."""
     import maos
 
@@ -69,7 +69,7 @@ async def carry_out(directory: Path, shape: str, count: int) -> float:
     async with maos.open(directory / f"{shape}.db") as m:
         with steady(collect=True), Timer() as timer:
             run = await m.runs.create({"tasks": tasks})
-            run = await m.runs.carry_out(run.id, worker=worker, concurrency=AT_ONCE)
+            run = await m.runs.execute(run.id, worker=worker, concurrency=AT_ONCE)
     assert (run.status, worker.calls) == ("completed", count)
     return timer.seconds
 
@@ -79,7 +79,7 @@ def of_ours(scratch: Scratch, count: int) -> Subject | Missing:
 
     async def run() -> Figures:
         with scratch.directory() as directory:
-            taken = {shape: await carry_out(directory, shape, count) for shape in SHAPES}
+            taken = {shape: await execute(directory, shape, count) for shape in SHAPES}
         return _figures(taken, count)
 
     return ours.subject(run, _named(count))
@@ -102,7 +102,7 @@ def of_peer(scratch: Scratch, peer: Any, count: int) -> Subject | Missing:
 
     async def run() -> Figures:
         with scratch.directory() as directory:
-            taken = peer.carry_out(directory, {shape: needs(shape, count) for shape in SHAPES}, at_once=AT_ONCE)
+            taken = peer.execute(directory, {shape: needs(shape, count) for shape in SHAPES}, at_once=AT_ONCE)
         return _figures(taken, count)
 
     return Subject(peer.NAME, run)

@@ -32,4 +32,4 @@ def result_of(number: int) -> dict[str, Any]:
 
 if __name__ == "__main__":
     order: Order = json.load(sys.stdin)
-    print(json.dumps(importlib.import_module(sys.argv[1]).carry_out(order)), flush=True)
+    print(json.dumps(importlib.import_module(sys.argv[1]).execute(order)), flush=True)

@@ -33,7 +33,7 @@ async def parallel(rounds: int) -> int:
     return total
 
 
-def carry_out(order: Order) -> dict[str, float]:
+def execute(order: Order) -> dict[str, float]:
     """Seconds of each kind of workflow."""
     return asyncio.run(_carry_out(order))
 

@@ -27,7 +27,7 @@ from maos.cli import failures
 from maos.cli.agent.summary import code_of
 from maos.cli.program import program
 from maos.model.failure import TABLE
-from maos.settings import schema, writing
+from maos.settings import schema, writer
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "maos"
@@ -195,7 +195,7 @@ STATES: list[tuple[str, str, list[tuple[str, str]]]] = [
 
 HANDLES = {
     "Maos": "m", "AgentStates": "m.agents", "Cache": "m.agents.cache", "Journal": "m.journal",
-    "Workflows": "m.workflows", "TimeTravel": "m.travel", "Bundles": "m.bundles",
+    "Workflows": "m.workflows", "TimeTravel": "m.travel", "Bundles": "m.transfer",
 }  # fmt: skip
 """What an object is called by those who use it."""
 
@@ -203,7 +203,7 @@ EXPORTED = set(maos.__all__)
 HIDDEN = {
     "access_ns", "add", "clock_ns", "codec", "decode", "grow", "hits", "loader", "look", "misses", "owner", "page",
     "page_back", "put", "raw", "refreshes", "snapshot_store", "store", "total", "warm_with",
-    "carry_out_agent", "find", "handle", "now_us", "start_child", "stop_agent", "without_secrets",
+    "execute_agent", "find", "handle", "now_us", "start_child", "stop_agent", "without_secrets",
 }  # fmt: skip
 """Public for maos' own modules; not part of what is promised to others."""
 
@@ -477,7 +477,7 @@ def settings() -> str:
         lines += ["| setting | default | can be | | variable |", "|---|---|---|---|---|"]
         fields = [each for each in schema.fields().values() if each.name.startswith(f"{section}.")]
         for each in fields:
-            default = f"`{writing.toml(each.default)}`" if each.variable else ""
+            default = f"`{writer.toml(each.default)}`" if each.variable else ""
             live = "live" if each.live else ""
             variable = f"`{each.variable}`" if each.variable else ""
             lines.append(f"| `{each.name.partition('.')[2]}` | {default} | {each.allowed} | {live} | {variable} |")

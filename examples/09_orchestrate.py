@@ -36,12 +36,12 @@ async def main(folder: Path) -> None:
             if any(getattr(event, "type", "") == "task_finished" for event in events):
                 m.runs.pause_here(run.id, "for a break")
 
-        run = await m.runs.carry_out(run.id, listener=pause_after_apples)
+        run = await m.runs.execute(run.id, listener=pause_after_apples)
         print(f"{run.status}: {run.done} of {len(run.tasks)} tasks done")
 
     (folder / "go").touch()
     async with maos.open(folder / "maos.db", home=folder / "home") as m:
-        run = await m.runs.carry_out(run.id)
+        run = await m.runs.execute(run.id)
         print(f"{run.status}: {run.done} of {len(run.tasks)} tasks done")
         print(f"count: {run.tasks['count'].result}")
 

@@ -50,7 +50,7 @@ async def main(folder: Path) -> None:
     async with maos.open(folder / "maos.db", home=folder / "home") as m:
         plan = Plan(request="Fill the shop", tasks=[task("apples"), task("pears", "apples")])
         run = await orchestration.order(m.attempts, m.runs, plan, folder=shop, options={"kind": "shell"}, types={})
-        run = await m.runs.carry_out(run.id)
+        run = await m.runs.execute(run.id)
         print(f"{run.status}: {files(shop, run)}")
 
         begun = [each.version async for each in m.journal.read(f"run/{run.id}") if each.type == "task_started"]
@@ -66,15 +66,15 @@ async def main(folder: Path) -> None:
 
         fork = (await m.travel.fork(run.id)).run
         await m.runs.add(fork, Plan(tasks=[task("plums")]))
-        await m.runs.carry_out(fork)
+        await m.runs.execute(fork)
         await m.travel.join(run.id, fork)
         print(f"joined: {files(shop, await m.runs.get(run.id))}")
 
-        await m.bundles.export(run.id, folder / "run.maos")
+        await m.transfer.export(run.id, folder / "run.maos")
 
     subprocess.run(["git", "clone", "-q", str(shop), str(folder / "house")], check=True)
     async with maos.open(folder / "other.db", home=folder / "elsewhere") as m:
-        brought = await m.bundles.import_(folder / "run.maos", folder=folder / "house")
+        brought = await m.transfer.import_(folder / "run.maos", folder=folder / "house")
         run = await m.runs.get(brought.manifest.id)
         print(f"elsewhere: {run.status}, {run.done} of {len(run.tasks)} tasks done")
 

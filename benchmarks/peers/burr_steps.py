@@ -10,7 +10,7 @@ from typing import Any
 from benchmarks.workflow_driver import Order, result_of
 
 
-def carry_out(order: Order) -> dict[str, float]:
+def execute(order: Order) -> dict[str, float]:
     """Seconds of the steps one after the other."""
     from burr.core import ApplicationBuilder, State, action, default, expr
     from burr.core.persistence import SQLitePersister

@@ -25,7 +25,7 @@ def absent() -> str:
     return "" if find_spec("dbos") else "dbos is not installed"
 
 
-def carry_out(directory: Path, graphs: dict[str, list[list[int]]], *, at_once: int) -> dict[str, float]:
+def execute(directory: Path, graphs: dict[str, list[list[int]]], *, at_once: int) -> dict[str, float]:
     """Seconds for each graph, in a process of its own: there is one DBOS in a process."""
     order = {"directory": str(directory), "at_once": at_once, "graphs": graphs}
     argv = [sys.executable, "-m", __name__]

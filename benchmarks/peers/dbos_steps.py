@@ -10,7 +10,7 @@ from typing import Any
 from benchmarks.workflow_driver import AT_ONCE, Order, result_of
 
 
-def carry_out(order: Order) -> dict[str, float]:
+def execute(order: Order) -> dict[str, float]:
     """Seconds of each kind of workflow; 0 steps for a start-up."""
     from dbos import DBOS, DBOSConfig
 

@@ -19,7 +19,7 @@ class Counting(TypedDict):
     last: Annotated[dict[str, Any], lambda old, new: new]
 
 
-def carry_out(order: Order) -> dict[str, float]:
+def execute(order: Order) -> dict[str, float]:
     """Seconds of each kind of workflow."""
     from langgraph.graph import END, START, StateGraph
     from langgraph.types import Send

@@ -113,7 +113,7 @@ async def _recorded(database: Path, home: Path) -> tuple[int, int]:
     async with maos.open(database, home=home) as m:
         for number in range(AGENTS):
             async for record in m.attempts.records(f"a{number}"):
-                if record.type == "attempt_heard":
+                if record.type == "attempt_output":
                     lines = [each["text"] for each in record.data["facts"] if each["kind"] == "line"]
                     found += [json.dumps([number, line]) for line in lines]
                     last[number] = int(lines[-1].split(" ")[0]) + 1 if lines else last.get(number, 0)

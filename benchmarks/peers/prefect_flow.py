@@ -51,7 +51,7 @@ def absent() -> str:
     return "" if PYTHON.exists() else "it is not installed; `make bench` does that"
 
 
-def carry_out(directory: Path, graphs: dict[str, list[list[int]]], *, at_once: int) -> dict[str, float]:
+def execute(directory: Path, graphs: dict[str, list[list[int]]], *, at_once: int) -> dict[str, float]:
     """Seconds for each graph."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
     env |= {

@@ -22,14 +22,14 @@ from maos.store.contract import Store
 from maos.store.sql_store import SqlStore
 
 if TYPE_CHECKING:
-    from maos.bundle.bundles import Bundles
     from maos.bus.bus import Bus
     from maos.engine.attempts import Attempts
-    from maos.engine.doors import Doors
     from maos.engine.effects import Effect
     from maos.engine.runs import Runs
-    from maos.engine.time_travel import TimeTravel
+    from maos.engine.tool_servers import ToolServers
     from maos.settings.current import Current
+    from maos.transfer.service import Transfer
+    from maos.travel.service import TimeTravel
     from maos.workflows.workflows import Workflows
 
 
@@ -50,10 +50,10 @@ class Maos:
         clock: Clock,
         home: Path | None = None,
         *,
-        doors: Callable[[], Doors | None] | None = None,
+        tool_servers: Callable[[], ToolServers | None] | None = None,
         settings: Callable[[], Current] | None = None,
     ) -> None:
-        self._doors = doors
+        self._tool_servers = tool_servers
         self._read_settings = settings
         self._settings: Current | None = None
         self._clock = clock
@@ -63,7 +63,7 @@ class Maos:
         self._bus: Bus | None = None
         self._workflows: Workflows | None = None
         self._travel: TimeTravel | None = None
-        self._bundles: Bundles | None = None
+        self._transfer: Transfer | None = None
         self.journal = journal
         """Streams of events: append, read, follow."""
         self.agents = agents
@@ -99,7 +99,7 @@ class Maos:
                 dialect=kinds.dialect,
                 folder=folder,
                 bus=self.bus,
-                doors=self._doors() if self._doors else None,
+                tool_servers=self._tool_servers() if self._tool_servers else None,
                 settings=self.settings,
             )
         return self._attempts
@@ -112,7 +112,7 @@ class Maos:
 
             plan = {"tasks": [{"name": "hello", "command": ["echo", "hello"]}]}
             run = await m.runs.create(plan, folder="/tmp", options={"in_place": True})
-            run = await m.runs.carry_out(run.id)
+            run = await m.runs.execute(run.id)
             print(run.status, run.tasks["hello"].result)
         """
         if self._runs is None:
@@ -147,7 +147,7 @@ class Maos:
             print(await m.workflows.run(shout, "hello"))
         """
         if self._workflows is None:
-            from maos.workflows.policy import Policy
+            from maos.workflows.policy import CheckpointPolicy
             from maos.workflows.workflows import Workflows
 
             values = self.settings.values
@@ -156,7 +156,7 @@ class Maos:
                 self._clock,
                 attempts=lambda: self.attempts,
                 lease_s=values.engine.lease_s,
-                checkpoints=Policy.as_set(values.checkpoint),
+                checkpoints=CheckpointPolicy.as_set(values.checkpoint),
             )
         return self._workflows
 
@@ -183,26 +183,26 @@ class Maos:
             print([(each.task, each.what) for each in journey.steps])
         """
         if self._travel is None:
-            from maos.engine.time_travel import TimeTravel
+            from maos.travel.service import TimeTravel
 
             self._travel = TimeTravel(self.journal, self._clock, self.runs, self.attempts)
         return self._travel
 
     @property
-    def bundles(self) -> Bundles:
+    def transfer(self) -> Transfer:
         """Runs that go elsewhere: exported to one file, imported from one, and moved to another folder.
 
         Example::
 
-            await m.bundles.export("r-1", "r-1.maos")
+            await m.transfer.export("r-1", "r-1.maos")
         """
-        if self._bundles is None:
+        if self._transfer is None:
             import maos
-            from maos.bundle.bundles import Bundles
+            from maos.transfer.service import Transfer
 
             made_by = f"maos {maos.__version__}"
-            self._bundles = Bundles(self.journal, self._clock, self.runs, self.attempts, made_by=made_by)
-        return self._bundles
+            self._transfer = Transfer(self.journal, self._clock, self.runs, self.attempts, made_by=made_by)
+        return self._transfer
 
     @property
     def bus(self) -> Bus:
@@ -322,17 +322,17 @@ class open:
             await store.close()
             raise
         agents = states.AgentStates(journal, self._clock)
-        return Maos(journal, agents, self._clock, self._home, doors=self._doors, settings=self._settings)
+        return Maos(journal, agents, self._clock, self._home, tool_servers=self._tool_servers, settings=self._settings)
 
-    def _doors(self) -> Doors | None:
+    def _tool_servers(self) -> ToolServers | None:
         """None for a journal in memory: it has no door that another process could go through."""
         name = str(self._target)
         if name == ":memory:":
             return None
-        from maos.engine.doors import Doors
+        from maos.engine.tool_servers import ToolServers
 
         is_url = "://" in name
-        return Doors(name if is_url else os.path.abspath(name), schema=self._schema if is_url else "")
+        return ToolServers(name if is_url else os.path.abspath(name), schema=self._schema if is_url else "")
 
     def __await__(self):  # type: ignore[no-untyped-def]
         return self._open().__await__()

@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from maos.agents.contract import Command, Dialect, Order, Reply
+from maos.agents.contract import Dialect, LaunchCommand, LaunchOrder, Reply
 from maos.model.facts import Fact
 
 LINE_BYTES_MAX = 64 << 20
@@ -24,7 +24,7 @@ COVERAGE = {name: value for name, value in os.environ.items() if name.startswith
 """What lets coverage.py measure Python programs of ours in a scrubbed environment."""
 
 
-def an_order(folder: Path, **fields: Any) -> Order:
+def an_order(folder: Path, **fields: Any) -> LaunchOrder:
     """An order for an agent that works in `folder/work` and lives in `folder/home`."""
     work = folder / "work"
     if folder != Path("/"):
@@ -37,14 +37,14 @@ def an_order(folder: Path, **fields: Any) -> Order:
         "cwd": work,
         "home": folder / "home",
     }
-    return Order(**(given | fields))
+    return LaunchOrder(**(given | fields))
 
 
 class Run:
     """A running program and what was heard of it."""
 
     def __init__(
-        self, dialect: Dialect, order: Order, process: asyncio.subprocess.Process, *, forgetful: bool = False
+        self, dialect: Dialect, order: LaunchOrder, process: asyncio.subprocess.Process, *, forgetful: bool = False
     ) -> None:
         self.facts: list[Fact] = []
         self.lines: list[bytes] = []
@@ -163,7 +163,7 @@ class Run:
         await asyncio.sleep(0)  # the transports of its pipes say goodbye in the next round of the loop
 
 
-def command_of(dialect: Dialect, order: Order, environment: Mapping[str, str] | None = None) -> Command:
+def command_of(dialect: Dialect, order: LaunchOrder, environment: Mapping[str, str] | None = None) -> LaunchCommand:
     """What the dialect wants to be started."""
     given = {"PATH": os.environ["PATH"]} if environment is None else environment
     return dialect.command(order, dialect.find(given, order.argv), given)
@@ -171,7 +171,7 @@ def command_of(dialect: Dialect, order: Order, environment: Mapping[str, str] | 
 
 @contextlib.asynccontextmanager
 async def started(
-    dialect: Dialect, order: Order, environment: Mapping[str, str] | None = None, *, forgetful: bool = False
+    dialect: Dialect, order: LaunchOrder, environment: Mapping[str, str] | None = None, *, forgetful: bool = False
 ) -> AsyncIterator[Run]:
     """The dialect's program, running; ended by its process group when the test is over."""
     command = command_of(dialect, order, environment)

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from maos.agents.codex import Codex
-from maos.agents.contract import Order
+from maos.agents.codex.dialect import Codex
+from maos.agents.contract import LaunchOrder
 from maos.model.facts import Fact, last_message
-from maos.model.failure import Ending, Verdict, understand
-from maos.testing.model_stub import Call, Fault, ModelStub, Step, Tokens
+from maos.model.failure import Ending, FailureVerdict, understand
+from maos.testing.model_stub import ModelStub, ScriptFault, ScriptStep, TokenCount, ToolCall
 from tests.agents.driving import Run, an_order, started
 from tests.agents_large.programs import (
     KEY,
@@ -28,28 +28,28 @@ from tests.agents_large.programs import (
 pytestmark = pytest.mark.agents
 
 
-def shell(command: str) -> Call:
+def shell(command: str) -> ToolCall:
     """A command that the model wants to run."""
-    return Call(name="exec_command", input={"cmd": command})
+    return ToolCall(name="exec_command", input={"cmd": command})
 
 
-def patch(text: str) -> Call:
+def patch(text: str) -> ToolCall:
     """A change of files that the model wants to make."""
-    return Call(name="apply_patch", input=f"*** Begin Patch\n{text}\n*** End Patch\n")
+    return ToolCall(name="apply_patch", input=f"*** Begin Patch\n{text}\n*** End Patch\n")
 
 
-def order_for(folder: Path, **fields: Any) -> Order:
+def order_for(folder: Path, **fields: Any) -> LaunchOrder:
     """An order with a model that Codex knows, and leave to change files."""
     return an_order(folder, **({"model": "gpt-5.5", "permission": "edits"} | fields))
 
 
-async def whole_run(order: Order, stub: ModelStub, *, forgetful: bool = False) -> tuple[Run, int]:
+async def whole_run(order: LaunchOrder, stub: ModelStub, *, forgetful: bool = False) -> tuple[Run, int]:
     """A run until its end, and its exit code."""
     async with started(Codex(), order, environment("codex", stub.url), forgetful=forgetful) as run:
         return run, await run.ended()
 
 
-def verdict_of(facts: list[Fact], code: int) -> Verdict | None:
+def verdict_of(facts: list[Fact], code: int) -> FailureVerdict | None:
     return understand(Ending(exit_code=code if code >= 0 else None, signal=-code if code < 0 else None), facts)
 
 
@@ -61,9 +61,9 @@ def thread_of(run: Run) -> str:
 async def test_it_says_what_it_says_and_does(tmp_path: Path) -> None:
     """R-103: thoughts, texts, commands with their output and exit code, changed files, tokens; exit code 0."""
     script = [
-        Step(thought="Let me look.", text="I look first.", calls=[shell("echo found; exit 3")]),
-        Step(calls=[patch("*** Add File: new.txt\n+hello")]),
-        Step(text="It is done.", tokens=Tokens(input=50, cache_read=30, output=7)),
+        ScriptStep(thought="Let me look.", text="I look first.", calls=[shell("echo found; exit 3")]),
+        ScriptStep(calls=[patch("*** Add File: new.txt\n+hello")]),
+        ScriptStep(text="It is done.", tokens=TokenCount(input=50, cache_read=30, output=7)),
     ]
     async with ModelStub(script) as stub:
         order = order_for(tmp_path, instructions="You are the reviewer.")
@@ -87,8 +87,8 @@ async def test_it_says_what_it_says_and_does(tmp_path: Path) -> None:
 
 async def test_a_tool_of_ours_is_called_without_asking(tmp_path: Path) -> None:
     script = [
-        Step(calls=[Call(name="note", namespace="mcp__notes", input={"text": "remember"})]),
-        Step(text="Noted."),
+        ScriptStep(calls=[ToolCall(name="note", namespace="mcp__notes", input={"text": "remember"})]),
+        ScriptStep(text="Noted."),
     ]
     async with ModelStub(script) as stub:
         order = order_for(tmp_path, permission="ask", mcp=[notes_server(tmp_path)])
@@ -101,9 +101,11 @@ async def test_a_tool_of_ours_is_called_without_asking(tmp_path: Path) -> None:
 
 async def test_killed_in_the_middle_of_a_text_it_goes_on_in_its_thread(tmp_path: Path) -> None:
     scripts = {
-        "begin": [Step(text="I begin."), Step(text="The end.")],
-        "slow": [Step(text="This is going to take a while.", faults=[Fault(kind="hang", after_chars=9, times=0)])],
-        "again": [Step(text="I am back.", tokens=Tokens(input=70, output=5))],
+        "begin": [ScriptStep(text="I begin."), ScriptStep(text="The end.")],
+        "slow": [
+            ScriptStep(text="This is going to take a while.", faults=[ScriptFault(kind="hang", after_chars=9, times=0)])
+        ],
+        "again": [ScriptStep(text="I am back.", tokens=TokenCount(input=70, output=5))],
     }
     async with ModelStub(scripts) as stub:
         order = order_for(tmp_path, task="SCRIPT=slow please")
@@ -128,8 +130,8 @@ async def test_killed_in_the_middle_of_a_tool_nothing_runs_twice_or_on(tmp_path:
     word = f"maos-test-{os.getpid()}-{tmp_path.name}"
     command = f"echo begun >> ran; exec -a {word} sleep 300"
     scripts = {
-        "work": [Step(text="I work.", calls=[shell(command)]), Step(text="Too far.")],
-        "again": [Step(text="I saw that it was cut off.")],
+        "work": [ScriptStep(text="I work.", calls=[shell(command)]), ScriptStep(text="Too far.")],
+        "again": [ScriptStep(text="I saw that it was cut off.")],
     }
     async with ModelStub(scripts) as stub:
         order = order_for(tmp_path, task="SCRIPT=work please")
@@ -150,9 +152,9 @@ async def test_killed_in_the_middle_of_a_tool_nothing_runs_twice_or_on(tmp_path:
 
 async def test_tokens_of_a_resumed_thread_are_those_of_its_new_turn(tmp_path: Path) -> None:
     """Codex tells the sum over the whole thread; that must not be counted again."""
-    async with ModelStub([Step(text="One.", tokens=Tokens(input=1000, output=100))]) as stub:
+    async with ModelStub([ScriptStep(text="One.", tokens=TokenCount(input=1000, output=100))]) as stub:
         first, _ = await whole_run(order_for(tmp_path), stub)
-        stub.scripts["more"] = [Step(text="Two.", tokens=Tokens(input=30, cache_read=1000, output=5))]
+        stub.scripts["more"] = [ScriptStep(text="Two.", tokens=TokenCount(input=30, cache_read=1000, output=5))]
         order = order_for(tmp_path, attempt="tester.2", task="SCRIPT=more", resume=True, session=thread_of(first))
         second, _ = await whole_run(order, stub)
     assert [(fact["input"], fact["output"]) for fact in first.of("usage")] == [(1000, 100)]
@@ -162,7 +164,9 @@ async def test_tokens_of_a_resumed_thread_are_those_of_its_new_turn(tmp_path: Pa
 async def test_a_transcript_is_enough_to_go_on_elsewhere(tmp_path: Path) -> None:
     """Another machine has our copy of the transcript and nothing else; its last line may be torn."""
     codex = Codex()
-    async with ModelStub({"default": [Step(text="The word is mallow.")], "again": [Step(text="I remember.")]}) as stub:
+    async with ModelStub(
+        {"default": [ScriptStep(text="The word is mallow.")], "again": [ScriptStep(text="I remember.")]}
+    ) as stub:
         order = order_for(tmp_path)
         run, _ = await whole_run(order, stub)
         path = codex.transcript(order, thread_of(run))
@@ -184,7 +188,7 @@ async def test_a_transcript_is_enough_to_go_on_elsewhere(tmp_path: Path) -> None
 
 
 async def test_a_session_that_is_not_there_is_told(tmp_path: Path) -> None:
-    async with ModelStub([Step(text="never said")]) as stub:
+    async with ModelStub([ScriptStep(text="never said")]) as stub:
         order = order_for(tmp_path, resume=True, session="0199a213-81c0-7800-8aa1-bbab2a035a53")
         run, code = await whole_run(order, stub)
         assert not stub.requests
@@ -196,15 +200,15 @@ async def test_a_session_that_is_not_there_is_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("fault", "failure", "retries"),
     [
-        (Fault(status=429, times=0), "rate_limited", 0),
-        (Fault(kind="drop", times=0), "connection_lost", 5),
+        (ScriptFault(status=429, times=0), "rate_limited", 0),
+        (ScriptFault(kind="drop", times=0), "connection_lost", 5),
     ],
     ids=["429", "drop"],
 )
 async def test_a_model_that_does_not_answer_is_told_apart(
-    tmp_path: Path, fault: Fault, failure: str, retries: int
+    tmp_path: Path, fault: ScriptFault, failure: str, retries: int
 ) -> None:
-    async with ModelStub([Step(text="never said in full", faults=[fault])]) as stub:
+    async with ModelStub([ScriptStep(text="never said in full", faults=[fault])]) as stub:
         run, code = await whole_run(order_for(tmp_path), stub)
     verdict = verdict_of(run.facts, code)
     assert verdict is not None
@@ -214,12 +218,14 @@ async def test_a_model_that_does_not_answer_is_told_apart(
 
 @pytest.mark.parametrize(
     ("fault", "retries"),
-    [(Fault(status=500), []), (Fault(kind="drop"), [0]), (Fault(status=429, retry_after_s=1), [429])],
+    [(ScriptFault(status=500), []), (ScriptFault(kind="drop"), [0]), (ScriptFault(status=429, retry_after_s=1), [429])],
     ids=["500", "drop", "429 with retry-after"],
 )
-async def test_a_model_that_stumbles_once_is_asked_again(tmp_path: Path, fault: Fault, retries: list[int]) -> None:
+async def test_a_model_that_stumbles_once_is_asked_again(
+    tmp_path: Path, fault: ScriptFault, retries: list[int]
+) -> None:
     """It does not tell of every retry, and repeats a 429 only when it is told when."""
-    async with ModelStub([Step(text="Here I am.", faults=[fault])]) as stub:
+    async with ModelStub([ScriptStep(text="Here I am.", faults=[fault])]) as stub:
         run, code = await whole_run(order_for(tmp_path), stub)
         assert len(stub.requests) == 2
     assert (code, run.text(), verdict_of(run.facts, code)) == (0, "Here I am.", None)
@@ -233,7 +239,7 @@ async def test_it_changes_its_workspace_only_when_it_may_and_nothing_else(
     """A13: neither its own settings nor anything outside can be written."""
     outside = [tmp_path / "outside", tmp_path / "home" / "codex" / "config.toml", tmp_path / "home" / "x"]
     tries = "; ".join(f"echo x >> '{path}'" for path in outside)
-    script = [Step(calls=[shell(f"echo x > inside; {tries}; env; true")]), Step(text="Tried.")]
+    script = [ScriptStep(calls=[shell(f"echo x > inside; {tries}; env; true")]), ScriptStep(text="Tried.")]
     async with ModelStub(script) as stub:
         order = order_for(tmp_path, permission=permission)
         settings = order.home / "codex" / "config.toml"
@@ -275,7 +281,7 @@ def hostile(work: Path, marks: Path) -> None:
 async def test_a_hostile_workspace_runs_nothing(tmp_path: Path) -> None:
     """A12, CVE-2025-61260: no setting, hook or tool server of a repository counts, nor what it tells agents to do."""
     hostile(tmp_path / "work", tmp_path / "marks")
-    async with ModelStub([Step(calls=[shell("echo x")]), Step(text="Done.")]) as stub:
+    async with ModelStub([ScriptStep(calls=[shell("echo x")]), ScriptStep(text="Done.")]) as stub:
         run, code = await whole_run(order_for(tmp_path), stub)
         assert "mallow" not in said_to_the_model(stub)
     assert (code, verdict_of(run.facts, code)) == (0, None)
@@ -285,7 +291,7 @@ async def test_a_hostile_workspace_runs_nothing(tmp_path: Path) -> None:
 async def test_a_workspace_that_the_user_trusts_counts(tmp_path: Path) -> None:
     """It shows as well that the workspace of the test before could do harm."""
     hostile(tmp_path / "work", tmp_path / "marks")
-    async with ModelStub([Step(text="Done.")]) as stub:
+    async with ModelStub([ScriptStep(text="Done.")]) as stub:
         await whole_run(order_for(tmp_path, env={"MAOS_CODEX_TRUST_WORKSPACE": "1"}), stub)
         assert "mallow" in said_to_the_model(stub)
     assert [path.name for path in (tmp_path / "marks").iterdir()] == ["mcp-project"]

@@ -15,8 +15,8 @@ import pytest
 import maos
 from maos.app import Maos
 from maos.engine.attempts import Attempts
-from maos.testing.crash import Process
-from maos.testing.model_stub import Call, ModelStub, Step
+from maos.testing.crash import ChildProcess
+from maos.testing.model_stub import ModelStub, ScriptStep, ToolCall
 from tests.agents_large import codex_engine
 from tests.agents_large.programs import ROOT, said_to_the_model
 from tests.engine.test_what_survives import gone, holder_of, until
@@ -26,14 +26,17 @@ pytestmark = pytest.mark.agents
 LONG = " ".join(f"word{number}" for number in range(60))
 SCRIPTS = {
     "text": [
-        Step(text="I write it down.", calls=[Call(name="exec_command", input={"cmd": "echo one >> effects"})]),
-        Step(text=LONG, chunk_chars=20, delay_s=0.1),
+        ScriptStep(
+            text="I write it down.", calls=[ToolCall(name="exec_command", input={"cmd": "echo one >> effects"})]
+        ),
+        ScriptStep(text=LONG, chunk_chars=20, delay_s=0.1),
     ],
     "tool": [
-        Step(
-            text="It takes a while.", calls=[Call(name="exec_command", input={"cmd": "echo one >> effects; sleep 3"})]
+        ScriptStep(
+            text="It takes a while.",
+            calls=[ToolCall(name="exec_command", input={"cmd": "echo one >> effects; sleep 3"})],
         ),
-        Step(text="It is done."),
+        ScriptStep(text="It is done."),
     ],
 }
 
@@ -81,7 +84,7 @@ def in_the_middle(attempts: Attempts, stub: ModelStub, work: Path, moment: str) 
 async def tools_announced(attempts: Attempts) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     async for record in attempts.records("a"):
-        if record.type == "attempt_heard":
+        if record.type == "attempt_output":
             found += [fact for fact in record.data["facts"] if fact["kind"] == "tool_use"]
     return found
 
@@ -93,7 +96,7 @@ async def test_the_engine_is_killed(
     """The agent does not notice; the next engine hears the rest, and no tool runs twice (R-202)."""
     database, task = tmp_path / "maos.db", f"SCRIPT={moment}"
     program = ["-m", "tests.agents_large.codex_engine"]
-    engine = Process([sys.executable, *program, database, home, work, stub.url, task], cwd=ROOT)
+    engine = ChildProcess([sys.executable, *program, database, home, work, stub.url, task], cwd=ROOT)
     await until(in_the_middle(attempts, stub, work, moment))
     engine.kill()
     await asyncio.to_thread(engine.wait, 1)

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from maos.agents.contract import Order
+from maos.agents.contract import LaunchOrder
 from maos.agents.kinds import dialect
 from maos.model.facts import last_message
-from maos.testing.model_stub import Call, ModelStub, Step
+from maos.testing.model_stub import ModelStub, ScriptStep, ToolCall
 from tests.agents.driving import Run, an_order, started
 from tests.agents_large.programs import environment, notes_server, processes_with, said_to_the_model, wait_for
 
@@ -20,12 +20,12 @@ pytestmark = pytest.mark.agents
 OPENCODE = "acp:opencode acp"
 
 
-def shell(command: str) -> Call:
+def shell(command: str) -> ToolCall:
     """A command that the model wants to run."""
-    return Call(name="bash", input={"command": command, "description": "a command of the test"})
+    return ToolCall(name="bash", input={"command": command, "description": "a command of the test"})
 
 
-def order_for(folder: Path, stub: ModelStub, **fields: Any) -> Order:
+def order_for(folder: Path, stub: ModelStub, **fields: Any) -> LaunchOrder:
     """An order whose agent asks the stub, before it runs a command, and nobody else for anything."""
     provider = {
         "npm": "@ai-sdk/openai",  # part of the program: nothing is fetched
@@ -48,13 +48,13 @@ def order_for(folder: Path, stub: ModelStub, **fields: Any) -> Order:
 
 async def answered(run: Run, *, allow: bool) -> None:
     """Answer the permission that is asked for next."""
-    (asked,) = await run.until_fact("permission_asked")
+    (asked,) = await run.until_fact("permission_requested")
     await run.write(run.conversation.answer(asked["id"], allow=allow))
 
 
 async def test_it_runs_what_it_was_allowed_to(tmp_path: Path) -> None:
     """R-103, with another engine at every line."""
-    script = [Step(text="I make it.", calls=[shell("echo hello > made")]), Step(text="It is made.")]
+    script = [ScriptStep(text="I make it.", calls=[shell("echo hello > made")]), ScriptStep(text="It is made.")]
     async with ModelStub(script) as stub:
         order = order_for(tmp_path, stub, mcp=[notes_server(tmp_path)])
         async with started(dialect(OPENCODE), order, environment("opencode", stub.url), forgetful=True) as run:
@@ -69,7 +69,7 @@ async def test_it_runs_what_it_was_allowed_to(tmp_path: Path) -> None:
 
 
 async def test_it_does_not_run_what_was_refused(tmp_path: Path) -> None:
-    script = [Step(text="I would like to.", calls=[shell("echo hello > made")]), Step(text="Then not.")]
+    script = [ScriptStep(text="I would like to.", calls=[shell("echo hello > made")]), ScriptStep(text="Then not.")]
     async with ModelStub(script) as stub:
         order = order_for(tmp_path, stub)
         async with started(dialect(OPENCODE), order, environment("opencode", stub.url)) as run:
@@ -84,8 +84,8 @@ async def test_killed_in_the_middle_of_a_tool_it_is_loaded_and_runs_nothing_twic
     """What was said before is not heard again as new, and its command is not repeated (I31)."""
     word = f"maos-test-{os.getpid()}-{tmp_path.name}"
     scripts = {
-        "work": [Step(text="I work.", calls=[shell(f"echo begun >> ran; exec -a {word} sleep 300")])],
-        "again": [Step(text="I am back.")],
+        "work": [ScriptStep(text="I work.", calls=[shell(f"echo begun >> ran; exec -a {word} sleep 300")])],
+        "again": [ScriptStep(text="I am back.")],
     }
     async with ModelStub(scripts) as stub:
         order = order_for(tmp_path, stub, task="SCRIPT=work please")

@@ -24,7 +24,7 @@ CORRUPTION = {
     "writes and syncs that fail": "crash/test_failing_disk.py",
     "a disk that is full": "crash/test_full_disk.py",
     "hostile bodies of events": "journal/test_hostile_bytes.py",
-    "bytes of bundles": "bundle/test_file.py",
+    "bytes of bundles": "transfer/test_file.py",
     "checkpoints of workflows": "workflows/test_checkpoints.py",
     "everything that verification names": "state/test_verify.py",
 }

@@ -10,7 +10,7 @@ import pytest
 
 import maos
 from maos.app import Maos
-from maos.testing.crash import Life, Process, crash_loop
+from maos.testing.crash import ChildProcess, Life, crash_loop
 from tests.bus.bus_life import VISIBILITY_S
 from tests.bus.receivers import take
 from tests.crash.stores import ROOT, Place
@@ -89,7 +89,7 @@ async def test_a_killed_process_loses_nothing_and_another_goes_on(tmp_path: Path
         enough = asyncio.Event()
         sending = asyncio.create_task(send_slowly(m, enough))
         for _ in range(4):
-            process = Process([sys.executable, "-m", "tests.bus.receiving_life", path, "b"], cwd=ROOT)
+            process = ChildProcess([sys.executable, "-m", "tests.bus.receiving_life", path, "b"], cwd=ROOT)
             try:
                 await asyncio.to_thread(process.wait_for_ack)
                 await asyncio.sleep(0.1)

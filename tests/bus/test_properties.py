@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 import maos
 from maos.app import Maos
-from maos.bus.receiving import Delivery, Expired, Receiver
+from maos.bus.receiving import Delivery, MessageExpired, Receiver
 from maos.testing.manual_clock import ManualClock
 from tests.bus.receivers import die
 
@@ -216,7 +216,7 @@ class BusMachine(RuleBasedStateMachine):
     def acknowledge_late(self, pick: float) -> None:
         """I20: one whose token is not the newest changes nothing."""
         if self.stale:
-            with pytest.raises(Expired):
+            with pytest.raises(MessageExpired):
                 self.run(self.stale[int(pick * len(self.stale))].ack())
 
     # --- what must be true -----------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import pytest
 import maos
 from maos.app import Maos
 from maos.bus import receiving
-from maos.bus.receiving import Expired
+from maos.bus.receiving import MessageExpired
 from maos.errors import InvalidInput, LeaseLost, NotFound, StoreUnavailable
 from maos.journal.journal import Record
 from maos.testing.manual_clock import ManualClock
@@ -74,7 +74,7 @@ async def test_what_a_dead_receiver_had_goes_to_the_next_one(m: Maos) -> None:
     assert time.monotonic() - began < SHORT_S + 1 + 5  # and whatever a busy machine adds
     assert (again.message.text, again.tries) == ("one", 2)
     assert again.token > held[0].token
-    with pytest.raises(Expired, match="another receiver has taken over"):
+    with pytest.raises(MessageExpired, match="another receiver has taken over"):
         await held[0].ack()
     with pytest.raises(LeaseLost):
         await held[1].reject("no")
@@ -89,7 +89,7 @@ async def test_an_expired_token_is_refused_even_when_nobody_has_taken_over(still
     [delivery] = await take(receiver)
     await die(receiver)
     clock.advance(31)
-    with pytest.raises(Expired):
+    with pytest.raises(MessageExpired):
         await delivery.ack()
     assert [each.message.text async for each in still.bus.waiting("b")] == ["one"]
 
@@ -111,7 +111,7 @@ async def test_a_receiver_that_works_too_long_gets_it_again(m: Maos) -> None:
     [slow] = await take(receiver)
     [again] = await take(receiver)
     assert (again.message.text, again.tries) == ("one", 2)
-    with pytest.raises(Expired):
+    with pytest.raises(MessageExpired):
         await slow.ack()
     for _ in range(6):
         again.extend()
@@ -259,7 +259,7 @@ async def test_a_window_does_not_touch_what_comes_to_one_who_receives_already(st
     [one] = await take(receiver)
     await send(still, "two")
     clock.advance(100)
-    with pytest.raises(Expired):
+    with pytest.raises(MessageExpired):
         await one.ack()
     assert await finish(receiver, 2) == ["one", "two"]
     assert [each async for each in still.bus.dead()] == []
@@ -361,7 +361,7 @@ async def test_a_store_that_is_away_for_a_moment_loses_nothing(still: Maos, monk
 
 
 async def test_wishes_in_an_inbox_are_not_messages(still: Maos) -> None:
-    await still.journal.append("inbox/b", maos.Event("stop_asked", {"grace_s": 1}))
+    await still.journal.append("inbox/b", maos.Event("stop_requested", {"grace_s": 1}))
     await send(still, "one")
     assert await finish(still.bus.receive("b"), 1) == ["one"]
     assert [each async for each in still.bus.waiting("b")] == []

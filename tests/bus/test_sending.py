@@ -6,7 +6,7 @@ import pytest
 
 import maos
 from maos.app import Maos
-from maos.bus.limits import OF_AGENTS, Limits, TooFast, TooMuch
+from maos.bus.limits import OF_AGENTS, MessageLimits, TooFast, TooMuch
 from maos.errors import InvalidInput, KeyReused, NotFound
 from maos.model.message import TYPES, Message
 from maos.testing.manual_clock import ManualClock
@@ -186,7 +186,7 @@ async def test_names_that_could_be_mistaken_are_refused(still: Maos, name: str) 
 
 async def test_what_is_too_large_or_goes_to_too_many_is_refused(still: Maos) -> None:
     """A20."""
-    bus = still.bus.limited(Limits(text_bytes_max=10, metadata_bytes_max=20, recipients_max=2))
+    bus = still.bus.limited(MessageLimits(text_bytes_max=10, metadata_bytes_max=20, recipients_max=2))
     with pytest.raises(TooMuch, match="12 bytes"):
         await bus.send("a", "b", "ä" * 6)
     with pytest.raises(TooMuch, match="metadata"):

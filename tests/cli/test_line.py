@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maos.cli.line import LINE_CHARS_MAX, Line
+from maos.cli.line import LINE_CHARS_MAX, InputLine
 
 
-def typed(*keys: bytes) -> Line:
-    line = Line(complete=lambda beginning: [each for each in ("/status ", "/stop ") if each.startswith(beginning)])
+def typed(*keys: bytes) -> InputLine:
+    line = InputLine(complete=lambda beginning: [each for each in ("/status ", "/stop ") if each.startswith(beginning)])
     for each in keys:
         line.feed(each)
     return line
@@ -54,7 +54,7 @@ def test_it_does_not_matter_in_which_pieces_keys_come(keys: bytes, cut: int) -> 
 
 
 def test_lines_are_finished_and_remembered() -> None:
-    line = Line()
+    line = InputLine()
     assert line.feed(b"one\rtwo\nthr") == ["one", "two"]
     assert line.feed(b"\x1b[A") == []
     assert line.text == "two"
@@ -67,7 +67,7 @@ def test_lines_are_finished_and_remembered() -> None:
 
 
 def test_ctrl_d_ends_only_an_empty_line() -> None:
-    line = Line()
+    line = InputLine()
     line.feed(b"x\x04")
     assert not line.ended
     line.feed(b"\x7f\x04")
@@ -75,6 +75,6 @@ def test_ctrl_d_ends_only_an_empty_line() -> None:
 
 
 def test_a_line_has_an_end() -> None:
-    line = Line()
+    line = InputLine()
     line.feed(b"x" * (LINE_CHARS_MAX + 100))
     assert len(line.text) == LINE_CHARS_MAX

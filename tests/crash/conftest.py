@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from maos.testing.crash import Process
+from maos.testing.crash import ChildProcess
 from tests.crash.stores import ROOT, Abandoned, Place
 
 pytest.register_assert_rewrite("tests.crash.promises")  # so that what it finds is shown in full
@@ -16,7 +16,7 @@ def abandoned(tmp_path_factory: pytest.TempPathFactory) -> Abandoned:
     """A journal that was left in the middle of its life."""
     folder = tmp_path_factory.mktemp("abandoned")
     argv = [sys.executable, "-m", "tests.crash.scenarios", "abandon", Place(str(folder)).said()]
-    life = Process(argv, cwd=ROOT).wait(1)
+    life = ChildProcess(argv, cwd=ROOT).wait(1)
     used = len((folder / "maos.db-wal").read_bytes().rstrip(b"\0"))
     left = Abandoned(folder, [], [position for _number, position, _versions in life.acks], used)
     left.log.extend(asyncio.run(left.read(tmp_path_factory.mktemp("whole"))))

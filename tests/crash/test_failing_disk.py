@@ -15,7 +15,7 @@ from maos.errors import DiskFull, InvalidInput, MaosError, StoreUnavailable
 from maos.store import sqlite
 from maos.store.contract import Document, Store, Write
 from maos.store.sql_store import SqlStore
-from maos.testing.power_cut import Disk, Fault, nothing
+from maos.testing.power_cut import Disk, DiskFault, nothing
 from tests.crash.promises import Found, Step, compaction, damage, error_of, events, everything, key
 from tests.crash.stores import Place, copy_files, house_keeping
 
@@ -88,7 +88,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @asynccontextmanager
-async def failing(template: Path, folder: Path, fault: Fault) -> AsyncIterator[tuple[Place, Disk, SqlStore]]:
+async def failing(template: Path, folder: Path, fault: DiskFault) -> AsyncIterator[tuple[Place, Disk, SqlStore]]:
     """A store on a disk that fails from now on."""
     shutil.rmtree(folder, ignore_errors=True)
     place = copy_files(template, folder)
@@ -122,7 +122,7 @@ async def test_the_nth_operation_fails(
     code, on = ERRORS[kind]
     for at in itertools.count(1):
         assert at < LIVES_MAX
-        fault = Fault(code, at=at, on=on, forever=forever)
+        fault = DiskFault(code, at=at, on=on, forever=forever)
         note = f"{kind} at operation {at}"
         async with failing(template, tmp_path / "live", fault) as (place, disk, store):
             before = await everything(store)
@@ -171,7 +171,7 @@ def check_errors(kind: str, forever: bool, errors: list[MaosError], note: str) -
 
 async def test_an_append_that_was_written_although_it_failed_is_there_once(template: Path, tmp_path: Path) -> None:
     """I3, I9: the writer looks before it repeats, without a key."""
-    fault = Fault(apsw.SQLITE_IOERR, on=("committed",), forever=True)
+    fault = DiskFault(apsw.SQLITE_IOERR, on=("committed",), forever=True)
     async with failing(template, tmp_path / "live", fault) as (place, _disk, store):
         told = await alone(store) + await grouped(store)
         assert [each.error for each in told] == [None] * len(told)
@@ -188,7 +188,7 @@ async def test_what_is_unknown_stays_unknown_until_it_is_looked_up(
     """
     for error in (apsw.FullError("x"), apsw.BusyError("x"), apsw.IOError("x")):
         for place_of_failure in ("recover", "was_written"):
-            fault = Fault(apsw.SQLITE_IOERR, on=("committed",))
+            fault = DiskFault(apsw.SQLITE_IOERR, on=("committed",))
             async with failing(template, tmp_path / "live", fault) as (place, _disk, store):
                 with monkeypatch.context() as patch:
                     fail_twice(patch, place_of_failure, error)
@@ -205,7 +205,7 @@ async def test_looking_up_may_fail_and_succeed_the_second_time(
     template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for place_of_failure in ("recover", "was_written"):
-        fault = Fault(apsw.SQLITE_IOERR, on=("committed",))
+        fault = DiskFault(apsw.SQLITE_IOERR, on=("committed",))
         async with failing(template, tmp_path / "live", fault) as (place, _disk, store):
             with monkeypatch.context() as patch:
                 fail_twice(patch, place_of_failure, apsw.IOError("x"), times=1)
@@ -286,7 +286,7 @@ async def test_a_copy_of_the_log_into_the_database_may_fail(
     code, on = ERRORS[kind]
     hits = 0
     for at, forever in itertools.product(range(1, 8), (False, True)):
-        fault = Fault(code, at=at, on=on, file="maos.db", forever=forever)
+        fault = DiskFault(code, at=at, on=on, file="maos.db", forever=forever)
         async with failing(template, tmp_path / "live", fault) as (place, disk, store):
             told = []
             for part in range(6):
@@ -310,7 +310,7 @@ async def test_a_lease_that_could_not_be_written(kind: str, template: Path, tmp_
     """Told as an error; afterwards appends and leases work."""
     code, on = ERRORS[kind]
     for at in range(1, 8):
-        fault = Fault(code, at=at, on=on, forever=True)
+        fault = DiskFault(code, at=at, on=on, forever=True)
         async with failing(template, tmp_path / "live", fault) as (place, disk, store):
             error = await error_of(store.acquire("agent/a", owner="me", ttl_s=60))
             assert error is None or isinstance(error, DiskFull if kind == "full" else StoreUnavailable)
@@ -332,7 +332,7 @@ async def test_a_lease_that_could_not_be_written(kind: str, template: Path, tmp_
 async def test_a_copy_that_could_not_be_written_leaves_nothing(kind: str, template: Path, tmp_path: Path) -> None:
     """I10, I34: no half copy, and no space taken by one."""
     code, on = ERRORS[kind]
-    fault = Fault(code, at=2, on=on, file="copy.partial", forever=True)
+    fault = DiskFault(code, at=2, on=on, file="copy.partial", forever=True)
     async with failing(template, tmp_path / "live", fault) as (place, disk, store):
         copy = Path(place.folder) / "copy"
         if kind == "sync":
@@ -355,7 +355,7 @@ async def test_a_database_that_could_not_be_made_can_be_made_later(kind: str, tm
         folder.mkdir()
         place = Place(str(folder))
         disk = Disk()
-        disk.fault = Fault(code, at=at, on=on, forever=True)
+        disk.fault = DiskFault(code, at=at, on=on, forever=True)
         error = await place.refusal(vfs=disk.name)
         if not disk.fault.hits:
             assert error is None

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from maos.testing.crash import Process
+from maos.testing.crash import ChildProcess
 from tests.crash.stores import ROOT
 
 
@@ -25,7 +25,9 @@ def test_a_full_disk(tmp_path: Path) -> None:
         pytest.skip(reason)
     folder = tmp_path / "small"
     folder.mkdir()
-    life = Process(["unshare", "-rm", sys.executable, "-m", "tests.crash.full_disk", str(folder)], cwd=ROOT).wait(1)
+    life = ChildProcess(["unshare", "-rm", sys.executable, "-m", "tests.crash.full_disk", str(folder)], cwd=ROOT).wait(
+        1
+    )
     assert life.acks == [
         "mounted",
         "1 at once: told, and nothing lost",

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from maos.testing.crash import Deaths, Life, Process, crash_loop, kill_loop
+from maos.testing.crash import ChildProcess, Deaths, Life, crash_loop, kill_loop
 
 THREE_POINTS = """if True:
     from maos.faults import crash_point
@@ -63,12 +63,12 @@ async def test_a_round_that_fails_names_its_seed() -> None:
 
 def test_a_program_that_fails_by_itself_is_told_with_its_words() -> None:
     with pytest.raises(RuntimeError, match=r"(?s)status 1.*ZeroDivisionError"):
-        Process(python("1 / 0")).wait(1)
+        ChildProcess(python("1 / 0")).wait(1)
 
 
 def test_a_program_that_never_ends_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("maos.testing.crash.LIFE_S_MAX", 0.2)
     began = time.monotonic()
     with pytest.raises(TimeoutError):
-        Process(python("import time; time.sleep(600)")).wait(1)
+        ChildProcess(python("import time; time.sleep(600)")).wait(1)
     assert time.monotonic() - began < 30

@@ -10,8 +10,8 @@ import pytest
 
 from maos.errors import DiskFull, StoreUnavailable
 from maos.store.contract import Recorded, Write
-from maos.testing.crash import Process
-from maos.testing.power_cut import Disk, Fault
+from maos.testing.crash import ChildProcess
+from maos.testing.power_cut import Disk, DiskFault
 from tests.crash.levels import level_of, two_levels
 from tests.crash.promises import damage, events, everything
 from tests.crash.stores import ROOT, Place
@@ -49,7 +49,7 @@ async def test_several_processes_upgrade_at_once(old: tuple[Place, list[Recorded
         copied = Place(str(tmp_path / f"round {number}"), levels=levels)
         shutil.copytree(place.folder, copied.folder)
         argv = [sys.executable, "-m", "tests.crash.scenarios", "open", copied.said()]
-        processes = [Process(argv, cwd=ROOT) for _ in range(4)]
+        processes = [ChildProcess(argv, cwd=ROOT) for _ in range(4)]
         for process in processes:
             assert (await asyncio.to_thread(process.wait, 1)).acks == [["open", len(log)]]
         assert await level_of(copied) == 2
@@ -79,7 +79,7 @@ async def test_no_upgrade_without_a_copy(old: tuple[Place, list[Recorded]], tmp_
     upgraded = place._replace(levels=str(two_levels(tmp_path)))
     for code, wanted in ((apsw.SQLITE_FULL, DiskFull), (apsw.SQLITE_IOERR_WRITE, StoreUnavailable)):
         disk = Disk()
-        disk.fault = Fault(code, at=5, on=("write",), file=".partial", forever=True)
+        disk.fault = DiskFault(code, at=5, on=("write",), file=".partial", forever=True)
         with pytest.raises(wanted):
             async with upgraded.open(vfs=disk.name):
                 pass

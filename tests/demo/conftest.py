@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from maos.demo.place import Place
+from maos.demo.folder import DemoFolder
 from tests.engine.conftest import processes_below
 
 DEMO = [sys.executable, "-m", "maos", "demo"]
@@ -21,7 +21,7 @@ DEMO = [sys.executable, "-m", "maos", "demo"]
 class Done(NamedTuple):
     """A demonstration that was carried out."""
 
-    place: Place
+    place: DemoFolder
     told: dict[str, Any]
 
 
@@ -55,14 +55,14 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Done:
         left = end_all_below(folder)
     assert left == []
     assert (result.returncode, result.stderr) == (0, ""), result.stdout
-    return Done(Place(folder), json.loads(result.stdout))
+    return Done(DemoFolder(folder), json.loads(result.stdout))
 
 
 @pytest.fixture
-def copy(done: Done, tmp_path: Path) -> Place:
+def copy(done: Done, tmp_path: Path) -> DemoFolder:
     """What it left, to be tampered with; the files of agents' homes are left out, the proof does not need them."""
     for name in ("notes", "till"):
         shutil.copytree(done.place.folder / name, tmp_path / "copy" / name, symlinks=True)
     for file in (each for each in done.place.folder.iterdir() if each.is_file()):
         shutil.copy(file, tmp_path / "copy")
-    return Place(tmp_path / "copy")
+    return DemoFolder(tmp_path / "copy")

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from maos.cli.program import program
 from maos.demo import story
-from maos.demo.place import Place, Record
+from maos.demo.folder import DemoFolder, DemoRecord
 from tests.cli.conftest import Terminal, terminal  # noqa: F401
 from tests.demo.conftest import DEMO, Done, end_all_below, surroundings
 from tests.engine.conftest import processes_below
@@ -116,10 +116,10 @@ def test_it_takes_no_other_database() -> None:
 
 
 @pytest.fixture
-def played(copy: Place, monkeypatch: pytest.MonkeyPatch) -> Place:
+def played(copy: DemoFolder, monkeypatch: pytest.MonkeyPatch) -> DemoFolder:
     """Have the command find what another demonstration has left: the proof and the ending are those of this one."""
 
-    async def play(self: Any) -> Record:
+    async def play(self: Any) -> DemoRecord:
         shutil.copytree(copy.folder, self._place.folder, dirs_exist_ok=True, symlinks=True)
         return copy.record()
 
@@ -128,7 +128,7 @@ def played(copy: Place, monkeypatch: pytest.MonkeyPatch) -> Place:
 
 
 def test_a_proof_that_fails_is_an_exit_code_and_names_what_is_missing(
-    played: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    played: DemoFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with (played.notes / "tester.jsonl").open("a") as file:
@@ -141,7 +141,7 @@ def test_a_proof_that_fails_is_an_exit_code_and_names_what_is_missing(
     assert f"everything is still in {tmp_path}" in result.stderr
 
 
-def test_a_proof_that_holds_says_so_in_plain_text(played: Place, tmp_path: Path) -> None:
+def test_a_proof_that_holds_says_so_in_plain_text(played: DemoFolder, tmp_path: Path) -> None:
     result = CliRunner().invoke(program, ["demo", str(tmp_path / "new")])
     assert result.exit_code == 0, result.output
     assert "nothing was lost, nothing was doubled" in result.stdout
@@ -150,7 +150,7 @@ def test_a_proof_that_holds_says_so_in_plain_text(played: Place, tmp_path: Path)
 
 
 def test_a_story_that_comes_to_nothing_keeps_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def play(self: Any) -> Record:
+    async def play(self: Any) -> DemoRecord:
         await asyncio.sleep(0)
         raise story.DemoFailed("the engine ended by itself: out of memory")
 

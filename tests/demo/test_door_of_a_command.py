@@ -15,7 +15,7 @@ SAVES = [
     sys.executable,
     "-P",
     "-c",
-    "from maos.demo.door import Door; door = Door(); door.call('save_state', key='pi', value=3); door.close()",
+    "from maos.demo.tool_client import Door; door = Door(); door.call('save_state', key='pi', value=3); door.close()",
 ]
 
 
@@ -27,9 +27,9 @@ async def variables(m: Maos, agent: str) -> dict[str, str]:  # noqa: F811
 @pytest.mark.parametrize("door", [True, False])
 async def test_a_command_of_a_plan_has_a_door_if_the_plan_says_so(m: Maos, tmp_path: Path, door: bool) -> None:  # noqa: F811
     """A12: what was not asked for is not in its environment."""
-    task = {"name": "look", "command": VARIABLES, **({"door": True} if door else {})}
+    task = {"name": "look", "command": VARIABLES, **({"mcp": True} if door else {})}
     run = await m.runs.create({"tasks": [task]}, folder=tmp_path, options={"in_place": True})
-    run = await m.runs.carry_out(run.id)
+    run = await m.runs.execute(run.id)
     assert run.status == "completed"
     agent = f"{run.id}.look"
     own = {"MAOS_ATTEMPT": f"{agent}.1"}
@@ -39,7 +39,7 @@ async def test_a_command_of_a_plan_has_a_door_if_the_plan_says_so(m: Maos, tmp_p
 
 async def test_it_still_has_its_door_when_it_is_started_again(m: Maos, tmp_path: Path) -> None:  # noqa: F811
     """Values are not recorded, so they are found anew: the attempt is another one."""
-    await (await m.attempts.start(argv=VARIABLES, name="a", cwd=tmp_path, in_place=True, door=True)).wait()
+    await (await m.attempts.start(argv=VARIABLES, name="a", cwd=tmp_path, in_place=True, tool_server=True)).wait()
     await (await m.attempts.resume("a")).wait()
     assert await variables(m, "a") == {
         "MAOS_DB": str(tmp_path / "maos.db"),
@@ -49,5 +49,5 @@ async def test_it_still_has_its_door_when_it_is_started_again(m: Maos, tmp_path:
 
 
 async def test_a_script_can_use_it(m: Maos, tmp_path: Path) -> None:  # noqa: F811
-    await (await m.attempts.start(argv=SAVES, name="a", cwd=tmp_path, in_place=True, door=True)).wait()
+    await (await m.attempts.start(argv=SAVES, name="a", cwd=tmp_path, in_place=True, tool_server=True)).wait()
     assert (await m.agents.get("a")).data["saved"]["pi"] == 3

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 import maos
-from maos.demo.place import Place
-from maos.demo.proof import Verdict, compare, prove
+from maos.demo.folder import DemoFolder
+from maos.demo.proof import ProofVerdict, compare, prove
 from maos.demo.sample import INVENTORY, ROLES
 from maos.journal.codec import Event
 from tests.demo.conftest import Done
@@ -26,17 +26,17 @@ Change = Callable[[str, Event], Iterable[Event]]
 """What stands in a new journal in the place of one event of a stream."""
 
 
-def proved(place: Place) -> Verdict:
+def proved(place: DemoFolder) -> ProofVerdict:
     return asyncio.run(prove(place))
 
 
-def wrong(verdict: Verdict) -> dict[str, tuple[int, int]]:
+def wrong(verdict: ProofVerdict) -> dict[str, tuple[int, int]]:
     """How much is lost and doubled, of what; and checks that failed."""
     found = {each.what: (len(each.lost), len(each.doubled)) for each in verdict.counts if not each.ok}
     return {**found, **{each.what: (0, 0) for each in verdict.checks if not each.ok}}
 
 
-def rewrite(place: Place, change: Change) -> None:
+def rewrite(place: DemoFolder, change: Change) -> None:
     """Write the journal anew, event by event, with something changed; its hashes are those of what it now says."""
 
     async def write() -> None:
@@ -64,7 +64,7 @@ class First:
     def __call__(self, stream: str, event: Event) -> Iterable[Event]:
         if self.done or not stream.startswith(self._prefix) or event.type != self._type:
             return [event]
-        if event.type == "attempt_heard" and not any(fact["kind"] == "line" for fact in event.data["facts"]):
+        if event.type == "attempt_output" and not any(fact["kind"] == "line" for fact in event.data["facts"]):
             return [event]
         self.done = True
         return self._do(event)
@@ -97,32 +97,32 @@ def twice(event: Event) -> list[Event]:
     return [event, event]
 
 
-def test_what_a_demonstration_leaves_is_proved_again(copy: Place) -> None:
+def test_what_a_demonstration_leaves_is_proved_again(copy: DemoFolder) -> None:
     verdict = proved(copy)
     assert verdict.ok, wrong(verdict)
     assert wrong(verdict) == {}
 
 
-def test_so_is_a_journal_that_was_written_anew_unchanged(copy: Place) -> None:
+def test_so_is_a_journal_that_was_written_anew_unchanged(copy: DemoFolder) -> None:
     """What the next tests change, and not how they change it, is what makes the proof fail."""
     rewrite(copy, lambda _stream, event: [event])
     assert proved(copy).ok
 
 
 TAMPERED: list[tuple[str, str, Callable[[Event], Iterable[Event]], str, tuple[int, int]]] = [
-    ("attempt/{run}.analyst", "attempt_heard", without_a_line, "lines of the analyst", (1, 0)),
-    ("attempt/{run}.analyst", "attempt_heard", with_a_line_twice, "lines of the analyst", (0, 1)),
-    ("bus/", "message_sent", gone, "messages sent, by receiver", (2, 0)),
-    ("bus/", "message_sent", twice, "messages sent, by receiver", (0, 2)),
+    ("attempt/{run}.analyst", "attempt_output", without_a_line, "lines of the analyst", (1, 0)),
+    ("attempt/{run}.analyst", "attempt_output", with_a_line_twice, "lines of the analyst", (0, 1)),
+    ("messages/", "message_sent", gone, "messages sent, by receiver", (2, 0)),
+    ("messages/", "message_sent", twice, "messages sent, by receiver", (0, 2)),
     ("inbox/{run}.tester", "message_sent", gone, "messages read", (1, 0)),
     ("inbox/{run}.tester", "message_sent", twice, "messages read", (0, 1)),
-    ("receipts/{run}.analyst", "message_acknowledged", with_one_more, "messages acknowledged", (0, 1)),
-    ("receipts/{run}.analyst", "message_acknowledged", with_one_less, "messages acknowledged", (1, 0)),
+    ("acks/{run}.analyst", "message_acknowledged", with_one_more, "messages acknowledged", (0, 1)),
+    ("acks/{run}.analyst", "message_acknowledged", with_one_less, "messages acknowledged", (1, 0)),
     ("run/", "question_asked", twice, "questions", (0, 1)),
     ("run/", "question_answered", gone, "answers", (1, 0)),
     ("attempt/", "attempt_started", twice, "agents started", (0, 1)),
-    ("attempt/", "attempt_taken", gone, "agents re-attached, not restarted", (0, 0)),
-    ("run/", "run_taken", gone, "engine killed, another took over", (0, 0)),
+    ("attempt/", "attempt_claimed", gone, "agents re-attached, not restarted", (0, 0)),
+    ("run/", "run_claimed", gone, "engine killed, another took over", (0, 0)),
 ]
 
 
@@ -137,7 +137,7 @@ def test_a_journal_that_says_something_else_is_noticed(
     do: Callable[[Event], Iterable[Event]],
     what: str,
     difference: tuple[int, int],
-    copy: Place,
+    copy: DemoFolder,
 ) -> None:
     """R-303: one line, message, receipt or answer less or more, and nothing is proved any more."""
     change = First(prefix.format(run=copy.record().run), type_, do)
@@ -148,12 +148,12 @@ def test_a_journal_that_says_something_else_is_noticed(
     assert wrong(verdict)[what] == difference, wrong(verdict)
 
 
-def test_lines_that_changed_places_are_noticed(copy: Place) -> None:
+def test_lines_that_changed_places_are_noticed(copy: DemoFolder) -> None:
     def swapped(event: Event) -> list[Event]:
         return [Event(event.type, {**event.data, "facts": list(reversed(event.data["facts"]))})]
 
     def change(stream: str, event: Event) -> Iterable[Event]:
-        return swapped(event) if event.type == "attempt_heard" else [event]
+        return swapped(event) if event.type == "attempt_output" else [event]
 
     rewrite(copy, change)
     assert wrong(proved(copy)) == {"lines in their order": (0, 0)}
@@ -167,7 +167,7 @@ def test_lines_that_changed_places_are_noticed(copy: Place) -> None:
     ],
     ids=["taken out", "changed"],
 )
-def test_rows_that_were_changed_or_taken_out_break_the_chain(statement: str, copy: Place) -> None:
+def test_rows_that_were_changed_or_taken_out_break_the_chain(statement: str, copy: DemoFolder) -> None:
     database = sqlite3.connect(copy.database)
     with database:
         assert database.execute(statement).rowcount > 0
@@ -205,7 +205,7 @@ def undo_a_change(repository: Path) -> None:
     [(lose_a_file, (1, 0)), (double_a_file, (0, 1)), (double_a_line, (1, 1)), (undo_a_change, (1, 0))],
 )
 def test_files_that_are_not_as_they_were_written_are_noticed(
-    tamper: Callable[[Path], None], difference: tuple[int, int], copy: Place
+    tamper: Callable[[Path], None], difference: tuple[int, int], copy: DemoFolder
 ) -> None:
     tamper(copy.repository)
     commit(copy.repository)
@@ -214,38 +214,38 @@ def test_files_that_are_not_as_they_were_written_are_noticed(
     assert wrong(verdict)["files, byte for byte"] == difference
 
 
-def test_files_beside_the_commit_are_noticed(copy: Place) -> None:
+def test_files_beside_the_commit_are_noticed(copy: DemoFolder) -> None:
     (copy.repository / "left-behind.txt").write_text("x")
     assert wrong(proved(copy)) == {"working tree as committed": (0, 0)}
 
 
-def test_code_that_does_not_pass_its_tests_is_noticed(copy: Place) -> None:
+def test_code_that_does_not_pass_its_tests_is_noticed(copy: DemoFolder) -> None:
     undo_a_change(copy.repository)
     commit(copy.repository)
     assert "merged code passes its tests" in wrong(proved(copy))
 
 
-def test_an_agent_that_printed_one_line_more_is_noticed(copy: Place) -> None:
+def test_an_agent_that_printed_one_line_more_is_noticed(copy: DemoFolder) -> None:
     """As if its last line had never reached the journal."""
     with (copy.notes / "tester.jsonl").open("a") as file:
         file.write(json.dumps({"line": "999 is this thing on?"}) + "\n")
     assert wrong(proved(copy))["lines of the tester"] == (1, 0)
 
 
-def test_an_agent_that_was_started_twice_is_noticed(copy: Place) -> None:
+def test_an_agent_that_was_started_twice_is_noticed(copy: DemoFolder) -> None:
     with (copy.notes / "tester.jsonl").open("a") as file:
         file.write(json.dumps({"began": 1}) + "\n")
     assert wrong(proved(copy))["agents started"] == (1, 0)
 
 
-def test_an_engine_that_was_not_killed_proves_nothing(copy: Place) -> None:
+def test_an_engine_that_was_not_killed_proves_nothing(copy: DemoFolder) -> None:
     record = copy.record()
     record.engines[0].status = 0
     copy.keep(record)
     assert wrong(proved(copy)) == {"engine killed, another took over": (0, 0)}
 
 
-def test_nothing_is_not_a_proof(copy: Place) -> None:
+def test_nothing_is_not_a_proof(copy: DemoFolder) -> None:
     """No notes and no run: both sides agree, and that means nothing."""
     assert not compare("lines", "journal", [], []).ok
     assert compare("lines", "journal", ["a"], ["a"]).ok

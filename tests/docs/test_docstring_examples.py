@@ -23,9 +23,7 @@ import maos
 import maos.workflows
 from maos import errors
 from maos.app import Maos
-from maos.bundle.bundles import Bundles
 from maos.engine import orchestration
-from maos.engine.time_travel import TimeTravel
 from maos.journal import compress
 from maos.journal.journal import Journal
 from maos.model import changes
@@ -33,6 +31,8 @@ from maos.model.plan import Plan, Task
 from maos.state.agents import AgentStates
 from maos.state.cache import Cache
 from maos.store.contract import Lease
+from maos.transfer.service import Transfer
+from maos.travel.service import TimeTravel
 from maos.workflows.workflows import Workflows
 from tests.docs.documents import ROOT
 
@@ -57,7 +57,7 @@ HIDDEN = runpy.run_path(str(ROOT / "docs" / "generate.py"), run_name="generate")
 
 def public() -> Iterator[tuple[str, str]]:
     """The name and the docstring of everything that is promised to users of the Python API."""
-    classes: list[type] = [Journal, AgentStates, Cache, Workflows, TimeTravel, Bundles]
+    classes: list[type] = [Journal, AgentStates, Cache, Workflows, TimeTravel, Transfer]
     for name in maos.__all__:
         thing = getattr(maos, name)
         if isinstance(thing, type):

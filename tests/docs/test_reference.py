@@ -9,7 +9,7 @@ import pytest
 import maos
 from maos import errors
 from maos.engine import saving
-from maos.model import agent, attempt, cleaning, door, flow, message, run, supervisor
+from maos.model import agent, attempt, cleanup, message, run, run_status, tool_calls, workflow
 from maos.store import queries, upgrade
 from tests.docs.documents import ROOT
 
@@ -54,7 +54,7 @@ def test_every_event_type_is_explained() -> None:
     text = (REFERENCE / "event-types.md").read_text()
     names = [
         *agent.EVENT_TYPES, *attempt.EVENT_TYPES, *attempt.INBOX_TYPES, *run.EVENT_TYPES, *run.INBOX_TYPES,
-        *message.EVENT_TYPES, *door.EVENT_TYPES, *door.INBOX_TYPES, *saving.EVENT_TYPES, *cleaning.EVENT_TYPES,
+        *message.EVENT_TYPES, *tool_calls.EVENT_TYPES, *tool_calls.INBOX_TYPES, *saving.EVENT_TYPES, *cleanup.EVENT_TYPES,
     ]  # fmt: skip
     assert [name for name in names if f"`{name}`" not in text] == []
 
@@ -112,11 +112,11 @@ def test_states_are_those_of_the_code() -> None:
     text = (REFERENCE / "states.md").read_text()
     for title, names in {
         "Runs": (run.PLANNING, run.RUNNING, run.PAUSED, run.COMPLETED, run.FAILED),
-        "Runs, as seen": supervisor.STATES,
+        "Runs, as seen": run_status.STATES,
         "Tasks": (run.WAITING, run.RUNNING, run.GATED, run.DONE, run.FAILED),
         "Agents and their attempts": (*attempt.OPEN, attempt.DONE, attempt.FAILED, attempt.STOPPED),
-        "Workflows": (*flow.OPEN, flow.COMPLETED, flow.FAILED, flow.CANCELLED),
-        "Calls of workflows": (flow.STARTED, flow.DONE, flow.FAILED, flow.UNKNOWN, flow.LEFT),
+        "Workflows": (*workflow.OPEN, workflow.COMPLETED, workflow.FAILED, workflow.CANCELLED),
+        "Calls of workflows": (workflow.STARTED, workflow.DONE, workflow.FAILED, workflow.UNKNOWN, workflow.LEFT),
     }.items():
         part = text.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
         assert sorted(re.findall(r"^\| `(\w+)` \|", part, re.MULTILINE)) == sorted(names), title

@@ -7,7 +7,7 @@ import pytest
 
 import maos
 from maos.app import Maos
-from maos.engine.live import Limits
+from maos.engine.live import AttemptLimits
 from maos.errors import InvalidInput, NotFound
 from maos.model.attempt import Attempt
 from tests.engine.conftest import processes_below
@@ -16,7 +16,7 @@ from tests.engine.conftest import processes_below
 async def lines_of(m: Maos, agent: str) -> list[str]:
     found = []
     async for record in m.attempts.records(agent):
-        if record.type == "attempt_heard":
+        if record.type == "attempt_output":
             found += [each["text"] for each in record.data["facts"] if each["kind"] == "line"]
     return found
 
@@ -72,7 +72,7 @@ async def test_a_time_limit_ends_it_with_everything_it_said(m: Maos, tmp_path: P
 
 
 async def test_silence_ends_it(m: Maos, tmp_path: Path) -> None:
-    attempt = await run(m, "echo begun; sleep 100", tmp_path, limits=Limits(silence_s=0.3))
+    attempt = await run(m, "echo begun; sleep 100", tmp_path, limits=AttemptLimits(silence_s=0.3))
     assert attempt.failure == "silent"
 
 

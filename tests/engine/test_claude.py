@@ -17,25 +17,26 @@ import maos
 from maos.app import Maos
 from maos.engine.attempts import Attempts
 from maos.model.attempt import Attempt
-from maos.testing.crash import Process
-from maos.testing.model_stub import Call, ModelStub, Step
+from maos.testing.crash import ChildProcess
+from maos.testing.model_stub import ModelStub, ScriptStep, ToolCall
 from tests.engine import claude_engine
 from tests.engine.conftest import processes_below
 from tests.engine.test_what_survives import gone, holder_of, until
 
 LONG = " ".join(f"word{number}" for number in range(60))
 SCRIPT = [
-    Step(
-        text="I write it down.", calls=[Call(name="Bash", input={"command": "echo one >> effects", "description": "x"})]
+    ScriptStep(
+        text="I write it down.",
+        calls=[ToolCall(name="Bash", input={"command": "echo one >> effects", "description": "x"})],
     ),
-    Step(text=LONG, chunk_chars=20, delay_s=0.05),
+    ScriptStep(text=LONG, chunk_chars=20, delay_s=0.05),
 ]
 SLOW = [
-    Step(
+    ScriptStep(
         text="This takes a while.",
-        calls=[Call(name="Bash", input={"command": "echo one >> effects; sleep 2", "description": "x"})],
+        calls=[ToolCall(name="Bash", input={"command": "echo one >> effects; sleep 2", "description": "x"})],
     ),
-    Step(text="It is done."),
+    ScriptStep(text="It is done."),
 ]
 
 
@@ -55,7 +56,7 @@ async def stub() -> AsyncIterator[ModelStub]:
 async def facts_of(attempts: Attempts, kind: str) -> list[dict[str, Any]]:
     found = []
     async for record in attempts.records("a"):
-        if record.type == "attempt_heard":
+        if record.type == "attempt_output":
             found += [each for each in record.data["facts"] if each["kind"] == kind]
     return found
 
@@ -113,7 +114,7 @@ async def test_the_engine_is_killed(
     attempts: Attempts, tmp_path: Path, home: Path, stub: ModelStub, moment: str
 ) -> None:
     """The agent does not notice; the next engine hears the rest, and no tool runs twice."""
-    engine = Process([
+    engine = ChildProcess([
         sys.executable, claude_engine.__file__, tmp_path / "maos.db", home, tmp_path, stub.url, f"SCRIPT={moment}",
     ])  # fmt: skip
     await until(await in_the_middle(attempts, tmp_path, moment))
@@ -192,7 +193,7 @@ async def test_killed_at_random_moments_it_ends_like_an_undisturbed_one(
     chance = random.Random(11)
     argv = [sys.executable, claude_engine.__file__, tmp_path / "maos.db", home, tmp_path, stub.url, "SCRIPT=text"]
     for _ in range(5):
-        engine = Process(argv)
+        engine = ChildProcess(argv)
         await asyncio.to_thread(engine.wait_for_ack)
         await asyncio.sleep(chance.uniform(0.0, 0.4))
         engine.kill()

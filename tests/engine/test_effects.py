@@ -24,7 +24,7 @@ async def ran(m: Maos, agent: str, said: list[facts.Fact], *, ends: bool) -> Non
     }  # fmt: skip
     await recorder.append(Event("attempt_planned", planned))
     await recorder.append(Event("attempt_started", {"pid": 1, "at_us": 2}))
-    await recorder.append(Event("attempt_heard", {"offset": 1, "at_us": 3, "facts": said}))
+    await recorder.append(Event("attempt_output", {"offset": 1, "at_us": 3, "facts": said}))
     if ends:
         await recorder.append(Event("attempt_ended", {"status": "failed", "failure": "killed", "at_us": 4}))
     await m.journal.release(lease)
@@ -75,8 +75,8 @@ async def test_steps_of_workflows_are_in_it_too(tmp_path: Path) -> None:
             while len((await m.workflows.get("w")).calls) < 3:
                 await asyncio.sleep(0.02)
         flow = await m.workflows.get("w")
-    assert [each.outcome for each in effects.of_flow(flow, is_running=True)] == ["done", "failed", "running"]
-    found = effects.of_flow(flow, is_running=False)
+    assert [each.outcome for each in effects.of_workflow(flow, is_running=True)] == ["done", "failed", "running"]
+    found = effects.of_workflow(flow, is_running=False)
     assert [(each.what, each.given, each.outcome) for each in found] == [
         ("ledger_step", "1", "done"),
         ("ledger_step", "2", "failed"),

@@ -48,5 +48,5 @@ async def test_an_engine_killed_at_any_point_of_an_attempt_loses_and_repeats_not
     lives = await crash_loop(argv_for, check)
     points = {life.died_at for life in lives}
     assert "attempt:before start" in points  # how many groups of lines there are differs from life to life
-    assert any(str(point).endswith("attempt_heard") for point in points)
+    assert any(str(point).endswith("attempt_output") for point in points)
     assert lives[-1].acks == ["done"]

@@ -20,7 +20,7 @@ async def test_what_comes_while_the_earlier_is_read_does_not_overtake_it(
         post = Post(m.journal)
 
         async def wish(number: int) -> None:
-            await m.journal.append("inbox/a", maos.Event("stop_asked", {"grace_s": number}))
+            await m.journal.append("inbox/a", maos.Event("stop_requested", {"grace_s": number}))
 
         await wish(1)
         await post.register("somebody else", lambda _record: None, after=0)  # the reader begins after the first

@@ -64,7 +64,7 @@ async def test_pieces_of_a_paragraph_are_recorded_with_its_end_and_survive_a_new
         assert running is not None
         await running.stop(grace_s=0)
         attempt = await running.wait()
-        records = [each async for each in m.journal.read(stream(attempt.id)) if each.type == "attempt_heard"]
+        records = [each async for each in m.journal.read(stream(attempt.id)) if each.type == "attempt_output"]
     facts = [fact for record in records for fact in record.data["facts"]]
     said: dict[str, str] = {}
     for fact in facts:

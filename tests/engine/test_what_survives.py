@@ -12,7 +12,7 @@ import pytest
 import maos
 from maos.app import Maos
 from maos.errors import LeaseLost
-from maos.testing.crash import Process
+from maos.testing.crash import ChildProcess
 from maos.testing.postgres import PostgresServer
 from tests.engine import stopped_engine
 from tests.engine.conftest import processes_below
@@ -76,7 +76,7 @@ async def test_the_holder_is_killed(m: Maos, tmp_path: Path, home: Path) -> None
 async def test_the_engine_and_the_holder_are_killed(tmp_path: Path, home: Path) -> None:
     """What the agent had said is in the spool, and gets into the journal."""
     database = tmp_path / "maos.db"
-    engine = Process([sys.executable, stopped_engine.__file__, database, home, tmp_path, COUNT.format(10_000)])
+    engine = ChildProcess([sys.executable, stopped_engine.__file__, database, home, tmp_path, COUNT.format(10_000)])
     await asyncio.to_thread(engine.wait_for_ack)
     async with maos.open(database, home=home) as m:
         await until(lambda: heard_something(m))
@@ -100,7 +100,7 @@ async def test_the_engine_is_stopped_and_wakes_up_when_another_has_taken_over(tm
     """I23: it records nothing more, and leaves the agent alone."""
     database = tmp_path / "maos.db"
     script = "seq -f 'line %g' 0 19; sleep 4; seq -f 'line %g' 20 39"
-    engine = Process([sys.executable, stopped_engine.__file__, database, home, tmp_path, script])
+    engine = ChildProcess([sys.executable, stopped_engine.__file__, database, home, tmp_path, script])
     await asyncio.to_thread(engine.wait_for_ack)
     async with maos.open(database, home=home) as m:
         while (await m.attempts.get("a")).lines < 20:
@@ -145,7 +145,7 @@ async def test_an_attempt_that_was_taken_by_another_machine_is_ended_here(m: Mao
     while lease is None:  # the engine may renew its own in between
         await store.release(running._live.recorder.lease)
         lease = await store.acquire("attempt/a", owner="another", ttl_s=60)
-    taken = maos.Event("attempt_taken", {"owner": elsewhere})
+    taken = maos.Event("attempt_claimed", {"owner": elsewhere})
     with pytest.raises(LeaseLost):
         await m.journal.append("attempt/a.1", taken, under=lease)
         await running.wait()

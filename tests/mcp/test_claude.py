@@ -12,21 +12,26 @@ import pytest
 from maos.agents import kinds
 from maos.clock import SystemClock
 from maos.engine.attempts import Attempts
-from maos.engine.doors import Doors
+from maos.engine.tool_servers import ToolServers
 from maos.mcp.questions import id_of
-from maos.model import door
+from maos.model import tool_calls
 from maos.model.attempt import Attempt
 from maos.model.message import inbox
 from maos.model.run import agent_name
-from maos.testing.model_stub import Call, ModelStub, Step
+from maos.testing.model_stub import ModelStub, ScriptStep, ToolCall
 from tests.agents.claude.stage import environment
 from tests.engine.conftest import processes_below
 from tests.mcp.conftest import World
 
 QUESTION = "May I delete it?"
-ASK = Call(name="mcp__maos__ask_person", input={"question": QUESTION, "choices": ["yes", "no"], "wait_s": 100})
-FOUND = Call(name="mcp__maos__report_discovery", input={"text": "the cache leaks", "keyword": "found"})
-SCRIPT = [Step(text="I report.", calls=[FOUND]), Step(calls=[ASK]), Step(calls=[ASK]), Step(text="All right.")]
+ASK = ToolCall(name="mcp__maos__ask_person", input={"question": QUESTION, "choices": ["yes", "no"], "wait_s": 100})
+FOUND = ToolCall(name="mcp__maos__report_discovery", input={"text": "the cache leaks", "keyword": "found"})
+SCRIPT = [
+    ScriptStep(text="I report.", calls=[FOUND]),
+    ScriptStep(calls=[ASK]),
+    ScriptStep(calls=[ASK]),
+    ScriptStep(text="All right."),
+]
 
 
 @pytest.fixture
@@ -44,7 +49,7 @@ async def attempts(world: World, stub: ModelStub, tmp_path: Path) -> AsyncIterat
         dialect=kinds.dialect,
         folder=home,
         environment=environment(stub),
-        doors=Doors(str(world.path)),
+        tool_servers=ToolServers(str(world.path)),
     )
     yield engine
     await engine.close()
@@ -102,6 +107,6 @@ async def test_killed_while_it_asks_it_asks_once_and_finds_the_answer_when_it_is
     assert (attempt.status, attempt.number, attempt.result) == ("done", 2, "All right.")
     assert "Answer (person): no" in answers(stub)
     assert len(await world.events(inbox(world.run.id), "question_asked")) == 1
-    called = await world.events(door.stream(attempt.agent))
+    called = await world.events(tool_calls.stream(attempt.agent))
     assert [each["tool"] for each in called] == ["report_discovery", "ask_person"]
     assert attempt.order["run"] == world.run.id

@@ -7,10 +7,10 @@ import sys
 from pathlib import Path
 
 import maos
-from maos.engine.doors import ARGV, Doors
+from maos.engine.tool_servers import ARGV, ToolServers
 from maos.mcp.acts import ACTS
 from maos.mcp.tools import BY_NAME
-from maos.model import door
+from maos.model import tool_calls
 from tests.mcp.conftest import World
 from tests.mcp.raw import raw_door
 
@@ -28,11 +28,11 @@ def test_every_tool_is_listed_and_does_something() -> None:
 
 
 async def test_the_command_serves_as_the_module_does(world: World) -> None:
-    variables = {name: value for name, value in world.variables("writer").items() if name != door.DATABASE}
+    variables = {name: value for name, value in world.variables("writer").items() if name != tool_calls.DATABASE}
     with raw_door(variables, argv=("-m", "maos", "--db", str(world.path), "mcp")) as raw:
         assert raw.call("report_progress", percent=1, activity="x") == ("recorded", False)
         assert raw.end() == 0
-    with raw_door({**variables, door.AGENT: ""}, argv=("-m", "maos", "mcp"), greet=False) as raw:
+    with raw_door({**variables, tool_calls.AGENT: ""}, argv=("-m", "maos", "mcp"), greet=False) as raw:
         assert raw.end() == 2
 
 
@@ -52,21 +52,21 @@ async def test_what_was_asked_before_the_input_ended_is_done_and_waits_for_nobod
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert [json.loads(line)["id"] for line in done.stdout.splitlines()] == [0]
-    assert len(await world.events(door.stream(f"{world.run.id}.writer"))) == 1
+    assert len(await world.events(tool_calls.stream(f"{world.run.id}.writer"))) == 1
 
 
 async def test_a_door_to_postgresql(postgres_url: str, tmp_path: Path) -> None:
     async with maos.open(postgres_url, schema="elsewhere", mark_path=tmp_path / "mark") as m:
-        server = Doors(postgres_url, schema="elsewhere").door("a", "a.1")
+        server = ToolServers(postgres_url, schema="elsewhere").door("a", "a.1")
         with raw_door({**server.env, "XDG_STATE_HOME": str(tmp_path)}) as raw:
             assert raw.call("save_state", key="k", value=[1]) == ("kept, in version 2 of your state", False)
             assert raw.call("report_discovery", text="it works") == ("recorded", False)
         assert (await m.agents.get("a")).data["saved"] == {"k": [1]}
-        assert await m.journal.version(door.stream("a")) == 1
+        assert await m.journal.version(tool_calls.stream("a")) == 1
 
 
 def test_a_door_belongs_to_one_attempt() -> None:
-    server = Doors("/tmp/x.db").door("r-1.a", "r-1.a.2", run="r-1")
+    server = ToolServers("/tmp/x.db").door("r-1.a", "r-1.a.2", run="r-1")
     assert server.name == "maos"
     assert server.env == {"MAOS_DB": "/tmp/x.db", "MAOS_AGENT": "r-1.a", "MAOS_ATTEMPT": "r-1.a.2", "MAOS_RUN": "r-1"}
     assert server.argv[:2] == (sys.executable, "-P")

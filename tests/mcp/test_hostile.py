@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from maos.mcp.tools import BY_NAME, TEXT_CHARS_MAX, VALUE_BYTES_MAX
-from maos.model import door
+from maos.model import tool_calls
 from maos.model.message import inbox
 from maos.model.run import agent_name
 from tests.mcp.conftest import World
@@ -146,7 +146,7 @@ def test_every_schema_uses_only_what_is_checked() -> None:
 async def test_a_door_of_one_run_sees_no_other(world: World) -> None:
     first = world.run.id
     await world.begin("stranger")
-    with raw_door({**world.variables("stranger"), door.RUN: first}) as raw:
+    with raw_door({**world.variables("stranger"), tool_calls.RUN: first}) as raw:
         assert json.loads(raw.call("run_status")[0])["run"] == first, "what the engine said counts"
     with raw_door(world.variables("stranger")) as raw:
         said, failed = raw.call("send_message", to=f"{first}.writer", text="hello")

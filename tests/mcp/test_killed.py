@@ -9,8 +9,8 @@ import pytest
 
 from maos.clock import SystemClock
 from maos.mcp.calls import Calls
-from maos.mcp.identity import Identity
-from maos.model import door
+from maos.mcp.identity import AgentIdentity
+from maos.model import tool_calls
 from maos.model.message import history, inbox
 from maos.model.run import agent_name
 from tests.mcp.conftest import World
@@ -21,7 +21,7 @@ Effects = Callable[[World], Any]
 
 async def calls(world: World) -> list[Any]:
     """Every call of the writer that was recorded."""
-    found = await world.events(door.stream(agent_name(world.run.id, "writer")))
+    found = await world.events(tool_calls.stream(agent_name(world.run.id, "writer")))
     return [(each["tool"], each["arguments"]) for each in found]
 
 
@@ -120,7 +120,7 @@ async def test_what_an_agent_did_not_repeat_at_once_is_no_repeat_later(world: Wo
 
 
 async def test_a_request_that_was_written_before_an_answer_came_proves_nothing_of_it(world: World) -> None:
-    calls = Calls(world.m.journal, SystemClock(), Identity(world.variables("writer")))
+    calls = Calls(world.m.journal, SystemClock(), AgentIdentity(world.variables("writer")))
     first = await calls.once("report_progress", {"percent": 1, "activity": "x"})
     calls.answered([first], [7], 5)
     calls.prove(4)
@@ -130,8 +130,8 @@ async def test_a_request_that_was_written_before_an_answer_came_proves_nothing_o
     await calls.acknowledge()
     assert await calls.once("report_progress", {"percent": 1, "activity": "x"}) is not first
     agent = agent_name(world.run.id, "writer")
-    assert [each["proved"] for each in await world.events(door.stream(agent))] == [[], [1]]
-    assert [each["versions"] for each in await world.events(f"receipts/{agent}")] == [[7]]
+    assert [each["proved"] for each in await world.events(tool_calls.stream(agent))] == [[], [1]]
+    assert [each["versions"] for each in await world.events(f"acks/{agent}")] == [[7]]
 
 
 async def test_what_is_asked_for_twice_at_once_is_done_once(world: World) -> None:

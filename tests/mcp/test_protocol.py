@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
-from maos.engine.doors import ARGV
+from maos.engine.tool_servers import ARGV
 from maos.mcp import protocol, tools
 from maos.mcp.wire import LINE_BYTES_MAX
-from maos.model import door
+from maos.model import tool_calls
 from tests.mcp.conftest import World
 from tests.mcp.raw import raw_door
 
@@ -95,7 +95,7 @@ def test_a_door_that_nobody_calls_loads_nothing_heavy() -> None:
     assert done.stderr == b""
 
 
-@pytest.mark.parametrize("missing", [door.DATABASE, door.AGENT, door.ATTEMPT])
+@pytest.mark.parametrize("missing", [tool_calls.DATABASE, tool_calls.AGENT, tool_calls.ATTEMPT])
 def test_a_door_without_an_owner_does_not_open(missing: str) -> None:
     variables = {name: value for name, value in NOBODY.items() if name != missing}
     done = subprocess.run(ARGV, env=variables, input=b"", capture_output=True, text=False, timeout=60)

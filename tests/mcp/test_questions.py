@@ -37,7 +37,7 @@ class Patient:
 @asynccontextmanager
 async def engine(world: World) -> AsyncIterator[None]:
     """Somebody carries out the run."""
-    carrying = asyncio.create_task(world.runs.carry_out(world.run.id, worker=Patient()))
+    carrying = asyncio.create_task(world.runs.execute(world.run.id, worker=Patient()))
     try:
         yield
         world.runs.pause_here(world.run.id, "test")

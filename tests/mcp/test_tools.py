@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 import maos
-from maos.model import door
+from maos.model import tool_calls
 from maos.model.message import history, inbox
 from tests.mcp.conftest import World
 
@@ -33,7 +33,7 @@ async def test_an_agent_without_a_run_is_not_offered_what_needs_one(world: World
         assert refused.failed
         assert "not part of a run" in refused
         assert await agent.call("report_discovery", text="it rains") == "recorded"
-    assert [each["arguments"]["text"] for each in await world.events(door.stream("loner"))] == ["it rains"]
+    assert [each["arguments"]["text"] for each in await world.events(tool_calls.stream("loner"))] == ["it rains"]
 
 
 async def test_a_discovery_is_recorded_and_told_to_the_others(world: World) -> None:
@@ -41,7 +41,7 @@ async def test_a_discovery_is_recorded_and_told_to_the_others(world: World) -> N
     async with world.agent("writer") as agent:
         assert "told to 1 other" in await agent.call("report_discovery", text="the cache leaks", keyword="found")
     writer, reader = f"{world.run.id}.writer", f"{world.run.id}.reader"
-    [called] = await world.events(door.stream(writer))
+    [called] = await world.events(tool_calls.stream(writer))
     assert called["tool"] == "report_discovery"
     assert called["arguments"] == {"text": "the cache leaks", "keyword": "found"}
     [told] = await world.events(inbox(reader), "message_sent")
@@ -54,8 +54,8 @@ async def test_progress_is_recorded_and_shown_to_the_others(world: World) -> Non
     async with world.agent("writer") as agent:
         for percent in (10, 55.5):
             assert await agent.call("report_progress", percent=percent, activity=f"at {percent}") == "recorded"
-    reports = door.Reports()
-    for record in [each async for each in world.m.journal.read(door.stream(f"{world.run.id}.writer"))]:
+    reports = tool_calls.Reports()
+    for record in [each async for each in world.m.journal.read(tool_calls.stream(f"{world.run.id}.writer"))]:
         reports.apply(record.type, record.data)
     assert (reports.percent, reports.activity) == (55.5, "at 55.5")
 
@@ -75,7 +75,7 @@ async def test_two_agents_exchange_messages_and_each_is_told_once(world: World) 
         await writer.call("send_message", broadcast=True, text="to all", type="info")
         assert "> to all" in await reader.call("read_messages")
         assert await writer.call("read_messages") == "no messages"
-    receipts = await world.events(f"receipts/{world.run.id}.reader", "message_acknowledged")
+    receipts = await world.events(f"acks/{world.run.id}.reader", "message_acknowledged")
     assert [each["versions"] for each in receipts] == [[1]], "the last answer is not yet proved to have arrived"
 
 
@@ -111,7 +111,7 @@ async def _use(world: World, *names: str, task: str, number: int) -> None:
     """What the engine records of an agent that uses tools."""
     uses = [{"kind": "tool_use", "id": f"{name}-{number}", "name": name, "input": {}} for name in names]
     data = {"offset": number + 1, "at_us": number, "facts": uses}
-    await world.m.journal.append(f"attempt/{world.run.id}.{task}.1", maos.Event("attempt_heard", data))
+    await world.m.journal.append(f"attempt/{world.run.id}.{task}.1", maos.Event("attempt_output", data))
 
 
 def _other(task: str) -> str:
@@ -187,7 +187,7 @@ async def test_a_task_that_is_asked_for_is_a_wish_in_the_runs_inbox(world: World
         assert "choose another name" in other
         taken = await agent.call("spawn_task", name="reader", task="something else")
         assert taken.failed
-    [wish] = await world.events(inbox(world.run.id), "tasks_asked")
+    [wish] = await world.events(inbox(world.run.id), "tasks_requested")
     assert wish["tasks"] == [{"name": "docs", "task": "write the docs", "needs": ["writer"], "agent": "writer"}]
     assert wish["asked_by"] == f"{world.run.id}.writer"
 

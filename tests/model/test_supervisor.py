@@ -7,7 +7,7 @@ import pytest
 
 from maos.model.attempt import Attempt
 from maos.model.run import Run
-from maos.model.supervisor import STATES, Supervisor, supervisor, wishes
+from maos.model.run_status import STATES, RunStatus, pending_commands, status_of
 
 NOW_US = 1_000_000_000
 OWNER = {"pid": 1}
@@ -19,7 +19,7 @@ def run_of(*events: tuple[str, dict[str, Any]], taken: int = 1) -> Run:
     run.apply("run_created", {"request": "x", "folder": "", "options": {}, "owner": OWNER, "at_us": 1})
     run.apply("run_planned", {"tasks": [{"name": "api"}, {"name": "page", "needs": ["api"]}], "at_us": 2})
     for number in range(taken):
-        run.apply("run_taken", {"owner": OWNER, "source": "manual", "at_us": 3 + number})
+        run.apply("run_claimed", {"owner": OWNER, "source": "manual", "at_us": 3 + number})
     for type_, data in events:
         run.apply(type_, {"at_us": 10, **data})
     return run
@@ -47,8 +47,8 @@ def look(
     inbox: Iterable[tuple[str, dict[str, Any]]] = (),
     *,
     lives: bool = True,
-) -> Supervisor:
-    return supervisor(run, attempts or {}, wishes(run, inbox), lives=lives, now_us=NOW_US)
+) -> RunStatus:
+    return status_of(run, attempts or {}, pending_commands(run, inbox), lives=lives, now_us=NOW_US)
 
 
 WAITING = ("task_released", {"task": "api", "not_before_us": NOW_US + 5, "why": "rate limit"})
@@ -111,7 +111,7 @@ def test_what_lies_in_the_inbox_counts_before_an_engine_records_it() -> None:
     answer = ("question_answered", {"id": "q-1", "answer": "this", "by": "person", "at_us": 30})
     late = ("question_answered", {"id": "q-1", "answer": "that", "by": "person", "at_us": 31})
     assert look(run, attempt(in_turn=False), [asked(), answer]).waiting == ()
-    found = wishes(run, [asked(), asked(by="r-1.page"), answer, late])
+    found = pending_commands(run, [asked(), asked(by="r-1.page"), answer, late])
     assert found.questions["q-1"].answer == "this", "the first answer counts"
     assert found.questions["q-1"].asked_by == ["r-1.api", "r-1.page"]
     assert found.unrecorded == {"q-1"}
@@ -120,16 +120,16 @@ def test_what_lies_in_the_inbox_counts_before_an_engine_records_it() -> None:
 
 def test_a_wish_that_was_recorded_is_not_counted_twice() -> None:
     run = run_of(asked())
-    found = wishes(run, [asked()])
+    found = pending_commands(run, [asked()])
     assert found.questions["q-1"].asked_by == ["r-1.api"]
     assert found.unrecorded == frozenset()
 
 
 def test_a_pause_that_somebody_wants_is_said() -> None:
     run = run_of(started("api"))
-    assert look(run, inbox=[("pause_asked", {"why": "asked", "at_us": 9})]).activity == "is being paused"
+    assert look(run, inbox=[("pause_requested", {"why": "asked", "at_us": 9})]).activity == "is being paused"
     done = run_of(("run_ended", {"status": "completed"}))
-    assert wishes(done, [("pause_asked", {"why": "asked", "at_us": 9})]).pause == ""
+    assert pending_commands(done, [("pause_requested", {"why": "asked", "at_us": 9})]).pause == ""
 
 
 def test_tasks_behind_a_failed_one_are_stuck_and_the_failure_says_what_to_do() -> None:

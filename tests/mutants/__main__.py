@@ -30,7 +30,7 @@ def main() -> int:
         mutants = chosen(read(), asked.name)
         if asked.list:
             return show(mutants, asked.json)
-        verdicts = carry_out(PROJECT, mutants, asked.jobs, sys.stderr if asked.json else sys.stdout)
+        verdicts = execute(PROJECT, mutants, asked.jobs, sys.stderr if asked.json else sys.stdout)
     except Wrong as wrong:
         print(f"make mutants: {wrong}", file=sys.stderr)
         return 2
@@ -50,7 +50,7 @@ def show(mutants: Sequence[Mutant], as_json: bool) -> int:
     return 0
 
 
-def carry_out(project: Path, mutants: Sequence[Mutant], jobs: int, out: TextIO = sys.stdout) -> list[Verdict]:
+def execute(project: Path, mutants: Sequence[Mutant], jobs: int, out: TextIO = sys.stdout) -> list[Verdict]:
     """Try out all of them, so many at a time; one line for each as it is known, then a summary."""
 
     def say(text: str) -> None:

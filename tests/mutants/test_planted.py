@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.mutants import heard, planted, trial
-from tests.mutants.__main__ import carry_out
+from tests.mutants.__main__ import execute
 from tests.mutants.planted import PROJECT, Mutant
 
 PARTS = {
@@ -123,7 +123,7 @@ def test_outcomes_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         bug("has-a-bad-test", "3 * n", "test_that_fails_anyway"),
     ]
     said = io.StringIO()
-    found = {each.mutant.name[2:]: each for each in carry_out(project, bugs, 1, said)}
+    found = {each.mutant.name[2:]: each for each in execute(project, bugs, 1, said)}
     assert {name: each.outcome for name, each in found.items()} == {
         "caught-elsewhere": "caught",
         "survives": "SURVIVED",

@@ -10,7 +10,7 @@ from maos.errors import StoreUnavailable
 from maos.store.contract import Key, RawEvent, Write
 from maos.store.sql_store import SqlStore
 from maos.store.sqlite import SqliteDatabase
-from maos.testing.power_cut import Disk, Fault
+from maos.testing.power_cut import Disk, DiskFault
 
 NOTE = RawEvent("note", 1, b"{}")
 
@@ -34,7 +34,7 @@ async def test_it_is_not_written_twice(key: Key | None, tmp_path: Path, monkeypa
     store = await SqlStore.open(SqliteDatabase(path, clock=SystemClock(), vfs=disk.name))
     await store.append(Write("run/1", [NOTE]))
     monkeypatch.setattr(SqliteDatabase, "recover", recover_too_late)
-    disk.fault = Fault(apsw.SQLITE_IOERR, on=("committed",))
+    disk.fault = DiskFault(apsw.SQLITE_IOERR, on=("committed",))
     if key is None:
         with pytest.raises(StoreUnavailable, match="compacted") as caught:
             await store.append(Write("run/1", [NOTE]))

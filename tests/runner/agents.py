@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from maos.runner.holder import tree
-from maos.runner.process import Exit, Process, Record, Spec
+from maos.holder import process_tree
+from maos.holder.client import AgentProcess, Exit, Spec, SpoolRecord
 
 PATIENCE_S = 30.0
 ENV = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C.UTF-8"}
@@ -31,9 +31,9 @@ def _spec(argv: list[str], changes: dict[str, Any]) -> Spec:
     )
 
 
-async def to_the_end(process: Process, *, confirm: bool = False) -> list[Record]:
+async def to_the_end(process: AgentProcess, *, confirm: bool = False) -> list[SpoolRecord]:
     """All records up to the exit."""
-    found: list[Record] = []
+    found: list[SpoolRecord] = []
     async with asyncio.timeout(PATIENCE_S):
         while group := await process.records():
             found += group
@@ -42,9 +42,9 @@ async def to_the_end(process: Process, *, confirm: bool = False) -> list[Record]
     return found
 
 
-async def until_line(process: Process, wanted: bytes) -> list[Record]:
+async def until_line(process: AgentProcess, wanted: bytes) -> list[SpoolRecord]:
     """All records up to the group with a certain line of output."""
-    found: list[Record] = []
+    found: list[SpoolRecord] = []
     async with asyncio.timeout(PATIENCE_S):
         while not any(record.data == wanted for record in found):
             group = await process.records()
@@ -53,7 +53,7 @@ async def until_line(process: Process, wanted: bytes) -> list[Record]:
     return found
 
 
-def lines(records: Iterable[Record], kind: str = "stdout") -> list[bytes]:
+def lines(records: Iterable[SpoolRecord], kind: str = "stdout") -> list[bytes]:
     """The lines of output among records, those in parts put together."""
     found: list[bytes] = []
     part = b""
@@ -67,13 +67,13 @@ def lines(records: Iterable[Record], kind: str = "stdout") -> list[bytes]:
     return found
 
 
-def exit_of(records: list[Record]) -> Exit:
+def exit_of(records: list[SpoolRecord]) -> Exit:
     """How the agent ended."""
     assert records[-1].kind == "exit", records[-1]
     return Exit.of(records[-1])
 
 
-def kinds(records: Iterable[Record]) -> list[str]:
+def kinds(records: Iterable[SpoolRecord]) -> list[str]:
     """The kinds of some records."""
     return [record.kind for record in records]
 
@@ -90,7 +90,7 @@ async def eventually(condition: Callable[[], Any], what: str = "it") -> None:
 
 def alive(pid: int) -> bool:
     """Whether a process runs; a zombie does not."""
-    seen = tree.look(pid)
+    seen = process_tree.look(pid)
     return seen is not None and seen.state not in "ZX"
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from maos.runner import process
-from maos.runner.process import end, end_stray, holders, strays
+from maos.holder import client
+from maos.holder.client import end, end_stray, holders, strays
 
 
 @pytest.fixture
@@ -26,12 +26,12 @@ def root(tmp_path: Path) -> Iterator[Path]:
             await end_stray(stray)
 
     asyncio.run(end_all())
-    process._bury()
+    client._bury()
 
 
 @pytest.fixture(autouse=True)
 def measured_holders(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Holders count for coverage too, except where their size is measured."""
     if "COVERAGE_PROCESS_CONFIG" in os.environ and not getattr(request.module, "UNMEASURED", False):
-        monkeypatch.setattr(process, "INTERPRETER", ())
-        monkeypatch.setattr(process, "PASSED_ON", (*process.PASSED_ON, "COVERAGE_PROCESS_CONFIG"))
+        monkeypatch.setattr(client, "INTERPRETER", ())
+        monkeypatch.setattr(client, "PASSED_ON", (*client.PASSED_ON, "COVERAGE_PROCESS_CONFIG"))

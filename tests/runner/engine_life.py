@@ -8,14 +8,14 @@ import sys
 from pathlib import Path
 
 from maos.errors import MaosError
-from maos.runner.process import Process, attach, start
+from maos.holder.client import AgentProcess, attach, start
 from maos.testing.crash import ack
 from tests.runner.agents import sh
 
 SCRIPT = 'echo up; echo $$ >> "$PROOF"; read x; echo got $x'
 
 
-async def begin(folder: Path, token: int) -> Process:
+async def begin(folder: Path, token: int) -> AgentProcess:
     proof = folder.parent / "proof"
     return await start(folder, sh(SCRIPT, token=token, keep_stdin_open=True, env={"PROOF": str(proof)}))
 

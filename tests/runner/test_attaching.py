@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from maos.errors import InvalidInput, LeaseLost
-from maos.runner.connect import connect
-from maos.runner.holder import wire
-from maos.runner.process import Fenced, HolderGone, Process, Record, attach, holders, start
-from maos.testing.crash import Process as Program
+from maos.holder import wire
+from maos.holder.client import AgentProcess, Fenced, HolderGone, SpoolRecord, attach, holders, start
+from maos.holder.connect import connect
+from maos.testing.crash import ChildProcess as Program
 from tests.runner.agents import (
     PATIENCE_S,
     alive,
@@ -57,7 +57,7 @@ async def test_attaching_anywhere_gives_the_same_records(root: Path) -> None:
 
 async def test_an_engine_that_leaves_all_the_time_misses_nothing(root: Path) -> None:
     process = await start(root / "a", py(CHATTY))
-    found: list[Record] = []
+    found: list[SpoolRecord] = []
     while not found or found[-1].kind != "exit":
         group = (await process.records())[:17]  # the rest was not recorded when this engine died
         found += group
@@ -251,7 +251,7 @@ async def test_another_user_is_not_let_in(root: Path) -> None:
 
 async def test_an_engine_that_does_not_read_costs_the_holder_nothing(root: Path) -> None:
     """Everybody else is served, and the engine finds everything when it comes back."""
-    process: Process = await start(root / "a", py("for n in range(200_000): print('line', n)"))
+    process: AgentProcess = await start(root / "a", py("for n in range(200_000): print('line', n)"))
     await eventually(lambda: disk_of(root / "a") > 2_000_000, "all is spooled")
     await eventually(lambda: holders(root)[0].over, "it is over")
     assert alive(process.holder_pid)

@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 
 from maos.errors import InvalidInput
-from maos.runner import identity
-from maos.runner.holder import tree
-from maos.runner.process import (
+from maos.holder import identity, process_tree
+from maos.holder.client import (
+    AgentProcess,
     HolderGone,
-    Process,
     attach,
     end,
     end_stray,
@@ -62,7 +61,7 @@ rest()
 FAMILY_SIZE = 6
 
 
-async def family(root: Path, **changes: object) -> tuple[Process, dict[str, int]]:
+async def family(root: Path, **changes: object) -> tuple[AgentProcess, dict[str, int]]:
     """An agent with all kinds of descendants, and their pids."""
     process = await start(root / "a", py(FAMILY, **changes))
     found: dict[str, int] = {}
@@ -144,10 +143,10 @@ async def test_a_living_holder_has_no_strays(root: Path) -> None:
 async def test_a_tree_is_found_in_either_way(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By asking for children, and on kernels that do not tell, by asking everybody for their parent."""
     process, pids = await family(root)
-    quick = {seen.pid for seen in tree.descendants(process.holder_pid)}
+    quick = {seen.pid for seen in process_tree.descendants(process.holder_pid)}
     with monkeypatch.context() as patch:
-        patch.setattr(tree, "CHILDREN", "not there")
-        slow = {seen.pid for seen in tree.descendants(process.holder_pid)}
+        patch.setattr(process_tree, "CHILDREN", "not there")
+        slow = {seen.pid for seen in process_tree.descendants(process.holder_pid)}
     assert quick == slow == {*pids.values(), int(process._link.state["guard_pid"])}
     await process.kill()
     await to_the_end(process)
@@ -174,7 +173,7 @@ async def test_a_pid_that_was_used_again_is_never_killed(root: Path) -> None:
     folder = root / "b"
     folder.mkdir()
     other = await asyncio.create_subprocess_exec("sleep", "100")
-    own = tree.look(other.pid)
+    own = process_tree.look(other.pid)
     assert own is not None
     text = (root / "a" / "holder").read_text().splitlines()
     try:
@@ -204,12 +203,12 @@ async def test_a_signal_reaches_exactly_the_process_that_was_seen() -> None:
     """Not another one that has its pid by now."""
     other = await asyncio.create_subprocess_exec("sleep", "100")
     try:
-        seen = tree.look(other.pid)
+        seen = process_tree.look(other.pid)
         assert seen is not None
-        before = tree.Seen(seen.pid, seen.parent, seen.start_ticks - 1, seen.state)
-        assert not tree.send(before, signal.SIGKILL)
+        before = process_tree.Seen(seen.pid, seen.parent, seen.start_ticks - 1, seen.state)
+        assert not process_tree.send(before, signal.SIGKILL)
         assert alive(other.pid)
-        assert tree.send(seen, signal.SIGKILL)
+        assert process_tree.send(seen, signal.SIGKILL)
         assert await other.wait() == -signal.SIGKILL
     finally:
         if other.returncode is None:

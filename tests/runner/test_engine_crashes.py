@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from maos.errors import InvalidInput
-from maos.runner import process as processes
-from maos.runner.process import HolderGone, attach, holders, left_behind, start, strays
+from maos.holder import client as processes
+from maos.holder.client import HolderGone, attach, holders, left_behind, start, strays
 from maos.testing.crash import Life, crash_loop
 from tests.runner.agents import eventually, lines, sh, to_the_end, until_line
 from tests.runner.engine_life import begin

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from maos import redact
+from maos.holder.client import start
+from maos.holder.intake import Intake
 from maos.redact import Redactor, forms
-from maos.runner.holder.intake import Intake
-from maos.runner.process import start
 from tests.runner.agents import lines, py, to_the_end
 
 

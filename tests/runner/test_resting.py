@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from maos.runner import link
-from maos.runner.process import start
+from maos.holder import link
+from maos.holder.client import start
 from tests.runner.agents import PATIENCE_S, py
 
 LINES = 100

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from maos.errors import InvalidInput
-from maos.runner.process import InputFull, Process, Spec, StartFailed, holders, start
+from maos.holder.client import AgentProcess, InputFull, Spec, StartFailed, holders, start
 from tests.runner.agents import alive, eventually, exit_of, kinds, lines, py, sh, to_the_end, until_line
 
 
@@ -288,7 +288,7 @@ async def test_many_at_once(root: Path) -> None:
 
 
 async def test_a_finish_before_the_end_is_refused(root: Path) -> None:
-    process: Process = await start(root / "a", sh("read x", keep_stdin_open=True))
+    process: AgentProcess = await start(root / "a", sh("read x", keep_stdin_open=True))
     with pytest.raises(InvalidInput, match="has not ended"):
         await process.finish()
     assert alive(process.pid)

@@ -6,7 +6,7 @@ import sys
 import time
 from pathlib import Path
 
-from maos.runner.process import Process, start
+from maos.holder.client import AgentProcess, start
 from tests.runner.agents import PATIENCE_S, disk_of, eventually, lines, py, sh, size_of, to_the_end, until_line
 
 RSS_BYTES_MAX = 12_000_000
@@ -16,7 +16,7 @@ STARTS = 9
 UNMEASURED = True  # by coverage, which would be what these tests see
 
 
-def own_bytes(process: Process) -> int:
+def own_bytes(process: AgentProcess) -> int:
     """What holder and guard have for themselves; what they share with each other counts once."""
     holder, guard = size_of(process.holder_pid), size_of(int(process._link.state["guard_pid"]))
     private = sum(size["Private_Dirty"] + size["Private_Clean"] for size in (holder, guard))

@@ -11,16 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from maos.runner.holder import spool as spooling
-from maos.runner.holder import wire
-from maos.runner.holder.spool import Spool
-from maos.runner.process import Record, attach, holders, left_behind, start
-from maos.runner.records import Parser
+from maos.holder import spool as spooling
+from maos.holder import wire
+from maos.holder.client import SpoolRecord, attach, holders, left_behind, start
+from maos.holder.records import Parser
+from maos.holder.spool import Spool
 from tests.runner.agents import disk_of, eventually, exit_of, kinds, lines, py, sh, to_the_end, until_line
 
 
 @pytest.fixture
-def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, list[Record]]:
+def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, list[SpoolRecord]]:
     """A spool of several segments, and its records."""
     folder = tmp_path / "spool"
     folder.mkdir()
@@ -37,7 +37,7 @@ def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, list
     return folder, list(left_behind(folder, after=0))
 
 
-def test_what_was_written_is_read(written: tuple[Path, list[Record]]) -> None:
+def test_what_was_written_is_read(written: tuple[Path, list[SpoolRecord]]) -> None:
     folder, records = written
     assert len(list(folder.iterdir())) == 3
     assert kinds(records)[0] == "started"
@@ -49,7 +49,7 @@ def test_what_was_written_is_read(written: tuple[Path, list[Record]]) -> None:
         assert list(left_behind(folder, after=record.offset)) == records[number + 1 :]
 
 
-def test_a_spool_cut_at_any_length_gives_what_is_before_the_cut(written: tuple[Path, list[Record]]) -> None:
+def test_a_spool_cut_at_any_length_gives_what_is_before_the_cut(written: tuple[Path, list[SpoolRecord]]) -> None:
     """And says that something was cut, unless the cut is between two records."""
     folder, records = written
     last = max(folder.iterdir())
@@ -78,7 +78,7 @@ def _block_ends(content: bytes, begin: int) -> set[int]:
     return ends
 
 
-def test_no_flipped_bit_goes_unnoticed(written: tuple[Path, list[Record]]) -> None:
+def test_no_flipped_bit_goes_unnoticed(written: tuple[Path, list[SpoolRecord]]) -> None:
     folder, records = written
     for path in sorted(folder.iterdir()):
         whole = path.read_bytes()
@@ -94,7 +94,7 @@ def test_no_flipped_bit_goes_unnoticed(written: tuple[Path, list[Record]]) -> No
     assert list(left_behind(folder, after=0)) == records
 
 
-def test_a_missing_segment_ends_what_can_be_read(written: tuple[Path, list[Record]]) -> None:
+def test_a_missing_segment_ends_what_can_be_read(written: tuple[Path, list[SpoolRecord]]) -> None:
     folder, records = written
     segments = sorted(folder.iterdir())
     segments[1].unlink()
@@ -104,7 +104,7 @@ def test_a_missing_segment_ends_what_can_be_read(written: tuple[Path, list[Recor
     assert found[:-1] == records[: len(found) - 1]
 
 
-def test_damage_before_what_is_known_does_not_matter(written: tuple[Path, list[Record]]) -> None:
+def test_damage_before_what_is_known_does_not_matter(written: tuple[Path, list[SpoolRecord]]) -> None:
     folder, records = written
     first = min(folder.iterdir())
     first.write_bytes(b"\0" * first.stat().st_size)
@@ -173,7 +173,7 @@ def test_records_are_the_same_however_they_arrive(blocks: list[list[bytes]], cut
     assert [record.data for record in whole] == [line for block in blocks for line in block]
     after = whole[skip].offset if skip < len(whole) else 0
     parser = Parser(0, after=after)
-    found: list[Record] = []
+    found: list[SpoolRecord] = []
     at = 0
     for number in range(10_000):
         if at >= len(data):
@@ -221,7 +221,7 @@ async def test_a_full_disk_makes_the_agent_wait_and_loses_nothing(root: Path) ->
     limit = 100_000
     resource.prlimit(process.holder_pid, resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
     assert await process.write("1", b"go\n")
-    found: list[Record] = []
+    found: list[SpoolRecord] = []
     while not any(record.kind == "trouble" for record in found):
         found += await process.records()
     (trouble,) = [record for record in found if record.kind == "trouble"]

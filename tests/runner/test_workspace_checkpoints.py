@@ -11,8 +11,8 @@ from random import Random
 import pytest
 
 from maos.errors import NotFound
-from maos.runner.workspace import Checkpoint, LeftOut, UnsavedWork, Workspace, checkpoint, diff, patch, prepare, restore
-from maos.runner.workspace_place import folder_of
+from maos.workspaces import FileCheckpoint, LeftOut, UnsavedWork, Workspace, checkpoint, diff, patch, prepare, restore
+from maos.workspaces.layout import folder_of
 from tests.runner.workspace_repositories import (
     as_nobody,
     commit,
@@ -37,7 +37,7 @@ async def workspace(user: Path, tmp_path: Path) -> Workspace:
     return await prepare(user, "one", root=tmp_path / "workspaces", file_bytes_max=1000, keep_ignored=["keep/*.log"])
 
 
-async def saved(workspace: Workspace, label: str = "work") -> Checkpoint:
+async def saved(workspace: Workspace, label: str = "work") -> FileCheckpoint:
     """A checkpoint, of a workspace that has them."""
     taken = await checkpoint(workspace, label)
     assert taken is not None
@@ -79,7 +79,7 @@ async def test_what_the_user_ignores_outside_the_tree_is_ignored_here_too(
 
 async def test_when_nothing_changed_it_is_the_same_one(user: Path, workspace: Workspace) -> None:
     nothing = await saved(workspace)
-    assert nothing == Checkpoint(str(workspace.base), "refs/maos/one/base", 0, ())
+    assert nothing == FileCheckpoint(str(workspace.base), "refs/maos/one/base", 0, ())
     write(workspace.tree / "a.txt", "changed")
     first = await saved(workspace)
     os.utime(workspace.tree / "a.txt")

@@ -12,8 +12,8 @@ from random import Random
 import pytest
 
 from maos.errors import MaosError
-from maos.runner.workspace import Workspace, checkpoint, exists, left_behind, prepare, restore
-from maos.testing.crash import Life, Process, crash_loop
+from maos.testing.crash import ChildProcess, Life, crash_loop
+from maos.workspaces import Workspace, checkpoint, exists, left_behind, prepare, restore
 from tests.runner.workspace_life import STEPS, begin, step
 from tests.runner.workspace_repositories import commit, contents, git, repository, users_things, write
 
@@ -106,7 +106,7 @@ async def test_an_engine_killed_at_random_leaves_work_that_goes_on(tmp_path: Pat
     assert left.workspace is not None
     for number in range(6):
         write(left.tree / f"work{number}", chance.randbytes(200_000))
-        process = Process([sys.executable, "-m", "tests.runner.workspace_life", "save", tmp_path], cwd=ROOT)
+        process = ChildProcess([sys.executable, "-m", "tests.runner.workspace_life", "save", tmp_path], cwd=ROOT)
         await wait_for_git(process._process.pid, chance.uniform(0, 0.02))
         process.kill()
         await asyncio.to_thread(process.wait, number)

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from maos.errors import MaosError
-from maos.runner import git as git_module
-from maos.runner.git import Git, GitFailed, GitTimeout, held
-from maos.runner.workspace import Merged, checkpoint, diff, merge, patch, prepare, remove, restore, verify
+from maos.workspaces import Merged, checkpoint, diff, merge, patch, prepare, remove, restore, verify
+from maos.workspaces import git as git_module
+from maos.workspaces.git import Git, GitFailed, GitTimeout, held
 from tests.runner.workspace_repositories import commit, git, repository, write
 
 HOOKS = """

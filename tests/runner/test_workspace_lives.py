@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from maos.errors import InvalidInput, NotFound
-from maos.runner.workspace import (
+from maos.workspaces import (
     Left,
     UnsavedWork,
     Workspace,
@@ -23,7 +23,7 @@ from maos.runner.workspace import (
     restore,
     verify,
 )
-from maos.runner.workspace_place import folder_of
+from maos.workspaces.layout import folder_of
 from tests.runner.workspace_repositories import commit, contents, git, repository, users_things, write
 
 

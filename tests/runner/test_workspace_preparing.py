@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from maos import workspaces as workspaces
 from maos.errors import InvalidInput, NotFound
-from maos.runner import workspace as workspaces
-from maos.runner.workspace import UntrustedRepository, Workspace, checkpoint, prepare, restore
+from maos.workspaces import UntrustedRepository, Workspace, checkpoint, prepare, restore
 from tests.runner.workspace_repositories import (
     NOBODY,
     as_nobody,

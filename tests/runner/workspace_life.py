@@ -10,17 +10,8 @@ import json
 import sys
 from pathlib import Path
 
-from maos.runner.workspace import (
-    Merged,
-    Workspace,
-    checkpoint,
-    merge,
-    prepare,
-    remove,
-    restore,
-    verify,
-)
 from maos.testing.crash import ack
+from maos.workspaces import Merged, Workspace, checkpoint, merge, prepare, remove, restore, verify
 from tests.runner.workspace_repositories import git, repository, write
 
 STEPS = ("prepare", "save", "restore", "repair", "merge", "remove")

@@ -7,10 +7,10 @@ from pathlib import Path
 import maos
 from maos.clock import SystemClock
 from maos.engine import cleanup
-from maos.settings.schema import Cleanup
+from maos.settings.schema import CleanupSettings
 from maos.testing.crash import ack
 
-POLICIES = Cleanup(older_than_days=1e-9)
+POLICIES = CleanupSettings(older_than_days=1e-9)
 cleanup.LEASE_S = 0.01  # the next life does not wait for that of one that was killed
 
 

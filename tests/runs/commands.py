@@ -159,6 +159,6 @@ async def facts(m: Maos, agent: str, kind: str) -> list[dict[str, Any]]:
     """What an agent said, of one kind, over all its attempts."""
     found = []
     async for record in m.attempts.records(agent):
-        if record.type == "attempt_heard":
+        if record.type == "attempt_output":
             found += [each for each in record.data["facts"] if each["kind"] == kind]
     return found

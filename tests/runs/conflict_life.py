@@ -75,10 +75,10 @@ class Person:
                 answer = self._runs.answer(run.id, question.id, self._answers.pop(0))
                 self._answering.add(asyncio.create_task(answer))
 
-    async def carry_out(self, run: Run, worker: Worker | None = None) -> Run:
+    async def execute(self, run: Run, worker: Worker | None = None) -> Run:
         """The run, until it has ended, with this person at hand."""
         async with asyncio.timeout(25):
-            done = await self._runs.carry_out(run.id, worker=worker, listener=self.look)
+            done = await self._runs.execute(run.id, worker=worker, listener=self.look)
         await asyncio.gather(*self._answering)
         return done
 
@@ -90,7 +90,7 @@ async def live(database: str, home: Path, repository: Path) -> Run:
         if run.status != "completed":
             person = Person(m.runs, "own")
             person.look(run, ())
-            run = await person.carry_out(run)
+            run = await person.execute(run)
         ack(run.status)
         return run
 

@@ -56,7 +56,7 @@ async def live(database: str, folder: Path) -> Run:
         known = [run async for run in m.runs.all()]
         run = known[0] if known else await m.runs.create(PLAN, folder=folder, options={"kind": "claude"})
         if run.status != "completed":
-            run = await m.runs.carry_out(run.id, worker=Limited(folder), concurrency=2)
+            run = await m.runs.execute(run.id, worker=Limited(folder), concurrency=2)
         ack(run.status)
         return run
 

@@ -43,7 +43,7 @@ async def live(database: str, home: Path, repository: Path) -> Run:
             known = [await runs.create(plan(repository), folder=repository, options=options)]
         run = known[0]
         if run.status != "completed":
-            run = await runs.carry_out(run.id, concurrency=3)
+            run = await runs.execute(run.id, concurrency=3)
         ack(run.status)
         return run
 

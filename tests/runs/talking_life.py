@@ -23,7 +23,7 @@ from typing import Any
 import maos
 from maos import faults
 from maos.app import Maos
-from maos.bus.receiving import Expired
+from maos.bus.receiving import MessageExpired
 from maos.clock import SystemClock
 from maos.engine import claims
 from maos.engine.post import Post
@@ -101,7 +101,7 @@ class Hands:
             while not await self._has_all(noted, name, agent):
                 delivery = await anext(receiver)
                 noted.do(_line(delivery.message))
-                with contextlib.suppress(Expired):  # this process was too slow: it is delivered again
+                with contextlib.suppress(MessageExpired):  # this process was too slow: it is delivered again
                     await delivery.ack()
         return texts(noted)
 
@@ -140,7 +140,7 @@ async def live(database: str, schema: str, mark: str, folder: Path, ids: Sequenc
                 await runs.get(id)
             except maos.NotFound:
                 await runs.create(plan(), request="paint it", options={"kind": "shell"}, id=id)
-            await runs.carry_out(id, concurrency=3)
+            await runs.execute(id, concurrency=3)
 
         try:
             await asyncio.gather(*map(go_on, ids))

@@ -120,7 +120,7 @@ async def test_a_run_keeps_what_its_types_said_and_uses_it(tmp_path: Path) -> No
     options = {"kind": "claude", "in_place": True}
     async with maos.open(tmp_path / "maos.db", home=tmp_path / "home") as m:
         run = await order(m.attempts, m.runs, plan, folder=tmp_path, options=options, types=types)
-        run = await m.runs.carry_out((await m.runs.get(run.id)).id)
+        run = await m.runs.execute((await m.runs.get(run.id)).id)
         assert run.status == "completed"
         assert set(run.options["agents"]) == {"scribe"}
         attempt = await m.attempts.get(f"{run.id}.a")

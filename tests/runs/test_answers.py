@@ -15,12 +15,12 @@ from maos.app import Maos
 from maos.clock import SystemClock
 from maos.engine.agent_worker import AgentWorker
 from maos.engine.attempts import Attempts
-from maos.engine.doors import Doors
 from maos.engine.runs import Runs
+from maos.engine.tool_servers import ToolServers
 from maos.mcp.questions import id_of
 from maos.model.attempt import inbox
 from maos.model.plan import Plan, Task
-from maos.testing.model_stub import Call, ModelStub, Step
+from maos.testing.model_stub import ModelStub, ScriptStep, ToolCall
 from tests.agents.claude.stage import environment
 from tests.engine.conftest import processes_below
 from tests.runs.test_scheduler import Hands, m, plan, runs, until  # noqa: F401
@@ -28,14 +28,16 @@ from tests.runs.test_scheduler import Hands, m, plan, runs, until  # noqa: F401
 QUESTION = "May I delete it?"
 
 
-def ask(wait_s: float) -> Step:
-    return Step(calls=[Call(name="mcp__maos__ask_person", input={"question": QUESTION, "wait_s": wait_s})])
+def ask(wait_s: float) -> ScriptStep:
+    return ScriptStep(calls=[ToolCall(name="mcp__maos__ask_person", input={"question": QUESTION, "wait_s": wait_s})])
 
 
-BUSY = Step(calls=[Call(name="Bash", input={"command": "until test -e go; do sleep 0.05; done", "description": "x"})])
+BUSY = ScriptStep(
+    calls=[ToolCall(name="Bash", input={"command": "until test -e go; do sleep 0.05; done", "description": "x"})]
+)
 SCRIPTS = {
-    "waits": [ask(100), Step(text="All right.")],
-    "goes_on": [ask(1), BUSY, Step(text="Well."), Step(text="Ok.")],
+    "waits": [ask(100), ScriptStep(text="All right.")],
+    "goes_on": [ask(1), BUSY, ScriptStep(text="Well."), ScriptStep(text="Ok.")],
 }
 
 
@@ -54,7 +56,7 @@ async def attempts(stub: ModelStub, engine_m: Maos, tmp_path: Path, home: Path) 
         folder=home,
         environment=environment(stub),
         bus=engine_m.bus,
-        doors=Doors(str(tmp_path / "engine.db")),
+        tool_servers=ToolServers(str(tmp_path / "engine.db")),
     )
     yield engine
     await engine.close()
@@ -79,7 +81,7 @@ async def test_an_agent_gets_the_answer_to_its_question_once(
     run = await engine_m.runs.create(tasks, folder=tmp_path, options={"kind": "claude", "in_place": True})
     seen: list[str] = []
     going = asyncio.create_task(
-        engine_m.runs.carry_out(
+        engine_m.runs.execute(
             run.id,
             worker=AgentWorker(attempts, listener=lambda attempt, _facts: seen.append(attempt.activity)),
             listener=lambda run, _events: seen.extend(run.questions),
@@ -106,14 +108,14 @@ async def test_what_a_run_tells_an_agent_is_in_the_history(runs: Runs, m: Maos) 
     hands = Hands()
     hands.hold = {"a"}
     run = await runs.create(plan(a=""))
-    going = asyncio.create_task(runs.carry_out(run.id, worker=hands))
+    going = asyncio.create_task(runs.execute(run.id, worker=hands))
     await until(lambda: bool(hands.did))
     soon = SystemClock().now_us() + 50_000
     await runs.ask(run.id, "Which?", key="q1", asked_by="one")
     await runs.ask(run.id, "When?", key="q2", asked_by="one", default="now", expires_us=soon)
     await runs.answer(run.id, "q1", "x" * 2_000_000, by="Ann Other")
     bad = {"tasks": [{"name": "d", "task": "x", "needs": ["nowhere"]}], "asked_by": "one", "at_us": 0}
-    await m.journal.append(inbox(run.id), maos.Event("tasks_asked", bad))
+    await m.journal.append(inbox(run.id), maos.Event("tasks_requested", bad))
     async with asyncio.timeout(10):
         while len(found := [each.message async for each in m.bus.history(run=run.id, agent="one")]) < 3:
             await asyncio.sleep(0.01)

@@ -8,12 +8,12 @@ import pytest
 from maos.app import Maos
 from maos.engine.agent_worker import AgentWorker
 from maos.engine.attempts import Attempts
-from maos.engine.budgets import Budget
+from maos.engine.budgets import RunBudget
 from maos.engine.runs import Runs
 from maos.model.attempt import inbox
 from maos.model.plan import Plan, Task
 from maos.model.run import Run
-from maos.testing.model_stub import Call, ModelStub, Step, Tokens
+from maos.testing.model_stub import ModelStub, ScriptStep, TokenCount, ToolCall
 from tests.engine import claude_engine
 from tests.runs.test_scheduler import Hands, plan, runs  # noqa: F401
 
@@ -22,46 +22,46 @@ async def test_a_run_is_paused_when_its_money_is_used_up_and_goes_on_with_more(r
     """What was done is kept, and the new limit is remembered."""
     run = await runs.create(plan(a="", b="a", c="b", d="c"), options={"budget": {"cost_usd": 2.0}})
     hands = Hands()
-    run = await runs.carry_out(run.id, worker=hands)
+    run = await runs.execute(run.id, worker=hands)
     assert (run.status, run.why, hands.did) == ("paused", "the budget of $2.00 is used up", ["a", "b"])
     hands = Hands()
-    run = await runs.carry_out(run.id, worker=hands)  # nobody has given it more
+    run = await runs.execute(run.id, worker=hands)  # nobody has given it more
     assert (run.status, hands.did) == ("paused", [])
-    run = await runs.carry_out(run.id, worker=hands, options={"budget": {"cost_usd": 9.0}})
+    run = await runs.execute(run.id, worker=hands, options={"budget": {"cost_usd": 9.0}})
     assert (run.status, hands.did, run.options["budget"]) == ("completed", ["c", "d"], {"cost_usd": 9.0})
 
 
 async def test_tokens_are_limited_too(runs: Runs) -> None:  # noqa: F811
     run = await runs.create(plan(a="", b="a"), options={"budget": {"tokens": 10}})
-    run = await runs.carry_out(run.id, worker=Hands())
+    run = await runs.execute(run.id, worker=Hands())
     assert (run.status, run.why, run.done) == ("paused", "the budget of 10 tokens is used up", 1)
 
 
 async def test_a_run_that_ends_at_its_limit_is_complete(runs: Runs) -> None:  # noqa: F811
     run = await runs.create(plan(a="", b="a"), options={"budget": {"cost_usd": 2.0}})
-    assert (await runs.carry_out(run.id, worker=Hands())).status == "completed"
+    assert (await runs.execute(run.id, worker=Hands())).status == "completed"
 
 
 async def test_when_the_time_is_over_whoever_works_is_stopped(runs: Runs) -> None:  # noqa: F811
     run = await runs.create(plan(a="", b="a"), options={"budget": {"time_s": 0.2}})
     hands = Hands()
     hands.hold = {"a"}
-    run = await runs.carry_out(run.id, worker=hands)
+    run = await runs.execute(run.id, worker=hands)
     assert (run.status, run.why, run.tasks["a"].failure) == ("paused", "the time of 0.2 s is over", "stopped")
     assert hands.did == ["a"]
 
 
 @pytest.mark.parametrize(
-    ("budget", "used"), [(Budget(), 0.0), (Budget(cost_usd=4), 0.25), (Budget(cost_usd=4, tokens=200), 0.5)]
+    ("budget", "used"), [(RunBudget(), 0.0), (RunBudget(cost_usd=4), 0.25), (RunBudget(cost_usd=4, tokens=200), 0.5)]
 )
-def test_the_tighter_limit_counts(budget: Budget, used: float) -> None:
+def test_the_tighter_limit_counts(budget: RunBudget, used: float) -> None:
     assert budget.used(1.0, 100) == used
 
 
 @pytest.fixture
 async def stub() -> AsyncIterator[ModelStub]:
-    work = Call(name="Bash", input={"command": "sleep 0.5", "description": "x"})
-    steps = [Step(text=f"Step {n}.", calls=[work], tokens=Tokens(input=400, output=20)) for n in range(20)]
+    work = ToolCall(name="Bash", input={"command": "sleep 0.5", "description": "x"})
+    steps = [ScriptStep(text=f"Step {n}.", calls=[work], tokens=TokenCount(input=400, output=20)) for n in range(20)]
     async with ModelStub({"long": steps}) as running:
         yield running
 
@@ -80,7 +80,7 @@ async def test_an_agent_is_warned_and_stopped_in_the_middle_of_its_work(
     plan = Plan(tasks=[Task(name="a", task="SCRIPT=long", tools=["Bash"])])
     options = {"kind": "claude", "in_place": True, "budget": {"tokens": 1200}}
     run = await engine_m.runs.create(plan, folder=tmp_path, options=options)
-    run = await engine_m.runs.carry_out(run.id, worker=AgentWorker(attempts))
+    run = await engine_m.runs.execute(run.id, worker=AgentWorker(attempts))
     assert (run.status, run.why) == ("paused", "the budget of 1200 tokens is used up")
     assert run.tokens < 4 * 420 + 1200  # far from all twenty steps
     attempt = await attempts.get(f"{run.id}.a")
@@ -96,7 +96,7 @@ async def test_a_task_keeps_its_own_limit_when_it_goes_on(tmp_path: Path, engine
     options = {"kind": "shell", "in_place": True, "budget": {"cost_usd": 5.0}}
     run = await engine_m.runs.create(Plan(tasks=tasks), folder=tmp_path, options=options)
     for number, time_limit_s in ((1, 600.0), (2, 60.0)):
-        await engine_m.runs.carry_out(run.id, worker=AgentWorker(attempts), options={"time_limit_s": time_limit_s})
+        await engine_m.runs.execute(run.id, worker=AgentWorker(attempts), options={"time_limit_s": time_limit_s})
         found = [await attempts.get(f"{run.id}.{name}") for name in ("own", "left")]
         assert [each.number for each in found] == [number, number]
         assert [each.order["budget_usd"] for each in found] == [1.0, 5.0]
@@ -113,7 +113,7 @@ async def test_a_task_has_limits_of_its_own_and_they_are_hard(
         Task(name="free", command=["true"]),
     ]
     run = await engine_m.runs.create(Plan(tasks=tasks), folder=tmp_path, options={"kind": "claude", "in_place": True})
-    run = await engine_m.runs.carry_out(run.id, worker=AgentWorker(attempts))
+    run = await engine_m.runs.execute(run.id, worker=AgentWorker(attempts))
     assert (run.status, run.tasks["free"].status) == ("failed", "done")
     tokens, late = run.tasks["tokens"], run.tasks["time"]
     assert (tokens.failure, tokens.why) == ("budget_reached", "the budget of 1200 tokens is used up")

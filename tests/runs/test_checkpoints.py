@@ -24,7 +24,7 @@ async def test_a_run_and_its_agents_are_given_checkpoints_by_themselves(
         await saving.set_interval(m.journal, SystemClock(), 1)
         tasks = [Task(name="a", command=["sh", "-c", TICKING]), Task(name="b", command=["true"], needs=["a"])]
         run = await m.runs.create(Plan(tasks=tasks), folder=tmp_path, options={"kind": "shell", "in_place": True})
-        carrying = asyncio.create_task(m.runs.carry_out(run.id))
+        carrying = asyncio.create_task(m.runs.execute(run.id))
         made = []
         async with asyncio.timeout(30):
             async for record in m.journal.follow():

@@ -15,9 +15,9 @@ from maos.clock import SystemClock
 from maos.engine import cleanup, upkeep
 from maos.model.plan import from_data
 from maos.model.run import Run
-from maos.runner.workspace import Workspace, checkpoint
-from maos.settings.schema import Cleanup
+from maos.settings.schema import CleanupSettings
 from maos.testing.crash import Life, crash_loop
+from maos.workspaces import Workspace, checkpoint
 from tests.runs import cleanup_life
 
 NAMES = "abcdef"
@@ -36,7 +36,7 @@ async def finished(m: Maos, folder: Path, names: str = NAMES) -> Run:
     """A completed run, each of whose agents has made a file."""
     tasks = [{"name": name, "command": ["sh", "-c", f"echo {name} > {name}.txt"]} for name in names]
     run = await m.runs.create({"tasks": tasks}, folder=folder)
-    run = await m.runs.carry_out(run.id)
+    run = await m.runs.execute(run.id)
     assert run.status == "completed"
     return run
 
@@ -45,14 +45,14 @@ async def workspaces(m: Maos, run: Run) -> dict[str, Workspace]:
     return {name: Workspace.from_data((await m.attempts.get(f"{run.id}.{name}")).workspace) for name in run.tasks}
 
 
-async def cleaned(m: Maos, policies: Cleanup) -> cleanup.Cleanup | None:
+async def cleaned(m: Maos, policies: CleanupSettings) -> cleanup.CleanupReport | None:
     return await cleanup.when_due(m.journal, SystemClock(), m.runs, m.attempts, policies)
 
 
 async def test_an_engine_cleans_up_once_in_an_interval(m: Maos, tmp_path: Path) -> None:
     run = await finished(m, repository(tmp_path), "ab")
-    soon = Cleanup(older_than_days=1e-9)
-    assert await cleaned(m, Cleanup(older_than_days=1e-9, enabled=False)) is None
+    soon = CleanupSettings(older_than_days=1e-9)
+    assert await cleaned(m, CleanupSettings(older_than_days=1e-9, enabled=False)) is None
     done = await cleaned(m, soon)
     assert done is not None
     assert sorted(each.agent for each in done.removed) == [f"{run.id}.a", f"{run.id}.b"]
@@ -87,7 +87,7 @@ async def test_an_engine_at_work_cleans_up_by_itself_and_says_so(
 
 async def test_two_engines_do_not_do_it_twice(m: Maos, tmp_path: Path) -> None:
     await finished(m, repository(tmp_path), "a")
-    done = await asyncio.gather(*(cleaned(m, Cleanup(older_than_days=1e-9)) for _ in range(3)))
+    done = await asyncio.gather(*(cleaned(m, CleanupSettings(older_than_days=1e-9)) for _ in range(3)))
     assert len([each for each in done if each is not None]) == 1
 
 
@@ -96,7 +96,7 @@ async def test_one_that_finds_that_another_has_just_done_it_does_nothing(
 ) -> None:
     """Both saw that it is time; the other one has come to its end before this one gets the lease."""
     await finished(m, repository(tmp_path), "a")
-    soon, acquire, others = Cleanup(older_than_days=1e-9), m.journal.acquire, []
+    soon, acquire, others = CleanupSettings(older_than_days=1e-9), m.journal.acquire, []
 
     async def acquire_after_another(name: str, **more: Any) -> Any:
         monkeypatch.undo()
@@ -115,7 +115,7 @@ async def test_work_that_is_nowhere_else_stays_and_is_named(m: Maos, tmp_path: P
     (trees["a"] / "by-hand.txt").write_text("somebody's work")
     git = ["git", "-c", "user.name=x", "-c", "user.email=x@x"]
     subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "an unmerged commit"], cwd=trees["b"], check=True)
-    done = await cleaned(m, Cleanup(older_than_days=1e-9))
+    done = await cleaned(m, CleanupSettings(older_than_days=1e-9))
     assert done is not None
     assert [each.agent for each in done.removed] == [f"{run.id}.c"]
     why = {each.agent: each.why for each in done.kept}
@@ -129,7 +129,7 @@ async def test_a_run_that_was_given_more_to_do_meanwhile_keeps_its_worktrees(m: 
     run = await finished(m, repository(tmp_path), "a")
     ((_name, workspace),) = (await workspaces(m, run)).items()
     await m.runs.add(run.id, from_data({"tasks": [{"name": "more", "command": ["false"]}]}))
-    done = await cleaned(m, Cleanup(older_than_days=1e-9))
+    done = await cleaned(m, CleanupSettings(older_than_days=1e-9))
     assert done is not None
     assert (done.runs, done.removed) == (0, [])
     assert workspace.tree.is_dir()
@@ -149,7 +149,7 @@ async def test_a_run_that_is_given_more_to_do_while_others_are_looked_at_keeps_i
         await m.runs.add(run.id, from_data({"tasks": [{"name": "more", "command": ["false"]}]}))
 
     monkeypatch.setattr(m.runs, "all", all_then_more)
-    done = await cleaned(m, Cleanup(older_than_days=1e-9))
+    done = await cleaned(m, CleanupSettings(older_than_days=1e-9))
     assert done is not None
     assert (done.runs, done.removed, [each.why for each in done.kept]) == (1, [], ["its run goes on"])
     assert workspace.tree.is_dir()
@@ -158,15 +158,20 @@ async def test_a_run_that_is_given_more_to_do_while_others_are_looked_at_keeps_i
 @pytest.mark.parametrize(
     ("policies", "gone"),
     [
-        (Cleanup(older_than_days=30), 0),
-        (Cleanup(older_than_days=0, keep_runs=1), 2),
-        (Cleanup(older_than_days=0, keep_runs=3), 0),
-        (Cleanup(older_than_days=0, size_mb=1), 1),
-        (Cleanup(older_than_days=1e-9, of={"orchestration": Cleanup(older_than_days=0, keep_runs=2)}), 1),
+        (CleanupSettings(older_than_days=30), 0),
+        (CleanupSettings(older_than_days=0, keep_runs=1), 2),
+        (CleanupSettings(older_than_days=0, keep_runs=3), 0),
+        (CleanupSettings(older_than_days=0, size_mb=1), 1),
+        (
+            CleanupSettings(
+                older_than_days=1e-9, of={"orchestration": CleanupSettings(older_than_days=0, keep_runs=2)}
+            ),
+            1,
+        ),
     ],
     ids=["age", "number", "enough", "size", "kind"],
 )
-async def test_the_policy_says_how_many_go(m: Maos, tmp_path: Path, policies: Cleanup, gone: int) -> None:
+async def test_the_policy_says_how_many_go(m: Maos, tmp_path: Path, policies: CleanupSettings, gone: int) -> None:
     place = repository(tmp_path)
     runs = [await finished(m, place, "a") for _ in range(3)]
     for run in runs:

@@ -13,7 +13,7 @@ from maos.engine.workplace import Workplace
 from maos.model.plan import BadPlan, Task
 from maos.model.run import Run
 from maos.testing.crash import Life, crash_loop
-from maos.testing.model_stub import Call, ModelStub, Step
+from maos.testing.model_stub import ModelStub, ScriptStep, ToolCall
 from tests.engine import claude_engine
 from tests.engine.conftest import processes_below
 from tests.runs import conflict_life
@@ -24,7 +24,7 @@ async def conflicted(m: Maos, home: Path, folder: Path, *answers: str) -> tuple[
     place = repository(folder)
     run = await order(m, home, place)
     person = Person(m.runs, *answers)
-    return await person.carry_out(run), person, place
+    return await person.execute(run), person, place
 
 
 @pytest.mark.parametrize(("answer", "line"), [("own", "b"), ("others", "a")])
@@ -57,7 +57,7 @@ async def test_a_person_mends_the_files_and_has_them_merged_again(tmp_path: Path
             super().look(run, ())
 
     person = Mending(engine_m.runs, "retry", "retry")
-    run = await person.carry_out(run)
+    run = await person.execute(run)
     assert person.asked == ["merge/b/1", "merge/b/2"]
     assert run.status == "completed"
     assert shown(place, run.commit) == "one\na\nthree\n"
@@ -78,7 +78,7 @@ async def test_files_that_still_have_conflict_markers_are_not_merged(
             super().look(run, ())
 
     person = Careless(engine_m.runs, "retry", "others")
-    run = await person.carry_out(run)
+    run = await person.execute(run)
     assert "conflict markers in f.txt" in person.contexts[1]
     assert run.status == "completed"
 
@@ -88,7 +88,7 @@ async def test_who_gives_up_is_asked_again_when_the_run_is_resumed(tmp_path: Pat
     run, person, place = await conflicted(engine_m, home, tmp_path, "give up")
     assert (run.status, run.why, run.tasks["b"].failure) == ("failed", "b failed", "merge_conflict")
     person = Person(engine_m.runs, "own")
-    run = await person.carry_out(run)
+    run = await person.execute(run)
     assert run.status == "completed"
     assert person.asked == ["merge/b/2"]
     assert run.tasks["b"].attempts == 1
@@ -120,11 +120,14 @@ def test_a_plan_says_who_resolves_conflicts() -> None:
 @pytest.fixture
 async def attempts(tmp_path: Path, home: Path, engine_m: Maos) -> AsyncIterator[Attempts]:
     into = home / "workspaces" / "the-run"
-    bash = [Call(name="Bash", input={"command": change("b", into), "description": "x"})]
+    bash = [ToolCall(name="Bash", input={"command": change("b", into), "description": "x"})]
     careless = [
-        Call(name="Bash", input={"command": "test -e b.txt || (" + change("b", into) + ")", "description": "x"})
+        ToolCall(name="Bash", input={"command": "test -e b.txt || (" + change("b", into) + ")", "description": "x"})
     ]
-    steps = {"work": [Step(calls=bash), Step(text="Done.")], "careless": [Step(calls=careless), Step(text="Done.")]}
+    steps = {
+        "work": [ScriptStep(calls=bash), ScriptStep(text="Done.")],
+        "careless": [ScriptStep(calls=careless), ScriptStep(text="Done.")],
+    }
     async with ModelStub(steps) as stub:
         engine = claude_engine.engine(engine_m, home, stub.url)
         yield engine
@@ -140,7 +143,7 @@ async def test_an_agent_resolves_it_if_the_plan_says_so(
     task = Task(name="b", task=f"SCRIPT={script}", kind="claude", tools=["Bash"])
     run = await order(engine_m, home, place, [task], conflicts="agent")
     person = Person(engine_m.runs, "own")
-    run = await person.carry_out(run, AgentWorker(attempts))
+    run = await person.execute(run, AgentWorker(attempts))
     assert run.status == "completed", run.tasks
     assert person.asked == asked
     resolver = await attempts.get(f"{run.id}.b-merge1")
@@ -152,7 +155,7 @@ async def test_an_agent_resolves_it_if_the_plan_says_so(
 async def test_the_conflict_markers_are_in_the_files_that_the_agent_gets(
     tmp_path: Path, home: Path, engine_m: Maos
 ) -> None:
-    from maos.runner import workspace as workspaces
+    from maos import workspaces as workspaces
 
     place = repository(tmp_path)
     into, own = [

@@ -10,7 +10,7 @@ async def test_what_the_agents_of_a_run_have_found_is_known_by_who_found_it(engi
     for task in made.tasks:
         task.command = ["sh", "-c", f"echo 'found: {task.name} was here'; echo nothing"]
     run = await engine_m.runs.create(made, folder=str(tmp_path), options={"in_place": True, "kind": "shell"})
-    run = await engine_m.runs.carry_out(run.id)
+    run = await engine_m.runs.execute(run.id)
     assert run.status == "completed"
     found = [(f"{run.id}.a", "a was here"), (f"{run.id}.b", "b was here")]
     assert await engine_m.attempts.discoveries(run) == found

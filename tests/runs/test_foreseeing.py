@@ -12,20 +12,22 @@ import maos
 from maos.app import Maos
 from maos.engine.agent_worker import AgentWorker
 from maos.engine.attempts import Attempts
-from maos.engine.orchestration import foresee
+from maos.engine.orchestration import preview
+from maos.holder import process_tree
 from maos.model.plan import Plan, Task
-from maos.runner.holder import tree
-from maos.testing.model_stub import Call, ModelStub, Step
+from maos.testing.model_stub import ModelStub, ScriptStep, ToolCall
 from tests.engine import claude_engine
 from tests.engine.test_claude import transcribed
 from tests.engine.test_what_survives import holder_of, until
 
-WORK = Call(name="Bash", input={"command": "echo once >> effects; sleep 3", "description": "x"})
+WORK = ToolCall(name="Bash", input={"command": "echo once >> effects; sleep 3", "description": "x"})
 
 
 @pytest.fixture
 async def stub() -> AsyncIterator[ModelStub]:
-    async with ModelStub({"tool": [Step(text="I begin.", calls=[WORK]), Step(text="It is done.")]}) as running:
+    async with ModelStub(
+        {"tool": [ScriptStep(text="I begin.", calls=[WORK]), ScriptStep(text="It is done.")]}
+    ) as running:
         yield running
 
 
@@ -40,7 +42,7 @@ async def test_a_dry_run_foresees_the_exact_words(m: Maos, attempts: Attempts, t
     """R-201, R-206, I31: the engine lets go, the agent is killed in the middle of a tool, a message has come."""
     tasks = [Task(name="a", task="SCRIPT=tool", tools=["Bash"]), Task(name="b", command=["true"], needs=["a"])]
     run = await m.runs.create(Plan(tasks=tasks), folder=tmp_path, options={"kind": "claude", "in_place": True})
-    carrying = asyncio.create_task(m.runs.carry_out(run.id, worker=AgentWorker(attempts)))
+    carrying = asyncio.create_task(m.runs.execute(run.id, worker=AgentWorker(attempts)))
     agent = f"{run.id}.a"
 
     async def in_the_tool() -> bool:
@@ -56,7 +58,7 @@ async def test_a_dry_run_foresees_the_exact_words(m: Maos, attempts: Attempts, t
     await asyncio.gather(carrying, return_exceptions=True)
     await attempts.close()
     run = await m.runs.get(run.id)
-    alive = {each.task: each.what for each in await foresee(attempts, run)}
+    alive = {each.task: each.what for each in await preview(attempts, run)}
     assert alive == {"a": "taken_up", "b": "begun"}
 
     pid = (await attempts.get(agent)).pid
@@ -64,20 +66,20 @@ async def test_a_dry_run_foresees_the_exact_words(m: Maos, attempts: Attempts, t
     victims = (holder_of(pid), pid)
 
     async def gone() -> bool:
-        seen = [tree.look(victim) for victim in victims]
+        seen = [process_tree.look(victim) for victim in victims]
         return all(each is None or each.state in "ZX" for each in seen)
 
     for victim in victims:
         os.kill(victim, signal.SIGKILL)
     await until(gone)
     await m.bus.send("r-x.other", agent, "the tests are red")
-    foreseen = {each.task: each for each in await foresee(attempts, run)}
+    foreseen = {each.task: each for each in await preview(attempts, run)}
     assert foreseen["a"].what == "resumed"
     assert [tool["input"]["command"] for tool in foreseen["a"].unknown] == ["echo once >> effects; sleep 3"]
     assert "the tests are red" in foreseen["a"].words
     assert "It is not known whether these took effect" in foreseen["a"].words
 
-    run = await m.runs.carry_out(run.id, worker=AgentWorker(attempts))
+    run = await m.runs.execute(run.id, worker=AgentWorker(attempts))
     assert run.status == "completed"
     told = await attempts.get(agent)
     assert (told.number, told.order["task"]) == (2, foreseen["a"].words)

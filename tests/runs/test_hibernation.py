@@ -17,7 +17,7 @@ from maos.engine.runs import Runs
 from maos.engine.scheduler import Outcome
 from maos.model.plan import Gate, Plan, Task
 from maos.model.run import Run, TaskState
-from maos.model.supervisor import Wishes, supervisor
+from maos.model.run_status import PendingCommands, status_of
 from maos.testing.crash import Life, crash_loop
 from tests.runs import limited_life
 from tests.runs.test_scheduler import Hands, m, plan, runs, until  # noqa: F401
@@ -61,10 +61,10 @@ async def test_a_limit_is_not_a_try_and_whoever_looks_sees_until_when_it_sleeps(
     hands = Limited(400_000)
     run = await runs.create(plan(a="", b="a"), options={"kind": "claude"})
     seen: list[Run] = []
-    going = asyncio.create_task(runs.carry_out(run.id, worker=hands, listener=lambda now, _events: seen.append(now)))
+    going = asyncio.create_task(runs.execute(run.id, worker=hands, listener=lambda now, _events: seen.append(now)))
     await until(lambda: bool(seen and seen[-1].sleeping))
     asleep = await runs.get(run.id)
-    now = supervisor(asleep, {}, Wishes(), lives=True, now_us=SystemClock().now_us())
+    now = status_of(asleep, {}, PendingCommands(), lives=True, now_us=SystemClock().now_us())
     assert now.state == "waiting_for_tasks"
     assert now.activity.startswith("hibernating until 20")
     assert now.activity.endswith(" UTC: the rate limit of claude is reached")
@@ -81,7 +81,7 @@ async def test_agents_of_other_kinds_go_on_while_one_kind_sleeps(runs: Runs) -> 
     tasks.append(Task(name="same", task="x"))
     hands = Limited(HOUR_US)
     run = await runs.create(Plan(tasks=tasks), options={"kind": "claude"})
-    going = asyncio.create_task(runs.carry_out(run.id, worker=hands, concurrency=1))
+    going = asyncio.create_task(runs.execute(run.id, worker=hands, concurrency=1))
     await until(lambda: {"other", "sh"} <= set(hands.did))
     await runs.pause(run.id)
     run = await going
@@ -93,7 +93,7 @@ async def test_those_who_wake_up_do_so_one_after_the_other(runs: Runs) -> None: 
     hands = Limited(300_000, tasks="a b c")
     tasks = [Task(name=name, task="x") for name in "abcdef"]
     run = await runs.create(Plan(tasks=tasks), options={"kind": "claude"})
-    run = await runs.carry_out(run.id, worker=hands, concurrency=3)
+    run = await runs.execute(run.id, worker=hands, concurrency=3)
     assert run.status == "completed"
     woke = sorted(hands.times_us.values())
     assert woke[0] >= run.wakes_us
@@ -106,13 +106,13 @@ async def test_a_person_wakes_it_early(runs: Runs, is_running: bool) -> None:  #
     hands = Limited(HOUR_US)
     run = await runs.create(plan(a="", b="a"), options={"kind": "claude"})
     seen: list[Run] = []
-    going = asyncio.create_task(runs.carry_out(run.id, worker=hands, listener=lambda now, _events: seen.append(now)))
+    going = asyncio.create_task(runs.execute(run.id, worker=hands, listener=lambda now, _events: seen.append(now)))
     await until(lambda: bool(hands.limited))
     if not is_running:
         await runs.pause(run.id)
         await going
         assert await runs.wake(run.id)
-        going = asyncio.create_task(runs.carry_out(run.id, worker=hands))
+        going = asyncio.create_task(runs.execute(run.id, worker=hands))
     else:
         await until(lambda: bool(seen and seen[-1].sleeping))
         assert hands.did == ["a"]
@@ -126,7 +126,7 @@ async def test_a_person_wakes_it_early(runs: Runs, is_running: bool) -> None:  #
 async def test_a_new_engine_sleeps_until_the_same_moment(runs: Runs, m: Maos) -> None:  # noqa: F811
     hands = Limited(HOUR_US)
     run = await runs.create(plan(a="", b="", c="a"), options={"kind": "claude"})
-    going = asyncio.create_task(runs.carry_out(run.id, worker=hands, concurrency=1))
+    going = asyncio.create_task(runs.execute(run.id, worker=hands, concurrency=1))
     async with asyncio.timeout(10):
         while not (await runs.get(run.id)).sleeping:
             await asyncio.sleep(0.01)
@@ -135,7 +135,7 @@ async def test_a_new_engine_sleeps_until_the_same_moment(runs: Runs, m: Maos) ->
     before = await runs.get(run.id)
     post = Post(m.journal)
     other = Runs(m.journal, SystemClock(), post=post, worker=Hands)
-    going = asyncio.create_task(other.carry_out(run.id, worker=hands))
+    going = asyncio.create_task(other.execute(run.id, worker=hands))
     await asyncio.sleep(0.2)
     assert hands.did == ["a"]
     assert (await runs.get(run.id)).sleeping == before.sleeping
@@ -149,7 +149,7 @@ async def test_a_review_that_comes_to_a_limit_is_made_later_and_the_work_is_not_
     gates = [Gate(command=["true"]), Gate(review="look")]
     tasks = [Task(name="a", task="x", gates=gates[1:]), Task(name="b", task="x", gates=gates[:1])]
     run = await runs.create(Plan(tasks=tasks), options={"kind": "claude"})
-    run = await runs.carry_out(run.id, worker=hands)
+    run = await runs.execute(run.id, worker=hands)
     assert run.status == "completed"
     assert sorted(hands.did) == ["a", "b"]
     assert sorted(hands.checked) == [("a", 0), ("a", 0), ("b", 0)]
@@ -159,7 +159,7 @@ async def test_a_review_that_comes_to_a_limit_is_made_later_and_the_work_is_not_
 async def test_a_reset_that_lies_in_the_past_is_not_believed(runs: Runs) -> None:  # noqa: F811
     hands = Limited(-HOUR_US)
     run = await runs.create(plan(a=""), options={"kind": "claude"})
-    going = asyncio.create_task(runs.carry_out(run.id, worker=hands))
+    going = asyncio.create_task(runs.execute(run.id, worker=hands))
     await until(lambda: bool(hands.limited))
     await asyncio.sleep(0.1)
     assert hands.did == ["a"]
@@ -178,7 +178,7 @@ async def test_a_limit_that_ended_while_no_engine_was_there_is_over(runs: Runs) 
 
     run = await runs.create(plan(a=""), options={"kind": "claude"})
     async with asyncio.timeout(10):
-        run = await runs.carry_out(run.id, worker=Late())
+        run = await runs.execute(run.id, worker=Late())
     assert (run.status, run.tasks["a"].tries) == ("completed", 0)
 
 
@@ -189,7 +189,7 @@ async def test_the_command_resume_wakes_a_run_that_another_process_carries_out(
     run = await engine_m.runs.create(plan(a=""), options={"kind": "claude"})
     seen: list[Run] = []
     listener = lambda now, _events: seen.append(now)  # noqa: E731
-    going = asyncio.create_task(engine_m.runs.carry_out(run.id, worker=hands, listener=listener))
+    going = asyncio.create_task(engine_m.runs.execute(run.id, worker=hands, listener=listener))
     await until(lambda: bool(seen and seen[-1].sleeping))
     argv = [sys.executable, "-m", "maos", "--db", str(tmp_path / "engine.db"), "resume", run.id, "--now"]
     environment = {"PATH": os.environ["PATH"], "HOME": str(home), "MAOS_HOME": str(home)}

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from maos.model.run import agent_name, stream
-from maos.testing.model_stub import Call, ModelStub, Step
+from maos.testing.model_stub import ModelStub, ScriptStep, ToolCall
 from tests.agents.claude.stage import PATH, bash
 from tests.runs.commands import Commands, facts, until
 
@@ -21,22 +21,22 @@ KILLS = 10
 KILL_AFTER_S = (0.3, 1.5)
 NEEDS = {"a": "", "b": "a", "c": "a", "d": "b c"}
 QUESTION = "May c go on?"
-TOLD = Call(name="mcp__maos__report_discovery", input={"text": "the cache leaks", "keyword": "found"})
-ASK = Call(name="mcp__maos__ask_person", input={"question": QUESTION, "choices": ["yes", "no"], "wait_s": 100})
+TOLD = ToolCall(name="mcp__maos__report_discovery", input={"text": "the cache leaks", "keyword": "found"})
+ASK = ToolCall(name="mcp__maos__ask_person", input={"question": QUESTION, "choices": ["yes", "no"], "wait_s": 100})
 
 
-def steps(name: str) -> list[Step]:
+def steps(name: str) -> list[ScriptStep]:
     """Something that can be counted from outside, a file, and words that take a while; one tells, one asks."""
-    more = {"a": [Step(calls=[TOLD])], "c": [Step(text="I ask.", calls=[ASK])]}
+    more = {"a": [ScriptStep(calls=[TOLD])], "c": [ScriptStep(text="I ask.", calls=[ASK])]}
     words = f"found: {name} works. " + "And so on. " * 20
-    begin = Step(text="I begin.", calls=[bash(f"echo {name} >> ../../../../effects; echo {name} > {name}.txt")])
-    return [begin, *more.get(name, []), Step(text=words, chunk_chars=12, delay_s=0.08)]
+    begin = ScriptStep(text="I begin.", calls=[bash(f"echo {name} >> ../../../../effects; echo {name} > {name}.txt")])
+    return [begin, *more.get(name, []), ScriptStep(text=words, chunk_chars=12, delay_s=0.08)]
 
 
 @pytest.fixture
 async def stub() -> AsyncIterator[ModelStub]:
     scripts = {name: steps(name) for name in NEEDS}
-    scripts["slow"] = [Step(text="Let me think.", wait_s=60)]
+    scripts["slow"] = [ScriptStep(text="Let me think.", wait_s=60)]
     async with ModelStub(scripts) as running:
         yield running
 

@@ -9,14 +9,14 @@ import pytest
 from maos.app import Maos
 from maos.clock import SystemClock
 from maos.engine import upkeep
-from maos.engine.granting import Desk, gate_question
+from maos.engine.granting import CommandHandler, gate_question
 from maos.engine.upkeep import Upkeep
 from maos.journal.codec import Event
 from maos.journal.journal import Record
 from maos.model.plan import Gate, Plan, Task
 from maos.model.run import Run
 from maos.settings.current import Current
-from maos.settings.finding import find
+from maos.settings.locations import find
 from maos.workflows.files import changing
 from maos.workflows.files.reading import parse
 
@@ -41,7 +41,7 @@ def apply(run: Run, type_: str, **data: Any) -> None:
 def answer(run: Run, id: str, said: str = "yes") -> list[Event]:
     """What follows from an answer; it is folded in."""
     data = {"id": id, "answer": said, "by": "person"}
-    granted = Desk(None).grant(run, Record(0, "inbox/r-1", 1, 1, "question_answered", 0, 0, data, b"", 0), 2)  # type: ignore[arg-type]
+    granted = CommandHandler(None).grant(run, Record(0, "inbox/r-1", 1, 1, "question_answered", 0, 0, data, b"", 0), 2)  # type: ignore[arg-type]
     for event in granted.events:
         run.apply(event.type, event.data)
     return list(granted.events)
@@ -95,7 +95,7 @@ def changed(run: Run, *gates: Gate, command: str = "true") -> Run:
     """The run with another plan for its task."""
     plan = Plan(tasks=[Task(name="a", command=[command], gates=list(gates))])
     read = parse("name: x\nsteps:\n  - name: a\n    command: ['true']\n", "x.yaml", {})._replace(plan=plan)
-    state = changing._state(run, plan, read, changing.Origin("/x.yaml", "d", "x", {}, ["a"]), {})
+    state = changing._state(run, plan, read, changing.FileOrigin("/x.yaml", "d", "x", {}, ["a"]), {})
     apply(run, "run_changed", state=state, branch=1, to=5, position=5)
     return run
 

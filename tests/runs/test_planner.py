@@ -15,7 +15,7 @@ from maos.app import Maos
 from maos.engine import agent_types, planner
 from maos.engine.attempts import Attempts
 from maos.model.plan import BadPlan, Plan
-from maos.testing.model_stub import Call, ModelStub, Step
+from maos.testing.model_stub import ModelStub, ScriptStep, ToolCall
 from tests.engine import claude_engine
 
 TYPES = {name: agent_types.read(agent_types.SHIPPED / f"{name}.md") for name in ("analyst", "developer")}
@@ -34,13 +34,13 @@ def said(data: Any) -> str:
 
 
 SCRIPTS = {
-    "good": [Step(text=said(GOOD))],
-    "mended": [Step(text=said(BAD)), Step(text=said(GOOD))],
-    "hopeless": [Step(text="I would rather not."), Step(text="I said no.")],
-    "look": [Step(text="found: it is in the cellar\n\nThe treasure is in the cellar.")],
+    "good": [ScriptStep(text=said(GOOD))],
+    "mended": [ScriptStep(text=said(BAD)), ScriptStep(text=said(GOOD))],
+    "hopeless": [ScriptStep(text="I would rather not."), ScriptStep(text="I said no.")],
+    "look": [ScriptStep(text="found: it is in the cellar\n\nThe treasure is in the cellar.")],
     "act": [
-        Step(calls=[Call(name="Write", input={"file_path": "dug.txt", "content": "gold\n"})]),
-        Step(text="I dug."),
+        ScriptStep(calls=[ToolCall(name="Write", input={"file_path": "dug.txt", "content": "gold\n"})]),
+        ScriptStep(text="I dug."),
     ],
 }
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from maos.model.run import Run, agent_name
-from maos.testing.model_stub import Call, Fault, ModelStub, Step
+from maos.testing.model_stub import ModelStub, ScriptFault, ScriptStep, ToolCall
 from tests.agents.claude.stage import PATH
 from tests.runs.commands import Commands, facts, until
 
@@ -27,12 +27,12 @@ LATER = ("work", "hang", "drop")
 """Scripts of the task that is interrupted."""
 
 
-def steps(name: str, effects: Path, **last: Any) -> list[Step]:
+def steps(name: str, effects: Path, **last: Any) -> list[ScriptStep]:
     """A tool whose use can be counted from outside, and words that take a while."""
     command = f"echo {name} >> {effects}; echo {name} > {name}.txt"
     return [
-        Step(text="I begin.", calls=[Call(name="Bash", input={"command": command, "description": "x"})]),
-        Step(text=SAID, chunk_chars=12, delay_s=0.03, **last),
+        ScriptStep(text="I begin.", calls=[ToolCall(name="Bash", input={"command": command, "description": "x"})]),
+        ScriptStep(text=SAID, chunk_chars=12, delay_s=0.03, **last),
     ]
 
 
@@ -40,8 +40,8 @@ def steps(name: str, effects: Path, **last: Any) -> list[Step]:
 async def stub(tmp_path: Path) -> AsyncIterator[ModelStub]:
     effects = tmp_path / "effects"
     scripts = {name: steps(name, effects) for name in ("first", "work")}
-    scripts["hang"] = steps("work", effects, faults=[Fault(kind="hang", times=1)])
-    scripts["drop"] = steps("work", effects, faults=[Fault(kind="drop", times=1)])
+    scripts["hang"] = steps("work", effects, faults=[ScriptFault(kind="hang", times=1)])
+    scripts["drop"] = steps("work", effects, faults=[ScriptFault(kind="drop", times=1)])
     async with ModelStub(scripts) as running:
         yield running
 

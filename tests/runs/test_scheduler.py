@@ -80,7 +80,7 @@ def plan(**needs: str) -> Plan:
 async def finished(runs: Runs, plan: Plan, hands: Hands, **more: int) -> Run:
     run = await runs.create(plan)
     async with asyncio.timeout(20):
-        return await runs.carry_out(run.id, worker=hands, **more)
+        return await runs.execute(run.id, worker=hands, **more)
 
 
 async def test_tasks_begin_when_what_they_need_is_done(runs: Runs) -> None:
@@ -121,7 +121,7 @@ async def test_a_failed_run_goes_on_with_what_failed_when_it_is_resumed(runs: Ru
     """R-201: finished tasks are never run again."""
     hands = Hands({"b": ["failed"]})
     run = await finished(runs, plan(a="", b="a", c="b"), hands)
-    run = await runs.carry_out(run.id, worker=hands)
+    run = await runs.execute(run.id, worker=hands)
     assert run.status == "completed"
     assert hands.did == ["a", "b", "b", "c"]
 
@@ -131,7 +131,7 @@ async def test_more_work_for_a_finished_run(runs: Runs) -> None:
     hands = Hands()
     run = await finished(runs, plan(a="", b="a"), hands)
     await runs.add(run.id, plan(c="b"))
-    run = await runs.carry_out(run.id, worker=hands)
+    run = await runs.execute(run.id, worker=hands)
     assert run.status == "completed"
     assert hands.did == ["a", "b", "c"]
     with pytest.raises(BadPlan, match="already"):
@@ -166,7 +166,7 @@ async def test_a_person_is_asked_and_the_run_waits(runs: Runs) -> None:
     hands = Hands()
     run = await runs.create(Plan(tasks=[Task(name="a", task="x", gates=[Gate(person="Is it good?")])]))
     seen: list[Run] = []
-    task = asyncio.create_task(runs.carry_out(run.id, worker=hands, listener=lambda run, _events: seen.append(run)))
+    task = asyncio.create_task(runs.execute(run.id, worker=hands, listener=lambda run, _events: seen.append(run)))
     await until(lambda: bool(seen and seen[-1].open_questions))
     [question] = seen[-1].open_questions
     assert (question.question, question.choices) == ("Is it good?", ["yes", "no"])
@@ -178,7 +178,7 @@ async def test_a_question_and_its_answer_reach_who_asked(runs: Runs, m: Maos) ->
     hands = Hands()
     hands.hold = {"a"}
     run = await runs.create(plan(a=""))
-    task = asyncio.create_task(runs.carry_out(run.id, worker=hands))
+    task = asyncio.create_task(runs.execute(run.id, worker=hands))
     await until(lambda: bool(hands.did))
     await runs.ask(run.id, "Which one?", key="q1", asked_by="one", choices=["red", "blue"])
     await runs.ask(run.id, "Which one?", key="q1", asked_by="two")
@@ -201,13 +201,13 @@ async def test_a_pause_stops_the_agents_and_a_resume_goes_on(runs: Runs) -> None
     hands = Hands()
     hands.hold = {"b"}
     run = await runs.create(plan(a="", b="a", c="b"))
-    task = asyncio.create_task(runs.carry_out(run.id, worker=hands))
+    task = asyncio.create_task(runs.execute(run.id, worker=hands))
     await until(lambda: "b" in hands.did)
     await runs.pause(run.id, "a person wants to sleep")
     run = await task
     assert (run.status, run.why) == ("paused", "a person wants to sleep")
     hands.hold = set()
-    run = await runs.carry_out(run.id, worker=hands)
+    run = await runs.execute(run.id, worker=hands)
     assert run.status == "completed"
     assert hands.did == ["a", "b", "b", "c"]
 
@@ -244,7 +244,7 @@ def test_any_plan_is_carried_out_as_a_naive_scheduler_would(data: st.DataObject)
             doomed.add(number)
     expected = {f"t{number}" for number in range(count) if not needs[number] & doomed}
 
-    async def carry_out() -> tuple[Run, Hands]:
+    async def execute() -> tuple[Run, Hands]:
         async with maos.open(":memory:") as m:
             post = Post(m.journal)
             hands = Hands({f"t{number}": ["failed"] for number in bad})
@@ -254,7 +254,7 @@ def test_any_plan_is_carried_out_as_a_naive_scheduler_would(data: st.DataObject)
             await post.close()
             return run, hands
 
-    run, hands = asyncio.run(carry_out())
+    run, hands = asyncio.run(execute())
     assert sorted(hands.did) == sorted(expected)
     assert run.status == ("failed" if bad else "completed")
     assert [name for group in batches(Plan(tasks=tasks)) for name in group].__len__() == count
@@ -264,12 +264,12 @@ async def test_an_agent_asks_for_more_tasks(runs: Runs, m: Maos) -> None:
     hands = Hands()
     hands.hold = {"a"}
     run = await runs.create(plan(a="", b="a"))
-    task = asyncio.create_task(runs.carry_out(run.id, worker=hands))
+    task = asyncio.create_task(runs.execute(run.id, worker=hands))
     await until(lambda: bool(hands.did))
     wish = {"tasks": [{"name": "c", "task": "x"}], "asked_by": "one", "at_us": 0}
-    await m.journal.append(f"inbox/{run.id}", maos.Event("tasks_asked", wish))
+    await m.journal.append(f"inbox/{run.id}", maos.Event("tasks_requested", wish))
     bad = {"tasks": [{"name": "d", "task": "x", "needs": ["nowhere"]}], "asked_by": "one", "at_us": 0}
-    await m.journal.append(f"inbox/{run.id}", maos.Event("tasks_asked", bad))
+    await m.journal.append(f"inbox/{run.id}", maos.Event("tasks_requested", bad))
     await until(lambda: "c" in hands.did)
     await runs.pause(run.id)
     run = await task
@@ -284,7 +284,7 @@ async def test_a_question_with_a_default_answers_itself(runs: Runs) -> None:
     hands.hold = {"a"}
     run = await runs.create(plan(a=""))
     seen: list[Run] = []
-    task = asyncio.create_task(runs.carry_out(run.id, worker=hands, listener=lambda run, _events: seen.append(run)))
+    task = asyncio.create_task(runs.execute(run.id, worker=hands, listener=lambda run, _events: seen.append(run)))
     await until(lambda: bool(hands.did))
     soon = SystemClock().now_us() + 100_000
     await runs.ask(run.id, "Which one?", key="q1", asked_by="one", default="red", expires_us=soon)
@@ -298,7 +298,7 @@ async def test_ending_a_task_and_beginning_what_waited_for_it_is_one_append(runs
     """I30: nobody can die in between; and what ends at the same time is recorded together."""
     appends: list[list[str]] = []
     run = await runs.create(plan(a="", b="", c="a b", d="c", e="c"))
-    run = await runs.carry_out(
+    run = await runs.execute(
         run.id, worker=Hands(), listener=lambda _run, events: appends.append([each.type for each in events])
     )
     assert run.status == "completed"
@@ -330,7 +330,7 @@ async def test_deciding_looks_only_at_what_has_happened(runs: Runs, monkeypatch:
             run.tasks = Counting(run.tasks)
 
     run = await runs.create(plan(first="", **{f"t{number}": "first" for number in range(200)}))
-    run = await runs.carry_out(run.id, worker=Hands(), listener=counted)
+    run = await runs.execute(run.id, worker=Hands(), listener=counted)
     assert run.status == "completed"
     assert passes <= 2
 

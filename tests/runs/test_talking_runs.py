@@ -27,7 +27,7 @@ from tests.runs.talking_life import ANSWER, NEEDS, Outside, expected, texts
 LIFE_S_MAX = 60.0
 AT_ONCE = 4
 UNDISTURBED = "r-undisturbed"
-CERTAIN = {f"{when} {what}" for when in ("run:before", "run:after") for what in ("run_planned", "run_taken")}
+CERTAIN = {f"{when} {what}" for when in ("run:before", "run:after") for what in ("run_planned", "run_claimed")}
 CERTAIN |= {f"{when} {what}" for when in ("bus:before", "bus:after") for what in ("send", "ack")}
 
 

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maos.settings import schema, writing
-from maos.settings.finding import Source, find
-from maos.settings.places import places
-from maos.settings.reading import BadSettings, check
+from maos.settings import schema, writer
+from maos.settings.loader import BadSettings, check
+from maos.settings.locations import SettingsSource, find
+from maos.settings.positions import places
 from maos.settings.schema import Settings
 from tests.settings.conftest import Files, Refused
 
@@ -235,9 +235,9 @@ def test_every_setting_is_complete(files: Files) -> None:
 
 def test_a_new_file_says_what_counts_anyway(files: Files) -> None:
     for is_project in (True, False):
-        text = writing.template(is_project=is_project)
+        text = writer.template(is_project=is_project)
         with_defaults = re.sub(r"^# (\w+ = )", r"\1", text, flags=re.M)
-        layer = check(with_defaults, Source(files.project, is_project=is_project))
+        layer = check(with_defaults, SettingsSource(files.project, is_project=is_project))
         assert layer.problems == []
         hidden = {"cleanup.of"} | ({"notify.urls", "log.file"} if is_project else set())
         assert layer.said.keys() == schema.fields().keys() - hidden
@@ -247,7 +247,7 @@ def test_a_new_file_says_what_counts_anyway(files: Files) -> None:
 def test_a_policy_for_one_kind_has_what_it_does_not_say_from_the_general_one(files: Files) -> None:
     files.project.write_text("[cleanup]\nolder_than_days = 9\n[cleanup.of.'my.flow']\nkeep_runs = 5\n")
     cleanup = files.current().values.cleanup
-    assert cleanup.of == {"my.flow": schema.Policy(older_than_days=9, keep_runs=5)}
+    assert cleanup.of == {"my.flow": schema.PolicySettings(older_than_days=9, keep_runs=5)}
 
 
 # --- places ------------------------------------------------------------------------------------------------------

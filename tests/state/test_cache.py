@@ -10,7 +10,7 @@ from maos.errors import NotFound
 from maos.state import cache as cache_module
 from maos.state.cache import Cache, Entry, size_of
 from maos.state.folds import Tally
-from maos.state.loading import empty
+from maos.state.loader import empty
 from tests.journal.places import Place
 
 

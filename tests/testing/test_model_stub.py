@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from maos.testing.model_stub import END_TEXT, Call, Fault, ModelStub, Step, Tokens, read_scripts
-from maos.testing.model_stub.conversation import Said, example_of, place
+from maos.testing.model_stub import END_TEXT, ModelStub, ScriptFault, ScriptStep, TokenCount, ToolCall, read_scripts
+from maos.testing.model_stub.conversation import ModelMessage, example_of, place
 
-LS = Call(name="Bash", input={"command": "ls"})
+LS = ToolCall(name="Bash", input={"command": "ls"})
 
 
 class Answer(NamedTuple):
@@ -78,7 +78,9 @@ async def stub_of(scripts: Any) -> AsyncIterator[str]:
 
 
 async def test_a_whole_message_has_text_calls_and_usage() -> None:
-    step = Step(thought="hm", text="I look.", calls=[LS], tokens=Tokens(input=5, output=6, cache_read=7, cache_write=8))
+    step = ScriptStep(
+        thought="hm", text="I look.", calls=[LS], tokens=TokenCount(input=5, output=6, cache_read=7, cache_write=8)
+    )
     async with stub_of([step]) as url:
         answer = (await ask(url, "/v1/messages?beta=true", messages(("user", "go")))).json
     thinking, text, call = answer["content"]
@@ -93,7 +95,9 @@ async def test_a_whole_message_has_text_calls_and_usage() -> None:
 
 
 async def test_a_streamed_message_adds_up_to_the_whole_one() -> None:
-    step = Step(thought="thinking about it", text="A text in several parts, of course.", calls=[LS], chunk_chars=5)
+    step = ScriptStep(
+        thought="thinking about it", text="A text in several parts, of course.", calls=[LS], chunk_chars=5
+    )
     async with stub_of([step]) as url:
         events = (await ask(url, "/v1/messages", messages(("user", "go"), stream=True))).events
     kinds = [event.get("type") for event in events]
@@ -108,8 +112,8 @@ async def test_a_streamed_message_adds_up_to_the_whole_one() -> None:
 
 
 async def test_a_streamed_response_adds_up_to_the_whole_one() -> None:
-    free = Call(name="patch", input="free", namespace="n")
-    step = Step(thought="hm", text="A text in parts.", chunk_chars=4, calls=[LS, free])
+    free = ToolCall(name="patch", input="free", namespace="n")
+    step = ScriptStep(thought="hm", text="A text in parts.", chunk_chars=4, calls=[LS, free])
     async with stub_of([step]) as url:
         whole = (await ask(url, "/v1/responses", {"model": "m", "input": "go"})).json
         events = (await ask(url, "/openai/responses", {"model": "m", "input": "go", "stream": True})).events[:-1]
@@ -126,7 +130,7 @@ async def test_a_streamed_response_adds_up_to_the_whole_one() -> None:
 
 
 async def test_the_step_is_read_from_the_conversation_so_another_stub_goes_on() -> None:
-    scripts = {"a": [Step(text="one", calls=[LS]), Step(text="two")], "b": [Step(text="other")]}
+    scripts = {"a": [ScriptStep(text="one", calls=[LS]), ScriptStep(text="two")], "b": [ScriptStep(text="other")]}
     said: list[tuple[str, Any]] = [("user", "SCRIPT=a please")]
     async with stub_of(scripts) as url:
         first = (await ask(url, "/v1/messages", messages(*said))).json
@@ -143,21 +147,27 @@ async def test_the_step_is_read_from_the_conversation_so_another_stub_goes_on() 
 
 
 def test_a_reply_that_a_resumed_client_puts_in_by_itself_is_no_step() -> None:
-    began = [Said("user", "SCRIPT=x"), Said("model", "one"), Said("tool")]
-    resumed = [*began, Said("model", "No response requested."), Said("user", "go on")]
+    began = [ModelMessage("user", "SCRIPT=x"), ModelMessage("model", "one"), ModelMessage("tool")]
+    resumed = [*began, ModelMessage("model", "No response requested."), ModelMessage("user", "go on")]
     assert place(resumed) == place(began) == ("x", 1)
 
 
 def test_calls_of_one_turn_are_one_step_even_with_results_between_them() -> None:
     first, second = frozenset({"call_abcx00"}), frozenset({"call_abcx01"})
-    between = [Said("user", "go"), Said("model", calls=first), Said("tool"), Said("model", calls=second), Said("tool")]
+    between = [
+        ModelMessage("user", "go"),
+        ModelMessage("model", calls=first),
+        ModelMessage("tool"),
+        ModelMessage("model", calls=second),
+        ModelMessage("tool"),
+    ]
     assert place(between).step == 1
-    assert place([*between, Said("model", calls=frozenset({"call_defx00"}))]).step == 2
+    assert place([*between, ModelMessage("model", calls=frozenset({"call_defx00"}))]).step == 2
 
 
 async def test_requests_beside_the_conversation_use_up_no_step() -> None:
     title = {"type": "json_schema", "schema": {"type": "object", "properties": {"title": {"type": "string"}}}}
-    async with ModelStub([Step(text="the step")]) as stub:
+    async with ModelStub([ScriptStep(text="the step")]) as stub:
         given = messages(("user", "name this"), output_config={"format": title})
         assert json.loads((await ask(stub.url, "/v1/messages", given)).json["content"][0]["text"]) == {"title": "stub"}
         await ask(stub.url, "/v1/messages", {**messages(("user", "quota")), "max_tokens": 1})
@@ -174,10 +184,10 @@ async def test_requests_beside_the_conversation_use_up_no_step() -> None:
 @pytest.mark.parametrize("path", ["/v1/messages", "/v1/responses"])
 async def test_errors_come_as_often_as_they_should_and_to_each_conversation(path: str) -> None:
     faults = [
-        Fault(status=429, times=2, retry_after_s=0.5, headers={"x-reset": "7"}),
-        Fault(status=529, message="busy"),
+        ScriptFault(status=429, times=2, retry_after_s=0.5, headers={"x-reset": "7"}),
+        ScriptFault(status=529, message="busy"),
     ]
-    async with stub_of([Step(text="ok", faults=faults)]) as url:
+    async with stub_of([ScriptStep(text="ok", faults=faults)]) as url:
         for session in ("one", "two"):
             body = {"model": "m", "input": session, "messages": [{"role": "user", "content": session}]}
             answers = [await ask(url, path, body) for _ in range(4)]
@@ -190,7 +200,9 @@ async def test_errors_come_as_often_as_they_should_and_to_each_conversation(path
 @pytest.mark.parametrize("path", ["/v1/messages", "/v1/responses"])
 async def test_a_drop_cuts_the_reply_in_the_middle(path: str) -> None:
     body = {"model": "m", "input": "x", "messages": [{"role": "user", "content": "x"}], "stream": True}
-    async with stub_of([Step(text="a" * 100, chunk_chars=10, faults=[Fault(kind="drop", after_chars=30)])]) as url:
+    async with stub_of(
+        [ScriptStep(text="a" * 100, chunk_chars=10, faults=[ScriptFault(kind="drop", after_chars=30)])]
+    ) as url:
         cut, whole = await ask(url, path, body), await ask(url, path, body)
     assert b"a" * 10 in cut.body
     assert {"whole": True} not in cut.events
@@ -201,21 +213,21 @@ async def test_a_drop_cuts_the_reply_in_the_middle(path: str) -> None:
 @pytest.mark.parametrize(("path", "kind"), [("/v1/messages", "error"), ("/v1/responses", "response.failed")])
 async def test_an_error_event_ends_a_stream(path: str, kind: str) -> None:
     body = {"model": "m", "input": "x", "messages": [{"role": "user", "content": "x"}], "stream": True}
-    async with stub_of([Step(text="abc", faults=[Fault(kind="error", status=503)])]) as url:
+    async with stub_of([ScriptStep(text="abc", faults=[ScriptFault(kind="error", status=503)])]) as url:
         events = (await ask(url, path, body)).events
         assert events[-2]["type"] == kind
         assert (await ask(url, path, {**body, "stream": False})).status == 200
 
 
 async def test_a_stub_can_be_closed_while_a_client_hangs() -> None:
-    async with ModelStub([Step(text="never", faults=[Fault(kind="hang")])]) as stub:
+    async with ModelStub([ScriptStep(text="never", faults=[ScriptFault(kind="hang")])]) as stub:
         waiting = asyncio.create_task(ask(stub.url, "/v1/messages", messages(("user", "x"), stream=True)))
         await stub.arrived.wait()
     assert {"whole": True} not in (await waiting).events
 
 
 async def test_the_same_request_twice_is_two_turns_with_ids_of_their_own() -> None:
-    async with stub_of([Step(calls=[LS, LS])]) as url:
+    async with stub_of([ScriptStep(calls=[LS, LS])]) as url:
         one, two = [(await ask(url, "/v1/messages", messages(("user", "x")))).json for _ in range(2)]
     assert len({one["id"], two["id"]}) == 2
     assert len({block["id"] for answer in (one, two) for block in answer["content"]}) == 4
@@ -233,7 +245,7 @@ async def test_the_same_request_twice_is_two_turns_with_ids_of_their_own() -> No
     ],
 )
 async def test_what_makes_no_sense_is_refused_with_a_reason(path: str, body: Any, words: str) -> None:
-    async with stub_of({"a": [Step(text="x")]}) as url:
+    async with stub_of({"a": [ScriptStep(text="x")]}) as url:
         answer = await ask(url, path, body)
         assert answer.status == 400
         assert words in answer.json["error"]["message"]
@@ -255,7 +267,7 @@ async def test_bytes_that_are_no_request_are_refused(data: bytes) -> None:
 async def test_chunked_requests_on_one_connection_are_read() -> None:
     data = json.dumps(messages(("user", "x"))).encode()
     chunked = b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in (data[:9], data[9:], b""))
-    async with ModelStub([Step(text="hello")]) as stub:
+    async with ModelStub([ScriptStep(text="hello")]) as stub:
         reader, writer = await asyncio.open_connection("127.0.0.1", stub.port)
         for _ in range(2):
             writer.write(b"POST /v1/messages HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n" + chunked)
@@ -268,7 +280,7 @@ async def test_chunked_requests_on_one_connection_are_read() -> None:
 
 def test_scripts_are_read_from_json_and_mistakes_are_named() -> None:
     scripts = read_scripts(b'{"a": [{"text": "hi", "calls": [{"name": "Bash", "input": {"command": "ls"}}]}]}')
-    assert scripts == {"a": [Step(text="hi", calls=[LS])]}
+    assert scripts == {"a": [ScriptStep(text="hi", calls=[LS])]}
     assert list(read_scripts(b'[{"text": "hi"}]')) == ["default"]
     with pytest.raises(ValueError, match="unknown field `txt`"):
         read_scripts(b'[{"txt": "hi"}]')

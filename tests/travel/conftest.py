@@ -9,12 +9,12 @@ import pytest
 
 from maos.app import Maos
 from maos.clock import SystemClock
-from maos.engine.travel import Travel
 from maos.engine.workplace import Workplace
 from maos.journal.codec import Event
 from maos.model.branch import digest
 from maos.model.plan import Plan, Task
 from maos.model.run import Run
+from maos.travel.rollback import Travel
 from tests.engine.conftest import home, m  # noqa: F401
 
 GIT = ["git", "-c", "user.name=x", "-c", "user.email=x@x"]

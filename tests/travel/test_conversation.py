@@ -9,31 +9,32 @@ import pytest
 
 from maos.app import Maos
 from maos.clock import SystemClock
-from maos.engine import checkpoints, moments
+from maos.engine import checkpoints
 from maos.engine.agent_worker import AgentWorker
 from maos.engine.attempts import Attempts
-from maos.engine.travel import Travel
 from maos.model.plan import Task
-from maos.testing.model_stub import Call, ModelStub, Step
+from maos.testing.model_stub import ModelStub, ScriptStep, ToolCall
+from maos.travel import points_in_time
+from maos.travel.rollback import Travel
 from tests.engine import claude_engine
 from tests.runs.commands import until
 from tests.travel.conftest import on_disk, order, repository
 
 
-def write(name: str, *more: str) -> list[Call]:
+def write(name: str, *more: str) -> list[ToolCall]:
     """A tool that leaves a file."""
     command = "; ".join((f"echo {name} > {name}.txt", *more))
-    return [Call(name="Bash", input={"command": command, "description": "x"})]
+    return [ToolCall(name="Bash", input={"command": command, "description": "x"})]
 
 
 @pytest.fixture
 async def stub(tmp_path: Path) -> AsyncIterator[ModelStub]:
     waits = f"touch {tmp_path}/reached; until test -e {tmp_path}/on; do sleep 0.02; done"
     steps = [
-        Step(text="I write the first.", calls=write("one")),
-        Step(text="Now I wait.", calls=write("two", waits)),
-        Step(text="I write the last.", calls=write("three")),
-        Step(text="All is written."),
+        ScriptStep(text="I write the first.", calls=write("one")),
+        ScriptStep(text="Now I wait.", calls=write("two", waits)),
+        ScriptStep(text="I write the last.", calls=write("three")),
+        ScriptStep(text="All is written."),
     ]
     async with ModelStub({"work": steps}) as running:
         yield running
@@ -52,7 +53,7 @@ async def test_a_conversation_goes_back_with_its_files(
     """R-702, R-703: it goes on in its own session, in a folder of its own, from what it had said and heard by then."""
     task = Task(name="w", task="SCRIPT=work", kind="claude", tools=["Bash"])
     run = await order(m, repository(tmp_path), [task])
-    carrying = asyncio.create_task(m.runs.carry_out(run.id, worker=AgentWorker(attempts)))
+    carrying = asyncio.create_task(m.runs.execute(run.id, worker=AgentWorker(attempts)))
 
     async def reached() -> bool:
         if not (tmp_path / "reached").exists():
@@ -73,7 +74,7 @@ async def test_a_conversation_goes_back_with_its_files(
     first = await attempts.get(run.agent("w"))
 
     travel = Travel(m.journal, SystemClock(), m.runs, attempts)
-    journey = await travel.rollback(run.id, await moments.named(m.journal, run, "mark"))
+    journey = await travel.rollback(run.id, await points_in_time.named(m.journal, run, "mark"))
     assert [(each.what, each.saved, each.remembers) for each in journey.steps] == [("goes on", "mark", True)]
     run = await m.runs.get(run.id)
     branched = await attempts.get(run.agent("w"))
@@ -81,7 +82,7 @@ async def test_a_conversation_goes_back_with_its_files(
     assert on_disk(tree).keys() == {"first.txt", "one.txt", "two.txt"}
     assert next(iter(branched.tools_open.values()))["name"] == "Bash", "nobody knows whether the second took effect"
     asked = len(stub.requests)
-    run = await m.runs.carry_out(run.id, worker=AgentWorker(attempts))
+    run = await m.runs.execute(run.id, worker=AgentWorker(attempts))
     assert (run.status, run.tasks["w"].result) == ("completed", "All is written.")
     second = await attempts.get(run.agent("w"))
     assert (second.number, second.session, second.agent) == (2, first.session, f"{run.id}.w.b1")

@@ -11,9 +11,9 @@ from click.testing import CliRunner, Result
 
 import maos
 from maos import settings
+from maos import workspaces as workspaces
 from maos.cli.program import program
 from maos.model.plan import Task
-from maos.runner import workspace as workspaces
 from tests.travel.conftest import order, repository, says
 
 ORIGINAL = Path(__file__).parents[1] / "original" / "0.9.4.sql"
@@ -46,7 +46,7 @@ async def failed(folder: Path) -> Path:
     tasks = [Task(name="a", command=says("a")), Task(name="b", command=["false"], needs=["a"])]
     async with maos.open("maos.db") as m:
         run = await order(m, repository(folder), tasks, id="r-1")
-        assert (await m.runs.carry_out(run.id)).status == "failed"
+        assert (await m.runs.execute(run.id)).status == "failed"
         await m.travel.rollback("r-1", 2)
         return m.attempts.folder
 

@@ -3,11 +3,11 @@
 from pathlib import Path
 
 from maos.app import Maos
-from maos.engine import moments
-from maos.engine.travel import Travel
 from maos.model.branch import digest
 from maos.model.plan import Gate, Plan, Task
 from maos.model.run import Run
+from maos.travel import points_in_time
+from maos.travel.rollback import Travel
 from tests.engine.conftest import processes_below
 from tests.travel.conftest import Recorded, files_of, git, on_disk, order, repository, says
 
@@ -33,9 +33,9 @@ def tasks(folder: Path) -> list[Task]:
 async def carried_out(m: Maos, folder: Path, recorded: Recorded, *, id: str = "") -> Run:
     """A run that fails, is resumed, and is then completed."""
     run = await order(m, repository(folder), tasks(folder), id=id)
-    run = await m.runs.carry_out(run.id, listener=recorded.look)
+    run = await m.runs.execute(run.id, listener=recorded.look)
     assert (run.status, run.why) == ("failed", "c failed")
-    run = await m.runs.carry_out(run.id, listener=recorded.look)
+    run = await m.runs.execute(run.id, listener=recorded.look)
     assert run.status == "completed", run.why
     assert files_of(repository(folder), run.commit) == WHOLE
     return run
@@ -51,14 +51,14 @@ async def test_a_run_goes_back_to_every_version_with_its_files_and_back_again(
     head = await m.journal.head()
     before = [(each.id, each.data) async for each in m.journal.read(f"run/{run.id}")]
     for version in sorted(recorded.digests):
-        await travel.rollback(run.id, await moments.at_version(m.journal, run, version))
+        await travel.rollback(run.id, await points_in_time.at_version(m.journal, run, version))
         run = await m.runs.get(run.id)
         assert digest(run) == recorded.digests[version], version
         assert {name: task.status for name, task in run.tasks.items()} == recorded.statuses[version]
         assert run.commit == recorded.commits[version]
         assert on_disk(Path(run.options["workspace"]["tree"])) == files_of(place, run.commit)
     assert len(set(recorded.commits.values())) == 5
-    await travel.rollback(run.id, await moments.at_position(m.journal, run, head))
+    await travel.rollback(run.id, await points_in_time.at_position(m.journal, run, head))
     run = await m.runs.get(run.id)
     assert (run.status, digest(run), run.commit) == ("completed", end, commit), "a rollback can itself be undone"
     after = [(each.id, each.data) async for each in m.journal.read(f"run/{run.id}", until=last)]
@@ -74,8 +74,8 @@ async def test_from_wherever_it_went_back_to_it_ends_as_it_had(tmp_path: Path, m
     place, versions = repository(tmp_path), sorted(recorded.digests)
     by = {name: run.agent(name) for name in run.tasks}
     for version in versions[1::3]:
-        await travel.rollback(run.id, await moments.at_version(m.journal, run, version))
-        run = await m.runs.carry_out(run.id)
+        await travel.rollback(run.id, await points_in_time.at_version(m.journal, run, version))
+        run = await m.runs.execute(run.id)
         assert run.status == "completed", (version, run.why)
         assert files_of(place, run.commit) == WHOLE
         for name, status in recorded.statuses[version].items():
@@ -94,12 +94,12 @@ async def test_a_fork_from_every_version_ends_on_its_own_and_touches_nothing(
     place, before = repository(tmp_path), digest(origin)
     tree = Path(origin.options["workspace"]["tree"])
     for version in sorted(recorded.digests):
-        journey = await travel.fork(origin.id, await moments.at_version(m.journal, origin, version))
+        journey = await travel.fork(origin.id, await points_in_time.at_version(m.journal, origin, version))
         fork = await m.runs.get(journey.run)
         assert digest(fork) == recorded.digests[version] == journey.digest
         assert on_disk(Path(fork.options["workspace"]["tree"])) == files_of(place, recorded.commits[version])
         assert (fork.origin["run"], fork.origin["version"]) == (origin.id, version)
-    fork = await m.runs.carry_out(fork.id) if fork.is_open else fork
+    fork = await m.runs.execute(fork.id) if fork.is_open else fork
     assert fork.status == "completed"
     assert files_of(place, fork.commit) == WHOLE
     origin = await m.runs.get(origin.id)

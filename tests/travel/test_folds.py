@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from maos.engine.types import RUN
-from maos.model.branch import Stretch, begin, digest, leads_here, line_of, parted
+from maos.model.branch import Segment, begin, digest, leads_here, line_of, parted
 from maos.model.run import DONE, FAILED, GATED, RUNNING, WAITING, Run
 
 Happening = tuple[str, dict[str, Any]]
@@ -121,8 +121,8 @@ def test_wherever_a_run_goes_back_to_it_is_what_it_was(
             assert run.agent(name) == then.agent(name)
         else:
             assert run.agent(name) not in {*map(before.agent, before.tasks), *map(then.agent, then.tasks)}
-            assert run.heeds(run.agent(name))
-            assert not run.heeds(then.agent(name))
+            assert run.accepts_from(run.agent(name))
+            assert not run.accepts_from(then.agent(name))
 
 
 @settings(max_examples=100, deadline=None)
@@ -175,11 +175,11 @@ def test_whoever_checks_or_mends_the_work_of_an_agent_belongs_to_its_branch() ->
     history.back(history.run.version)
     heeded = ["r-1.a.b1", "r-1.a.b1-gate1-2", "r-1.a.b1-merge1", "r-1.e-merge1.b1", "r-2.a", "person"]
     given_up = ["r-1.a", "r-1.a-gate1-2", "r-1.a-merge1", "r-1.e-merge1", "r-1.a.b2"]
-    assert [each for each in (*heeded, *given_up) if history.run.heeds(each)] == heeded
+    assert [each for each in (*heeded, *given_up) if history.run.accepts_from(each)] == heeded
 
 
 def test_lines_of_strangers_have_nothing_in_common() -> None:
-    assert parted([Stretch("r-1", 1, 9)], [Stretch("r-2", 1, 9)]) is None
+    assert parted([Segment("r-1", 1, 9)], [Segment("r-2", 1, 9)]) is None
 
 
 def test_a_checksum_that_was_recorded_holds_for_ever() -> None:

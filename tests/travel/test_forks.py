@@ -7,9 +7,9 @@ import pytest
 
 import maos
 from maos.app import Maos
-from maos.engine import moments
-from maos.engine.travel import Travel
 from maos.model.plan import Task
+from maos.travel import points_in_time
+from maos.travel.rollback import Travel
 from tests.travel.conftest import order, repository, says, travel_of
 from tests.workflows.define import workflow
 
@@ -22,7 +22,7 @@ async def test_two_forks_of_the_same_name_at_once_are_one_fork(tmp_path: Path, m
     async with maos.open(tmp_path / "maos.db", home=home) as other:
 
         async def fork(by: Maos, id: str) -> str:
-            moment = await moments.newest(by.journal, await by.runs.get(id))
+            moment = await points_in_time.newest(by.journal, await by.runs.get(id))
             return (await travel_of(by).fork(id, moment, into="f")).run
 
         done = await asyncio.gather(fork(m, "r-1"), fork(other, "r-2"), return_exceptions=True)
@@ -32,7 +32,7 @@ async def test_two_forks_of_the_same_name_at_once_are_one_fork(tmp_path: Path, m
     assert events == ["run_created", "run_forked"]
     made = await m.runs.get("f")
     assert list(made.tasks) == [f"t{made.origin['run'][-1]}"]
-    assert (await m.runs.carry_out("f")).status == "completed"
+    assert (await m.runs.execute("f")).status == "completed"
 
 
 async def test_a_fork_at_another_position_of_the_same_version_is_another_fork(
@@ -42,20 +42,20 @@ async def test_a_fork_at_another_position_of_the_same_version_is_another_fork(
     run = await order(m, repository(tmp_path), [Task(name="a", command=says("a"))], id="r-1")
     before = await m.journal.head()
     await m.runs.pause("r-1")
-    now = await moments.newest(m.journal, run)
+    now = await points_in_time.newest(m.journal, run)
     assert now.position > before
     await travel.fork("r-1", now, into="r-2")
-    await travel.fork("r-1", await moments.newest(m.journal, run), into="r-2")
+    await travel.fork("r-1", await points_in_time.newest(m.journal, run), into="r-2")
     assert (await m.runs.get("r-2")).version == 2
-    await travel.fork("r-1", await moments.find(m.journal, run, f"@{now.position}"), into="r-2")
+    await travel.fork("r-1", await points_in_time.find(m.journal, run, f"@{now.position}"), into="r-2")
     with pytest.raises(maos.InvalidInput, match="there is an orchestration 'r-2' already"):
-        await travel.fork("r-1", await moments.find(m.journal, run, f"@{before}"), into="r-2")
+        await travel.fork("r-1", await points_in_time.find(m.journal, run, f"@{before}"), into="r-2")
 
 
 async def test_no_run_has_a_name_that_one_of_its_agents_could_have(tmp_path: Path, m: Maos, travel: Travel) -> None:
     """Taking `r-1` back would stop the agents of `r-1.a`."""
     run = await order(m, repository(tmp_path), [Task(name="a", command=says("a"))], id="r-1")
-    now = await moments.newest(m.journal, run)
+    now = await points_in_time.newest(m.journal, run)
     before = await m.journal.head()
     for refused in (
         travel.fork("r-1", now, into="r-1.a"),

@@ -11,19 +11,20 @@ import pytest
 import maos
 from maos.app import Maos
 from maos.clock import SystemClock
-from maos.engine import checkpoints, moments
+from maos.engine import checkpoints
 from maos.engine.claims import Held
-from maos.engine.travel import Travel
 from maos.journal.codec import Event
 from maos.mcp import acts
-from maos.mcp.identity import Identity
+from maos.mcp.identity import AgentIdentity
 from maos.mcp.session import Session
-from maos.model import door
+from maos.model import tool_calls
 from maos.model.attempt import inbox
 from maos.model.branch import digest
 from maos.model.message import of_run
 from maos.model.plan import Task
 from maos.model.run import Run
+from maos.travel import points_in_time
+from maos.travel.rollback import Travel
 from tests.engine.conftest import processes_below
 from tests.runs.commands import until
 from tests.travel.conftest import on_disk, order, repository
@@ -46,7 +47,7 @@ class Scene:
         command = ["sh", "-c", f"test -e {self.folder}/over || {{ echo one > w.txt; {waits}; sleep 100; }}"]
         self.run = await order(self.m, repository(self.folder), [Task(name="w", command=command)])
         self.agent = self.run.agent("w")
-        self.carrying = asyncio.create_task(self.m.runs.carry_out(self.run.id))
+        self.carrying = asyncio.create_task(self.m.runs.execute(self.run.id))
         await until(lambda: self._there("one"))
 
     async def mark(self) -> None:
@@ -111,7 +112,7 @@ async def test_files_conversation_mail_and_saved_values_go_back_together(scene: 
     old = Path((await m.attempts.get(agent)).order["cwd"])
     assert on_disk(old)["w.txt"] == "one\ntwo\n"
 
-    journey = await travel.rollback(run.id, await moments.named(m.journal, run, "mark"))
+    journey = await travel.rollback(run.id, await points_in_time.named(m.journal, run, "mark"))
 
     run = await m.runs.get(run.id)
     new = run.agent("w")
@@ -127,10 +128,10 @@ async def test_files_conversation_mail_and_saved_values_go_back_together(scene: 
     assert (await m.agents.get(new)).data["saved"] == {"note": "then"}
     assert await m.bus.subscriptions(new) == ["news"]
     (scene.folder / "over").touch()
-    run = await m.runs.carry_out(run.id)
+    run = await m.runs.execute(run.id)
     assert run.status == "completed"
     assert (await m.attempts.get(new)).number == 2, "it goes on as the next attempt of the same work"
-    await travel.fork(run.id, await moments.named(m.journal, run, "mark"), into="r-second")
+    await travel.fork(run.id, await points_in_time.named(m.journal, run, "mark"), into="r-second")
     assert await m.bus.subscriptions("r-second.w") == ["news"]
     assert (await m.verify()).ok, "a stream of everybody has the token of nobody"
 
@@ -153,17 +154,17 @@ async def test_a_question_is_asked_again_and_only_the_new_answer_counts(scene: S
     await runs.ask(run.id, "Too late?", key="late-before", asked_by=agent)
     await runs.pause(run.id, "too late as well")
 
-    await travel.rollback(run.id, await moments.named(m.journal, run, "mark"))
+    await travel.rollback(run.id, await points_in_time.named(m.journal, run, "mark"))
 
     run = await runs.get(run.id)
     new = run.agent("w")
     assert {id: (each.answer, each.asked_by) for id, each in run.questions.items()} == {"which": (None, [new])}
     tasks: dict[str, Any] = {"tasks": [{"name": "evil", "command": ["true"]}], "asked_by": agent, "at_us": 1}
-    await m.journal.append(inbox(run.id), Event("tasks_asked", tasks))
+    await m.journal.append(inbox(run.id), Event("tasks_requested", tasks))
     await runs.ask(run.id, "Still here?", key="late-after", asked_by=f"{agent}-gate1-1")
     await runs.answer(run.id, "which", "the right one")
     (scene.folder / "over").touch()
-    run = await runs.carry_out(run.id)
+    run = await runs.execute(run.id)
     assert run.status == "completed"
     assert {id: each.answer for id, each in run.questions.items()} == {"which": "the right one"}
     assert list(run.tasks) == ["w"]
@@ -178,12 +179,12 @@ async def test_what_nobody_had_got_to_by_then_is_wanted_again(tmp_path: Path, m:
     await m.runs.ask(run.id, "Which one?", key="which", asked_by=agent)
     await m.runs.answer(run.id, "which", "this one")
     then = await m.journal.head()
-    run = await m.runs.carry_out(run.id)
+    run = await m.runs.execute(run.id)
     assert run.questions["which"].answer == "this one"
-    await travel.rollback(run.id, await moments.at_position(m.journal, run, then))
+    await travel.rollback(run.id, await points_in_time.at_position(m.journal, run, then))
     run = await m.runs.get(run.id)
     assert run.questions == {}
-    run = await m.runs.carry_out(run.id)
+    run = await m.runs.execute(run.id)
     question = run.questions["which"]
     assert (question.answer, question.asked_by) == ("this one", [run.agent("w")])
     said = [each.data["text"] async for each in m.journal.read(inbox(run.agent("w")))]
@@ -197,10 +198,10 @@ async def test_an_answer_and_the_message_that_tells_it_are_not_torn_apart(
     run = await order(m, repository(tmp_path), [Task(name="w", command=["true"])])
     await m.runs.ask(run.id, "Which one?", key="which", asked_by=run.agent("w"))
     await m.runs.answer(run.id, "which", "this one")
-    run = await m.runs.carry_out(run.id)
+    run = await m.runs.execute(run.id)
     records = [record async for record in m.journal.read(f"run/{run.id}")]
     [version] = [each.version for each in records if each.type == "question_answered"]
-    await travel.rollback(run.id, await moments.at_version(m.journal, run, version))
+    await travel.rollback(run.id, await points_in_time.at_version(m.journal, run, version))
     run = await m.runs.get(run.id)
     assert run.questions["which"].answer == "this one"
     assert [each.data["text"] async for each in m.journal.read(inbox(run.agent("w")))] == [ANSWER + "this one"]
@@ -210,7 +211,7 @@ async def test_a_run_that_is_carried_out_does_not_go_back_behind_its_engine(scen
     """I5: nothing is changed, nobody is stopped."""
     await scene.mark()
     run = await scene.m.runs.get(scene.run.id)
-    moment = await moments.named(scene.m.journal, run, "mark")
+    moment = await points_in_time.named(scene.m.journal, run, "mark")
     with pytest.raises(Held, match="is run by process"):
         await travel.rollback(run.id, moment)
     foreseen = await travel.foresee(run, moment)
@@ -224,17 +225,17 @@ async def test_a_fork_of_a_run_that_goes_on_leaves_it_alone(scene: Scene, travel
     m = scene.m
     await scene.mark()
     run = await m.runs.get(scene.run.id)
-    journey = await travel.fork(run.id, await moments.newest(m.journal, run), into="r-second")
-    again = await travel.fork(run.id, await moments.newest(m.journal, run), into="r-second")
+    journey = await travel.fork(run.id, await points_in_time.newest(m.journal, run), into="r-second")
+    again = await travel.fork(run.id, await points_in_time.newest(m.journal, run), into="r-second")
     assert (journey.run, again.run) == ("r-second", "r-second")
     with pytest.raises(maos.InvalidInput, match="there is an orchestration"):
-        await travel.fork(run.id, await moments.at_version(m.journal, run, 2), into="r-second")
+        await travel.fork(run.id, await points_in_time.at_version(m.journal, run, 2), into="r-second")
     fork = await m.runs.get("r-second")
     assert (fork.status, fork.agent("w")) == ("paused", "r-second.w")
     assert on_disk(Path((await m.attempts.get("r-second.w")).order["cwd"]))["w.txt"] == "one\n"
     assert (await m.attempts.get(scene.agent)).is_open
     (scene.folder / "over").touch()
-    fork = await m.runs.carry_out("r-second")
+    fork = await m.runs.execute("r-second")
     assert fork.status == "completed"
     assert (await scene.end()).status == "paused"
 
@@ -252,7 +253,7 @@ async def test_agents_that_nobody_runs_any_more_are_ended_before_a_run_goes_back
     assert processes_below(home)
     run = await scene.m.runs.get(scene.run.id)
     journey = await Travel(scene.m.journal, SystemClock(), scene.m.runs, scene.m.attempts).rollback(
-        run.id, await moments.named(scene.m.journal, run, "mark")
+        run.id, await points_in_time.named(scene.m.journal, run, "mark")
     )
     assert list(journey.stopped) == [scene.agent]
     assert not (await scene.m.attempts.get(scene.agent)).is_open
@@ -263,14 +264,19 @@ async def test_the_door_of_an_agent_that_was_given_up_leads_nowhere(tmp_path: Pa
     """I14: whoever still speaks for it, on whatever machine, reaches none of those who go on."""
     tasks = [Task(name="w", command=["false"]), Task(name="x", command=["true"], needs=["w"])]
     run = await order(m, repository(tmp_path), tasks)
-    run = await m.runs.carry_out(run.id)
+    run = await m.runs.execute(run.id)
     old = run.agent("w")
-    await travel.rollback(run.id, await moments.at_version(m.journal, run, 2))
+    await travel.rollback(run.id, await points_in_time.at_version(m.journal, run, 2))
     run = await m.runs.get(run.id)
     database = str(tmp_path / "maos.db")
     for agent, refusal in ((old, "no part of it any more"), (run.agent("w"), "")):
-        told = {door.DATABASE: database, door.RUN: run.id, door.AGENT: agent, door.ATTEMPT: f"{agent}.1"}
-        session = await Session.open(Identity(told))
+        told = {
+            tool_calls.DATABASE: database,
+            tool_calls.RUN: run.id,
+            tool_calls.AGENT: agent,
+            tool_calls.ATTEMPT: f"{agent}.1",
+        }
+        session = await Session.open(AgentIdentity(told))
         try:
             if refusal:
                 with pytest.raises(maos.InvalidInput, match=refusal):

@@ -9,27 +9,27 @@ import pytest
 
 from maos.app import Maos
 from maos.clock import SystemClock
-from maos.engine import moments
-from maos.engine.joining import Joining
-from maos.engine.travel import Travel
 from maos.journal.codec import Event
 from maos.journal.journal import Journal
 from maos.model.attempt import inbox
 from maos.model.plan import Gate, Task
 from maos.model.run import Run, TaskState
+from maos.travel import points_in_time
+from maos.travel.join import Join
+from maos.travel.rollback import Travel
 from tests.travel.conftest import order, repository, says
 
 OURS, THEIRS = "r-ours", "r-theirs"
 
 
 @pytest.fixture
-def joining(m: Maos) -> Joining:
-    return Joining(m.journal, SystemClock(), m.runs, m.attempts)
+def joining(m: Maos) -> Join:
+    return Join(m.journal, SystemClock(), m.runs, m.attempts)
 
 
 async def until_asked(m: Maos, id: str, question: str) -> Run:
     """Carry a run out until it asks something; it is paused then."""
-    work = asyncio.create_task(m.runs.carry_out(id))
+    work = asyncio.create_task(m.runs.execute(id))
     async with asyncio.timeout(60):
         async for record in m.journal.follow_stream(f"run/{id}"):
             if record.type == "question_asked" and record.data["id"] == question:
@@ -47,12 +47,12 @@ async def parted(m: Maos, travel: Travel, folder: Path, last: Task) -> None:
     ]
     await order(m, repository(folder), tasks, id=OURS)
     run = await until_asked(m, OURS, "gate/a/0/1")
-    await travel.fork(OURS, await moments.newest(m.journal, run), into=THEIRS)
+    await travel.fork(OURS, await points_in_time.newest(m.journal, run), into=THEIRS)
     await m.runs.answer(THEIRS, "gate/a/0/1", "yes")
 
 
 async def test_a_task_that_is_taken_as_done_is_not_opened_by_its_gate(
-    tmp_path: Path, m: Maos, travel: Travel, joining: Joining
+    tmp_path: Path, m: Maos, travel: Travel, joining: Join
 ) -> None:
     """I29: what is done is done once; the answer has had its effect where it was given."""
     last = Task(name="c", command=says("c"), needs=["b"], gates=[Gate(person="fine?")])
@@ -67,24 +67,24 @@ async def test_a_task_that_is_taken_as_done_is_not_opened_by_its_gate(
     after = [each async for each in m.journal.read(f"run/{OURS}", after=joined.version)]
     assert not [each for each in after if each.data.get("task") in ("a", "b")], "they are as they were taken"
     await m.runs.answer(OURS, "gate/c/0/1", "yes")
-    run = await m.runs.carry_out(OURS)
+    run = await m.runs.execute(OURS)
     assert (run.status, run.done, run.progress) == ("completed", 3, 100)
 
 
 async def test_a_run_with_a_task_that_failed_is_not_completed_by_an_answer_from_elsewhere(
-    tmp_path: Path, m: Maos, travel: Travel, joining: Joining
+    tmp_path: Path, m: Maos, travel: Travel, joining: Join
 ) -> None:
     """A task that finished twice would count for one that did not."""
     await parted(m, travel, tmp_path, Task(name="c", command=["sh", "-c", "exit 3"], needs=["b"]))
-    assert (await m.runs.carry_out(THEIRS)).status == "failed"
+    assert (await m.runs.execute(THEIRS)).status == "failed"
     await joining.join(OURS, THEIRS)
     for _ in range(2):
-        run = await m.runs.carry_out(OURS)
+        run = await m.runs.execute(OURS)
         assert (run.status, run.done, run.tasks["c"].status) == ("failed", 2, "failed")
 
 
 async def test_what_another_run_was_told_about_a_task_is_asked_here_once_more(
-    tmp_path: Path, m: Maos, travel: Travel, joining: Joining
+    tmp_path: Path, m: Maos, travel: Travel, joining: Join
 ) -> None:
     """The task is done here anew: with the answer from there it would wait for ever, and never be asked."""
     last = Task(name="c", command=says("c"), needs=["b"], gates=[Gate(person="fine?")])
@@ -110,7 +110,7 @@ class Late:
     async def read(self, stream: str, **how: Any) -> AsyncIterator[Any]:
         if stream == inbox(OURS) and "until" in how:
             asked = {"tasks": [{"name": "late", "command": ["true"]}], "asked_by": "person", "at_us": 1}
-            await self._journal.append(stream, Event("tasks_asked", asked))
+            await self._journal.append(stream, Event("tasks_requested", asked))
         async for record in self._journal.read(stream, **how):
             yield record
 
@@ -118,12 +118,12 @@ class Late:
 async def test_a_wish_that_comes_while_runs_are_joined_is_granted_once(tmp_path: Path, m: Maos, travel: Travel) -> None:
     """It is after what the join has taken note of, so it waits where it is."""
     await order(m, repository(tmp_path), [Task(name="a", command=says("a"))], id=OURS)
-    run = await m.runs.carry_out(OURS)
-    await travel.fork(OURS, await moments.newest(m.journal, run), into=THEIRS)
-    await Joining(Late(m.journal), SystemClock(), m.runs, m.attempts).join(OURS, THEIRS)  # type: ignore[arg-type]
+    run = await m.runs.execute(OURS)
+    await travel.fork(OURS, await points_in_time.newest(m.journal, run), into=THEIRS)
+    await Join(Late(m.journal), SystemClock(), m.runs, m.attempts).join(OURS, THEIRS)  # type: ignore[arg-type]
     joined = await m.runs.get(OURS)
     left = [each.type async for each in m.journal.read(inbox(OURS), after=joined.inbox_cursor)]
-    assert left == ["tasks_asked"]
+    assert left == ["tasks_requested"]
 
 
 def test_a_task_asks_only_while_it_waits_for_a_person() -> None:

@@ -7,20 +7,21 @@ import pytest
 import maos
 from maos.app import Maos
 from maos.clock import SystemClock
-from maos.engine import comparing, moments, questions
-from maos.engine.joining import Joining
-from maos.engine.travel import Travel
+from maos.engine import questions
 from maos.model.branch import digest
 from maos.model.plan import Plan, Task
 from maos.model.run import Run
+from maos.travel import comparison, points_in_time
+from maos.travel.join import Join
+from maos.travel.rollback import Travel
 from tests.travel.conftest import files_of, on_disk, order, repository, says
 
 A = {"a.txt": "a\n", "first.txt": "first\n"}
 
 
 @pytest.fixture
-def joining(m: Maos) -> Joining:
-    return Joining(m.journal, SystemClock(), m.runs, m.attempts)
+def joining(m: Maos) -> Join:
+    return Join(m.journal, SystemClock(), m.runs, m.attempts)
 
 
 def same(folder: Path) -> Task:
@@ -32,19 +33,19 @@ def same(folder: Path) -> Task:
 async def parted(m: Maos, travel: Travel, folder: Path) -> tuple[Run, Run]:
     """A run that has done one task, and a fork of it."""
     run = await order(m, repository(folder), [Task(name="a", command=says("a"))])
-    run = await m.runs.carry_out(run.id)
-    await travel.fork(run.id, await moments.newest(m.journal, run), into="r-fork")
+    run = await m.runs.execute(run.id)
+    await travel.fork(run.id, await points_in_time.newest(m.journal, run), into="r-fork")
     return run, await m.runs.get("r-fork")
 
 
 async def more(m: Maos, run: Run, *tasks: Task) -> Run:
     """Have a run do some more."""
     await m.runs.add(run.id, Plan(tasks=list(tasks)))
-    return await m.runs.carry_out(run.id)
+    return await m.runs.execute(run.id)
 
 
 async def test_what_only_one_side_did_is_taken_and_the_files_are_merged(
-    tmp_path: Path, m: Maos, travel: Travel, joining: Joining
+    tmp_path: Path, m: Maos, travel: Travel, joining: Join
 ) -> None:
     """R-702: the other run is only read, and the join can be undone."""
     place = repository(tmp_path)
@@ -69,17 +70,17 @@ async def test_what_only_one_side_did_is_taken_and_the_files_are_merged(
     assert ours.agent("c") == f"{theirs.id}.c", "whoever did it"
     again = await joining.join(ours.id, theirs.id)
     assert (again.commit, (await m.runs.get(ours.id)).version) == (ours.commit, ours.version), "once"
-    ours = await m.runs.carry_out(ours.id)
+    ours = await m.runs.execute(ours.id)
     assert ours.status == "completed"
     assert files_of(place, ours.commit)["d.txt"] == "d\n"
     assert digest(await m.runs.get(theirs.id)) == left
-    await travel.rollback(ours.id, await moments.at_position(m.journal, ours, done.before))
+    await travel.rollback(ours.id, await points_in_time.at_position(m.journal, ours, done.before))
     assert digest(await m.runs.get(ours.id)) == before
 
 
 @pytest.mark.parametrize(("policy", "word"), [("ours", "one"), ("theirs", "two"), ("newest", "two")])
 async def test_where_both_came_to_something_else_a_policy_decides(
-    tmp_path: Path, m: Maos, travel: Travel, joining: Joining, policy: str, word: str
+    tmp_path: Path, m: Maos, travel: Travel, joining: Join, policy: str, word: str
 ) -> None:
     """R-702: results and files alike."""
     ours, theirs = await parted(m, travel, tmp_path)
@@ -97,7 +98,7 @@ async def test_where_both_came_to_something_else_a_policy_decides(
 
 
 async def test_without_a_policy_a_person_is_asked_and_nothing_is_joined_before(
-    tmp_path: Path, m: Maos, travel: Travel, joining: Joining
+    tmp_path: Path, m: Maos, travel: Travel, joining: Join
 ) -> None:
     """Conflicts are listed, and settled one by one by answers like those to any run, also of one that is over."""
     ours, theirs = await parted(m, travel, tmp_path)
@@ -124,10 +125,10 @@ async def test_without_a_policy_a_person_is_asked_and_nothing_is_joined_before(
 
 
 async def test_two_forks_of_one_run_are_joined_from_where_they_parted(
-    tmp_path: Path, m: Maos, travel: Travel, joining: Joining
+    tmp_path: Path, m: Maos, travel: Travel, joining: Join
 ) -> None:
     run, one = await parted(m, travel, tmp_path)
-    await travel.fork(run.id, await moments.newest(m.journal, run), into="r-other")
+    await travel.fork(run.id, await points_in_time.newest(m.journal, run), into="r-other")
     one = await more(m, one, Task(name="b", command=says("b")))
     other = await more(m, await m.runs.get("r-other"), Task(name="c", command=says("c")))
     done = await joining.join(one.id, other.id)
@@ -137,21 +138,21 @@ async def test_two_forks_of_one_run_are_joined_from_where_they_parted(
 
 
 async def test_what_was_taken_back_is_not_what_two_runs_have_in_common(
-    tmp_path: Path, m: Maos, travel: Travel, joining: Joining
+    tmp_path: Path, m: Maos, travel: Travel, joining: Join
 ) -> None:
     """They parted where the one went back to, not where the other left it."""
     run, _fork = await parted(m, travel, tmp_path)
     then = run.version
     run = await more(m, run, Task(name="b", command=says("b")))
-    await travel.fork(run.id, await moments.newest(m.journal, run), into="r-late")
-    await travel.rollback(run.id, await moments.at_version(m.journal, run, then))
+    await travel.fork(run.id, await points_in_time.newest(m.journal, run), into="r-late")
+    await travel.rollback(run.id, await points_in_time.at_version(m.journal, run, then))
     foreseen = await joining.foresee(run.id, "r-late")
     assert foreseen.base == (run.id, then)
     assert list(foreseen.added) == ["b"]
 
 
 async def test_runs_that_have_nothing_in_common_are_not_joined(
-    tmp_path: Path, m: Maos, travel: Travel, joining: Joining
+    tmp_path: Path, m: Maos, travel: Travel, joining: Join
 ) -> None:
     run, _fork = await parted(m, travel, tmp_path)
     other = await order(m, repository(tmp_path), [Task(name="a", command=says("a"))], id="r-stranger")
@@ -164,10 +165,10 @@ async def test_runs_that_have_nothing_in_common_are_not_joined(
 async def test_two_moments_and_two_runs_are_compared(tmp_path: Path, m: Maos, travel: Travel) -> None:
     """Tasks, messages and files; what was said in a branch that was given up is not what was said."""
     run, fork = await parted(m, travel, tmp_path)
-    first = await moments.at_version(m.journal, run, 2)
-    last = await moments.newest(m.journal, run)
-    found = await comparing.compare(
-        await comparing.side(m.journal, first), await comparing.side(m.journal, last), patch=True
+    first = await points_in_time.at_version(m.journal, run, 2)
+    last = await points_in_time.newest(m.journal, run)
+    found = await comparison.compare(
+        await comparison.side(m.journal, first), await comparison.side(m.journal, last), patch=True
     )
     assert [(each.name, each.before, each.after) for each in found.tasks] == [("a", "waiting", "done")]
     assert [(each.path, each.kind) for each in found.files or ()] == [("a.txt", "added")]
@@ -177,9 +178,9 @@ async def test_two_moments_and_two_runs_are_compared(tmp_path: Path, m: Maos, tr
     await m.bus.send("person", run.agent("a"), "after", run=run.id)
     await m.bus.send("person", fork.agent("a"), "elsewhere", run=fork.id)
     run = await m.runs.get(run.id)
-    sides = [await comparing.side(m.journal, await moments.newest(m.journal, each)) for each in (run, fork)]
-    found = await comparing.compare(*sides)
+    sides = [await comparison.side(m.journal, await points_in_time.newest(m.journal, each)) for each in (run, fork)]
+    found = await comparison.compare(*sides)
     assert [[each.text for each in side] for side in found.messages] == [["after"], ["elsewhere"]]
     assert [(each.name, each.before, each.after) for each in found.tasks] == [("a", "waiting", "done")]
-    nothing = await comparing.compare(sides[0], sides[0])
+    nothing = await comparison.compare(sides[0], sides[0])
     assert not any((nothing.tasks, nothing.questions, *nothing.messages, nothing.files))

@@ -14,12 +14,13 @@ import pytest
 
 import maos
 from maos.app import Maos
-from maos.engine import moments, orchestration
+from maos.engine import orchestration
 from maos.engine.claims import Held
-from maos.engine.moving import Moved
 from maos.model.branch import digest
 from maos.model.plan import Gate, Task
 from maos.model.run import Run
+from maos.travel import points_in_time
+from maos.travel.relocation import Moved
 from tests.engine.conftest import processes_below
 from tests.runs.commands import until
 from tests.travel.conftest import files_of, git, on_disk, order, repository
@@ -52,7 +53,7 @@ class Project:
     async def cut_off(self, m: Maos) -> Run:
         """Carry the run out until its second agent has begun, save its files, and let go of it."""
         run = await order(m, self.old, self.tasks(), id="r-1")
-        carrying = asyncio.create_task(m.runs.carry_out(run.id))
+        carrying = asyncio.create_task(m.runs.execute(run.id))
 
         async def begun() -> bool:
             return (self.root / "begun").exists()
@@ -97,25 +98,25 @@ async def test_a_moved_repository_is_found_again_and_the_run_ends_as_it_would_ha
     new = project.move()
     async with project.open() as m:
         with pytest.raises(maos.NotFound, match="is gone") as refused:
-            orchestration.check_can_go_on(run)
+            orchestration.check_resumable(run)
         assert "maos resume r-1 --cwd NEW" in str(refused.value.hint)
-        foreseen = await m.bundles.move("r-1", new, dry_run=True)
+        foreseen = await m.transfer.move("r-1", new, dry_run=True)
         assert (await m.runs.get("r-1")).folder == str(project.old)
-        moved = await m.bundles.move("r-1", new)
+        moved = await m.transfer.move("r-1", new)
         assert moved == foreseen
         assert moved == Moved("r-1", str(project.old), str(new), str(new / ".git"), ["r-1", "r-1.two"], [], True)
         assert (tree / "unsaved.txt").read_text() == "not saved yet\n"
         run = await m.runs.get("r-1")
-        orchestration.check_can_go_on(run)
+        orchestration.check_resumable(run)
         assert (run.folder, run.options["workspace"]["repository"]) == (str(new), str(new / ".git"))
         two = await m.attempts.get("r-1.two")
         assert two.workspace["gitdir"] == str(new / ".git" / "worktrees" / "r-1.two")
         assert (two.order["cwd"], two.moved_from) == (str(tree), ""), "its own folder was not moved"
         version = run.version
-        assert not (await m.bundles.move("r-1", new)).changed
+        assert not (await m.transfer.move("r-1", new)).changed
         assert (await m.runs.get("r-1")).version == version, "told once"
         (project.root / "go").touch()
-        run = await m.runs.carry_out("r-1")
+        run = await m.runs.execute("r-1")
         assert (run.status, run.tasks["one"].attempts) == ("completed", 1), run.why
         assert files_of(new, run.commit) == {**WHOLE, "unsaved.txt": "not saved yet\n"}
         assert (await m.verify()).ok
@@ -131,11 +132,11 @@ async def test_an_agent_that_works_on_while_the_folder_is_moved_is_taken_up(proj
         await project.cut_off(m)
     new = project.move()
     async with project.open() as m:
-        await m.bundles.move("r-1", new)
+        await m.transfer.move("r-1", new)
         two = await m.attempts.get("r-1.two")
         assert two.is_open
         (project.root / "go").touch()
-        run = await m.runs.carry_out("r-1")
+        run = await m.runs.execute("r-1")
         assert (run.status, run.tasks["two"].attempts) == ("completed", 1), run.why
         assert files_of(new, run.commit) == WHOLE
 
@@ -150,7 +151,7 @@ async def test_everything_can_be_moved_the_folders_of_agents_too(tmp_path: Path,
     for name in ("repository", "home", "maos.db", "maos.db-head", "begun"):
         (tmp_path / name).rename(inside / name)
     async with maos.open(inside / "maos.db", home=inside / "home") as m:
-        moved = await m.bundles.move("r-1", inside / "repository")
+        moved = await m.transfer.move("r-1", inside / "repository")
         assert list(moved.found) == ["r-1", "r-1.two"]
         run = await m.runs.get("r-1")
         assert run.options["workspace"]["tree"] == str(inside / "home" / "workspaces" / "r-1")
@@ -159,7 +160,7 @@ async def test_everything_can_be_moved_the_folders_of_agents_too(tmp_path: Path,
         assert (two.order["cwd"], two.order["home"]) == (tree, str(inside / "home" / "homes" / "r-1.two"))
         assert two.moved_from == str(tmp_path / "home" / "workspaces" / "r-1.two"), "and it will be told so"
         (tmp_path / "go").touch()
-        run = await m.runs.carry_out("r-1")
+        run = await m.runs.execute("r-1")
         assert run.status == "completed", run.why
         assert files_of(inside / "repository", run.commit) == WHOLE
 
@@ -170,13 +171,13 @@ async def test_worktrees_that_are_gone_are_made_anew_from_what_was_saved(project
     project.end_agents()
     shutil.rmtree(project.home)
     async with project.open() as m:
-        moved = await m.bundles.move("r-1", project.old)
+        moved = await m.transfer.move("r-1", project.old)
         assert list(moved.anew) == ["r-1", "r-1.two"]
         assert on_disk(project.home / "workspaces" / "r-1.two") == {
             "first.txt": "first\n", "one.txt": "one\n", "two.txt": "half\n",
         }  # fmt: skip
         (project.root / "go").touch()
-        run = await m.runs.carry_out("r-1")
+        run = await m.runs.execute("r-1")
         assert run.status == "completed", run.why
         assert files_of(project.old, run.commit) == WHOLE
 
@@ -190,9 +191,9 @@ async def test_a_way_back_leads_to_the_moved_files_and_a_fork_begins_there(proje
     async with project.open() as m:
         with pytest.raises(maos.NotFound, match="is gone"):
             await m.travel.rollback("r-1", "half")
-        await m.bundles.move("r-1", new)
+        await m.transfer.move("r-1", new)
         (project.root / "go").touch()
-        run = await m.runs.carry_out("r-1")
+        run = await m.runs.execute("r-1")
         recorded = run.checkpoints[0]["state"]
         journey = await m.travel.fork("r-1", "half", into="r-2")
         await m.travel.rollback("r-1", "half")
@@ -201,7 +202,7 @@ async def test_a_way_back_leads_to_the_moved_files_and_a_fork_begins_there(proje
             assert (run.folder, digest(run), journey.digest) == (str(new), recorded, recorded)
             tree = Path((await m.attempts.get(run.agent("two"))).order["cwd"])
             assert on_disk(tree)["two.txt"] == "half\n"
-            run = await m.runs.carry_out(id)
+            run = await m.runs.execute(id)
             assert (run.status, files_of(new, run.commit)) == ("completed", WHOLE), run.why
         found = await m.travel.diff("r-1", "half")
         assert [each.path for each in found.difference.files or ()] == ["two.txt"]
@@ -212,15 +213,15 @@ async def test_agents_that_work_in_place_go_on_in_the_new_folder(tmp_path: Path,
     old.mkdir()
     plan: dict[str, Any] = {"tasks": [{"name": "w", "command": ["sh", "-c", "pwd; test -e go"]}]}
     await m.runs.create(plan, folder=old, options={"in_place": True, "kind": "shell"}, id="r-1")
-    assert (await m.runs.carry_out("r-1")).status == "failed"
+    assert (await m.runs.execute("r-1")).status == "failed"
     old.rename(new)
     (new / "go").touch()
-    moved = await m.bundles.move("r-1", new)
+    moved = await m.transfer.move("r-1", new)
     assert (moved.repository, list(moved.found)) == ("", [])
-    run = await m.runs.carry_out("r-1")
+    run = await m.runs.execute("r-1")
     assert (run.status, run.tasks["w"].result) == ("completed", str(new))
     await m.travel.rollback("r-1", 3, without_files=True)
-    assert (await m.runs.carry_out("r-1")).tasks["w"].result == str(new), "also from before it was moved"
+    assert (await m.runs.execute("r-1")).tasks["w"].result == str(new), "also from before it was moved"
 
 
 async def test_what_cannot_work_is_refused_and_nothing_is_changed(project: Project, tmp_path: Path) -> None:
@@ -239,14 +240,14 @@ async def test_what_cannot_work_is_refused_and_nothing_is_changed(project: Proje
             (tmp_path / "nowhere", "is not a folder"),
         ):
             with pytest.raises(maos.InvalidInput, match=words) as refused:
-                await m.bundles.move("r-1", folder)
+                await m.transfer.move("r-1", folder)
             assert refused.value.hint
         assert (await m.runs.get("r-1")).version == run.version
         git(clone, "fetch", "-q", str(project.old), "refs/maos/*:refs/maos/*")
-        moved = await m.bundles.move("r-1", clone)
+        moved = await m.transfer.move("r-1", clone)
         assert list(moved.found) == ["r-1", "r-1.two"], "a clone with what agents have saved will do"
         (project.root / "go").touch()
-        run = await m.runs.carry_out("r-1")
+        run = await m.runs.execute("r-1")
         assert (run.status, files_of(clone, run.commit)) == ("completed", WHOLE), run.why
 
 
@@ -257,11 +258,11 @@ async def test_a_copy_keeps_what_agents_have_saved_whatever_git_clears_away(proj
     clone = tmp_path / "clone"
     git(tmp_path, "clone", "-q", str(project.old), str(clone))
     async with project.open() as m:
-        await m.bundles.move("r-1", clone)
+        await m.transfer.move("r-1", clone)
         git(clone, "reflog", "expire", "--expire=now", "--all")
         git(clone, "gc", "-q", "--prune=now")
         (project.root / "go").touch()
-        run = await m.runs.carry_out("r-1")
+        run = await m.runs.execute("r-1")
         assert (run.status, files_of(clone, run.commit)) == ("completed", WHOLE), run.why
 
 
@@ -269,7 +270,7 @@ async def test_a_run_that_somebody_carries_out_is_not_moved(project: Project) ->
     """I5."""
     async with project.open() as m:
         run = await order(m, project.old, project.tasks(), id="r-1")
-        carrying = asyncio.create_task(m.runs.carry_out(run.id))
+        carrying = asyncio.create_task(m.runs.execute(run.id))
 
         async def begun() -> bool:
             return (project.root / "begun").exists()
@@ -290,27 +291,27 @@ async def test_a_run_that_was_moved_travels_in_a_bundle(project: Project, tmp_pa
     project.end_agents()
     new = project.move()
     async with project.open() as m:
-        await m.bundles.move("r-1", new)
-        await m.bundles.export("r-1", tmp_path / "r-1.maos")
+        await m.transfer.move("r-1", new)
+        await m.transfer.export("r-1", tmp_path / "r-1.maos")
     house = tmp_path / "house"
     git(tmp_path, "clone", "-q", str(new), str(house))
     async with maos.open(tmp_path / "there.db", home=tmp_path / "there") as m:
-        await m.bundles.import_(tmp_path / "r-1.maos", folder=house)
+        await m.transfer.import_(tmp_path / "r-1.maos", folder=house)
         two = await m.attempts.get("r-1.two")
         assert (await m.runs.get("r-1")).folder == str(house)
         assert two.order["cwd"] == str(tmp_path / "there" / "workspaces" / "r-1.two")
         assert str(new) not in json.dumps([two.workspace, (await m.runs.get("r-1")).options])
         second = tmp_path / "second"
         house.rename(second)
-        await m.bundles.move("r-1", second)
+        await m.transfer.move("r-1", second)
         assert not (tmp_path / "there" / "workspaces").exists(), "nothing is laid out before somebody agrees"
         (project.root / "go").touch()
-        run = await m.runs.carry_out("r-1", options=await m.bundles.agree("r-1"))
+        run = await m.runs.execute("r-1", options=await m.transfer.agree("r-1"))
         assert (run.status, files_of(second, run.commit)) == ("completed", WHOLE), run.why
-        assert (await moments.named(m.journal, run, "half")).name == "half"
+        assert (await points_in_time.named(m.journal, run, "half")).name == "half"
         assert (await m.travel.at("r-1", "half")).done == 1, "the checksum of a checkpoint holds on every machine"
-        await m.bundles.export("r-1", tmp_path / "back.maos")
+        await m.transfer.export("r-1", tmp_path / "back.maos")
     async with project.open() as m:
-        assert (await m.bundles.import_(tmp_path / "back.maos", folder=new)).what == "more"
+        assert (await m.transfer.import_(tmp_path / "back.maos", folder=new)).what == "more"
         run = await m.runs.get("r-1")
         assert (run.status, run.folder) == ("completed", str(new))

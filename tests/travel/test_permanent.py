@@ -6,7 +6,7 @@ from maos.app import Maos
 from maos.clock import SystemClock
 from maos.engine import cleanup
 from maos.model.plan import Task
-from maos.settings.schema import Cleanup
+from maos.settings.schema import CleanupSettings
 from tests.travel.conftest import order, repository, says
 
 
@@ -14,10 +14,10 @@ async def test_a_permanent_run_is_no_concern_of_any_policy(tmp_path: Path, m: Ma
     """It is not removed, and does not count among those that are kept by number."""
     for id in ("r-1", "r-2", "r-3"):
         await order(m, repository(tmp_path), [Task(name="a", command=says("a"))], id=id)
-        assert (await m.runs.carry_out(id)).status == "completed"
+        assert (await m.runs.execute(id)).status == "completed"
     clock = SystemClock()
-    assert await cleanup.set_permanent(m.journal, clock, await m.runs.get("r-1"), "the first one")
-    policies = Cleanup(keep_runs=1, older_than_days=0)
+    assert await cleanup.pin(m.journal, clock, await m.runs.get("r-1"), "the first one")
+    policies = CleanupSettings(keep_runs=1, older_than_days=0)
     for rule in (cleanup.by_policy(policies, clock.now_us()), cleanup.older_than(0, clock.now_us())):
         foreseen = await cleanup.cleanup(m.journal, clock, m.runs, m.attempts, rule, by="person", dry_run=True)
         assert "r-1" not in {each.run for each in (*foreseen.removed, *foreseen.kept)}
@@ -25,8 +25,8 @@ async def test_a_permanent_run_is_no_concern_of_any_policy(tmp_path: Path, m: Ma
     assert done is not None
     assert ([each.run for each in done.removed], done.kept) == (["r-2"], [])
     assert (m.attempts.folder / "workspaces" / "r-1.a").is_dir()
-    assert await cleanup.permanent(m.journal) == {"r-1": "the first one"}
-    assert await cleanup.unset_permanent(m.journal, clock, await m.runs.get("r-1"))
+    assert await cleanup.pinned(m.journal) == {"r-1": "the first one"}
+    assert await cleanup.unpin(m.journal, clock, await m.runs.get("r-1"))
     rule = cleanup.older_than(0, clock.now_us())
     done = await cleanup.cleanup(m.journal, clock, m.runs, m.attempts, rule, by="person")
     assert [each.run for each in done.removed] == ["r-1", "r-3"]
@@ -35,7 +35,7 @@ async def test_a_permanent_run_is_no_concern_of_any_policy(tmp_path: Path, m: Ma
 async def test_one_that_becomes_permanent_while_others_are_removed_stays(tmp_path: Path, m: Maos) -> None:
     for id in ("r-1", "r-2"):
         await order(m, repository(tmp_path), [Task(name="a", command=says("a"))], id=id)
-        await m.runs.carry_out(id)
+        await m.runs.execute(id)
     clock, last = SystemClock(), await m.runs.get("r-2")
     runs = Interrupting(m, last)
     done = await cleanup.cleanup(
@@ -59,5 +59,5 @@ class Interrupting:
         self.all = m.runs.all
 
     async def get(self, id: str) -> object:
-        await cleanup.set_permanent(self._m.journal, SystemClock(), self._other)  # type: ignore[arg-type]
+        await cleanup.pin(self._m.journal, SystemClock(), self._other)  # type: ignore[arg-type]
         return await self._m.runs.get(id)

@@ -9,12 +9,13 @@ import pytest
 import maos
 from maos.app import Maos
 from maos.clock import SystemClock
-from maos.engine import checkpoints, moments
+from maos.engine import checkpoints
 from maos.model.attempt import inbox
 from maos.model.branch import digest
 from maos.model.plan import Plan, Task
 from maos.model.run import Run
 from maos.testing.crash import Life, crash_loop
+from maos.travel import points_in_time
 from tests.runs.commands import until
 from tests.travel import travel_life
 from tests.travel.conftest import files_of, on_disk, order, repository, says, travel_of
@@ -33,7 +34,7 @@ async def prepared(m: Maos, folder: Path) -> Run:
         Task(name="w", command=["sh", "-c", f"{waits}; sleep 100"], needs=["a"]),
     ]
     run = await order(m, repository(folder), tasks)
-    carrying = asyncio.create_task(m.runs.carry_out(run.id))
+    carrying = asyncio.create_task(m.runs.execute(run.id))
 
     async def reached() -> bool:
         return (folder / "one").exists()
@@ -90,7 +91,7 @@ async def test_a_journey_killed_anywhere_is_finished_by_asking_again(
                 assert (
                     sum([each.type == "run_rolled_back" async for each in m.journal.read(f"run/{id}")]) == found.branch
                 )
-                await travel_of(m).rollback(id, await moments.at_position(m.journal, found, head))
+                await travel_of(m).rollback(id, await points_in_time.at_position(m.journal, found, head))
             assert digest(await m.runs.get(run.id)) == before
             assert (await m.verify()).ok
 
@@ -109,12 +110,12 @@ async def test_a_join_killed_anywhere_is_finished_by_asking_again(
     database = tmp_path / "maos.db"
     async with maos.open(database, home=home) as m:
         run = await order(m, repository(tmp_path), [Task(name="a", command=says("a"))])
-        run = await m.runs.carry_out(run.id)
-        await travel_of(m).fork(run.id, await moments.newest(m.journal, run), into="r-fork")
+        run = await m.runs.execute(run.id)
+        await travel_of(m).fork(run.id, await points_in_time.newest(m.journal, run), into="r-fork")
         for id, word in ((run.id, "ours"), ("r-fork", "theirs")):
             task = Task(name="b", command=["sh", "-c", f"echo {word} > b.txt; echo {word}"])
             await m.runs.add(id, Plan(tasks=[task]))
-            run = await m.runs.carry_out(id)
+            run = await m.runs.execute(id)
         run = await m.runs.get(run.origin["run"])
         before, head = digest(run), await m.journal.head()
 
@@ -129,7 +130,7 @@ async def test_a_join_killed_anywhere_is_finished_by_asking_again(
             wanted = {"a.txt": "a\n", "b.txt": "theirs\n", "first.txt": "first\n"}
             assert files_of(repository(tmp_path), found.commit) == wanted
             assert on_disk(Path(found.options["workspace"]["tree"])) == wanted
-            await travel_of(m).rollback(run.id, await moments.at_position(m.journal, found, head))
+            await travel_of(m).rollback(run.id, await points_in_time.at_position(m.journal, found, head))
             assert digest(await m.runs.get(run.id)) == before
 
     lives = await crash_loop(argv_for, check)

@@ -10,8 +10,8 @@ import pytest
 
 import maos
 from maos.app import Maos
-from maos.engine import moments
 from maos.model.plan import Task
+from maos.travel import points_in_time
 from tests.travel.conftest import order, repository, says, travel_of
 
 TASKS = "SELECT id, status, assigned_agents FROM tasks ORDER BY id"
@@ -22,10 +22,10 @@ async def journey(m: Maos, folder: Path) -> None:
     """A run that is completed and goes back to where half of it was done, and a fork that stays completed."""
     tasks = [Task(name="a", command=says("a")), Task(name="b", command=says("b"), needs=["a"])]
     run = await order(m, repository(folder), tasks, id="r-1")
-    run = await m.runs.carry_out(run.id)
-    await travel_of(m).fork(run.id, await moments.newest(m.journal, run), into="r-2")
+    run = await m.runs.execute(run.id)
+    await travel_of(m).fork(run.id, await points_in_time.newest(m.journal, run), into="r-2")
     started = [each.version async for each in m.journal.read("run/r-1") if each.type == "task_started"]
-    await travel_of(m).rollback(run.id, await moments.at_version(m.journal, run, started[-1]))
+    await travel_of(m).rollback(run.id, await points_in_time.at_version(m.journal, run, started[-1]))
 
 
 def check(tasks: list[tuple[Any, ...]], runs: list[tuple[Any, ...]]) -> None:

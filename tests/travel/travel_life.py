@@ -10,18 +10,19 @@ from pathlib import Path
 import maos
 from maos.app import Maos
 from maos.clock import SystemClock
-from maos.engine import claims, moments
-from maos.engine.joining import Joining
-from maos.engine.travel import Travel
+from maos.engine import claims
 from maos.testing.crash import ack
+from maos.travel import points_in_time
+from maos.travel.join import Join
+from maos.travel.rollback import Travel
 
 
 async def go(m: Maos, what: str, id: str, where: str) -> str:
     """Do it, or finish it; returns the id of the run that it is about."""
     if what == "join":
-        return (await Joining(m.journal, SystemClock(), m.runs, m.attempts).join(id, where, policy="theirs")).run
+        return (await Join(m.journal, SystemClock(), m.runs, m.attempts).join(id, where, policy="theirs")).run
     travel = Travel(m.journal, SystemClock(), m.runs, m.attempts)
-    moment = await moments.named(m.journal, await m.runs.get(id), "mark")
+    moment = await points_in_time.named(m.journal, await m.runs.get(id), "mark")
     if what == "fork":
         return (await travel.fork(id, moment, into=where)).run
     return (await travel.rollback(id, moment)).run

@@ -55,7 +55,7 @@ def plan(**needs: str) -> Plan:
 async def carried_out(runs: Runs, plan: Plan, hands: Hands) -> Run:
     run = await runs.create(plan, request=f"Build it. {LONG}", options={"kind": "claude"})
     async with asyncio.timeout(20):
-        return await runs.carry_out(run.id, worker=hands)
+        return await runs.execute(run.id, worker=hands)
 
 
 def test_all_of_them_are_there() -> None:
@@ -92,7 +92,7 @@ async def test_a_run_is_seen_while_it_goes_on(runs: Runs, query: Query) -> None:
     hands = Hands()
     hands.hold = {"b"}
     run = await runs.create(plan(a="", b="a", c="b"), request="x")
-    going = asyncio.create_task(runs.carry_out(run.id, worker=hands))
+    going = asyncio.create_task(runs.execute(run.id, worker=hands))
     async with asyncio.timeout(20):
         while "b" not in hands.did:
             await asyncio.sleep(0.01)

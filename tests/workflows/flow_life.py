@@ -15,7 +15,19 @@ from typing import Any
 import maos
 from maos.app import Maos
 from maos.testing.crash import ack
-from maos.workflows import NOT_DONE, Found, NotWaiting, StepFailed, child, gate, gather, key, parallel, signal, sleep
+from maos.workflows import (
+    NOT_DONE,
+    FoundWorkflow,
+    NotWaiting,
+    StepFailed,
+    child,
+    gate,
+    gather,
+    key,
+    parallel,
+    signal,
+    sleep,
+)
 
 EFFECTS = Path(os.devnull)
 
@@ -27,10 +39,10 @@ def effect(what: str) -> str:
     return f"{what}!"
 
 
-def found(place: str) -> str | None:
+def found(step_id: str) -> str | None:
     """What the step of a key did, as seen from outside."""
     for line in EFFECTS.read_text().splitlines() if EFFECTS.exists() else ():
-        if line.startswith(f"{place} "):
+        if line.startswith(f"{step_id} "):
             return line.partition(" ")[2]
     return None
 
@@ -47,7 +59,7 @@ async def pay(what: str) -> str:
 
 def look(what: str) -> Any:
     did = found(key())
-    return NOT_DONE if did is None else Found(f"{did}!")
+    return NOT_DONE if did is None else FoundWorkflow(f"{did}!")
 
 
 @maos.step(probe=look)
@@ -98,16 +110,16 @@ async def attend(m: Maos) -> None:
     while True:
         async for flow in m.workflows.all():
             try:
-                for place, call in flow.waiting.items():
+                for step_id, call in flow.waiting.items():
                     if call.kind == "gate":
-                        await m.workflows.answer(flow.id, place, "yes")
+                        await m.workflows.answer(flow.id, step_id, "yes")
                     elif call.kind == "signal":
                         value = {"confirmed": "sure", "last": "bye"}[call.name]
                         await m.workflows.signal(flow.id, call.name, value, key=call.name)
-                for place in flow.unknown:
-                    did = found(f"{flow.id}/{place}")
+                for step_id in flow.unknown:
+                    did = found(f"{flow.id}/{step_id}")
                     outcome = ("again", None) if did is None else ("done", f"{did}!")
-                    await m.workflows.settle(flow.id, place, outcome[0], value=outcome[1])
+                    await m.workflows.settle(flow.id, step_id, outcome[0], value=outcome[1])
             except NotWaiting:
                 pass  # it went on meanwhile
         await asyncio.sleep(0.005)

@@ -9,7 +9,7 @@ import sys
 from typing import Any
 
 import maos
-from maos.engine.types import FLOW
+from maos.engine.types import WORKFLOW_RUN
 from maos.workflows import parallel, signal, unique
 
 
@@ -34,11 +34,11 @@ async def digests(database: str) -> str:
     """Of every workflow, folded from its first event on."""
     found = []
     async with maos.open(database, create=False) as m:
-        async for name in m.journal.streams("flow/"):
-            fold = FLOW.fold(id=name.removeprefix("flow/"))
+        async for name in m.journal.streams("workflow/"):
+            fold = WORKFLOW_RUN.fold(id=name.removeprefix("workflow/"))
             async for record in m.journal.read(name):
                 fold.apply(record.type, record.data)
-            found.append(hashlib.sha256(FLOW.keep(fold).body or b"").hexdigest())
+            found.append(hashlib.sha256(WORKFLOW_RUN.keep(fold).body or b"").hexdigest())
     return " ".join(found)
 
 

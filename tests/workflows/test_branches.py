@@ -70,7 +70,7 @@ async def test_all_that_began_end_before_the_first_failure_is_raised_and_no_more
         handle = await m.workflows.start(failing, id="f")
         await eventually(lambda: handle.flow.waiting)
         assert sorted(outside.seen) == [0, 1, 2]
-        assert {call.status for place, call in handle.flow.calls.items() if ":" in place} == {"done", "failed"}
+        assert {call.status for step_id, call in handle.flow.steps.items() if ":" in step_id} == {"done", "failed"}
     async with engine() as m:
         await m.workflows.signal("f", "go")
         assert await m.workflows.run(failing, id="f") == "work failed: ValueError: no"
@@ -171,7 +171,7 @@ async def test_branches_interrupted_in_the_middle_go_on_each_from_its_own_place(
     async with engine() as m:
         handle = await m.workflows.start(branching, id="b")
         assert await handle.result() == [[0, 1, 2], [10, 11, 12], [20, 21, 22]]
-        assert all(call.status == "done" for call in handle.flow.calls.values())
+        assert all(call.status == "done" for call in handle.flow.steps.values())
     assert sorted(map(str, outside.seen)) == sorted(map(str, [0, (0, 2), 1, 2, (2, 1), (2, 2)]))
 
 
@@ -303,7 +303,7 @@ async def test_a_task_that_nobody_waits_for_ends_its_step_before_the_workflow_en
     handle = await m.workflows.start(careless)
     assert await handle.result() == "ended"
     assert outside.seen == ["done"]
-    assert [call.status for call in handle.flow.calls.values()] == ["done"]
+    assert [call.status for call in handle.flow.steps.values()] == ["done"]
     await asyncio.gather(*tasks, return_exceptions=True)
 
 

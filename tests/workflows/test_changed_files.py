@@ -12,7 +12,7 @@ from maos.clock import SystemClock
 from maos.engine.claims import Held
 from maos.model.plan import BadPlan
 from maos.model.run import Run
-from maos.workflows.errors import Changed
+from maos.workflows.errors import WorkflowChanged
 from maos.workflows.files import changing
 from maos.workflows.files.reading import Read, parse
 
@@ -156,7 +156,7 @@ async def test_what_was_done_or_begun_must_be_the_same(
     begun.path.write_text(text)
     made_from = changing.origin(begun.run)
     assert made_from is not None
-    with pytest.raises(Changed) as raised:
+    with pytest.raises(WorkflowChanged) as raised:
         await begun.go_over(changing.reread(made_from))
     assert told in raised.value.what
     assert "finishes with the file as it was" in raised.value.hint
@@ -196,7 +196,7 @@ async def test_tasks_that_came_later_stay_and_must_fit(begun: Begun) -> None:
     read = begun.now(without, "other, command: x, needs: test}\n- {name: ship, command: ship it, needs: other")
     with pytest.raises(BadPlan, match="needs 'build'"):
         await begun.go_over(read)
-    with pytest.raises(Changed, match="notes the run was given another task of that name"):
+    with pytest.raises(WorkflowChanged, match="notes the run was given another task of that name"):
         await begun.go_over(begun.now("name: ship", "name: notes"))
 
 
@@ -232,9 +232,9 @@ async def test_it_is_refused_while_somebody_carries_it_out(begun: Begun) -> None
     await begun.begin()
     lease = await begun.m.journal.acquire("run/r-1", ttl_s=30)
     assert lease is not None
-    from maos.engine import owner
+    from maos.engine import ownership
 
-    await begun.record("run_taken", owner=owner.identity(lease), source="test")
+    await begun.record("run_claimed", owner=ownership.identity(lease), source="test")
     begun.run = await begun.m.runs.get("r-1")
     with pytest.raises(Held):
         await begun.go_over(begun.now("make {{", "make all {{"))

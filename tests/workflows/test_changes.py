@@ -10,7 +10,7 @@ import pytest
 
 import maos
 from maos.app import Maos
-from maos.workflows import Changed, StepFailed, Workflow, definition, gather, patched, signal
+from maos.workflows import StepFailed, Workflow, WorkflowChanged, definition, gather, patched, signal
 from maos.workflows.definition import find
 from tests.workflows.conftest import Engine
 from tests.workflows.define import Outside, eventually, workflow
@@ -110,7 +110,7 @@ async def test_changed_code_is_refused_before_anything_is_done(engine: Engine) -
     await begin(engine, first)
     async with engine() as m:
         for go_on in (m.workflows.resume("w", workflow=longer), m.workflows.run(longer, id="w")):
-            with pytest.raises(Changed, match="the definition of order has changed since w was begun") as told:
+            with pytest.raises(WorkflowChanged, match="the definition of order has changed since w was begun") as told:
                 await go_on
             assert "patched()" in (told.value.hint or "")
         assert (await m.workflows.get("w")).status == "paused"
@@ -144,7 +144,7 @@ async def test_code_that_makes_other_calls_is_stopped_and_can_be_put_right(
     await begin(engine, first)
     async with engine() as m:
         handle = await m.workflows.resume("w", workflow=now, on_change="replay")
-        with pytest.raises(Changed, match=why):
+        with pytest.raises(WorkflowChanged, match=why):
             await handle.result()
         flow = await m.workflows.get("w")
         assert (flow.status, flow.is_open) == ("changed", True)
@@ -168,7 +168,7 @@ async def test_code_that_differs_from_run_to_run_is_found_out(engine: Engine) ->
     async with engine() as m:
         flow = await (await m.workflows.resume("w", workflow=careless)).wait()
     assert flow.status == "changed"
-    assert "belongs into a step" in str(Changed(flow.why, hint="belongs into a step"))
+    assert "belongs into a step" in str(WorkflowChanged(flow.why, hint="belongs into a step"))
     assert outside.seen == ["0"]
 
 
@@ -348,7 +348,7 @@ async def test_a_child_whose_code_changed_stops_its_parent_with_the_reason(engin
 
     async with engine() as m:
         handle = await m.workflows.start(outer, id="o")
-        await eventually(lambda: handle.flow.calls)
+        await eventually(lambda: handle.flow.steps)
         await eventually(lambda: "i" in m.workflows._running and m.workflows._running["i"].flow.waiting)
         await m.workflows.signal("i", "go")
     inners.append(inner_now)
@@ -386,10 +386,10 @@ async def test_a_changed_signature_is_a_change_and_no_failure(engine: Engine) ->
         await eventually(lambda: handle.flow.waiting)
     async with engine() as m:
         version = (await m.workflows.get("w")).version
-        with pytest.raises(Changed, match="the definition of taking has changed since w was begun"):
+        with pytest.raises(WorkflowChanged, match="the definition of taking has changed since w was begun"):
             await m.workflows.resume("w", workflow=taking("a, b"))
         for signature, why in (("a, b", "missing a required argument"), ("a: list[str]", "is not what its signature")):
-            with pytest.raises(Changed, match=f"does not fit what w was begun with.*{why}"):
+            with pytest.raises(WorkflowChanged, match=f"does not fit what w was begun with.*{why}"):
                 await m.workflows.resume("w", workflow=taking(signature), on_change="replay")
         assert (await m.workflows.get("w")).version == version
         await m.workflows.signal("w", "go", "on")

@@ -16,7 +16,7 @@ from maos.app import Maos
 from maos.journal.journal import Journal
 from maos.testing.manual_clock import ManualClock
 from maos.workflows import checkpoint, gate, publish
-from maos.workflows.policy import FREQUENCIES, Policy
+from maos.workflows.policy import FREQUENCIES, CheckpointPolicy
 from tests.workflows import policy_life
 from tests.workflows.conftest import Engine
 from tests.workflows.define import eventually, workflow
@@ -98,9 +98,9 @@ async def test_a_step_that_is_not_idempotent_is_safe_under_every_policy(engine: 
             handle = await m.workflows.start(mixed, id=frequency.replace("_", "-"), options=options)
             assert await handle.result() == 6
             started = [
-                record.data["place"]
-                async for record in m.journal.read(f"flow/{handle.id}")
-                if record.type == "call_started"
+                record.data["step_id"]
+                async for record in m.journal.read(f"workflow/{handle.id}")
+                if record.type == "step_started"
             ]
             assert started == ["1", "2", "3"]
             assert seen == [1, 2, 3]
@@ -116,8 +116,8 @@ async def test_when_a_step_that_is_not_idempotent_begins_its_beginning_is_on_dis
 
     @maos.step
     async def pay(n: int) -> int:
-        calls = [record async for record in journals[0].read("flow/p") if record.type.startswith("call_")]
-        found.append([f"{record.type} {record.data['place']}" for record in calls])
+        calls = [record async for record in journals[0].read("workflow/p") if record.type.startswith("call_")]
+        found.append([f"{record.type} {record.data['step_id']}" for record in calls])
         return n
 
     @maos.step(idempotent=True)
@@ -131,8 +131,8 @@ async def test_when_a_step_that_is_not_idempotent_begins_its_beginning_is_on_dis
     async with engine() as m:
         journals.append(m.journal)
         assert await m.workflows.run(paying, id="p", options={"checkpoints": {"frequency": frequency}}) == 6
-    before = ["call_started 1", "call_done 1", "call_started 2"]
-    assert found == [before, [*before, "call_done 2", "call_started 3"]]
+    before = ["step_started 1", "step_completed 1", "step_started 2"]
+    assert found == [before, [*before, "step_completed 2", "step_started 3"]]
 
 
 @maos.step(idempotent=True)
@@ -161,9 +161,9 @@ async def test_checkpoints_say_when_why_where_and_how_far(m: Maos) -> None:
     assert [each.calls for each in made] == [3, 7, 11]
     assert all(each.at_us for each in made)
     for each in made:
-        record = await m.journal.event(f"flow/{handle.id}", each.version)
+        record = await m.journal.event(f"workflow/{handle.id}", each.version)
         assert record is not None
-        assert record.type == "flow_checkpointed"
+        assert record.type == "workflow_checkpointed"
 
 
 async def test_checkpoints_by_time_are_made_when_the_interval_has_passed(timed: Engine, clock: ManualClock) -> None:
@@ -220,7 +220,7 @@ async def test_what_chance_said_is_on_disk_before_a_step_is_told_of_it(m: Maos) 
     @maos.step(idempotent=True)
     async def order(id: str) -> None:
         flow = await m.workflows.get("o")
-        recorded.append(id in [call.result for call in flow.calls.values()])
+        recorded.append(id in [call.result for call in flow.steps.values()])
 
     @workflow("ordering")
     async def ordering() -> None:
@@ -249,7 +249,7 @@ async def test_a_policy_that_makes_no_sense_is_refused_before_it_begins(
 
 
 def test_checkpoints_can_be_switched_off() -> None:
-    policy = Policy("every_n_steps", every=1, enabled=False)
+    policy = CheckpointPolicy("every_n_steps", every=1, enabled=False)
     assert policy.after_step(0) == ""
     assert not policy.every_step
 
@@ -287,7 +287,7 @@ async def test_a_checkpoint_that_cannot_be_read_back_is_none(tmp_path: Path, fre
     async with maos.open(database) as m:
         options = {"checkpoints": {"frequency": frequency, "every": 1}}
         handle = await m.workflows.start(damaged, id="d", options=options)
-        with pytest.raises(maos.Corrupt, match="flow/d@2"):
+        with pytest.raises(maos.Corrupt, match="workflow/d@2"):
             await handle.wait()
     assert seen == []
 
@@ -332,7 +332,7 @@ async def test_a_damaged_fold_costs_only_time(engine: Engine) -> None:
     async with engine() as m:
         handle = await m.workflows.start(long, id="l")
         await eventually(lambda: handle.flow.waiting)
-        kept = await m.journal.store.load("flow", "l")
+        kept = await m.journal.store.load("workflow", "l")
         assert kept is not None
         damaged = kept._replace(body=b'{"format": 1, "fold": ' + os.urandom(20).hex().encode())
         await m.journal.append_all([], documents=[damaged])

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 import maos
-from maos.testing.crash import Life, Process, crash_loop
+from maos.testing.crash import ChildProcess, Life, crash_loop
 from tests.workflows import flow_life
 
 Place = Callable[[int], tuple[str, str, Path]]
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+def step_id(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     """A new database, or a new schema, and a new outside for each life."""
     url = request.getfixturevalue("postgres_url") if request.param == "postgres" else ""
 
@@ -45,42 +45,42 @@ async def check_end(database: str, schema: str, effects: Path, kills: int) -> No
         flows = {flow.id: flow async for flow in m.workflows.all()}
         assert {id: flow.status for id, flow in flows.items()} == {"whole": "completed", "whole.part": "completed"}
         for flow in flows.values():
-            assert {call.status for call in flow.calls.values()} <= {"done", "failed"}, "a call without an outcome"
+            assert {call.status for call in flow.steps.values()} <= {"done", "failed"}, "a call without an outcome"
             assert not any(flow.signals.values())
         assert (await m.verify()).ok
 
 
-async def test_undisturbed(place: Place) -> None:
-    await check_end(*place(0), kills=0)
+async def test_undisturbed(step_id: Place) -> None:
+    await check_end(*step_id(0), kills=0)
 
 
 @pytest.mark.timeout(600)
 async def test_killed_at_any_point_it_gives_the_same_result_and_repeats_nothing(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+    step_id: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """I29, I30, I31, I32, R-1001."""
     monkeypatch.setenv("MAOS_CRASH_ONLY", "flow:")
-    await crash_everywhere(place)
+    await crash_everywhere(step_id)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
-async def test_killed_at_any_point_of_the_store_too(place: Place) -> None:
+async def test_killed_at_any_point_of_the_store_too(step_id: Place) -> None:
     """The same at every crash point there is."""
-    await crash_everywhere(place)
+    await crash_everywhere(step_id)
 
 
-async def crash_everywhere(place: Place) -> None:
+async def crash_everywhere(step_id: Place) -> None:
     def argv(number: int) -> list[str | Path]:
-        return [sys.executable, flow_life.__file__, *place(number)]
+        return [sys.executable, flow_life.__file__, *step_id(number)]
 
     async def check(life: Life) -> None:
-        await check_end(*place(life.number), kills=1)
+        await check_end(*step_id(life.number), kills=1)
 
     lives = await crash_loop(argv, check)
     died_at = {life.died_at for life in lives}
     assert len(lives) > 40
-    for each in ("flow:before pay", "flow:after book", "flow:before child", "flow:after flow_started"):
+    for each in ("flow:before pay", "flow:after book", "flow:before child", "flow:after workflow_started"):
         assert each in died_at, f"nothing died at {each!r}"
     assert lives[-1].acks == ["completed"]
 
@@ -94,7 +94,7 @@ async def test_killed_again_and_again_it_still_comes_to_its_end(
     database, effects = str(tmp_path / "maos.db"), tmp_path / "effects"
     kills = 0
     while True:
-        process = Process([sys.executable, flow_life.__file__, database, "", effects], crash_at=6 + kills % 9)
+        process = ChildProcess([sys.executable, flow_life.__file__, database, "", effects], crash_at=6 + kills % 9)
         life = process.wait(kills)
         if life.died_at is None:
             break

@@ -8,7 +8,7 @@ import pytest
 
 import maos
 from maos.app import Maos
-from maos.workflows import NOT_DONE, Found, NotWaiting, StepFailed, Workflow, key
+from maos.workflows import NOT_DONE, FoundWorkflow, NotWaiting, StepFailed, Workflow, key
 from tests.workflows.conftest import Engine
 from tests.workflows.define import Outside, eventually, workflow
 
@@ -170,11 +170,11 @@ async def test_a_probe_that_finds_the_effect_gives_the_result(engine: Engine, as
 
     async def look(amount: int) -> Any:
         asked.append((amount, key()))
-        return Found("receipt found")
+        return FoundWorkflow("receipt found")
 
     def look_in_a_thread(amount: int) -> Any:
         asked.append((amount, key()))
-        return Found("receipt found")
+        return FoundWorkflow("receipt found")
 
     bank = Bank(probe=look if asynchronous else look_in_a_thread)
     await bank.interrupt(engine)
@@ -190,7 +190,7 @@ async def test_a_probe_that_finds_nothing_has_the_step_done(engine: Engine) -> N
     async with engine() as m:
         handle = await bank.go_on(m)
         assert await handle.result() == "receipt 7"
-        assert handle.flow.calls["1"].tries == 2
+        assert handle.flow.steps["1"].tries == 2
     assert bank.outside.seen == [7, 7]
 
 
@@ -210,14 +210,14 @@ async def test_a_probe_that_cannot_tell_leaves_it_to_a_person(engine: Engine, pr
 async def test_a_probe_can_call_steps_and_they_are_no_calls_of_the_workflow(engine: Engine) -> None:
     @maos.step
     async def ask(amount: int) -> Any:
-        return Found(f"receipt {amount}")
+        return FoundWorkflow(f"receipt {amount}")
 
     bank = Bank(probe=ask)
     await bank.interrupt(engine)
     async with engine() as m:
         handle = await bank.go_on(m)
         assert await handle.result() == "receipt 7"
-        assert list(handle.flow.calls) == ["1"]
+        assert list(handle.flow.steps) == ["1"]
 
 
 async def test_a_step_that_had_ended_when_the_engine_was_closed_is_not_in_doubt(engine: Engine) -> None:
@@ -259,7 +259,7 @@ async def test_secrets_are_not_written_into_what_a_person_is_shown(m: Maos) -> N
 
     handle = await m.workflows.start(run, id="s")
     await handle.result()
-    assert secret not in str(handle.flow.calls["1"].about)
+    assert secret not in str(handle.flow.steps["1"].about)
 
 
 async def test_a_step_that_the_workflow_stopped_waiting_for_is_not_begun_again(engine: Engine) -> None:
@@ -284,7 +284,7 @@ async def test_a_step_that_the_workflow_stopped_waiting_for_is_not_begun_again(e
     async with engine() as m:
         handle = await m.workflows.start(limited, id="l")
         await eventually(lambda: handle.flow.waiting)
-        assert handle.flow.calls["1"].status == "left"
+        assert handle.flow.steps["1"].status == "left"
     outside.hold.set()
     async with engine() as m:
         await m.workflows.signal("l", "go")

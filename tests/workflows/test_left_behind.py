@@ -11,7 +11,7 @@ import maos
 from maos.app import Maos
 from maos.engine.outcomes import LIMIT_UNKNOWN_S
 from maos.engine.recorder import Recorder
-from maos.engine.types import FLOW
+from maos.engine.types import WORKFLOW_RUN
 from maos.errors import NotFound, StoreUnavailable
 from maos.model.attempt import Attempt
 from maos.testing.manual_clock import ManualClock
@@ -102,15 +102,15 @@ async def test_a_child_is_not_ended_before_it_is_on_disk_that_its_parent_left_it
     seen: list[str] = []
 
     async def slow(self: Recorder[Any], *events: Any, **more: Any) -> None:
-        if any(event.type == "call_left" for event in events):
+        if any(event.type == "step_abandoned" for event in events):
             await asyncio.sleep(0.05)
         await append(self, *events, **more)
-        seen.extend(event.type for event in events if event.type in ("call_left", "flow_ended"))
+        seen.extend(event.type for event in events if event.type in ("step_abandoned", "workflow_ended"))
 
     monkeypatch.setattr(Recorder, "append", slow)
     async with engine() as m:
         assert await m.workflows.run(impatient, id="p") == "late"
-    assert seen == ["call_left", "flow_ended", "flow_ended"]
+    assert seen == ["step_abandoned", "workflow_ended", "workflow_ended"]
 
 
 async def test_an_engine_can_be_closed_while_the_end_of_a_child_waits_for_the_disk(
@@ -121,7 +121,7 @@ async def test_an_engine_can_be_closed_while_the_end_of_a_child_waits_for_the_di
     stuck = asyncio.Event()
 
     async def hanging(self: Recorder[Any], *events: Any, **more: Any) -> None:
-        if any(event.type == "call_left" for event in events):
+        if any(event.type == "step_abandoned" for event in events):
             stuck.set()
             await asyncio.Event().wait()
         await append(self, *events, **more)
@@ -159,7 +159,7 @@ async def test_a_child_whose_parent_has_ended_is_found_and_cancelled(engine: Eng
     async with engine() as m:
         assert await m.workflows.resume_all() == []  # its parent takes it up
         ended = {"status": "failed", "at_us": (await m.workflows.get("p")).changed_us}
-        await m.journal.append(FLOW.stream("p"), maos.Event("flow_ended", ended))
+        await m.journal.append(WORKFLOW_RUN.stream("p"), maos.Event("workflow_ended", ended))
         assert await m.workflows.resume_all() == []
         assert await status(m, "p.1") == ("cancelled", "p wants it no more")
 
@@ -326,7 +326,7 @@ async def test_an_agent_that_cannot_start_has_failed(m: Maos, tmp_path: Path) ->
             return error.type
 
     assert await m.workflows.run(build, id="b") == "start_failed"
-    assert (await m.workflows.get("b")).calls["1"].status == "failed"
+    assert (await m.workflows.get("b")).steps["1"].status == "failed"
 
 
 class Limited:

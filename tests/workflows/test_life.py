@@ -69,8 +69,8 @@ async def test_a_step_that_runs_ends_before_its_workflow_is_let_go_of(
         outside.hold.set()
         flow = await handle.wait()
         assert flow.status == ("paused" if leaving == "pause" else "cancelled")
-        assert flow.calls["1"].result == "one"
-        assert list(flow.calls) == ["1"]
+        assert flow.steps["1"].result == "one"
+        assert list(flow.steps) == ["1"]
     async with engine() as m:
         if leaving == "pause":
             assert await (await m.workflows.resume("t")).result() == ["one", "two"]
@@ -87,7 +87,7 @@ async def test_a_step_whose_beginning_is_being_written_runs_before_its_workflow_
     append = Recorder.append
 
     async def late(self: Recorder[Any], *events: Any, **more: Any) -> None:
-        if events[0].type == "call_started":
+        if events[0].type == "step_started":
             writing.set()
             await asyncio.sleep(0.02)
         await append(self, *events, **more)
@@ -99,7 +99,7 @@ async def test_a_step_whose_beginning_is_being_written_runs_before_its_workflow_
     await writing.wait()
     flow = await handle.pause()
     assert (flow.status, outside.seen) == ("paused", ["one"])
-    assert [call.status for call in flow.calls.values()] == ["done"]
+    assert [call.status for call in flow.steps.values()] == ["done"]
 
 
 async def test_a_workflow_that_ends_while_it_is_to_be_paused_has_ended(m: Maos) -> None:
@@ -237,7 +237,7 @@ async def test_one_workflow_is_run_by_one_process_at_a_time(engine: Engine) -> N
     async with engine() as m, engine() as n:
         handle = await m.workflows.start(waiting, id="w")
         for attempt in (n.workflows.start(waiting, id="w"), n.workflows.resume("w")):
-            with pytest.raises(Held, match=r"flow/w is run by process \d+"):
+            with pytest.raises(Held, match=r"workflow/w is run by process \d+"):
                 await attempt
         assert await n.workflows.resume_all() == []
         await n.workflows.signal("w", "go", "from elsewhere")
@@ -335,8 +335,8 @@ async def test_what_is_published_is_seen_from_outside(engine: Engine) -> None:
         await m.workflows.signal("p", "go")
         await m.workflows.run(publishing, id="p")
         assert (await m.workflows.get("p")).published == {"progress": 50, "phase": "ended"}
-        types = [record.type async for record in m.journal.read("flow/p")]
-    assert types.count("flow_published") == 3
+        types = [record.type async for record in m.journal.read("workflow/p")]
+    assert types.count("workflow_published") == 3
 
 
 async def test_progress_is_a_number(m: Maos) -> None:
@@ -385,7 +385,7 @@ async def test_a_workflow_that_is_called_within_another_is_a_part_of_it(m: Maos)
 
     handle = await m.workflows.start(whole)
     assert await handle.result() == ["one", "two"]
-    assert list(handle.flow.calls) == ["1", "2"]
+    assert list(handle.flow.steps) == ["1", "2"]
 
 
 async def test_a_workflow_that_cancels_itself_has_failed(m: Maos) -> None:
@@ -458,8 +458,8 @@ async def test_one_that_runs_elsewhere_is_cancelled_by_whoever_runs_it(engine: E
         handle = await m.workflows.start(waiting, id="w")
         await n.workflows.cancel("w", why="not needed")
         assert (await handle.wait()).status == "cancelled"
-        records = [each.type async for each in n.journal.read("flow/w")]
-        assert records.count("flow_ended") == 1
+        records = [each.type async for each in n.journal.read("workflow/w")]
+        assert records.count("workflow_ended") == 1
 
 
 async def test_two_processes_that_run_the_same_id_have_one_result(engine: Engine) -> None:

@@ -16,12 +16,23 @@ from hypothesis import strategies as st
 
 import maos
 from maos.clock import SystemClock
-from maos.engine import owner, recorder
-from maos.engine.types import FLOW, TYPES
+from maos.engine import ownership, recorder
+from maos.engine.types import TYPES, WORKFLOW_RUN
 from maos.journal.journal import Journal
-from maos.model.flow import COMPLETED, Flow
+from maos.model.workflow import COMPLETED, WorkflowRun
 from maos.store.memory import MemoryStore
-from maos.workflows import NotWaiting, Step, StepFailed, child, gather, notes, parallel, running, stepping, unique
+from maos.workflows import (
+    NotWaiting,
+    StepDefinition,
+    StepFailed,
+    child,
+    gather,
+    notes,
+    parallel,
+    running,
+    stepping,
+    unique,
+)
 from maos.workflows.workflows import Workflows
 from tests.workflows.define import workflow
 
@@ -69,8 +80,8 @@ async def act(name: str, fails: bool, turns: int) -> str:
     return name.upper()
 
 
-once: Step[..., str] = maos.step(act)
-often: Step[..., str] = maos.step(idempotent=True)(act)
+once: StepDefinition[..., str] = maos.step(act)
+often: StepDefinition[..., str] = maos.step(idempotent=True)(act)
 
 
 async def perform(node: Node) -> Any:
@@ -171,30 +182,30 @@ async def attend(workflows: Workflows) -> None:
     """Say what became of steps, as somebody who looks at what is outside."""
     while True:
         async for flow in workflows.all():
-            for place, call in flow.unknown.items():
+            for step_id, call in flow.unknown.items():
                 name = call.about["given"].split("'")[1]
                 with contextlib.suppress(NotWaiting):
                     if world.effects[name] and "True" in call.about["given"]:
-                        await workflows.settle(flow.id, place, "failed", why=f"no {name}")
+                        await workflows.settle(flow.id, step_id, "failed", why=f"no {name}")
                     elif world.effects[name]:
-                        await workflows.settle(flow.id, place, "done", value=name.upper())
+                        await workflows.settle(flow.id, step_id, "done", value=name.upper())
                     else:
-                        await workflows.settle(flow.id, place, "again")
+                        await workflows.settle(flow.id, step_id, "again")
         await asyncio.sleep(0.001)
 
 
-async def one_life(store: MemoryStore, node: Node, points: int) -> Flow | None:
+async def one_life(store: MemoryStore, node: Node, points: int) -> WorkflowRun | None:
     """Begin, or go on; None when it was killed."""
     world.live(points)
     journal = Journal(store, TYPES)
     clock = SystemClock()
-    async for name in journal.streams("flow/"):  # what somebody does who sees that the process is gone
-        known = await FLOW.load(journal, name.removeprefix("flow/"))
+    async for name in journal.streams("workflow/"):  # what somebody does who sees that the process is gone
+        known = await WORKFLOW_RUN.load(journal, name.removeprefix("workflow/"))
         if known is not None:
-            await journal.release(owner.lease_of(known.owner))
+            await journal.release(ownership.lease_of(known.owner))
     workflows = Workflows(journal, clock, attempts=lambda: pytest.fail("there are no agents"))
     attending = asyncio.create_task(attend(workflows))
-    living = asyncio.create_task(carry_out(workflows, node))
+    living = asyncio.create_task(execute(workflows, node))
     dying = asyncio.create_task(world.dead.wait())
     try:
         await asyncio.wait([living, dying], return_when=asyncio.FIRST_COMPLETED)
@@ -206,7 +217,7 @@ async def one_life(store: MemoryStore, node: Node, points: int) -> Flow | None:
         await workflows.close()
 
 
-async def carry_out(workflows: Workflows, node: Node) -> Flow:
+async def execute(workflows: Workflows, node: Node) -> WorkflowRun:
     return await (await workflows.start(tree, node, id="t")).wait()
 
 
@@ -250,17 +261,17 @@ def steps_of(node: Node) -> Iterator[Node]:
 async def check_records(store: MemoryStore) -> None:
     """I12, I15, I32: folding from the beginning gives what folding on gives, and no call is without an outcome."""
     journal = Journal(store, TYPES)
-    async for name in journal.streams("flow/"):
-        id = name.removeprefix("flow/")
-        found = await FLOW.load(journal, id)
+    async for name in journal.streams("workflow/"):
+        id = name.removeprefix("workflow/")
+        found = await WORKFLOW_RUN.load(journal, id)
         assert found is not None
-        afresh = Flow(id=id)
+        afresh = WorkflowRun(id=id)
         async for record in journal.read(name):
             afresh.apply(record.type, record.data)
-        assert FLOW.keep(afresh) == FLOW.keep(found)
+        assert WORKFLOW_RUN.keep(afresh) == WORKFLOW_RUN.keep(found)
         assert not found.is_open
-        for place, call in found.calls.items():
-            assert call.status in ("done", "failed"), f"call {place} of {id} is {call.status}"
+        for step_id, call in found.steps.items():
+            assert call.status in ("done", "failed"), f"call {step_id} of {id} is {call.status}"
             assert not (call.status == "done" and call.error)
 
 

@@ -10,7 +10,7 @@ import pytest
 import maos
 from maos.app import Maos
 from maos.engine.recorder import Recorder
-from maos.model.flow import Flow
+from maos.model.workflow import WorkflowRun
 from maos.workflows import StepFailed, agent, parallel, signal, unique, values
 from tests.workflows.conftest import Engine
 from tests.workflows.define import eventually, workflow
@@ -36,7 +36,7 @@ async def test_secrets_are_in_no_event_of_a_workflow(m: Maos, tmp_path: Path) ->
 
     flow = await (await m.workflows.start(secretive, id="s")).wait()
     assert "[redacted:" in flow.why
-    recorded = [msgspec.json.encode(record.data) async for record in m.journal.read("flow/s")]
+    recorded = [msgspec.json.encode(record.data) async for record in m.journal.read("workflow/s")]
     assert recorded
     assert not [each for each in recorded if SECRET[:16].encode() in each]
 
@@ -139,7 +139,7 @@ async def test_what_the_function_does_to_a_result_is_not_in_the_record(engine: E
         await m.workflows.signal("u", "first", ["a", {"b": []}])
         await eventually(lambda: [each.name for each in handle.flow.waiting.values()] == ["go"])
     async with engine() as m:
-        assert (await m.workflows.get("u")).calls["1"].result == ["a", {"b": []}]
+        assert (await m.workflows.get("u")).steps["1"].result == ["a", {"b": []}]
         await m.workflows.signal("u", "go")
         assert await m.workflows.run(using, id="u") == [used, used]
 
@@ -151,7 +151,7 @@ async def test_what_chance_said_in_one_branch_is_on_disk_though_another_has_it_w
     append = Recorder.append
     written: set[str] = set()
 
-    async def slow(self: Recorder[Flow], *events: Any, **more: Any) -> None:
+    async def slow(self: Recorder[WorkflowRun], *events: Any, **more: Any) -> None:
         await asyncio.sleep(0.02)
         await append(self, *events, **more)
         written.update(str(event.data.get("result")) for event in events)

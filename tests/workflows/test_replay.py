@@ -39,6 +39,6 @@ async def test_replaying_calls_no_step_and_asks_no_clock(tmp_path: Path) -> None
     async with maos.open(database) as m:
         flow = await m.workflows.get("p")
     assert flow.status == "completed"
-    assert flow.result == [flow.calls[f"1:{n}.2"].result for n in (1, 2, 3)]
-    assert {call.tries for call in flow.calls.values()} == {1}
+    assert flow.result == [flow.steps[f"1:{n}.2"].result for n in (1, 2, 3)]
+    assert {call.tries for call in flow.steps.values()} == {1}
     assert purity_life.pure.name == flow.name

@@ -187,4 +187,4 @@ async def test_one_that_is_damaged_is_told_once_and_the_others_are_served(
         finally:
             serving.cancel()
             await asyncio.gather(serving, return_exceptions=True)
-    assert sum("flow/bad cannot be read" in each for each in told) == 1
+    assert sum("workflow/bad cannot be read" in each for each in told) == 1

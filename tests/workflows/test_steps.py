@@ -313,8 +313,8 @@ async def test_a_step_is_tried_again_after_pauses_that_double_and_outlive_the_en
 
     async with timed() as m:
         handle = await m.workflows.start(tried, id="t")
-        await eventually(lambda: handle.flow.calls and handle.flow.calls["1"].until_us)
-        assert handle.flow.calls["1"].error == {"type": "ConnectionError", "message": "down 1"}
+        await eventually(lambda: handle.flow.steps and handle.flow.steps["1"].until_us)
+        assert handle.flow.steps["1"].error == {"type": "ConnectionError", "message": "down 1"}
         clock.advance(9.9)
     async with timed() as m:
         handle = await m.workflows.start(tried, id="t")
@@ -324,9 +324,9 @@ async def test_a_step_is_tried_again_after_pauses_that_double_and_outlive_the_en
             tries = len(times)
             clock.advance(pause_s)
             await eventually(lambda tries=tries: len(times) == tries + 1)
-            await eventually(lambda: not handle.flow.is_open or handle.flow.calls["1"].until_us)
+            await eventually(lambda: not handle.flow.is_open or handle.flow.steps["1"].until_us)
         assert await handle.result() == "up"
-        assert (handle.flow.calls["1"].tries, handle.flow.calls["1"].error) == (4, None)
+        assert (handle.flow.steps["1"].tries, handle.flow.steps["1"].error) == (4, None)
     assert [round(later - before, 3) for before, later in itertools.pairwise(times)] == [10, 20, 40]
 
 
@@ -347,7 +347,7 @@ async def test_a_step_fails_for_good_when_its_tries_are_used_up_also_across_rest
     for tries in (1, 2):
         async with timed() as m:
             handle = await m.workflows.start(tried, id="t")
-            await eventually(lambda handle=handle: handle.flow.calls and handle.flow.calls["1"].until_us)
+            await eventually(lambda handle=handle: handle.flow.steps and handle.flow.steps["1"].until_us)
             await eventually(lambda tries=tries: len(outside.seen) == tries)
         clock.advance(10)
     async with timed() as m:
@@ -414,15 +414,15 @@ async def test_a_step_within_a_step_is_a_plain_call(m: Maos) -> None:
 
     handle = await m.workflows.start(nested)
     assert await handle.result() == 2
-    assert list(handle.flow.calls) == ["1"]
+    assert list(handle.flow.steps) == ["1"]
 
 
 async def test_a_step_that_runs_is_recorded_before_it_has_any_effect(m: Maos) -> None:
     """I31: the intent is on disk before, for steps of both kinds."""
     recorded: list[str] = []
 
-    async def look(place: str) -> None:
-        recorded.append((await m.workflows.get("r")).calls[place].status)
+    async def look(step_id: str) -> None:
+        recorded.append((await m.workflows.get("r")).steps[step_id].status)
 
     once = maos.step(look)
     often = maos.step(idempotent=True)(look)

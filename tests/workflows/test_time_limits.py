@@ -11,9 +11,9 @@ import pytest
 import maos
 from maos.app import Maos
 from maos.engine.recorder import Recorder
-from maos.model.flow import Flow
-from maos.workflows import NOT_DONE, Found, StepFailed, signal
-from maos.workflows.definition import Step
+from maos.model.workflow import WorkflowRun
+from maos.workflows import NOT_DONE, FoundWorkflow, StepFailed, signal
+from maos.workflows.definition import StepDefinition
 from maos.workflows.workflows import Handle
 from tests.workflows.conftest import Engine
 from tests.workflows.define import Outside, eventually, workflow
@@ -27,7 +27,9 @@ class Till:
         self.charged = 0
         self.go = threading.Event()
         self.failing: Exception | None = None
-        self.step: Step[..., Any] = maos.step(timeout_s=0.02, backoff_s=0, name="charge", **options)(self.charge)
+        self.step: StepDefinition[..., Any] = maos.step(timeout_s=0.02, backoff_s=0, name="charge", **options)(
+            self.charge
+        )
 
     def charge(self) -> str:
         self.begun += 1
@@ -58,7 +60,7 @@ async def test_a_thread_that_takes_too_long_is_in_doubt_until_it_says_what_becam
     till.go.set()
     assert await handle.result() == "receipt 1"
     assert (till.begun, till.charged) == (1, 1)
-    assert handle.flow.calls["1"].status == "done"
+    assert handle.flow.steps["1"].status == "done"
 
 
 async def test_a_thread_that_fails_late_has_failed_once(m: Maos) -> None:
@@ -69,7 +71,7 @@ async def test_a_thread_that_fails_late_has_failed_once(m: Maos) -> None:
     till.go.set()
     assert await handle.result() == "ValueError: no money"
     assert till.begun == 2
-    assert handle.flow.calls["1"].failures == 1
+    assert handle.flow.steps["1"].failures == 1
 
 
 @pytest.mark.parametrize(
@@ -83,7 +85,7 @@ async def test_a_person_can_settle_a_thread_that_takes_too_long(m: Maos, outcome
     await eventually(lambda: handle.flow.unknown)
     await m.workflows.settle("t", "1", outcome, value="told", why="the bank says no")
     if outcome == "again":
-        await eventually(lambda: handle.flow.calls["1"].tries == 2)
+        await eventually(lambda: handle.flow.steps["1"].tries == 2)
         await eventually(lambda: handle.flow.unknown)  # it takes too long again, and is in doubt again
         assert till.charged == 0
         till.go.set()
@@ -100,7 +102,7 @@ async def test_a_thread_is_awaited_though_its_workflow_was_paused_and_gone_on_wi
     await handle.pause()
     handle = await m.workflows.resume("t", workflow=definition)
     await m.workflows.settle("t", "1", "again")
-    await eventually(lambda: handle.flow.calls["1"].tries == 2)
+    await eventually(lambda: handle.flow.steps["1"].tries == 2)
     till.go.set()
     assert await handle.result() == "receipt 1"
     assert till.begun == 1
@@ -109,7 +111,7 @@ async def test_a_thread_is_awaited_though_its_workflow_was_paused_and_gone_on_wi
 async def test_an_idempotent_thread_is_tried_again_only_when_it_has_ended(m: Maos) -> None:
     till = Till(idempotent=True, retries=1000)
     handle = await m.workflows.start(till.definition, id="t")
-    await eventually(lambda: handle.flow.calls and handle.flow.calls["1"].failures >= 2)
+    await eventually(lambda: handle.flow.steps and handle.flow.steps["1"].failures >= 2)
     assert till.begun == 1
     till.go.set()
     assert await handle.result() == "receipt 1"
@@ -144,7 +146,7 @@ async def test_a_step_that_was_cancelled_by_its_limit_is_in_doubt_unless_it_is_i
 
 @pytest.mark.parametrize(
     ("found", "said", "tries"),
-    [(Found("found"), "found", 1), (NOT_DONE, "TimeoutError: it took longer than 0.02 s", 2)],
+    [(FoundWorkflow("found"), "found", 1), (NOT_DONE, "TimeoutError: it took longer than 0.02 s", 2)],
     ids=["found", "not done"],
 )
 async def test_a_probe_says_what_became_of_a_step_that_took_too_long(
@@ -206,7 +208,7 @@ async def test_a_limit_that_ends_while_a_signal_is_written_is_not_heard_with_it(
     """The function and its record say the same: it heard the signal, or it did not."""
     append = Recorder.append
 
-    async def late(self: Recorder[Flow], *events: Any, **more: Any) -> None:
+    async def late(self: Recorder[WorkflowRun], *events: Any, **more: Any) -> None:
         if any("signal_version" in event.data for event in events):
             with contextlib.suppress(RuntimeError):  # it is over: the function has gone on
                 limit.reschedule(asyncio.get_running_loop().time())

@@ -260,8 +260,8 @@ async def test_a_question_is_asked_once_and_the_first_answer_counts(engine: Engi
         await m.workflows.answer("q", "1", "yes")
     async with engine() as m:
         assert await m.workflows.run(definition, id="q") == "no"
-        types = [record.type async for record in m.journal.read("flow/q")]
-    assert types.count("call_started") == 1
+        types = [record.type async for record in m.journal.read("workflow/q")]
+    assert types.count("step_started") == 1
 
 
 async def test_an_answer_while_it_is_waited_for_is_heard_at_once(m: Maos) -> None:

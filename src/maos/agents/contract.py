@@ -36,7 +36,7 @@ class Capabilities(NamedTuple):
     """Says when it has answered; to end before that is no success, whatever the exit code."""
 
 
-class Program(NamedTuple):
+class AgentProgram(NamedTuple):
     """The agent's program on this machine."""
 
     path: Path
@@ -51,7 +51,7 @@ class McpServer(NamedTuple):
     env: Mapping[str, str]
 
 
-class Order(NamedTuple):
+class LaunchOrder(NamedTuple):
     """What one attempt is to do, and with what."""
 
     attempt: str
@@ -85,7 +85,7 @@ class Order(NamedTuple):
     """Whether a plain command (shell) is sent messages, as lines of its standard input; otherwise it has none."""
 
 
-class Command(NamedTuple):
+class LaunchCommand(NamedTuple):
     """What to start."""
 
     argv: Sequence[str]
@@ -106,7 +106,7 @@ class Reply(NamedTuple):
     closes: bool = False
 
 
-class Heard(NamedTuple):
+class Interpreted(NamedTuple):
     """What a line meant, and what the program must be told because of it."""
 
     facts: Sequence[Fact] = ()
@@ -120,7 +120,7 @@ class Conversation(Protocol):
         """The little that another process must know to go on hearing; plain data, recorded with what was heard."""
         ...
 
-    def hear(self, line: bytes, *, stderr: bool) -> Heard:
+    def hear(self, line: bytes, *, stderr: bool) -> Interpreted:
         """Line 3/8: the meaning of one whole line (without its newline). Never raises on what a program prints."""
         ...
 
@@ -152,23 +152,23 @@ class Dialect(Protocol):
     secret_variables: Sequence[str]
     """Those of them whose values must never be written down."""
 
-    def find(self, environment: Mapping[str, str], order_argv: Sequence[str] = ()) -> Program:
+    def find(self, environment: Mapping[str, str], order_argv: Sequence[str] = ()) -> AgentProgram:
         """The program on this machine; AgentMissing says what to install."""
         ...
 
-    def command(self, order: Order, program: Program, environment: Mapping[str, str]) -> Command:
+    def command(self, order: LaunchOrder, program: AgentProgram, environment: Mapping[str, str]) -> LaunchCommand:
         """What to start; writes configuration into `order.home` where the program wants files."""
         ...
 
-    def converse(self, order: Order, state: Mapping[str, Any] | None = None) -> Conversation:
+    def converse(self, order: LaunchOrder, state: Mapping[str, Any] | None = None) -> Conversation:
         """A new conversation, or one taken up again from a state."""
         ...
 
-    def transcript(self, order: Order, session: str) -> Path | None:
+    def transcript(self, order: LaunchOrder, session: str) -> Path | None:
         """The program's own record of the session, a file that only grows; None when it keeps none we could copy."""
         ...
 
-    def transcript_home(self, order: Order, session: str, name: str) -> Path:
+    def transcript_home(self, order: LaunchOrder, session: str, name: str) -> Path:
         """Where a transcript of that file name must be put so that a resume finds it."""
         ...
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from maos.agents.contract import AgentMissing, Order
+from maos.agents.contract import AgentMissing, LaunchOrder
 
 PATH_DEFAULT = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -16,7 +16,7 @@ _SECRET_CHARS_MIN = 6
 """Shorter values are no secrets worth the name, and taking them out of all output would make it unreadable."""
 
 
-def of_child(order: Order, environment: Mapping[str, str], variables: Sequence[str] = ()) -> dict[str, str]:
+def of_child(order: LaunchOrder, environment: Mapping[str, str], variables: Sequence[str] = ()) -> dict[str, str]:
     """The whole environment of a program: a home of its own, the variables it needs, and what the user gave it.
 
     Nothing else of the engine's environment is passed on: what is not there cannot be leaked (A12, A16).
@@ -36,7 +36,9 @@ def of_child(order: Order, environment: Mapping[str, str], variables: Sequence[s
     return {**fixed, **needed, **order.env}
 
 
-def secrets_of(order: Order, environment: Mapping[str, str], secret_variables: Sequence[str] = ()) -> dict[str, str]:
+def secrets_of(
+    order: LaunchOrder, environment: Mapping[str, str], secret_variables: Sequence[str] = ()
+) -> dict[str, str]:
     """What must never be written down, by name: the program's keys, and all that look like one."""
     given = {name: environment.get(name, "") for name in secret_variables}
     given |= {name: value for name, value in order.env.items() if name in given or _SECRET_NAME.search(name)}

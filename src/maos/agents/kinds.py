@@ -12,10 +12,10 @@ from maos.errors import InvalidInput
 ACP_PREFIX = "acp:"
 
 _DIALECTS = {
-    "claude": "maos.agents.claude:Claude",
-    "codex": "maos.agents.codex:Codex",
-    "acp": "maos.agents.acp:Acp",
-    "python": "maos.agents.python:Python",
+    "claude": "maos.agents.claude.dialect:Claude",
+    "codex": "maos.agents.codex.dialect:Codex",
+    "acp": "maos.agents.acp.dialect:Acp",
+    "python": "maos.agents.python.dialect:Python",
     "shell": "maos.agents.shell:Shell",
 }
 

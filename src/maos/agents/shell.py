@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from maos.agents import environment as environments
-from maos.agents.contract import Capabilities, Command, Heard, Order, Program, Reply
+from maos.agents.contract import AgentProgram, Capabilities, Interpreted, LaunchCommand, LaunchOrder, Reply
 from maos.errors import InvalidInput, NotFound
 from maos.model import facts
-from maos.model.door import NAME as DOOR
 from maos.model.facts import Fact
+from maos.model.tool_calls import NAME as TOOL_SERVER
 
 
 class Shell:
@@ -30,39 +30,39 @@ class Shell:
     variables: Sequence[str] = ()
     secret_variables: Sequence[str] = ()
 
-    def find(self, environment: Mapping[str, str], order_argv: Sequence[str] = ()) -> Program:
+    def find(self, environment: Mapping[str, str], order_argv: Sequence[str] = ()) -> AgentProgram:
         """The command's program; a path with a slash is not looked for before the start."""
         if not order_argv or not order_argv[0]:
             raise InvalidInput("there is no command to run", hint="give one, such as `make test`")
-        return Program(
+        return AgentProgram(
             environments.program_path(order_argv[0], environment, hint="install it, or give the path of the program")
         )
 
-    def command(self, order: Order, program: Program, environment: Mapping[str, str]) -> Command:
+    def command(self, order: LaunchOrder, program: AgentProgram, environment: Mapping[str, str]) -> LaunchCommand:
         """The command as it was given, in the environment that was chosen for it."""
         name = order.argv[0] if "/" in order.argv[0] else str(program.path)  # a Path would forget the ./ of ./run.sh
-        whose = {key: value for each in order.mcp if each.name == DOOR for key, value in each.env.items()}
-        return Command(
+        whose = {key: value for each in order.mcp if each.name == TOOL_SERVER for key, value in each.env.items()}
+        return LaunchCommand(
             [name, *order.argv[1:]],
             {**environments.of_child(order, environment, self.variables), **whose},
             keeps_input_open=order.takes_input,
             secrets=environments.secrets_of(order, environment),
         )
 
-    def converse(self, order: Order, state: Mapping[str, Any] | None = None) -> Listening:
+    def converse(self, order: LaunchOrder, state: Mapping[str, Any] | None = None) -> ShellConversation:
         """A conversation that has nothing to remember: every line means itself."""
-        return Listening(takes_input=order.takes_input)
+        return ShellConversation(takes_input=order.takes_input)
 
-    def transcript(self, order: Order, session: str) -> Path | None:
+    def transcript(self, order: LaunchOrder, session: str) -> Path | None:
         """None: a command keeps no record of its own."""
         return None
 
-    def transcript_home(self, order: Order, session: str, name: str) -> Path:
+    def transcript_home(self, order: LaunchOrder, session: str, name: str) -> Path:
         """Nowhere: there is never a transcript to put back."""
         raise NotFound(f"a shell command has no place for the transcript {name!r}", hint="start it again")
 
 
-class Listening:
+class ShellConversation:
     """One run of a command."""
 
     def __init__(self, *, takes_input: bool) -> None:
@@ -72,9 +72,9 @@ class Listening:
         """Empty."""
         return {}
 
-    def hear(self, line: bytes, *, stderr: bool) -> Heard:
+    def hear(self, line: bytes, *, stderr: bool) -> Interpreted:
         """The line itself, every byte of it."""
-        return Heard([facts.line(line, stderr=stderr)])
+        return Interpreted([facts.line(line, stderr=stderr)])
 
     def say(self, id: str, text: str) -> Reply | None:
         """A line for the command's input, or several; None when it was started without input."""

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 from maos.bus import history as past
 from maos.bus import letters
-from maos.bus.composing import Composer, Draft, key_of
-from maos.bus.history import Filter, Said, Talk
+from maos.bus.composing import MessageComposer, MessageDraft, key_of
+from maos.bus.history import Filter, SentMessage, Talk
 from maos.bus.letters import Letter, Waiting
-from maos.bus.limits import Limits
+from maos.bus.limits import MessageLimits
 from maos.bus.reader import Reader
 from maos.bus.receiving import TRIES_MAX, VISIBILITY_S, WINDOW, Delivery, Receiver
 from maos.bus.topics import Subscriptions
@@ -21,7 +21,7 @@ from maos.faults import crash_point
 from maos.ids import check_name
 from maos.journal.codec import Event
 from maos.journal.journal import Append, Journal
-from maos.model.message import PERSON, Message, history, inbox, message, of_run, receipts
+from maos.model.message import PERSON, Message, acks, history, inbox, message, of_run
 from maos.model.run import stream as run_stream
 from maos.store.contract import Appended
 
@@ -33,7 +33,7 @@ Cause = Message | Delivery | str | None
 LOOK_BACK_EVENTS = 1_000
 
 
-class Heard(NamedTuple):
+class LastReceived(NamedTuple):
     """A message that somebody has acknowledged."""
 
     position: int
@@ -57,20 +57,20 @@ class Bus:
         clock: Clock,
         *,
         members: Members = _nobody,
-        limits: Limits | None = None,
+        limits: MessageLimits | None = None,
         restore_s: float = 0.0,
     ) -> None:
         self._restore_s = restore_s
         self._journal = journal
         self._clock = clock
         self._members = members
-        self._composer = Composer(clock, limits or Limits())
+        self._composer = MessageComposer(clock, limits or MessageLimits())
         self._subscriptions = Subscriptions(journal)
         self._reader = Reader(journal)
         self._receivers: list[Receiver] = []
         self._runs: set[str] = set()
 
-    def limited(self, limits: Limits) -> Bus:
+    def limited(self, limits: MessageLimits) -> Bus:
         """The same bus for somebody who may say less."""
         return Bus(self._journal, self._clock, members=self._members, limits=limits, restore_s=self._restore_s)
 
@@ -100,7 +100,7 @@ class Bus:
             run = await self._run_of(to) or await self._run_of(sender)
         cause = None if reply_to is None else await self._cause(sender, reply_to)
         said = self._composer.compose(
-            Draft(sender, text, type, metadata, run, ttl_s, cause, key, to=(to,), heard=heard)
+            MessageDraft(sender, text, type, metadata, run, ttl_s, cause, key, to=(to,), heard=heard)
         )
         sent = await self._append(said, said.to, key)
         return said._replace(version=sent.versions[0])
@@ -117,7 +117,7 @@ class Bus:
     ) -> list[Append]:
         """What sends a message as part of somebody's own append, so that one is not there without the other."""
         self._composer.check_name(to)
-        said = self._composer.compose(Draft(sender, text, type, metadata, run, None, None, None, to=(to,)))
+        said = self._composer.compose(MessageDraft(sender, text, type, metadata, run, None, None, None, to=(to,)))
         return _appends(said, said.to)
 
     async def broadcast(
@@ -135,7 +135,7 @@ class Bus:
     ) -> Message:
         """Tell all agents of a run something, and whoever has joined the run's topic; not the sender."""
         cause = await self._cause(sender, reply_to)
-        draft = Draft(sender, text, type, metadata, run, ttl_s, cause, key, topic=of_run(run), heard=heard)
+        draft = MessageDraft(sender, text, type, metadata, run, ttl_s, cause, key, topic=of_run(run), heard=heard)
         return await self._spread(draft, await self._members(run))
 
     async def publish(
@@ -156,10 +156,10 @@ class Bus:
         check_name(topic, "topic")
         run = await self._run_of(sender) if run is None else run
         cause = await self._cause(sender, reply_to)
-        draft = Draft(sender, text, type, metadata, run, ttl_s, cause, key, topic=topic, heard=heard)
+        draft = MessageDraft(sender, text, type, metadata, run, ttl_s, cause, key, topic=topic, heard=heard)
         return await self._spread(draft, ())
 
-    async def _spread(self, draft: Draft, members: Sequence[str]) -> Message:
+    async def _spread(self, draft: MessageDraft, members: Sequence[str]) -> Message:
         said = self._composer.compose(draft)
         while True:
             topics = await self._subscriptions.refresh()
@@ -193,16 +193,16 @@ class Bus:
                 return message(record.data, version=record.version)
         raise NotFound(f"{name!r} was sent no message {id!r} lately", hint="`maos messages list` shows what was sent")
 
-    async def last_heard(self, name: str) -> Heard | None:
+    async def last_heard(self, name: str) -> LastReceived | None:
         """The newest message that somebody has acknowledged: what they say next may well be an answer to it.
 
         Of several that were acknowledged together, one from a person counts as the newest.
         """
-        version = await self._journal.version(receipts(name))
-        for record in await self._journal.page_back(receipts(name), before=version + 1, limit=LOOK_BACK_EVENTS):
+        version = await self._journal.version(acks(name))
+        for record in await self._journal.page_back(acks(name), before=version + 1, limit=LOOK_BACK_EVENTS):
             if record.type == "message_acknowledged":
                 sent = [await self._journal.event(inbox(name), each) for each in sorted(record.data["versions"])]
-                heard = [Heard(each.position, message(each.data, version=each.version)) for each in sent if each]
+                heard = [LastReceived(each.position, message(each.data, version=each.version)) for each in sent if each]
                 of_a_person = [each for each in heard if each.message.sender == PERSON]
                 return next(reversed(of_a_person or heard), None)
         return None
@@ -289,13 +289,13 @@ class Bus:
         types: Sequence[str] = (),
         since_us: int = 0,
         before_us: int = 0,
-    ) -> AsyncIterator[Said]:
+    ) -> AsyncIterator[SentMessage]:
         """The messages that were sent, in order: of a run, to or from an agent, of some types, within a time."""
         return past.read(self._journal, run, Filter(agent, types, since_us, before_us))
 
     def follow(
         self, *, run: str | None = None, agent: str = "", types: Sequence[str] = (), after: int = 0
-    ) -> AsyncIterator[Said]:
+    ) -> AsyncIterator[SentMessage]:
         """The messages after a position of the journal, then new ones as they are sent."""
         return past.follow(self._journal, run, Filter(agent, types), after=after)
 

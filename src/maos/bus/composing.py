@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from maos.bus.limits import Limits, Rate, TooMuch
+from maos.bus.limits import MessageLimits, Rate, TooMuch
 from maos.clock import MICROSECONDS, Clock
 from maos.errors import InvalidInput
 from maos.ids import check_name
@@ -22,7 +22,7 @@ from maos.store.contract import Key
 NAMES_KNOWN_MAX = 10_000
 
 
-class Draft(NamedTuple):
+class MessageDraft(NamedTuple):
     """What somebody wants to say."""
 
     sender: str
@@ -38,10 +38,10 @@ class Draft(NamedTuple):
     heard: Message | None = None
 
 
-class Composer:
+class MessageComposer:
     """Makes messages of drafts."""
 
-    def __init__(self, clock: Clock, limits: Limits) -> None:
+    def __init__(self, clock: Clock, limits: MessageLimits) -> None:
         self._clock = clock
         self._limits = limits
         self._rate = Rate(clock, limits.per_minute)
@@ -50,7 +50,7 @@ class Composer:
         self._origin = secrets.token_hex(5)
         self._count = count(1)
 
-    def compose(self, draft: Draft) -> Message:
+    def compose(self, draft: MessageDraft) -> Message:
         """The message, if it may be sent; without what has the shape of a secret (A16)."""
         self.check_name(draft.sender)
         if draft.type not in TYPES:
@@ -76,7 +76,7 @@ class Composer:
             ttl_us=int(draft.ttl_s * MICROSECONDS) if draft.ttl_s is not None else 0,
         )
 
-    def _id(self, draft: Draft) -> str:
+    def _id(self, draft: MessageDraft) -> str:
         """A name for the message: the same for the same key, else one that nobody has given."""
         if draft.key is not None:
             return f"m-{_digest(draft.sender, draft.key).hex()[:12]}"
@@ -123,7 +123,7 @@ class Composer:
             return [self._cleaned(item) for item in value]
         return value
 
-    def _hops(self, draft: Draft) -> int:
+    def _hops(self, draft: MessageDraft) -> int:
         hops = max((each.hops + 1 for each in (draft.cause, draft.heard) if each is not None), default=0)
         if hops > self._limits.hops_max:
             hint = (

@@ -10,7 +10,7 @@ from maos.journal.journal import Journal, Record
 from maos.model.message import Message, history, message
 
 
-class Said(NamedTuple):
+class SentMessage(NamedTuple):
     """A message as it stands in the history."""
 
     position: int
@@ -47,9 +47,9 @@ class Filter(NamedTuple):
         )
 
 
-async def read(journal: Journal, run: str | None, wanted: Filter) -> AsyncIterator[Said]:
+async def read(journal: Journal, run: str | None, wanted: Filter) -> AsyncIterator[SentMessage]:
     """The messages of a run, or of all of them, in the order in which they were sent."""
-    streams = [history(run)] if run is not None else [name async for name in journal.streams("bus/")]
+    streams = [history(run)] if run is not None else [name async for name in journal.streams("messages/")]
     readers = [journal.read(name) for name in streams]
     heads: list[tuple[int, int, Record]] = []
 
@@ -64,17 +64,17 @@ async def read(journal: Journal, run: str | None, wanted: Filter) -> AsyncIterat
         position, number, record = heapq.heappop(heads)
         said = message(record.data)
         if wanted.takes(said):
-            yield Said(position, said)
+            yield SentMessage(position, said)
         await advance(number)
 
 
-async def follow(journal: Journal, run: str | None, wanted: Filter, *, after: int) -> AsyncIterator[Said]:
+async def follow(journal: Journal, run: str | None, wanted: Filter, *, after: int) -> AsyncIterator[SentMessage]:
     """The messages after a position of the journal, then new ones as they come."""
-    prefix = "bus/" if run is None else history(run)
+    prefix = "messages/" if run is None else history(run)
     async for record in journal.follow(after=after, prefix=prefix):
         said = message(record.data)
         if (run is None or record.stream == prefix) and wanted.takes(said):
-            yield Said(record.position, said)
+            yield SentMessage(record.position, said)
 
 
 async def talks(journal: Journal, run: str | None, wanted: Filter) -> list[Talk]:

@@ -10,7 +10,7 @@ from maos.clock import MICROSECONDS, Clock
 from maos.errors import Conflict, NotFound
 from maos.journal.codec import Event
 from maos.journal.journal import Append, Journal
-from maos.model.message import Message, dead, history, inbox, letter, message, receipts
+from maos.model.message import Message, acks, dead, dead_letter, history, inbox, message
 
 
 class Letter(NamedTuple):
@@ -53,11 +53,11 @@ async def expire(journal: Journal, clock: Clock, name: str, *, restore_s: float 
         overdue = [(each, why) for each, why in waits if why]
         if not overdue:
             return
-        parked = Event("message_parked", {"versions": [each.version for each, _why in overdue]})
-        dead_ones = [Event("letter_parked", letter(each.message, why, each.tries)) for each, why in overdue]
+        parked = Event("message_dead_lettered", {"versions": [each.version for each, _why in overdue]})
+        dead_ones = [Event("dead_letter_added", dead_letter(each.message, why, each.tries)) for each, why in overdue]
         try:
             await journal.append_all(
-                [Append(receipts(name), [parked], expected=fold.version), Append(dead(name), dead_ones)]
+                [Append(acks(name), [parked], expected=fold.version), Append(dead(name), dead_ones)]
             )
         except Conflict:
             continue  # somebody receives after all
@@ -85,7 +85,7 @@ async def revive(journal: Journal, clock: Clock, name: str, version: int) -> Non
         try:
             await journal.append_all(
                 [
-                    Append(dead(name), [Event("letter_revived", {"version": version})], expected=read_until),
+                    Append(dead(name), [Event("dead_letter_requeued", {"version": version})], expected=read_until),
                     Append(inbox(name), [sent]),
                     Append(history(said.run), [Event("message_sent", {**said.data(), "to": [name]})]),
                 ]
@@ -102,7 +102,7 @@ async def _of(journal: Journal, name: str) -> tuple[dict[int, Letter], int]:
     async for record in journal.read(dead(name)):
         read_until = record.version
         version = record.data["version"]
-        if record.type == "letter_revived":
+        if record.type == "dead_letter_requeued":
             del found[version]
             continue
         sent = await journal.event(inbox(name), version)

@@ -23,7 +23,7 @@ class TooFast(MaosError):
         self.wait_s = wait_s
 
 
-class Limits(NamedTuple):
+class MessageLimits(NamedTuple):
     """What a message may be."""
 
     text_bytes_max: int = 1 << 20
@@ -35,7 +35,7 @@ class Limits(NamedTuple):
     """How many messages one sender may send within a minute; 0 for any number."""
 
 
-OF_AGENTS = Limits(text_bytes_max=64 << 10, metadata_bytes_max=16 << 10, recipients_max=100, per_minute=120)
+OF_AGENTS = MessageLimits(text_bytes_max=64 << 10, metadata_bytes_max=16 << 10, recipients_max=100, per_minute=120)
 """For what agents say by themselves: nobody has read it before it is sent."""
 
 

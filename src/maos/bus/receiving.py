@@ -22,7 +22,18 @@ from maos.faults import crash_point
 from maos.ids import check_name
 from maos.journal.codec import Event
 from maos.journal.journal import PAGE_EVENTS, Append, Journal, Record
-from maos.model.message import EXPIRED, FORMAT, OUTDATED, Message, Receipts, dead, inbox, letter, message, receipts
+from maos.model.message import (
+    EXPIRED,
+    FORMAT,
+    OUTDATED,
+    Acknowledgements,
+    Message,
+    acks,
+    dead,
+    dead_letter,
+    inbox,
+    message,
+)
 from maos.store.contract import Document, Lease
 
 VISIBILITY_S = 30.0
@@ -33,10 +44,10 @@ BUFFER_MAX = 512
 CLAIM_POLL_S = 0.2
 KEEP_EVERY = 256
 """After how many receipts the fold of them is kept."""
-KIND = "receipts"
+KIND = "acks"
 
 
-class Expired(LeaseLost):
+class MessageExpired(LeaseLost):
     """A delivery whose time is up: the message is, or will be, delivered again. Nothing was recorded."""
 
     hint = "do not act on it any more; it is delivered again"
@@ -93,25 +104,25 @@ def _nothing() -> _Batch:
     return _Batch([], [], [], [])
 
 
-class Kept(msgspec.Struct):
+class KeptAcks(msgspec.Struct):
     """A fold of receipts, as a document."""
 
     format: int
-    fold: Receipts
+    fold: Acknowledgements
 
 
-async def load(journal: Journal, name: str) -> Receipts:
+async def load(journal: Journal, name: str) -> Acknowledgements:
     """What became of the messages of an inbox, as of now."""
     document = await journal.store.load(KIND, name)
-    fold = Receipts(id=name)
+    fold = Acknowledgements(id=name)
     if document is not None and document.body is not None:
         try:
-            kept = msgspec.json.decode(document.body, type=Kept)
+            kept = msgspec.json.decode(document.body, type=KeptAcks)
         except msgspec.MsgspecError:
             kept = None  # of no use, which costs only time
         if kept is not None and kept.format == FORMAT and kept.fold.version == document.version:
             fold = kept.fold
-    async for record in journal.read(receipts(name), after=fold.version):
+    async for record in journal.read(acks(name), after=fold.version):
         fold.apply(record.type, record.data)
     return fold
 
@@ -147,8 +158,8 @@ class Receiver:
         self._tries_max = tries_max
         self._window = window
         self._inbox = inbox(name)
-        self._receipts = receipts(name)
-        self._fold = Receipts(id=name)
+        self._receipts = acks(name)
+        self._fold = Acknowledgements(id=name)
         self._lease: Lease | None = None
         self._leased_us = 0
         self._keeper: asyncio.Task[None] | None = None
@@ -399,11 +410,11 @@ class Receiver:
         if acknowledged:
             events.append(Event("message_acknowledged", {"versions": acknowledged, "floor": floor}))
         if parked:
-            events.append(Event("message_parked", {"versions": parked, "floor": floor}))
+            events.append(Event("message_dead_lettered", {"versions": parked, "floor": floor}))
         appends = [Append(self._receipts, events)]
         if parked:
-            letters = [letter(each.message, why, each.tries) for each, why in batch.parked]
-            appends.append(Append(dead(self.name), [Event("letter_parked", data) for data in letters]))
+            letters = [dead_letter(each.message, why, each.tries) for each, why in batch.parked]
+            appends.append(Append(dead(self.name), [Event("dead_letter_added", data) for data in letters]))
         try:
             reply = await self._journal.append_all(appends, under=lease, documents=self._due())
         except LeaseLost as error:
@@ -411,7 +422,7 @@ class Receiver:
             if self._lease is not None and self._lease.token == lease.token:
                 self._lose()
             why = "another receiver has taken over, or its time was up"
-            raise Expired(error.name, token=error.token, why=why) from error
+            raise MessageExpired(error.name, token=error.token, why=why) from error
         except BaseException:
             self._put_back(batch)
             raise
@@ -432,7 +443,7 @@ class Receiver:
         if not self._sure or self._fold.version - self._kept < KEEP_EVERY:
             return ()
         self._kept = self._fold.version
-        body = msgspec.json.encode(Kept(FORMAT, self._fold))
+        body = msgspec.json.encode(KeptAcks(FORMAT, self._fold))
         return (Document(KIND, self.name, self._fold.version, body),)
 
     def _note(self, events: Sequence[Event], version: int) -> None:

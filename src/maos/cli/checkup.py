@@ -13,19 +13,19 @@ from maos.errors import MaosError
 
 if TYPE_CHECKING:
     from maos.app import Maos
-    from maos.cli.database import Target
+    from maos.cli.database import DatabaseTarget
     from maos.engine.folds import Differing
     from maos.journal.verify import Report
-    from maos.model.flow import Flow
+    from maos.model.workflow import WorkflowRun
 
 LOW_BYTES, GONE_BYTES = 2 << 30, 200 << 20
 DAMAGE_SHOWN_MAX = 5
 
 
-def journal(database: Target) -> Iterator[Finding]:
+def journal(database: DatabaseTarget) -> Iterator[Finding]:
     """Every event against its hash, every kept fold against a rebuild, and workflows that wait for somebody."""
 
-    async def work(m: Maos) -> tuple[Report, int, list[Differing], list[Flow]]:
+    async def work(m: Maos) -> tuple[Report, int, list[Differing], list[WorkflowRun]]:
         from maos.engine import folds
 
         report = await m.verify()
@@ -47,7 +47,7 @@ def journal(database: Target) -> Iterator[Finding]:
     yield from map(_flow, filter(_needs_somebody, flows))
 
 
-def _differing(database: Target, differing: Differing) -> Finding:
+def _differing(database: DatabaseTarget, differing: Differing) -> Finding:
     async def fix() -> str:
         from maos.app import open as open_
         from maos.engine import folds
@@ -60,13 +60,15 @@ def _differing(database: Target, differing: Differing) -> Finding:
     return Finding("bad", "views", what, "it can be built anew", f"Drop the kept fold of {differing.id}?", fix)
 
 
-def _needs_somebody(flow: Flow) -> bool:
-    from maos.engine import owner
+def _needs_somebody(flow: WorkflowRun) -> bool:
+    from maos.engine import ownership
 
-    return bool(flow.unknown) or flow.status == "changed" or (flow.status == "running" and owner.is_gone(flow.owner))
+    return (
+        bool(flow.unknown) or flow.status == "changed" or (flow.status == "running" and ownership.is_gone(flow.owner))
+    )
 
 
-def _flow(flow: Flow) -> Finding:
+def _flow(flow: WorkflowRun) -> Finding:
     if flow.unknown:
         places = ", ".join(flow.unknown)
         hint = f"maos workflow show {flow.id}"
@@ -75,7 +77,7 @@ def _flow(flow: Flow) -> Finding:
     return Finding("look", "workflow", f"{flow.id}: {what}", f"go on: maos workflow resume {flow.id}")
 
 
-def machine(database: Target, folder: Path | None) -> Iterator[Finding]:
+def machine(database: DatabaseTarget, folder: Path | None) -> Iterator[Finding]:
     """Room on the disks, and the versions of what maos stands on."""
     places = {} if "://" in database.name else {"database": Path(database.name).absolute().parent}
     places |= {} if folder is None else {"agents": folder}
@@ -99,7 +101,7 @@ def _versions() -> str:
     return f"maos {maos.__version__}, Python {platform.python_version()}, SQLite {apsw.sqlite_lib_version()}"
 
 
-def _settings(database: Target) -> Iterator[Finding]:
+def _settings(database: DatabaseTarget) -> Iterator[Finding]:
     from maos import settings
 
     try:

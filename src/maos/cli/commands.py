@@ -15,7 +15,7 @@ from maos.cli.arguments import VersionType
 _FROM_NEWEST = re.compile(r"-[0-9]+")
 
 
-class Command(click.Command):
+class LazyCommand(click.Command):
     """A command whose help ends with examples."""
 
     def __init__(self, *args: Any, examples: Sequence[str] = (), **attributes: Any) -> None:

@@ -75,14 +75,14 @@ def _read(ctx: click.Context, work: Callable[[Maos], Awaitable[T]]) -> T | None:
     import asyncio
 
     from maos.app import open as open_
-    from maos.cli.database import Target
+    from maos.cli.database import DatabaseTarget
     from maos.errors import MaosError
 
     async def opened() -> T:
         async with asyncio.timeout(WAIT_S_MAX), open_(target.name, create=False) as m:
             return await work(m)
 
-    target = Target(ctx.find_root().params.get("db"))
+    target = DatabaseTarget(ctx.find_root().params.get("db"))
     try:
         target.check()
         return asyncio.run(opened())

@@ -7,7 +7,7 @@ import sys
 import click
 
 from maos.cli import documents as shared
-from maos.cli.commands import Command, json_option
+from maos.cli.commands import LazyCommand, json_option
 
 SHELLS = {
     "bash": "maos completion bash > ~/.local/share/bash-completion/completions/maos",
@@ -18,7 +18,7 @@ SHELLS = {
 
 
 @click.command(
-    cls=Command,
+    cls=LazyCommand,
     examples=[
         "maos completion bash",
         *SHELLS.values(),

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from maos.cli import documents
-from maos.cli.commands import Command, json_option
-from maos.cli.database import Target
+from maos.cli.commands import LazyCommand, json_option
+from maos.cli.database import DatabaseTarget
 from maos.cli.plain import clean
 from maos.errors import InvalidInput
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from maos.app import Maos
 
 
-@click.command(cls=Command, examples=["maos copy backup.db", "maos --db /srv/agents.db copy backup.db --json"])
+@click.command(cls=LazyCommand, examples=["maos copy backup.db", "maos --db /srv/agents.db copy backup.db --json"])
 @click.argument("target", metavar="TARGET")
 @json_option
 @click.pass_obj
-def copy(database: Target, target: str, as_json: bool) -> None:
+def copy(database: DatabaseTarget, target: str, as_json: bool) -> None:
     """Copy everything to a new file, while others go on writing.
 
     The copy is of one moment, and complete or not there at all. A SQLite database becomes another SQLite database that

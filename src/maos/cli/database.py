@@ -25,7 +25,7 @@ T = TypeVar("T")
 IN_MEMORY = ":memory:"
 
 
-class Target:
+class DatabaseTarget:
     """The database and the settings that a command works with; files are looked at when somebody asks."""
 
     def __init__(self, given: str | None) -> None:
@@ -118,7 +118,7 @@ class Target:
         """Say so when it is a database of the original, which by default has the same name."""
         from pathlib import Path
 
-        from maos.original.file import is_one
+        from maos.legacy.file import is_one
 
         if "://" not in self.name and is_one(Path(self.name)):
             raise InvalidInput(

@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from maos.cli import documents as shared
-from maos.cli.commands import Command, json_option
+from maos.cli.commands import LazyCommand, json_option
 from maos.cli.failures import FAILED, INTERRUPTED, note
 from maos.errors import InvalidInput
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from maos.demo.place import Record
-    from maos.demo.proof import Verdict
+    from maos.demo.folder import DemoRecord
+    from maos.demo.proof import ProofVerdict
 
 SIGNALLED = 128
 """Added to the number of the signal that made us leave, as shells do."""
 
 
-@click.command(cls=Command, examples=["maos demo", "maos demo --keep", "maos demo my-folder", "maos demo --json"])
+@click.command(cls=LazyCommand, examples=["maos demo", "maos demo --keep", "maos demo my-folder", "maos demo --json"])
 @click.argument("folder", metavar="[FOLDER]", required=False, default="")
 @click.option("--keep", is_flag=True, help="Leave the folder there, and say how to look around in it.")
 @json_option
@@ -50,13 +50,13 @@ async def _demo(folder: str, *, keep: bool, as_json: bool) -> int:
     import shutil
     import time
 
-    from maos.cli.demo_screen import Screen
+    from maos.cli.demo_screen import DemoScreen
     from maos.demo import proof, story
-    from maos.demo.place import Place
+    from maos.demo.folder import DemoFolder
 
     await story.check_git()
-    place = Place(_make(folder))
-    screen = Screen(as_json=as_json)
+    place = DemoFolder(_make(folder))
+    screen = DemoScreen(as_json=as_json)
     began_s = time.monotonic()
     failed = True
     try:
@@ -83,7 +83,7 @@ async def _demo(folder: str, *, keep: bool, as_json: bool) -> int:
             shutil.rmtree(place.folder, ignore_errors=True)
 
 
-async def _unless_sent_away(playing: Coroutine[Any, Any, Record]) -> tuple[Record | None, int]:
+async def _unless_sent_away(playing: Coroutine[Any, Any, DemoRecord]) -> tuple[DemoRecord | None, int]:
     """What it comes to; None and an exit code when we are sent away before, once everything is tidied up."""
     import asyncio
 
@@ -121,7 +121,7 @@ def _make(given: str) -> Path:
     return folder
 
 
-def _document(record: Record, verdict: Verdict, folder: Path | None, took_s: float) -> shared.Document:
+def _document(record: DemoRecord, verdict: ProofVerdict, folder: Path | None, took_s: float) -> shared.Document:
     return {
         "ok": verdict.ok,
         "seconds": round(took_s, 1),

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.live import Live
 
-    from maos.demo.place import Place, Record
-    from maos.demo.proof import Check, Count, Verdict
-    from maos.demo.watching import Row, Watching
+    from maos.demo.folder import DemoFolder, DemoRecord
+    from maos.demo.progress import Progress, Row
+    from maos.demo.proof import Check, Count, ProofVerdict
     from maos.model.message import Message
 
 BAR_LINES = 64
@@ -29,7 +29,7 @@ NAMED_MAX = 5
 ENGINE_STYLES = {"killed": "bold red", "ended": "green"}
 
 
-class Screen:
+class DemoScreen:
     """Tells the story, and shows the proof."""
 
     def __init__(self, *, as_json: bool) -> None:
@@ -37,7 +37,7 @@ class Screen:
         self._live: Live | None = None
         self._chapters = 0
 
-    def __enter__(self) -> Screen:
+    def __enter__(self) -> DemoScreen:
         if not self._silent and coloured(sys.stdout):
             from rich.live import Live
 
@@ -87,7 +87,7 @@ class Screen:
         text = shorten(clean(message.text), render.room_for_value(33))
         self._line("      ", ("✉ ", "yellow"), (f"{heading:<22}  ", "dim"), text)
 
-    def show(self, engine: str, watching: Watching) -> None:
+    def show(self, engine: str, watching: Progress) -> None:
         """How things stand."""
         if self._live is not None:
             self._live.update(_frame(engine, watching.rows), refresh=True)
@@ -99,7 +99,7 @@ class Screen:
 
     # --- the proof -------------------------------------------------------------------------------------------
 
-    def conclude(self, verdict: Verdict, took_s: float) -> None:
+    def conclude(self, verdict: ProofVerdict, took_s: float) -> None:
         """What was compared, and what came of it."""
         self.chapter("The proof", "What the agents wrote down themselves, against what maos and git have.")
         self._line()
@@ -122,7 +122,7 @@ class Screen:
             self._line(("The proof failed.", "bold red"))
             _name_what_is_wrong(verdict)
 
-    def ways_to_look(self, place: Place, record: Record) -> None:
+    def ways_to_look(self, place: DemoFolder, record: DemoRecord) -> None:
         """Commands to look around with."""
         maos = "maos" if shutil.which("maos") else str(Path(sys.executable).with_name("maos"))
         self._line()
@@ -141,7 +141,7 @@ class Screen:
         self._line(("notes/ has what the agents wrote down, plan.toml the plan to do it by hand.", "dim"))
 
 
-def _counted(verdict: Verdict) -> str:
+def _counted(verdict: ProofVerdict) -> str:
     """How much of what was compared."""
     kinds = ("lines", "messages read", "files")
     totals = [sum(each.noted for each in verdict.counts if each.what.startswith(kind)) for kind in kinds]
@@ -159,7 +159,7 @@ def _row(count: Count) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def _name_what_is_wrong(verdict: Verdict) -> None:
+def _name_what_is_wrong(verdict: ProofVerdict) -> None:
     for count in verdict.counts:
         for word, things in (("lost", count.lost), ("doubled", count.doubled)):
             for thing in things[:NAMED_MAX]:

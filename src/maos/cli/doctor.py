@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from maos.cli import documents as shared
-from maos.cli.commands import Command, json_option, yes_option
-from maos.cli.database import Target, need_yes
+from maos.cli.commands import LazyCommand, json_option, yes_option
+from maos.cli.database import DatabaseTarget, need_yes
 from maos.cli.failures import FAILED
 from maos.cli.plain import clean
 
@@ -19,7 +19,7 @@ STYLES = {"ok": "green", "note": "dim", "look": "bold yellow", "bad": "bold red"
 LABEL_WIDTH = 9
 
 
-@click.command(cls=Command, examples=["maos doctor", "maos doctor --fix", "maos doctor --fix --yes --json"])
+@click.command(cls=LazyCommand, examples=["maos doctor", "maos doctor --fix", "maos doctor --fix --yes --json"])
 @click.option("--fix", is_flag=True, help="End processes and remove files that were left behind, after asking.")
 @yes_option
 @json_option
@@ -35,7 +35,7 @@ def doctor(ctx: click.Context, fix: bool, yes: bool, as_json: bool) -> None:
         need_yes("fixing ends processes and removes files", yes=yes, as_json=as_json)
     from maos.cli import examination
 
-    database: Target = ctx.obj
+    database: DatabaseTarget = ctx.obj
     findings = examination.examine(database)
     if not as_json:
         _show(findings)

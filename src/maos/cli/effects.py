@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from maos.cli import documents as shared
-from maos.cli.commands import Command, json_option
-from maos.cli.database import Target
+from maos.cli.commands import LazyCommand, json_option
+from maos.cli.database import DatabaseTarget
 from maos.cli.documents import Document, time
 from maos.cli.plain import clean
 
@@ -20,12 +20,14 @@ if TYPE_CHECKING:
 UNKNOWN_SHOWN_MAX = 5
 
 
-@click.command(cls=Command, examples=["maos effects --unknown", "maos effects r-1a2b3c", "maos effects order-7 --json"])
+@click.command(
+    cls=LazyCommand, examples=["maos effects --unknown", "maos effects r-1a2b3c", "maos effects order-7 --json"]
+)
 @click.argument("id", metavar="[ID]", required=False, default="")
 @click.option("--unknown", is_flag=True, help="Only those of which nobody knows whether they took effect.")
 @json_option
 @click.pass_obj
-def effects(database: Target, id: str, unknown: bool, as_json: bool) -> None:
+def effects(database: DatabaseTarget, id: str, unknown: bool, as_json: bool) -> None:
     """List what was done outside: tools that agents ran, commands, and steps of workflows.
 
     ID is a run, an agent or a workflow; without it, everything. Each was recorded before it began and when it had
@@ -62,7 +64,7 @@ async def _meant(m: Maos, given: str) -> str:
 
     if not given or [name async for name in m.journal.streams(stream(f"{given}."))]:
         return given
-    found = await ids.meant(m.journal, given, ids.RUN, ids.FLOW)
+    found = await ids.meant(m.journal, given, ids.RUN, ids.WORKFLOW_RUN)
     return found.id if found else given
 
 

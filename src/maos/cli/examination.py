@@ -9,29 +9,29 @@ from typing import TYPE_CHECKING, NamedTuple
 from maos import settings
 from maos.cli import checkup
 from maos.cli.agent import kinds, standing
-from maos.cli.database import Target
+from maos.cli.database import DatabaseTarget
 from maos.cli.finding import Finding
 from maos.cli.plain import shorten
 from maos.errors import InvalidInput, MaosError
 
 if TYPE_CHECKING:
     from maos.app import Maos
-    from maos.cli.agent.standing import Standing
+    from maos.cli.agent.standing import AgentStanding
+    from maos.holder.registry import HolderInfo, Stray
     from maos.model.run import Run
-    from maos.runner.holders import HolderInfo, Stray
-    from maos.runner.workspace import Workspace
+    from maos.workspaces import Workspace
 
 
-class Known(NamedTuple):
+class KnownStores(NamedTuple):
     """What the database says."""
 
-    agents: Mapping[str, Standing]
+    agents: Mapping[str, AgentStanding]
     folder: Path | None
     """Where its agents have their files; None when it cannot be read, and nothing can be said to belong to nobody."""
     runs: Sequence[Run] = ()
 
 
-def examine(database: Target) -> list[Finding]:
+def examine(database: DatabaseTarget) -> list[Finding]:
     """Everything, in the order in which a person should hear of it."""
     findings: list[Finding] = []
     known = _database(database, findings)
@@ -47,29 +47,29 @@ def examine(database: Target) -> list[Finding]:
     return findings
 
 
-def _database(database: Target, findings: list[Finding]) -> Known:
-    async def work(m: Maos) -> tuple[int, Known]:
+def _database(database: DatabaseTarget, findings: list[Finding]) -> KnownStores:
+    async def work(m: Maos) -> tuple[int, KnownStores]:
         agents = {}
         async for attempt in m.attempts.all():
             agents[attempt.agent] = standing.of_attempts([attempt])
         runs = [run async for run in m.runs.all()]
-        return await m.journal.head(), Known(agents, m.attempts.folder, runs)
+        return await m.journal.head(), KnownStores(agents, m.attempts.folder, runs)
 
     try:
         head, known = database.read(work)
     except InvalidInput as error:
         findings.append(Finding("note", "database", error.what, error.hint))
-        return Known({}, None)
+        return KnownStores({}, None)
     except MaosError as error:
         findings.append(Finding("bad", "database", error.what, error.hint))
-        return Known({}, None)
+        return KnownStores({}, None)
     what = f"{database.name} opens, and ends where it should, at position {head}"
     findings.append(Finding("ok", "database", what))
     findings += checkup.journal(database)
     return known
 
 
-def _agents(known: Known) -> Iterator[Finding]:
+def _agents(known: KnownStores) -> Iterator[Finding]:
     running = 0
     for name, now in known.agents.items():
         if now.status in standing.MEANINGS:
@@ -82,7 +82,7 @@ def _agents(known: Known) -> Iterator[Finding]:
         yield Finding("ok", "agents", f"{len(known.agents)} known, {running} running")
 
 
-def _places(known: Known) -> Iterator[Finding]:
+def _places(known: KnownStores) -> Iterator[Finding]:
     """Runs that can go on, and whose folders are not where they were."""
     from maos.engine.orchestration import check_places
 
@@ -94,10 +94,10 @@ def _places(known: Known) -> Iterator[Finding]:
             yield Finding("look", "run", error.what, error.hint)
 
 
-def _holders(root: Path, known: Known) -> Iterator[Finding]:
+def _holders(root: Path, known: KnownStores) -> Iterator[Finding]:
     """Processes that hold an agent, and the folders of those that are gone."""
+    from maos.holder.registry import holders
     from maos.model.attempt import agent_of
-    from maos.runner.holders import holders
 
     living = 0
     for each in holders(root) if root.is_dir() else ():
@@ -113,7 +113,7 @@ def _holders(root: Path, known: Known) -> Iterator[Finding]:
 
 def _left_holder(info: HolderInfo) -> Finding:
     async def fix() -> str:
-        from maos.runner.holders import end
+        from maos.holder.registry import end
 
         return f"ended {info.attempt}: {await end(info)} processes"
 
@@ -125,7 +125,7 @@ def _left_holder(info: HolderInfo) -> Finding:
 
 def _left_folder(info: HolderInfo) -> Finding:
     async def fix() -> str:
-        from maos.runner.process import remove
+        from maos.holder.client import remove
 
         remove(info.folder)
         return f"removed {info.folder}"
@@ -137,7 +137,7 @@ def _left_folder(info: HolderInfo) -> Finding:
 
 
 def _strays(root: Path) -> Iterator[Finding]:
-    from maos.runner.holders import strays
+    from maos.holder.registry import strays
 
     by_attempt: dict[Path, list[Stray]] = {}
     for each in strays(root):
@@ -149,7 +149,7 @@ def _stray(strays: list[Stray]) -> Finding:
     """The processes of an attempt that nobody holds, the one that started the others first."""
 
     async def fix() -> str:
-        from maos.runner.holders import end_stray
+        from maos.holder.registry import end_stray
 
         count = sum([await end_stray(each) for each in strays])
         return f"ended {count} of the processes of {first.attempt}" if count else "they were gone already"
@@ -163,8 +163,8 @@ def _stray(strays: list[Stray]) -> Finding:
     )  # fmt: skip
 
 
-def _workspaces(root: Path, known: Known) -> Iterator[Finding]:
-    from maos.runner import workspace as workspaces
+def _workspaces(root: Path, known: KnownStores) -> Iterator[Finding]:
+    from maos import workspaces as workspaces
 
     found = workspaces.left_behind(root)
     own = {f"{run.id}-b{branch}" if branch else run.id for run in known.runs for branch in range(run.branch + 1)}
@@ -182,7 +182,7 @@ def _workspaces(root: Path, known: Known) -> Iterator[Finding]:
 
 def _orphaned(tree: Path, workspace: Workspace) -> Finding:
     async def fix() -> str:
-        from maos.runner.workspace import remove
+        from maos.workspaces import remove
 
         try:
             await remove(workspace)
@@ -199,7 +199,7 @@ def _orphaned(tree: Path, workspace: Workspace) -> Finding:
 
 def _unfinished(root: Path, name: str) -> Finding:
     async def fix() -> str:
-        from maos.runner.workspace import clear
+        from maos.workspaces import clear
 
         await clear(root, name)
         return f"removed {root / name}"
@@ -222,7 +222,7 @@ def _programs() -> Iterator[Finding]:
 def _git() -> Finding:
     import asyncio
 
-    from maos.runner import git
+    from maos.workspaces import git
 
     try:
         asyncio.run(git.check_version())

@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from maos.cli import completing, documents, ids
-from maos.cli.commands import Command, json_option
-from maos.cli.database import Target
+from maos.cli.commands import LazyCommand, json_option
+from maos.cli.database import DatabaseTarget
 from maos.cli.failures import note
 from maos.cli.plain import clean
 from maos.errors import InvalidInput
 
 if TYPE_CHECKING:
     from maos.app import Maos
-    from maos.bundle.exporting import Exported
+    from maos.transfer.exporter import Exported
 
 SUFFIX = ".maos"
 
 
 @click.command(
-    cls=Command,
+    cls=LazyCommand,
     examples=[
         "maos export r-1a2b3c",
         "maos export r-1a -o parser.maos --json",
@@ -35,7 +35,7 @@ SUFFIX = ".maos"
 @click.option("--without-files", is_flag=True, help="Without the commits of its files: only what is in the journal.")
 @json_option
 @click.pass_obj
-def export(database: Target, id: str, output: str, to_stdout: bool, without_files: bool, as_json: bool) -> None:
+def export(database: DatabaseTarget, id: str, output: str, to_stdout: bool, without_files: bool, as_json: bool) -> None:
     """Write a run or a workflow to one file, for another machine: `maos import` reads it there.
 
     It has the events of the run and its agents, their messages and conversations, and the commits of their files with
@@ -51,14 +51,14 @@ def export(database: Target, id: str, output: str, to_stdout: bool, without_file
         raise InvalidInput("a bundle is not for a terminal to show", hint="send it to a file or a program: `… > FILE`")
 
     async def work(m: Maos) -> tuple[str, Exported]:
-        known = await ids.meant(m.journal, id, ids.RUN, ids.FLOW)
+        known = await ids.meant(m.journal, id, ids.RUN, ids.WORKFLOW_RUN)
         found = known.id if known else id
         if is_piped:
-            made = await m.bundles.export(found, sys.stdout.buffer, files=not without_files)
+            made = await m.transfer.export(found, sys.stdout.buffer, files=not without_files)
             sys.stdout.buffer.flush()
             return "-", made
         path = Path(output or f"{found}{SUFFIX}")
-        return str(path), await m.bundles.export(found, path, files=not without_files)
+        return str(path), await m.transfer.export(found, path, files=not without_files)
 
     target, made = database.read(work)
     if as_json:

@@ -12,7 +12,7 @@ from maos.errors import InvalidInput
 if TYPE_CHECKING:
     from maos.journal.journal import Journal
 
-RUN, FLOW = "run", "flow"
+RUN, WORKFLOW_RUN = "run", "workflow"
 SHOWN_MAX = 5
 
 

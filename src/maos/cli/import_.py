@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from maos.cli import documents
-from maos.cli.commands import Command, dry_run_option, json_option
-from maos.cli.database import Target
+from maos.cli.commands import LazyCommand, dry_run_option, json_option
+from maos.cli.database import DatabaseTarget
 from maos.cli.plain import clean
 from maos.errors import InvalidInput
 
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from maos.app import Maos
-    from maos.original.importing import Brought
-    from maos.original.understanding import Found
+    from maos.legacy.legacy_import import LegacyImport
+    from maos.legacy.parser import LegacyContents
 
 WORDS = {"new": "imported", "more": "brought up to date", "same": "already here", "moved_on": "carried on here since"}
 
 
 @click.command(
     "import",
-    cls=Command,
+    cls=LazyCommand,
     examples=[
         "maos import r-1a2b3c.maos --dry-run",
         "maos import r-1a2b3c.maos --cwd ~/project",
@@ -43,7 +43,7 @@ WORDS = {"new": "imported", "more": "brought up to date", "same": "already here"
 @dry_run_option
 @json_option
 @click.pass_obj
-def import_(database: Target, source: str, wanted: str, cwd: str | None, dry_run: bool, as_json: bool) -> None:
+def import_(database: DatabaseTarget, source: str, wanted: str, cwd: str | None, dry_run: bool, as_json: bool) -> None:
     """Import a run from another machine, or the orchestrations of the original.
 
     FILE is what `maos export` wrote, or - for standard input; or the maos.db of the original, maos-cli 0.8.9 to 0.9.4.
@@ -53,8 +53,8 @@ def import_(database: Target, source: str, wanted: str, cwd: str | None, dry_run
     """
     from pathlib import Path
 
-    from maos.bundle.file import is_bundle
-    from maos.original import importing
+    from maos.legacy import legacy_import
+    from maos.transfer.file import is_bundle
 
     if source == "-" or is_bundle(Path(source).expanduser()):
         from maos.cli.orchestrate import bundles
@@ -65,10 +65,10 @@ def import_(database: Target, source: str, wanted: str, cwd: str | None, dry_run
         return
     path = Path(source).expanduser()
     _check_target(database, path)
-    found = importing.read(path)
+    found = legacy_import.read(path)
     folder = Path(cwd).absolute() if cwd else path.absolute().parent
 
-    async def work(m: Maos) -> list[Brought]:
+    async def work(m: Maos) -> list[LegacyImport]:
         return await _bring(m, found, folder, wanted=wanted, dry_run=dry_run)
 
     if dry_run:
@@ -81,19 +81,19 @@ def import_(database: Target, source: str, wanted: str, cwd: str | None, dry_run
         _show(path, found, brought, dry_run=dry_run)
 
 
-async def _bring(m: Maos, found: Found, folder: Path, *, wanted: str, dry_run: bool) -> list[Brought]:
+async def _bring(m: Maos, found: LegacyContents, folder: Path, *, wanted: str, dry_run: bool) -> list[LegacyImport]:
     from maos import settings
     from maos.clock import SystemClock
     from maos.engine import agent_types
-    from maos.original import importing
-    from maos.original.composing import Place
+    from maos.legacy import legacy_import
+    from maos.legacy.builder import ImportTarget
 
-    place = Place(folder, m.attempts.folder, agent_types.known(folder, settings.config_folder()))
-    importer = importing.Importer(m.journal, SystemClock(), place, claude=importing.claude_folder())
+    place = ImportTarget(folder, m.attempts.folder, agent_types.known(folder, settings.config_folder()))
+    importer = legacy_import.LegacyImporter(m.journal, SystemClock(), place, claude=legacy_import.claude_folder())
     return [each async for each in importer.bring(found, wanted=wanted, dry_run=dry_run)]
 
 
-def _check_target(database: Target, path: Path) -> None:
+def _check_target(database: DatabaseTarget, path: Path) -> None:
     """Refuse to import a file into itself: both programs call theirs maos.db."""
     from pathlib import Path as Path_
 
@@ -109,7 +109,7 @@ def _check_target(database: Target, path: Path) -> None:
 # --- showing -----------------------------------------------------------------------------------------------------
 
 
-def _document(path: Path, found: Found, brought: list[Brought], *, dry_run: bool) -> dict[str, Any]:
+def _document(path: Path, found: LegacyContents, brought: list[LegacyImport], *, dry_run: bool) -> dict[str, Any]:
     return {
         "file": str(path),
         "dry_run": dry_run,
@@ -118,7 +118,7 @@ def _document(path: Path, found: Found, brought: list[Brought], *, dry_run: bool
     }
 
 
-def _row(each: Brought) -> dict[str, Any]:
+def _row(each: LegacyImport) -> dict[str, Any]:
     run, before = each.run, each.orchestration
     return {
         "id": run.id,
@@ -138,7 +138,7 @@ def _row(each: Brought) -> dict[str, Any]:
     }
 
 
-def _show(path: Path, found: Found, brought: list[Brought], *, dry_run: bool) -> None:
+def _show(path: Path, found: LegacyContents, brought: list[LegacyImport], *, dry_run: bool) -> None:
     from maos.cli import render
     from maos.cli.agent import words
 
@@ -176,7 +176,7 @@ def _show(path: Path, found: Found, brought: list[Brought], *, dry_run: bool) ->
     _show_what_next(brought, dry_run=dry_run)
 
 
-def _show_what_next(brought: list[Brought], *, dry_run: bool) -> None:
+def _show_what_next(brought: list[LegacyImport], *, dry_run: bool) -> None:
     from maos.cli import render
 
     open_ones = [each for each in brought if each.run.status != "completed" and each.what != "moved_on"]

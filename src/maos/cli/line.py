@@ -28,7 +28,7 @@ Complete = Callable[[str], Sequence[str]]
 """What a beginning of a line may become."""
 
 
-class Line:
+class InputLine:
     """The line that is being typed."""
 
     def __init__(self, *, complete: Complete | None = None) -> None:

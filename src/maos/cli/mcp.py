@@ -5,16 +5,16 @@ from __future__ import annotations
 import click
 
 from maos.cli import documents
-from maos.cli.commands import Command, json_option
-from maos.cli.database import Target
+from maos.cli.commands import LazyCommand, json_option
+from maos.cli.database import DatabaseTarget
 
 
-@click.command(cls=Command, examples=["maos mcp --list", "maos mcp --json"])
+@click.command(cls=LazyCommand, examples=["maos mcp --list", "maos mcp --json"])
 @click.option("--list", "only_list", is_flag=True, help="Show the tools, and end.")
 @json_option
 @click.pass_obj
 @click.pass_context
-def mcp(ctx: click.Context, database: Target, only_list: bool, as_json: bool) -> None:
+def mcp(ctx: click.Context, database: DatabaseTarget, only_list: bool, as_json: bool) -> None:
     """Serve one agent: an MCP server on standard input and output.
 
     Agents' programs start it; maos tells them how. It gives an agent tools to report what it found and how far it is,

@@ -9,8 +9,8 @@ import click
 
 from maos.cli import completing, documents
 from maos.cli.arguments import DURATION, JSON_OBJECT, WHEN
-from maos.cli.commands import Command, LazyGroup, full_option, json_lines_option, json_option
-from maos.cli.database import Target
+from maos.cli.commands import LazyCommand, LazyGroup, full_option, json_lines_option, json_option
+from maos.cli.database import DatabaseTarget
 from maos.cli.plain import clean, shorten
 from maos.clock import MICROSECONDS
 from maos.errors import InvalidInput
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from maos.app import Maos
-    from maos.bus.history import Said
+    from maos.bus.history import SentMessage
     from maos.bus.letters import Letter
     from maos.model.message import Message
 
@@ -52,7 +52,7 @@ def messages() -> None:
 
 @click.command(
     "list",
-    cls=Command,
+    cls=LazyCommand,
     examples=[
         "maos messages list",
         "maos messages list --run r-1 --type discovery --since 2h",
@@ -71,7 +71,7 @@ def messages() -> None:
 @json_lines_option
 @click.pass_obj
 def list_(
-    database: Target,
+    database: DatabaseTarget,
     run: str | None,
     agent: str,
     types: tuple[str, ...],
@@ -96,7 +96,7 @@ def list_(
 
         position = await m.journal.head()
         found = m.bus.history(run=run, agent=agent, types=types, since_us=since or 0, before_us=before or 0)
-        shown: deque[Said] = deque(maxlen=last)
+        shown: deque[SentMessage] = deque(maxlen=last)
         total = 0
         async for each in found:
             shown.append(each)
@@ -118,7 +118,7 @@ def list_(
 
 
 @click.command(
-    cls=Command,
+    cls=LazyCommand,
     examples=[
         "maos messages send fixer 'Leave the old parser alone'",
         "maos messages send --topic releases 'The branch is frozen' --type coordination",
@@ -136,7 +136,7 @@ def list_(
 @json_option
 @click.pass_obj
 def send(
-    database: Target,
+    database: DatabaseTarget,
     to: str,
     text: str,
     topic: bool,
@@ -176,12 +176,12 @@ def send(
     render.line("message ", (sent.id, "bold"), f" for {names}")
 
 
-@click.command(cls=Command, examples=["maos messages dead", "maos messages dead --agent fixer --json"])
+@click.command(cls=LazyCommand, examples=["maos messages dead", "maos messages dead --agent fixer --json"])
 @click.option("--agent", metavar="NAME", help="Only those that were for this agent.")
 @click.option("--again", type=click.IntRange(min=1), metavar="N", help="Send letter N of --agent again.")
 @json_option
 @click.pass_obj
-def dead(database: Target, agent: str | None, again: int | None, as_json: bool) -> None:
+def dead(database: DatabaseTarget, agent: str | None, again: int | None, as_json: bool) -> None:
     """List what could not be delivered, and why; or send one of them again."""
     if again is not None and agent is None:
         raise InvalidInput("letters have numbers of their own at each agent", hint="name the agent with --agent")

@@ -8,8 +8,8 @@ import click
 
 from maos.cli import documents as shared
 from maos.cli.agent import words
-from maos.cli.commands import Command, LazyGroup, json_lines_option, json_option
-from maos.cli.database import Target
+from maos.cli.commands import LazyCommand, LazyGroup, json_lines_option, json_option
+from maos.cli.database import DatabaseTarget
 from maos.cli.failures import FAILED
 from maos.cli.orchestrate.options import notify_addresses
 from maos.cli.plain import clean
@@ -36,7 +36,7 @@ def notify() -> None:
     """
 
 
-@click.command(cls=Command, examples=["maos notify test", "maos notify test json://127.0.0.1:8080 --json"])
+@click.command(cls=LazyCommand, examples=["maos notify test", "maos notify test json://127.0.0.1:8080 --json"])
 @click.argument("urls", metavar="[URL]...", nargs=-1)
 @json_option
 @click.pass_context
@@ -67,10 +67,10 @@ def test(ctx: click.Context, urls: tuple[str, ...], as_json: bool) -> None:
         ctx.exit(FAILED)
 
 
-@click.command("list", cls=Command, examples=["maos notify list", "maos notify list --json"])
+@click.command("list", cls=LazyCommand, examples=["maos notify list", "maos notify list --json"])
 @json_lines_option
 @click.pass_obj
-def list_(database: Target, as_json: bool) -> None:
+def list_(database: DatabaseTarget, as_json: bool) -> None:
     """Show what you were told about runs, and what became of it.
 
     `unknown` is what was about to be sent when the process that did it died: it is not sent again.

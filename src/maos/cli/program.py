@@ -10,10 +10,10 @@ import click
 import maos
 from maos.cli import failures
 from maos.cli.commands import LazyGroup
-from maos.cli.database import Target
+from maos.cli.database import DatabaseTarget
 
 
-class Program(LazyGroup):
+class RootGroup(LazyGroup):
     """The outermost group: what its commands raise becomes a message and an exit code, for tests too."""
 
     def main(self, *args: Any, standalone_mode: bool = True, **extra: Any) -> Any:
@@ -45,7 +45,7 @@ class Program(LazyGroup):
 
 
 @click.group(
-    cls=Program,
+    cls=RootGroup,
     lazy={
         "demo": "maos.cli.demo:demo",
         "orchestrate": "maos.cli.orchestrate.starting:orchestrate",
@@ -88,4 +88,4 @@ class Program(LazyGroup):
 @click.pass_context
 def program(ctx: click.Context, db: str | None) -> None:
     """Agents that survive crashes, and their durable state: every version is kept, every change is an event."""
-    ctx.obj = Target(db)
+    ctx.obj = DatabaseTarget(db)

@@ -8,8 +8,8 @@ import click
 
 from maos.cli import completing
 from maos.cli import documents as shared
-from maos.cli.commands import Command, json_option
-from maos.cli.database import Target
+from maos.cli.commands import LazyCommand, json_option
+from maos.cli.database import DatabaseTarget
 from maos.cli.plain import clean
 
 if TYPE_CHECKING:
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from maos.engine.questions import Open
 
 
-@click.command(cls=Command, examples=["maos questions", "maos questions --json"])
+@click.command(cls=LazyCommand, examples=["maos questions", "maos questions --json"])
 @json_option
 @click.pass_obj
-def questions(database: Target, as_json: bool) -> None:
+def questions(database: DatabaseTarget, as_json: bool) -> None:
     """List what waits for your answer.
 
     Questions of runs, gates of tasks, and permissions that agents ask for, the oldest first.
@@ -55,7 +55,7 @@ async def open_questions(m: Maos) -> list[Open]:
     async for attempt in m.attempts.all():
         found += await questions.of_agent(m.journal, attempt)
     async for flow in m.workflows.all():
-        found += await questions.of_flow(m.journal, flow)
+        found += await questions.of_workflow(m.journal, flow)
     return sorted(found, key=lambda each: each.asked_us)
 
 
@@ -69,7 +69,7 @@ class Given(NamedTuple):
 
 
 @click.command(
-    cls=Command,
+    cls=LazyCommand,
     examples=[
         'maos answer q-3fa2 "PostgreSQL 16"',
         "maos answer gate/api no --why 'The button is blue'",
@@ -81,7 +81,7 @@ class Given(NamedTuple):
 @click.option("--why", default="", help="With yes or no: a reason that the agent is told.")
 @json_option
 @click.pass_obj
-def answer(database: Target, id: str, answer: str, why: str, as_json: bool) -> None:
+def answer(database: DatabaseTarget, id: str, answer: str, why: str, as_json: bool) -> None:
     """Answer a question.
 
     ID is one that `maos questions` shows, or as much of its beginning as tells it from the others. If the question has
@@ -125,7 +125,7 @@ async def give(m: Maos, question: Open, answer: str, why: str = "") -> Given:
     from maos.cli.agent import standing as agents
     from maos.cli.orchestration import standing
     from maos.clock import SystemClock
-    from maos.engine import owner, questions
+    from maos.engine import ownership, questions
 
     said = questions.check(question, answer, why)
     if question.kind == questions.PERMISSION:
@@ -134,7 +134,7 @@ async def give(m: Maos, question: Open, answer: str, why: str = "") -> Given:
         return Given(question, said, not now.go_on, now.go_on)
     if question.kind == questions.WORKFLOW:
         await m.workflows.answer(question.owner, question.id, said)
-        is_gone = owner.is_gone((await m.workflows.get(question.owner)).owner)
+        is_gone = ownership.is_gone((await m.workflows.get(question.owner)).owner)
         return Given(question, said, not is_gone, f"maos workflow resume {question.owner}" if is_gone else "")
     run = await m.runs.get(question.owner)
     await questions.answer(m.journal, SystemClock(), run, question.id, said)

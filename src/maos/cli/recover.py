@@ -8,7 +8,7 @@ import click
 
 from maos.cli import documents as shared
 from maos.cli.commands import LazyGroup, json_option
-from maos.cli.database import Target
+from maos.cli.database import DatabaseTarget
 from maos.cli.plain import clean
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def recover(ctx: click.Context, as_json: bool) -> None:
 
     from maos.cli.orchestrate.interrupted import since_us
 
-    database: Target = ctx.obj
+    database: DatabaseTarget = ctx.obj
     found = database.read(work)
     since = since_us(database.settings)
     runs = [each for each in found.runs if each.now.state == "interrupted" and each.run.updated_us >= since]

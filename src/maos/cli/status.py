@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from maos.cli import documents as shared
-from maos.cli.commands import Command, json_option
-from maos.cli.database import Target
+from maos.cli.commands import LazyCommand, json_option
+from maos.cli.database import DatabaseTarget
 
 if TYPE_CHECKING:
     from maos.app import Maos
-    from maos.bus.history import Said
-    from maos.cli.agent.standing import Standing as AgentStanding
-    from maos.cli.orchestration.standing import Standing
+    from maos.bus.history import SentMessage
+    from maos.cli.agent.standing import AgentStanding as AgentStanding
+    from maos.cli.orchestration.standing import RunStanding
     from maos.engine.effects import Effect
     from maos.engine.questions import Open
-    from maos.model.flow import Flow
+    from maos.model.workflow import WorkflowRun
 
 RECENT_US = 7 * 86_400 * 1_000_000
 """For how long a run that failed is named here."""
@@ -26,24 +26,24 @@ RECENT_US = 7 * 86_400 * 1_000_000
 class Overview(NamedTuple):
     """Everything that runs or waits."""
 
-    runs: list[Standing]
+    runs: list[RunStanding]
     agents: list[AgentStanding]
     """Those that belong to no run."""
     questions: list[Open]
-    messages: list[Said] | None
+    messages: list[SentMessage] | None
     failed_before: int
     """Runs that failed longer ago."""
-    flows: list[Flow]
+    flows: list[WorkflowRun]
     """Workflows that have not ended, but for parts of others."""
     unknown: list[Effect]
     """What was begun by somebody who is gone, and may or may not have taken effect."""
 
 
-@click.command(cls=Command, examples=["maos status", "maos status --messages --json"])
+@click.command(cls=LazyCommand, examples=["maos status", "maos status --messages --json"])
 @click.option("--messages", is_flag=True, help="Also the newest messages between agents.")
 @json_option
 @click.pass_obj
-def status(database: Target, messages: bool, as_json: bool) -> None:
+def status(database: DatabaseTarget, messages: bool, as_json: bool) -> None:
     """Show everything that runs or waits now, and what needs you first.
 
     That is: what somebody asks you, runs that are blocked, interrupted or failed in the last week, runs that go on,
@@ -86,40 +86,40 @@ async def look(m: Maos, *, messages: bool) -> Overview:
     return Overview(shown, alone, asked, said, len(old), flows, unknown)
 
 
-async def _flows(m: Maos, asked: list[Open]) -> tuple[list[Flow], list[Effect]]:
+async def _flows(m: Maos, asked: list[Open]) -> tuple[list[WorkflowRun], list[Effect]]:
     """Workflows that have not ended, and what is unknown of them; what they ask is added to what is asked."""
-    from maos.engine import effects, owner, questions
+    from maos.engine import effects, ownership, questions
 
-    found: list[Flow] = []
+    found: list[WorkflowRun] = []
     unknown: list[Effect] = []
     async for flow in m.workflows.all():
         if flow.is_open:
-            asked += await questions.of_flow(m.journal, flow)
-            lives = flow.status == "running" and not owner.is_gone(flow.owner)
-            unknown += [each for each in effects.of_flow(flow, is_running=lives) if each.outcome == effects.UNKNOWN]
+            asked += await questions.of_workflow(m.journal, flow)
+            lives = flow.status == "running" and not ownership.is_gone(flow.owner)
+            unknown += [each for each in effects.of_workflow(flow, is_running=lives) if each.outcome == effects.UNKNOWN]
             if not flow.parent:
                 found.append(flow)
     return sorted(found, key=lambda each: -each.changed_us), unknown
 
 
-async def _unknown(m: Maos, standing: Standing) -> list[Effect]:
+async def _unknown(m: Maos, standing: RunStanding) -> list[Effect]:
     """What agents of a run that can go on had begun when they, and their engines, went away."""
-    from maos.engine import effects, owner
+    from maos.engine import effects, ownership
 
     found = []
     for name, attempt in standing.attempts.items():
-        if standing.run.is_open and not owner.is_at_work(attempt):
+        if standing.run.is_open and not ownership.is_at_work(attempt):
             found += [each async for each in effects.of_agent(m.journal, m.attempts, name)]
     return [each for each in found if each.outcome == effects.UNKNOWN]
 
 
-async def _newest(m: Maos) -> list[Said]:
+async def _newest(m: Maos) -> list[SentMessage]:
     """The newest messages of all runs, the newest last."""
     from maos.cli.orchestration import page, showing
 
-    found: list[Said] = []
-    async for name in m.journal.streams("bus/"):
-        found += await showing.told(m, name.removeprefix("bus/"), everything=False)
+    found: list[SentMessage] = []
+    async for name in m.journal.streams("messages/"):
+        found += await showing.told(m, name.removeprefix("messages/"), everything=False)
     return sorted(found, key=lambda each: each.position)[-page.MESSAGES_SHOWN_MAX :]
 
 
@@ -184,7 +184,7 @@ def _show(found: Overview) -> None:
         render.line((f"{many} failed before (`maos orchestration list --status failed`)", "dim"))
 
 
-def trouble(each: Standing) -> None:
+def trouble(each: RunStanding) -> None:
     """A run that does not go on by itself, why, and what to do."""
     from maos.cli import render
     from maos.cli.agent import words

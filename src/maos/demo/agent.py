@@ -11,8 +11,8 @@ import sys
 import time
 from pathlib import Path
 
-from maos.demo.door import Door, messages
-from maos.demo.notes import Notes
+from maos.demo.notes import AgentNotes
+from maos.demo.tool_client import ToolClient, messages
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,16 +22,16 @@ WAIT_S = 100.0
 """How long a message or an answer is waited for."""
 
 
-class Agent:
+class DemoAgent:
     """One of them."""
 
     def __init__(self) -> None:
-        self._notes = Notes(sys.argv[1])
+        self._notes = AgentNotes(sys.argv[1])
         self._pause_s = float(sys.argv[2])
         self._lines = 0
         self._unread: list[dict[str, str]] = []
         self._notes.add(began=os.getpid())
-        self._door = Door()
+        self._door = ToolClient()
 
     def say(self, text: str) -> None:
         """Print one line, after a moment of work. Each has a number, so no two are alike."""

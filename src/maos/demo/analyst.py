@@ -5,13 +5,13 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-from maos.demo.agent import Agent
+from maos.demo.agent import DemoAgent
 from maos.demo.sample import ALL_FOUND, INVENTORY, NO_DOCSTRING, UNDECIDED, UNTESTED, WHO_CALLS
 
 
 def main() -> None:
     """Do its task."""
-    agent = Agent()
+    agent = DemoAgent()
     rows = []
     code = {path: path.read_text(encoding="utf-8") for path in sorted(Path("till").glob("*.py"))}
     for path, text in code.items():

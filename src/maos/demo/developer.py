@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from maos.demo.agent import Agent
+from maos.demo.agent import DemoAgent
 from maos.demo.sample import (
     ALL_FOUND,
     DOCSTRINGS,
@@ -23,7 +23,7 @@ from maos.demo.sample import (
 
 def main() -> None:
     """Do its task."""
-    agent = Agent()
+    agent = DemoAgent()
     agent.say("waits for what the analyst finds")
     undecided = agent.hear(lambda text: text.startswith(UNDECIDED))
     rule = agent.ask(QUESTION, list(ROUNDING), undecided.removeprefix(UNDECIDED))
@@ -42,7 +42,7 @@ def main() -> None:
     agent.finish(f"till/ is documented, and rounds {rule}")
 
 
-def _document(agent: Agent, path: str, function: str) -> None:
+def _document(agent: DemoAgent, path: str, function: str) -> None:
     """Give a function a docstring."""
     code = Path(path).read_text(encoding="utf-8")
     agent.write(path, re.sub(rf"def {function}\(.*\n", rf'\g<0>    """{DOCSTRINGS[function]}"""\n', code))

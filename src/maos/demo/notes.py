@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-class Notes:
+class AgentNotes:
     """The file of one agent, while it works."""
 
     def __init__(self, path: str) -> None:

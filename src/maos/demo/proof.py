@@ -17,15 +17,15 @@ from typing import Any, NamedTuple
 
 from maos.app import Maos
 from maos.app import open as open_journal
-from maos.demo.place import Place, Record
+from maos.demo.folder import DemoFolder, DemoRecord
 from maos.demo.sample import ROLES
 from maos.errors import MaosError
 from maos.journal.journal import Record as Event
 from maos.model.attempt import stream
-from maos.model.message import PERSON, history, inbox, message, receipts
+from maos.model.message import PERSON, acks, history, inbox, message
 from maos.model.run import agent_name
 from maos.model.run import stream as run_stream
-from maos.runner.git import Git
+from maos.workspaces.git import Git
 
 TESTS_S_MAX = 60.0
 
@@ -56,7 +56,7 @@ class Check(NamedTuple):
     shown: str
 
 
-class Verdict(NamedTuple):
+class ProofVerdict(NamedTuple):
     """What the proof has found."""
 
     counts: list[Count]
@@ -68,7 +68,7 @@ class Verdict(NamedTuple):
         return bool(self.counts) and all(each.ok for each in self.counts) and all(each.ok for each in self.checks)
 
 
-async def prove(place: Place) -> Verdict:
+async def prove(place: DemoFolder) -> ProofVerdict:
     """Compare everything; what cannot even be read is a check that failed."""
     record = place.record()
     try:
@@ -88,13 +88,13 @@ async def prove(place: Place) -> Verdict:
                 await _order(place, journal),
             ]
     except MaosError as error:
-        return Verdict([], [Check("journal can be read", False, str(error))])
+        return ProofVerdict([], [Check("journal can be read", False, str(error))])
     damage = ", ".join(f"{each.stream}@{each.version} {each.what}" for each in report.damage[:3])
     shown = damage or f"{report.events} events, every hash matches"
     checks.append(Check("chain of hashes whole", report.ok, shown))
     counts.append(await _files(place, record))
     checks += [await _clean(place), await _tests(place)]
-    return Verdict(counts, checks)
+    return ProofVerdict(counts, checks)
 
 
 def compare(what: str, where: str, noted: Iterable[str], found: Iterable[str]) -> Count:
@@ -120,7 +120,7 @@ class _Journal:
         return [record for name in sorted(names) for record in await self.events(name)]
 
     async def lines(self, agent: str) -> list[str]:
-        heard = [each for each in await self.attempts(agent) if each.type == "attempt_heard"]
+        heard = [each for each in await self.attempts(agent) if each.type == "attempt_output"]
         return [str(fact["text"]) for each in heard for fact in each.data["facts"] if fact["kind"] == "line"]
 
     async def inbox(self, agent: str) -> dict[int, str]:
@@ -129,14 +129,14 @@ class _Journal:
         return {each.version: message(each.data).text for each in events if each.type == "message_sent"}
 
 
-def _noted(place: Place, agent: str, key: str) -> list[Any]:
+def _noted(place: DemoFolder, agent: str, key: str) -> list[Any]:
     return [note[key] for note in place.notes_of(agent) if key in note]
 
 
 # --- counted -----------------------------------------------------------------------------------------------------
 
 
-async def _lines(place: Place, journal: _Journal) -> list[Count]:
+async def _lines(place: DemoFolder, journal: _Journal) -> list[Count]:
     """Every line that an agent printed."""
     return [
         compare(f"lines of the {agent}", "journal", _noted(place, agent, "line"), await journal.lines(agent))
@@ -144,7 +144,7 @@ async def _lines(place: Place, journal: _Journal) -> list[Count]:
     ]
 
 
-async def _messages(place: Place, journal: _Journal) -> list[Count]:
+async def _messages(place: DemoFolder, journal: _Journal) -> list[Count]:
     """Every message: sent, put into each inbox, read from there, and acknowledged."""
     names = {agent_name(journal.run, agent): agent for agent in ROLES}
     sent = [
@@ -168,7 +168,7 @@ async def _messages(place: Place, journal: _Journal) -> list[Count]:
         in_inboxes += [f"{agent} ← {text}" for text in there.values()]
         settled += [
             f"{agent} ← {there.get(version, 'something else')}"
-            for each in await journal.events(receipts(agent_name(journal.run, agent)))
+            for each in await journal.events(acks(agent_name(journal.run, agent)))
             if each.type == "message_acknowledged"
             for version in each.data["versions"]
         ]
@@ -179,7 +179,7 @@ async def _messages(place: Place, journal: _Journal) -> list[Count]:
     ]
 
 
-async def _questions(place: Place, journal: _Journal) -> list[Count]:
+async def _questions(place: DemoFolder, journal: _Journal) -> list[Count]:
     """The question, and its answer."""
     events = await journal.events(run_stream(journal.run))
     asked = [each.data["question"] for each in events if each.type == "question_asked"]
@@ -190,7 +190,7 @@ async def _questions(place: Place, journal: _Journal) -> list[Count]:
     ]
 
 
-async def _agents(place: Place, journal: _Journal) -> list[Count]:
+async def _agents(place: DemoFolder, journal: _Journal) -> list[Count]:
     """Every start of an agent."""
     began = [f"{agent}, pid {pid}" for agent in ROLES for pid in _noted(place, agent, "began")]
     started = [
@@ -202,7 +202,7 @@ async def _agents(place: Place, journal: _Journal) -> list[Count]:
     return [compare("agents started", "journal", began, started)]
 
 
-async def _files(place: Place, record: Record) -> Count:
+async def _files(place: DemoFolder, record: DemoRecord) -> Count:
     """Every file that an agent wrote, as it is in the repository now; and no other was touched."""
     last: dict[str, str] = {}
     for agent in ROLES:
@@ -223,23 +223,23 @@ async def _files(place: Place, record: Record) -> Count:
 # --- and checked -------------------------------------------------------------------------------------------------
 
 
-async def _engines(record: Record, journal: _Journal) -> Check:
+async def _engines(record: DemoRecord, journal: _Journal) -> Check:
     """The first engine was killed, and another one took over."""
     events = await journal.events(run_stream(journal.run))
-    owners = [each.data["owner"]["pid"] for each in events if each.type == "run_taken"]
+    owners = [each.data["owner"]["pid"] for each in events if each.type == "run_claimed"]
     first, second = record.engines
     ok = first.status == -signal.SIGKILL and second.status == 0 and owners == [first.pid, second.pid]
     ok = ok and first.pid != second.pid
     return Check("engine killed, another took over", ok, f"pid {first.pid} died of SIGKILL, pid {second.pid} went on")
 
 
-async def _attached(record: Record, journal: _Journal) -> Check:
+async def _attached(record: DemoRecord, journal: _Journal) -> Check:
     """The second engine took up every agent as it was."""
     second = record.engines[-1].pid
     taken = [
         agent
         for agent in ROLES
-        if [each.data["owner"]["pid"] for each in await journal.attempts(agent) if each.type == "attempt_taken"]
+        if [each.data["owner"]["pid"] for each in await journal.attempts(agent) if each.type == "attempt_claimed"]
         == [second]
     ]
     return Check(
@@ -249,13 +249,13 @@ async def _attached(record: Record, journal: _Journal) -> Check:
     )
 
 
-def _unheard(record: Record) -> Check:
+def _unheard(record: DemoRecord) -> Check:
     """Something happened while no engine was there."""
     lines = record.lines_at_resume - record.lines_at_kill
     return Check("work went on in between", lines > 0, f"{lines} lines were printed without an engine")
 
 
-async def _order(place: Place, journal: _Journal) -> Check:
+async def _order(place: DemoFolder, journal: _Journal) -> Check:
     """Lines stand in the journal as they were printed."""
     wrong = [agent for agent in ROLES if await journal.lines(agent) != _noted(place, agent, "line")]
     return Check(
@@ -265,13 +265,13 @@ async def _order(place: Place, journal: _Journal) -> Check:
     )
 
 
-async def _clean(place: Place) -> Check:
+async def _clean(place: DemoFolder) -> Check:
     """The files on disk are those of the commit."""
     dirty = (await Git(place.repository).run("status", "--porcelain")).output.decode(errors="replace").split("\n")[:-1]
     return Check("working tree as committed", not dirty, ", ".join(dirty) or "nothing beside it")
 
 
-async def _tests(place: Place) -> Check:
+async def _tests(place: DemoFolder) -> Check:
     """What the agents made together works."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-B", "-m", "unittest", "discover", "-s", "tests", "-t", ".",

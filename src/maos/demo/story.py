@@ -17,11 +17,12 @@ from typing import Protocol
 
 from maos.app import open as open_journal
 from maos.demo import sample
-from maos.demo.place import Engine, Place, Record, command
-from maos.demo.watching import Watching
+from maos.demo.folder import DemoEngine, DemoFolder, DemoRecord, command
+from maos.demo.progress import Progress
 from maos.errors import MaosError, NotFound
+from maos.holder import registry
 from maos.model.message import Message
-from maos.runner import git, holders
+from maos.workspaces import git
 
 PAUSE_S = 0.15
 """How long an agent works at a line."""
@@ -38,7 +39,7 @@ COMMAND_S_MAX = 60.0
 LOG_LINES_SHOWN = 3
 
 
-def _counted(watching: Watching) -> str:
+def _counted(watching: Progress) -> str:
     """How far the journal is behind the agents."""
     printed, recorded = (sum(getattr(row, name) for row in watching.rows) for name in ("printed", "recorded"))
     return f"{printed} lines printed, {recorded} in the journal"
@@ -73,7 +74,7 @@ class Teller(Protocol):
         """A message between agents."""
         ...
 
-    def show(self, engine: str, watching: Watching) -> None:
+    def show(self, engine: str, watching: Progress) -> None:
         """How things stand, many times a second."""
         ...
 
@@ -90,23 +91,23 @@ async def check_git() -> None:
 class Story:
     """One demonstration in one folder."""
 
-    def __init__(self, place: Place, teller: Teller) -> None:
+    def __init__(self, place: DemoFolder, teller: Teller) -> None:
         self._place = place
         self._teller = teller
         self._children: list[Process] = []
         self._engine: Process | None = None
         self._engine_shown = ""
 
-    async def play(self) -> Record:
+    async def play(self) -> DemoRecord:
         """From an empty folder to merged work; whatever happens, no process of it is left."""
         base = await self._prepare()
         try:
             async with open_journal(self._place.database) as m:
-                return await self._play(Watching(m.journal, self._place), base)
+                return await self._play(Progress(m.journal, self._place), base)
         finally:
             await asyncio.shield(asyncio.create_task(self._clear_away()))
 
-    async def _play(self, watching: Watching, base: str) -> Record:
+    async def _play(self, watching: Progress, base: str) -> DemoRecord:
         teller = self._teller
         teller.chapter("Three agents begin", "Each in a git worktree of its own. They talk over the bus, through maos.")
         first = await self._start_engine("orchestrate", "--plan", "plan.toml", "--cwd", "till", "--auto")
@@ -124,7 +125,7 @@ class Story:
         teller.chapter("kill -9", "The engine dies in the middle. Nothing is flushed, nobody is told.")
         teller.typed(f"kill -9 {first.pid}")
         os.kill(first.pid, signal.SIGKILL)
-        engines = [Engine(first.pid, await first.wait())]
+        engines = [DemoEngine(first.pid, await first.wait())]
         self._engine, self._engine_shown = None, f"killed · pid {first.pid} is gone, nobody records"
         at_kill = sum(self._place.printed().values())
         await self._look_on(watching, lambda: sum(self._place.printed().values()) - at_kill >= UNHEARD_MIN)
@@ -141,7 +142,7 @@ class Story:
         at_resume = sum(self._place.printed().values())
         second = await self._start_engine("resume", watching.run)
         await self._until(watching, lambda: second.returncode is not None, "the agents to finish", ends=True)
-        engines.append(Engine(second.pid, await second.wait()))
+        engines.append(DemoEngine(second.pid, await second.wait()))
         self._engine, self._engine_shown = None, f"ended · pid {second.pid}, all tasks are done"
         await watching.refresh()
         self._show(watching)
@@ -152,7 +153,9 @@ class Story:
 
         teller.chapter("Take the work", "So far nothing of it is in the repository itself.")
         await self._run("orchestration", "merge", watching.run, shown=True)
-        record = Record(run=watching.run, base=base, engines=engines, lines_at_kill=at_kill, lines_at_resume=at_resume)
+        record = DemoRecord(
+            run=watching.run, base=base, engines=engines, lines_at_kill=at_kill, lines_at_resume=at_resume
+        )
         self._place.keep(record)
         return record
 
@@ -216,7 +219,7 @@ class Story:
         for line in text.splitlines() if shown else ():
             self._teller.shown(line)
 
-    async def _until(self, watching: Watching, reached: Callable[[], bool], what: str, *, ends: bool = False) -> None:
+    async def _until(self, watching: Progress, reached: Callable[[], bool], what: str, *, ends: bool = False) -> None:
         """Look until something is so; an engine that ends before is a failure, unless that is what is waited for."""
         deadline_s = time.monotonic() + STEP_S_MAX
         while True:
@@ -231,7 +234,7 @@ class Story:
                 raise DemoFailed(f"waited {STEP_S_MAX:.0f} s in vain for {what}")
             await asyncio.sleep(LOOK_S)
 
-    async def _look_on(self, watching: Watching, enough: Callable[[], bool]) -> None:
+    async def _look_on(self, watching: Progress, enough: Callable[[], bool]) -> None:
         """Give the one who watches a moment to see what goes on; nothing depends on it."""
         until_s = time.monotonic() + WATCH_S_MAX
         while time.monotonic() < until_s and not enough():
@@ -239,7 +242,7 @@ class Story:
             self._show(watching)
             await asyncio.sleep(LOOK_S)
 
-    def _show(self, watching: Watching) -> None:
+    def _show(self, watching: Progress) -> None:
         for each in watching.said:
             self._teller.said(each)
         watching.said.clear()
@@ -262,9 +265,9 @@ class Story:
                 await process.wait()
         until_s = time.monotonic() + CLEAR_S_MAX
         while True:
-            found = await asyncio.to_thread(holders.holders, self._place.holders)
+            found = await asyncio.to_thread(registry.holders, self._place.holders)
             for info in found:
-                await holders.end(info)
+                await registry.end(info)
             if all(info.pid for info in found) or time.monotonic() > until_s:
                 return
             await asyncio.sleep(LOOK_S)  # one that is just starting has not said yet who it is

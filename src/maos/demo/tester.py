@@ -6,13 +6,13 @@ import io
 import unittest
 from pathlib import Path
 
-from maos.demo.agent import Agent
+from maos.demo.agent import DemoAgent
 from maos.demo.sample import ALL_FOUND, RULE, TESTED, TESTS, UNTESTED, rounding_test
 
 
 def main() -> None:
     """Do its task."""
-    agent = Agent()
+    agent = DemoAgent()
     count = 0
 
     def write(path: str, text: str) -> int:

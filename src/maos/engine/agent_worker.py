@@ -10,19 +10,19 @@ from typing import Any
 
 import msgspec
 
+from maos import workspaces as workspaces
 from maos.engine import agent_types, conflicts
 from maos.engine.attempts import TIME_LIMIT_S, Attempts, Running
-from maos.engine.budgets import SENDER, Budget, Meter
+from maos.engine.budgets import SENDER, Meter, RunBudget
 from maos.engine.live import Listener
 from maos.engine.scheduler import Outcome
 from maos.errors import InvalidInput, NotFound
+from maos.holder.errors import StartFailed
 from maos.model.attempt import Attempt
 from maos.model.facts import Fact
 from maos.model.failure import ASK, GIVE_UP, TABLE
 from maos.model.plan import Gate, Task
 from maos.model.run import Run, TaskState
-from maos.runner import workspace as workspaces
-from maos.runner.errors import StartFailed
 
 DISCOVERIES_TOLD, DISCOVERY_CHARS_MAX = 20, 400
 RESULT_CHARS_MAX = 8000
@@ -47,7 +47,7 @@ class AgentWorker:
         """Tasks whose agents ended while we looked: one that was stopped then was stopped by somebody else."""
         self._merging = asyncio.Lock()
         self._run: Run | None = None
-        self._meter = Meter(Budget(), "")
+        self._meter = Meter(RunBudget(), "")
         """What the whole run takes."""
         self._meters: dict[str, tuple[Meter, TaskState]] = {}
         """What each agent at work takes of its task's own."""
@@ -108,7 +108,7 @@ class AgentWorker:
 
     def _mind(self, run: Run) -> None:
         if self._run is None:
-            self._run, self._meter = run, Meter(Budget.of(run.options), "this whole run")
+            self._run, self._meter = run, Meter(RunBudget.of(run.options), "this whole run")
 
     async def stop(self, run: Run, task: TaskState) -> None:
         """Have the task's agent end, as soon as it has started; it can be resumed."""
@@ -117,7 +117,7 @@ class AgentWorker:
         if running is not None:
             await running.stop()
 
-    async def _attempt(self, run: Run, task: TaskState, plan: Task, own: Budget) -> Attempt | None:
+    async def _attempt(self, run: Run, task: TaskState, plan: Task, own: RunBudget) -> Attempt | None:
         """The attempt that the task is at, when it has ended; None when nothing is left to begin it with."""
         agent = run.agent(task.name)
         known = await self._known(agent)
@@ -138,15 +138,15 @@ class AgentWorker:
             )
         return await self._until_ended(task, running, own)
 
-    async def _taken_up(self, task: TaskState, agent: str, own: Budget | None = None) -> Attempt:
+    async def _taken_up(self, task: TaskState, agent: str, own: RunBudget | None = None) -> Attempt:
         """An attempt that another engine began."""
         running = await self._attempts.adopt(agent, listener=self._heard)
         return await self._attempts.get(agent) if running is None else await self._until_ended(task, running, own)
 
-    async def _until_ended(self, task: TaskState, running: Running, own: Budget | None = None) -> Attempt:
+    async def _until_ended(self, task: TaskState, running: Running, own: RunBudget | None = None) -> Attempt:
         """Wait for an agent, and mind what the run and its task may take; a check takes nothing of its task's own."""
         agent = running.attempt.agent
-        meter = Meter(own or Budget(), "your task")
+        meter = Meter(own or RunBudget(), "your task")
         self._running[task.name], self._meters[agent] = running, (meter, task)
         self._watched.add(task.name)
         self._note(running.attempt)
@@ -198,7 +198,7 @@ class AgentWorker:
             in_place=bool(options.get("in_place")),
             base=run.commit or (options.get("workspace") or {}).get("base"),
             budget_usd=self._budget_usd(run, task, plan),
-            door=plan.door,
+            tool_server=plan.mcp,
             listener=self._heard,
             **_terms(run, plan),
         )
@@ -236,7 +236,7 @@ class AgentWorker:
     async def _last_lines(self, agent: str) -> str:
         lines: list[str] = []
         async for record in self._attempts.records(agent):
-            if record.type == "attempt_heard":
+            if record.type == "attempt_output":
                 lines += [each["text"] for each in record.data["facts"] if each["kind"] == "line" and each.get("text")]
                 del lines[:-GATE_LINES]
         return "\n".join(lines)
@@ -304,11 +304,11 @@ def _approves(review: str) -> bool:
     return review.strip().rpartition("\n")[2].strip("*_#`>. ").startswith("APPROVED")
 
 
-def _own_budget(run: Run, plan: Task) -> Budget:
+def _own_budget(run: Run, plan: Task) -> RunBudget:
     """What a task itself may take."""
     role = agent_types.of_task(run.options, plan.agent)
     tokens_max = plan.tokens_max or role.tokens_max
-    return Budget(plan.budget_usd or role.budget_usd, tokens_max, _time_limit_s(run, plan))
+    return RunBudget(plan.budget_usd or role.budget_usd, tokens_max, _time_limit_s(run, plan))
 
 
 async def _end(running: Running, meter: Meter) -> None:

@@ -16,20 +16,21 @@ from typing import Any
 
 import msgspec
 
-from maos.agents.contract import Dialect, McpServer, Order, Program
+from maos.agents.contract import AgentProgram, Dialect, LaunchOrder, McpServer
 from maos.bus.bus import Bus
 from maos.clock import Clock
-from maos.engine import consent, orders, owner, saving, transcripts
+from maos.engine import attempt_spec, consent, ownership, saving, transcripts
 from maos.engine.attempt_reader import AttemptReader
 from maos.engine.claims import claim
-from maos.engine.doors import Doors
-from maos.engine.live import GRACE_S, Limits, Listener, LiveAttempt
+from maos.engine.live import GRACE_S, AttemptLimits, Listener, LiveAttempt
 from maos.engine.post import Post
 from maos.engine.recorder import Recorder
+from maos.engine.tool_servers import ToolServers
 from maos.engine.types import ATTEMPT
 from maos.engine.workplace import Workplace
 from maos.errors import InvalidInput
 from maos.faults import crash_point
+from maos.holder import client as runner
 from maos.journal.codec import Event
 from maos.journal.journal import Journal
 from maos.model.attempt import (
@@ -42,16 +43,15 @@ from maos.model.attempt import (
     inbox,
     stream,
 )
-from maos.model.door import NAME as DOOR
-from maos.model.message import spoken
+from maos.model.message import render
 from maos.model.restoration import restoration
+from maos.model.tool_calls import NAME as TOOL_SERVER
 from maos.redact import REDACTED
-from maos.runner import process as runner
 from maos.settings import schema
 from maos.settings.current import Current
 from maos.store.contract import Lease
 
-TIME_LIMIT_S = schema.Agent().time_limit_s
+TIME_LIMIT_S = schema.AgentSettings().time_limit_s
 
 
 class Running:
@@ -96,10 +96,10 @@ class Attempts(AttemptReader):
         environment: Mapping[str, str] | None = None,
         lease_s: float | None = None,
         bus: Bus | None = None,
-        doors: Doors | None = None,
+        tool_servers: ToolServers | None = None,
         settings: Current | None = None,
     ) -> None:
-        self._doors = doors
+        self._tool_servers = tool_servers
         self.bus = bus or Bus(journal, clock)
         self.settings = settings or Current()
         """What its agents go by; it can change while they run."""
@@ -113,7 +113,7 @@ class Attempts(AttemptReader):
         self._tasks: dict[str, asyncio.Task[Attempt]] = {}
         self.post = Post(journal)
 
-    def program(self, kind: str, argv: Sequence[str] = ()) -> Program:
+    def program(self, kind: str, argv: Sequence[str] = ()) -> AgentProgram:
         """The program that an agent of a kind would be; NotFound says what to install."""
         return self._dialect(kind).find(self._environment, argv)
 
@@ -141,11 +141,11 @@ class Attempts(AttemptReader):
         tools_allowed: Sequence[str] = (),
         permission: str = "ask",
         takes_input: bool = False,
-        door: bool = False,
+        tool_server: bool = False,
         mcp: Sequence[McpServer] = (),
         run: str = "",
         pass_variables: Sequence[str] = (),
-        limits: Limits | None = None,
+        limits: AttemptLimits | None = None,
         listener: Listener | None = None,
     ) -> Running:
         """Begin a new agent's first attempt; what it is to do is recorded before it starts."""
@@ -156,7 +156,7 @@ class Attempts(AttemptReader):
             raise InvalidInput(
                 f"there is an agent {agent!r} already", hint=f"choose another name, or `maos agent resume {agent}`"
             )
-        order = Order(
+        order = LaunchOrder(
             attempt=attempt_id(agent, 1),
             task=task,
             session=str(uuid.uuid4()),
@@ -170,14 +170,14 @@ class Attempts(AttemptReader):
             tools_allowed=tuple(tools_allowed),
             permission=permission,
             takes_input=takes_input,
-            mcp=self._servers(dialect, attempt_id(agent, 1), run, mcp, door=door),
+            mcp=self._servers(dialect, attempt_id(agent, 1), run, mcp, tool_server=tool_server),
             env=self._given(pass_variables),
             argv=tuple(argv),
         )
         root = self.folder / "workspaces"
         workplace = await Workplace.prepare(order.cwd, agent, root=root, in_place=in_place, base=base)
         order = order._replace(cwd=workplace.cwd)
-        plan = orders.Plan(agent, 1, kind, task, order, time_limit_s, workplace.to_data(), run=run)
+        plan = attempt_spec.AttemptSpec(agent, 1, kind, task, order, time_limit_s, workplace.to_data(), run=run)
         return await self._begin(plan, program, None, limits=limits, listener=listener)
 
     async def resume(
@@ -191,7 +191,7 @@ class Attempts(AttemptReader):
         mcp: Sequence[McpServer] = (),
         pass_variables: Sequence[str] = (),
         like: Mapping[str, Any] | None = None,
-        limits: Limits | None = None,
+        limits: AttemptLimits | None = None,
         listener: Listener | None = None,
     ) -> Running:
         """Go on with an agent: in the attempt that still runs without an engine, else in a new one of its session.
@@ -202,14 +202,14 @@ class Attempts(AttemptReader):
         before = await self.get(agent)
         if like is not None:
             given = [name for name in like.get("pass_variables", ()) if name in self._environment]
-            orders.check_same(before, like, self._given(given))
+            attempt_spec.check_same(before, like, self._given(given))
         if before.is_open:
             running = await self.adopt(agent, limits=limits, listener=listener)
             if running is not None:
                 return running
             before = await self.get(agent)
         dialect = self._dialect(before.kind)
-        old = orders.from_data(before)
+        old = attempt_spec.from_data(before)
         _check_whole(agent, old.order.argv)
         program = dialect.find(self._environment, old.order.argv)
         workplace = Workplace.from_data(before.workspace)
@@ -219,7 +219,7 @@ class Attempts(AttemptReader):
         inbox_cursor = await self._journal.version(inbox(agent))
         number = before.number + 1
         remembers = await transcripts.put_back(self._journal, dialect, old.order, before)
-        messages = [spoken(each.message) for each in waiting]
+        messages = [render(each.message) for each in waiting]
         anew = restoration(before, remembers=False, messages=messages)
         told = restoration(before, remembers=True, messages=messages) if remembers else anew
         if not dialect.capabilities.prose:  # what waits for it comes by its input, as it would have come before
@@ -237,7 +237,7 @@ class Attempts(AttemptReader):
             turns_max=old.order.turns_max if turns_max is None else turns_max,
             budget_usd=old.order.budget_usd if budget_usd is None else budget_usd,
         )
-        plan = orders.Plan(
+        plan = attempt_spec.AttemptSpec(
             agent,
             number,
             before.kind,
@@ -253,7 +253,7 @@ class Attempts(AttemptReader):
         return await self._begin(plan, program, before, limits=limits, listener=listener)
 
     async def adopt(
-        self, agent: str, *, limits: Limits | None = None, listener: Listener | None = None
+        self, agent: str, *, limits: AttemptLimits | None = None, listener: Listener | None = None
     ) -> Running | None:
         """Take up an attempt whose engine is gone: its agent goes on, and what it printed meanwhile is recorded.
 
@@ -262,7 +262,7 @@ class Attempts(AttemptReader):
         """
         return await self._adopt(await self.get(agent), limits, listener)
 
-    async def _adopt(self, attempt: Attempt, limits: Limits | None, listener: Listener | None) -> Running | None:
+    async def _adopt(self, attempt: Attempt, limits: AttemptLimits | None, listener: Listener | None) -> Running | None:
         if not attempt.is_open:
             await self._clear_away(attempt)
             return None
@@ -270,13 +270,13 @@ class Attempts(AttemptReader):
         lease = await self._claim(agent, attempt)
         recorder = Recorder(self._journal, ATTEMPT, attempt, lease, lease_s=self._lease_s)
         folder = Path(attempt.folder)
-        here = owner.is_here(attempt.owner)
+        here = ownership.is_here(attempt.owner)
         try:
-            await recorder.append(Event("attempt_taken", {"owner": owner.identity(lease)}))
+            await recorder.append(Event("attempt_claimed", {"owner": ownership.identity(lease)}))
             process = await self._attach(folder, lease, attempt.offset) if here else None
             if process is not None and attempt.status == PLANNED:
                 await recorder.append(self._started(process))
-            live = self._live(recorder, orders.from_data(attempt), process, limits, listener)
+            live = self._live(recorder, attempt_spec.from_data(attempt), process, limits, listener)
             if process is None:
                 if here:
                     await live.hear_rest(runner.left_behind(folder, after=attempt.offset))
@@ -290,7 +290,7 @@ class Attempts(AttemptReader):
 
     async def adopt_all(self, *, listener: Listener | None = None) -> list[Running]:
         """Take up every attempt on this machine whose engine is gone."""
-        orphaned = [each async for each in self.all() if owner.is_gone(each.owner)]
+        orphaned = [each async for each in self.all() if ownership.is_gone(each.owner)]
         adopted = await asyncio.gather(*(self._adopt(each, None, listener) for each in orphaned))
         return [each for each in adopted if each is not None]
 
@@ -300,12 +300,12 @@ class Attempts(AttemptReader):
         """What an agent would be told if it was resumed now, as far as is recorded; nothing is changed."""
         before = await self.get(agent)
         dialect = self._dialect(before.kind)
-        order = orders.from_data(before).order
+        order = attempt_spec.from_data(before).order
         if not dialect.capabilities.prose:
             return order.task
         now_us = self._clock.now_us()
         waiting = [each.message async for each in self.bus.waiting(agent)]
-        messages = [spoken(each) for each in waiting if not each.is_expired(now_us)]
+        messages = [render(each) for each in waiting if not each.is_expired(now_us)]
         if before.is_open:  # whoever takes it up finds out that its agent is gone
             before = msgspec.structs.replace(before, failure=before.failure or "holder_lost")
         return restoration(before, remembers=transcripts.is_kept(dialect, order, before), messages=messages)
@@ -319,7 +319,7 @@ class Attempts(AttemptReader):
 
     async def stop(self, agent: str, *, grace_s: float = GRACE_S) -> None:
         """Have an agent ended by whichever engine runs it."""
-        await self._wish(agent, "stop_asked", {"grace_s": grace_s})
+        await self._wish(agent, "stop_requested", {"grace_s": grace_s})
 
     async def answer(self, agent: str, request: str, *, allow: bool, why: str = "") -> None:
         """Answer, from anywhere, what an agent asks to be allowed to do."""
@@ -355,14 +355,14 @@ class Attempts(AttemptReader):
         given: Sequence[McpServer],
         *,
         before: Sequence[McpServer] = (),
-        door: bool = False,
+        tool_server: bool = False,
     ) -> tuple[McpServer, ...]:
         """The tools of an attempt: its own door, what is given, and what it had before. Values are never recorded, so
         a server that is to have variables again is given again. A plain command has a door if it is to have one."""
         servers = {each.name: each for each in (*before, *given)}
-        wanted = door or dialect.capabilities.mcp or any(each.name == DOOR for each in before)
-        if self._doors is not None and wanted:
-            own = self._doors.door(agent_of(attempt), attempt, run=run)
+        wanted = tool_server or dialect.capabilities.mcp or any(each.name == TOOL_SERVER for each in before)
+        if self._tool_servers is not None and wanted:
+            own = self._tool_servers.server(agent_of(attempt), attempt, run=run)
             servers = {own.name: own, **servers, own.name: own}
         return tuple(servers.values())
 
@@ -373,11 +373,11 @@ class Attempts(AttemptReader):
 
     async def _begin(
         self,
-        plan: orders.Plan,
-        program: Program,
+        plan: attempt_spec.AttemptSpec,
+        program: AgentProgram,
         before: Attempt | None,
         *,
-        limits: Limits | None,
+        limits: AttemptLimits | None,
         listener: Listener | None,
     ) -> Running:
         lease = await self._claim(plan.agent, before)
@@ -392,9 +392,9 @@ class Attempts(AttemptReader):
     def _live(
         self,
         recorder: Recorder[Attempt],
-        plan: orders.Plan,
-        process: runner.Process | None,
-        limits: Limits | None,
+        plan: attempt_spec.AttemptSpec,
+        process: runner.AgentProcess | None,
+        limits: AttemptLimits | None,
         listener: Listener | None,
     ) -> LiveAttempt:
         return LiveAttempt(
@@ -409,26 +409,28 @@ class Attempts(AttemptReader):
             listener=listener,
         )
 
-    def _limits(self) -> Limits:
+    def _limits(self) -> AttemptLimits:
         """As the settings say, now and whenever they change."""
         agent, settings = self.settings.values.agent, self.settings
 
         def saves(trigger: str, turns: int) -> bool:
             return saving.is_due(settings.values.checkpoint, trigger, turns)
 
-        return Limits(
+        return AttemptLimits(
             silence_s=agent.silence_s,
             checkpoint_s=lambda: saving.interval_s(self._journal, settings.values.checkpoint.interval_s),
             keywords=lambda: settings.values.discovery.keywords,
             saves=saves,
         )
 
-    async def _launch(self, plan: orders.Plan, program: Program, recorder: Recorder[Attempt]) -> runner.Process:
+    async def _launch(
+        self, plan: attempt_spec.AttemptSpec, program: AgentProgram, recorder: Recorder[Attempt]
+    ) -> runner.AgentProcess:
         """Record what will be done, do it, record that it was done."""
         order, lease = plan.order, recorder.lease
         folder = self.folder / "holders" / order.attempt
         at_us = self._clock.now_us()
-        await recorder.append(orders.planned(plan, owner.identity(lease), folder=folder, at_us=at_us))
+        await recorder.append(attempt_spec.build_spec(plan, ownership.identity(lease), folder=folder, at_us=at_us))
         command = self._dialect(plan.kind).command(order, program, self._environment)
         spec = runner.Spec(
             attempt=order.attempt,
@@ -453,7 +455,7 @@ class Attempts(AttemptReader):
         await recorder.append(self._started(process))
         return process
 
-    async def _attach(self, folder: Path, lease: Lease, after: int) -> runner.Process | None:
+    async def _attach(self, folder: Path, lease: Lease, after: int) -> runner.AgentProcess | None:
         try:
             return await runner.attach(folder, token=lease.token, after=after)
         except runner.HolderGone:
@@ -462,7 +464,7 @@ class Attempts(AttemptReader):
     async def _clear_away(self, attempt: Attempt) -> None:
         """End the holder of an attempt whose end was recorded by an engine that died before it could."""
         folder = Path(attempt.folder)
-        if not owner.is_gone(attempt.owner) or not await asyncio.to_thread(folder.exists):
+        if not ownership.is_gone(attempt.owner) or not await asyncio.to_thread(folder.exists):
             return
         lease = await self._claim(attempt.agent, attempt)
         try:
@@ -474,7 +476,7 @@ class Attempts(AttemptReader):
         finally:
             await self._journal.release(lease)
 
-    def _started(self, process: runner.Process) -> Event:
+    def _started(self, process: runner.AgentProcess) -> Event:
         return Event(
             "attempt_started",
             {"pid": process.pid, "holder_pid": process.holder_pid, "at_us": self._clock.now_us()},

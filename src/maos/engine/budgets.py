@@ -22,7 +22,7 @@ WARNING = (
 )
 
 
-class Budget(NamedTuple):
+class RunBudget(NamedTuple):
     """The limits of a run or a task; 0 where there is none."""
 
     cost_usd: float = 0.0
@@ -31,7 +31,7 @@ class Budget(NamedTuple):
     """For a run: from when it was begun or resumed; for a task: for each attempt."""
 
     @classmethod
-    def of(cls, options: Mapping[str, Any]) -> Budget:
+    def of(cls, options: Mapping[str, Any]) -> RunBudget:
         """The limits that a run was given."""
         budget = options.get("budget") or {}
         return cls(float(budget.get("cost_usd", 0)), int(budget.get("tokens", 0)), float(budget.get("time_s", 0)))
@@ -74,7 +74,7 @@ class Budget(NamedTuple):
 class Meter:
     """How much of a budget is used up, while it is being used."""
 
-    def __init__(self, budget: Budget, whose: str) -> None:
+    def __init__(self, budget: RunBudget, whose: str) -> None:
         self.budget = budget
         self._whose = whose
         self._began_s = time.monotonic()

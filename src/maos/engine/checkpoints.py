@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from maos.clock import Clock
-from maos.engine import owner
+from maos.engine import ownership
 from maos.engine.claims import Held, claim
 from maos.engine.recorder import Recorder
 from maos.engine.types import RUN
@@ -48,7 +48,7 @@ async def make(journal: Journal, clock: Clock, run: Run, name: str) -> bool:
     try:
         lease = await claim(journal, clock, stream(run.id), run, is_open=run.is_open, hint="")
     except Held:
-        await journal.append(inbox(run.id), Event("checkpoint_asked", {"name": name, "at_us": clock.now_us()}))
+        await journal.append(inbox(run.id), Event("checkpoint_requested", {"name": name, "at_us": clock.now_us()}))
         return False
     recorder = Recorder(journal, RUN, run, lease)
     try:
@@ -65,7 +65,7 @@ async def made_by_anybody(journal: Journal, clock: Clock, run: Run, name: str) -
         return any(point.get("name") == name for point in each.checkpoints)
 
     while not await make(journal, clock, run, name):
-        while not is_made(run) and not owner.is_unattended(run.owner):
+        while not is_made(run) and not ownership.is_unattended(run.owner):
             await _until(journal, run, is_made)
         if not is_made(run):  # whoever was asked died before they took note: it is for us to do
             run = await RUN.load(journal, run.id) or run

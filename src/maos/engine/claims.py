@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from maos.clock import MICROSECONDS, Clock
-from maos.engine import owner
+from maos.engine import ownership
 from maos.engine.recorder import LEASE_S, Fold
 from maos.errors import Conflict
 from maos.journal.journal import Journal
@@ -43,8 +43,8 @@ async def claim(
     A process that died between claiming and recording that it did is known to nobody, and one that had its lease again
     after it ran out has a token that nobody knows; such leases run out.
     """
-    if fold is not None and owner.is_gone(fold.owner):
-        await journal.release(owner.lease_of(fold.owner))
+    if fold is not None and ownership.is_gone(fold.owner):
+        await journal.release(ownership.lease_of(fold.owner))
     until_us = clock.steady_us() + int(LEASE_S * 1.2 * MICROSECONDS)
     while True:
         lease = await journal.acquire(name, ttl_s=CLAIM_S)
@@ -52,7 +52,7 @@ async def claim(
             return lease
         if fold is None and look is not None:
             fold = await look()
-        is_owned = fold is not None and is_open and not owner.is_gone(fold.owner)
+        is_owned = fold is not None and is_open and not ownership.is_gone(fold.owner)
         if is_owned or clock.steady_us() > until_us:
             who = f"process {fold.owner['pid']} on {fold.owner['host']}" if fold else "another process"
             raise Held(name, who, hint)

@@ -20,11 +20,11 @@ from maos.faults import crash_point
 from maos.ids import incarnation
 from maos.journal.codec import Event
 from maos.journal.journal import Journal
-from maos.model.cleaning import PERMANENT, STREAM, Old, Permanent, Rule, Statistics, choose
+from maos.model.cleanup import PERMANENT, STREAM, Old, Permanent, Rule, Statistics, choose
 from maos.model.run import COMPLETED, Run
-from maos.runner.workspace import Workspace, is_left, remove
-from maos.settings.schema import Cleanup as Policies
-from maos.settings.schema import Policy
+from maos.settings.schema import CleanupSettings as Policies
+from maos.settings.schema import PolicySettings
+from maos.workspaces import Workspace, is_left, remove
 
 DAY_US = 86_400 * MICROSECONDS
 LEASE_S = 60.0
@@ -42,7 +42,7 @@ class Removed(NamedTuple):
     """age, number or size: which limit its run is beyond."""
 
 
-class Kept(NamedTuple):
+class KeptRun(NamedTuple):
     """A worktree that could go, by the policy, and stays all the same."""
 
     run: str
@@ -51,13 +51,13 @@ class Kept(NamedTuple):
     why: str
 
 
-class Cleanup(NamedTuple):
+class CleanupReport(NamedTuple):
     """What a cleanup did or would do."""
 
     runs: int
     """Runs that are completed and beyond a limit."""
     removed: list[Removed]
-    kept: list[Kept]
+    kept: list[KeptRun]
 
     @property
     def bytes(self) -> int:
@@ -84,7 +84,7 @@ def by_policy(policies: Policies, now_us: int) -> RuleOf:
     """As the settings say."""
 
     def rule(kind: str) -> Rule:
-        policy: Policy = policies.of.get(kind, policies)
+        policy: PolicySettings = policies.of.get(kind, policies)
         before_us = now_us - int(policy.older_than_days * DAY_US) if policy.older_than_days else 0
         return Rule(before_us, policy.keep_runs, policy.size_mb << 20)
 
@@ -99,11 +99,11 @@ def kind_of(run: Run) -> str:
 
 async def cleanup(
     journal: Journal, clock: Clock, runs: Runs, attempts: Attempts, rule_of: RuleOf, *, by: str, dry_run: bool = False
-) -> Cleanup:
+) -> CleanupReport:
     """Remove the worktrees of completed runs that are beyond a limit. Killed anywhere, the next one goes on."""
     trees: dict[str, list[_Tree]] = {}
     completed: dict[str, Run] = {}
-    stay = await permanent(journal)
+    stay = await pinned(journal)
     async for run in runs.all():
         if run.status == COMPLETED and run.id not in stay:
             measured = bool(rule_of(kind_of(run)).bytes_max)
@@ -115,7 +115,7 @@ async def cleanup(
         if trees[run.id]
     ]
     chosen = choose(old, rule_of)
-    done = Cleanup(len(chosen), [], [])
+    done = CleanupReport(len(chosen), [], [])
     refused: list[tuple[str, str]] = []
     for id, why in chosen.items():
         for tree in trees[id]:
@@ -128,7 +128,7 @@ async def cleanup(
     return done
 
 
-async def permanent(journal: Journal) -> dict[str, str]:
+async def pinned(journal: Journal) -> dict[str, str]:
     """The runs that are never cleaned up, and why."""
     found = Permanent()
     async for record in journal.read(PERMANENT):
@@ -136,27 +136,27 @@ async def permanent(journal: Journal) -> dict[str, str]:
     return found.runs
 
 
-async def set_permanent(journal: Journal, clock: Clock, run: Run, why: str = "") -> bool:
+async def pin(journal: Journal, clock: Clock, run: Run, why: str = "") -> bool:
     """Have no cleanup, by whatever policy, ever take anything of a run; False when that was so already."""
-    known = await permanent(journal)
+    known = await pinned(journal)
     if known.get(run.id) == why:
         return False
     data = {"run": run.id, "why": why, "at_us": clock.now_us()}
-    await journal.append(PERMANENT, Event("permanence_given", data))
+    await journal.append(PERMANENT, Event("pin_added", data))
     return True
 
 
-async def unset_permanent(journal: Journal, clock: Clock, run: Run) -> bool:
+async def unpin(journal: Journal, clock: Clock, run: Run) -> bool:
     """Have policies count for a run again; False when they did already."""
-    if run.id not in await permanent(journal):
+    if run.id not in await pinned(journal):
         return False
-    await journal.append(PERMANENT, Event("permanence_taken", {"run": run.id, "at_us": clock.now_us()}))
+    await journal.append(PERMANENT, Event("pin_removed", {"run": run.id, "at_us": clock.now_us()}))
     return True
 
 
 async def when_due(
     journal: Journal, clock: Clock, runs: Runs, attempts: Attempts, policies: Policies
-) -> Cleanup | None:
+) -> CleanupReport | None:
     """Clean up as the settings say, if nobody has for as long as they say; None when it is not time, or not ours."""
     if not policies.enabled or not _is_due(await statistics(journal), policies, clock.now_us()):
         return None
@@ -204,7 +204,7 @@ async def _one(
     run: str,
     tree: _Tree,
     why: str,
-    done: Cleanup,
+    done: CleanupReport,
     *,
     by: str,
     dry_run: bool,
@@ -214,25 +214,25 @@ async def _one(
     size = tree.bytes or await asyncio.to_thread(_bytes_below, tree.workspace.tree)
     try:
         if tree.is_open:
-            done.kept.append(Kept(run, tree.agent, place, "its agent runs"))
+            done.kept.append(KeptRun(run, tree.agent, place, "its agent runs"))
             return True
         if (await runs.get(run)).status != COMPLETED:
-            done.kept.append(Kept(run, tree.agent, place, "its run goes on"))
+            done.kept.append(KeptRun(run, tree.agent, place, "its run goes on"))
             return True
-        if run in await permanent(journal):
-            done.kept.append(Kept(run, tree.agent, place, "its run is permanent"))
+        if run in await pinned(journal):
+            done.kept.append(KeptRun(run, tree.agent, place, "its run is permanent"))
             return True
         await remove(tree.workspace, dry_run=True)
         if not dry_run:
             data = {"run": run, "agent": tree.agent, "tree": place, "bytes": size, "why": why, "by": by}
             crash_point("cleanup: chosen")
             begun = True
-            await journal.append(STREAM, Event("removal_begun", {**data, "at_us": clock.now_us()}))
+            await journal.append(STREAM, Event("removal_started", {**data, "at_us": clock.now_us()}))
             crash_point("cleanup: noted")
             await remove(tree.workspace)
             crash_point("cleanup: removed")
     except (MaosError, OSError) as error:
-        done.kept.append(Kept(run, tree.agent, place, str(error)))
+        done.kept.append(KeptRun(run, tree.agent, place, str(error)))
         return not begun
     done.removed.append(Removed(run, tree.agent, place, size, why))
     return True

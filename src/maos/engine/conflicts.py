@@ -14,7 +14,7 @@ from maos.engine.outcomes import Outcome
 from maos.journal.codec import Event
 from maos.model.plan import BY_AGENT
 from maos.model.run import GATED, Run, TaskState
-from maos.runner.workspace import OTHERS, OWN
+from maos.workspaces import OTHERS, OWN
 
 RETRY, AGENT, GIVE_UP = "retry", "agent", "give up"
 CHOICES = {

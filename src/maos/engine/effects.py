@@ -10,16 +10,16 @@ import shlex
 from collections.abc import AsyncIterator
 from typing import Any, NamedTuple
 
-from maos.engine import owner
+from maos.engine import ownership
 from maos.engine.attempt_reader import AttemptReader
 from maos.engine.orchestration import ENDED_BY_ITSELF, REPEATABLE
-from maos.engine.types import FLOW
+from maos.engine.types import WORKFLOW_RUN
 from maos.errors import NotFound
 from maos.journal.journal import Journal
 from maos.model.attempt import Attempt, stream
-from maos.model.flow import AGENT, STEP, Flow
-from maos.model.flow import stream as flow_stream
 from maos.model.run import stream as run_stream
+from maos.model.workflow import AGENT, STEP, WorkflowRun
+from maos.model.workflow import stream as flow_stream
 
 DONE = "done"
 """It was begun and has a result. For good."""
@@ -57,9 +57,9 @@ async def find(attempts: AttemptReader, id: str = "", *, unknown: bool = False) 
     agents, flows = await _owners(attempts, id)
     found = [effect for agent in agents async for effect in of_agent(journal, attempts, agent)]
     for each in flows:
-        flow = await FLOW.load(journal, each)
+        flow = await WORKFLOW_RUN.load(journal, each)
         if flow is not None:
-            found += of_flow(flow, is_running=flow.status == "running" and not owner.is_gone(flow.owner))
+            found += of_workflow(flow, is_running=flow.status == "running" and not ownership.is_gone(flow.owner))
     return sorted((each for each in found if not unknown or each.outcome == UNKNOWN), key=lambda each: each.begun_us)
 
 
@@ -91,12 +91,12 @@ async def _of_attempt(journal: Journal, attempt: Attempt) -> AsyncIterator[Effec
         return
     found: dict[str, Effect] = {}
     async for record in journal.read(stream(attempt.id)):
-        for fact in record.data["facts"] if record.type == "attempt_heard" else ():
+        for fact in record.data["facts"] if record.type == "attempt_output" else ():
             id = str(fact.get("id", ""))
             at_us = int(record.data.get("at_us", 0))
             if fact["kind"] == "tool_use":
                 begun_us = found[id].begun_us if id in found else at_us
-                outcome = RUNNING if owner.is_at_work(attempt) else UNKNOWN
+                outcome = RUNNING if ownership.is_at_work(attempt) else UNKNOWN
                 found[id] = Effect(attempt.id, id, fact.get("name", ""), _short(fact.get("input")), outcome,
                                    begun_us=begun_us)  # fmt: skip
             elif fact["kind"] == "tool_result" and id in found:
@@ -108,7 +108,7 @@ async def _of_attempt(journal: Journal, attempt: Attempt) -> AsyncIterator[Effec
 
 def _of_command(attempt: Attempt) -> Effect:
     """A command or a function in a process of its own: nobody knows what it did unless it has ended by itself."""
-    outcome = RUNNING if owner.is_at_work(attempt) else UNKNOWN
+    outcome = RUNNING if ownership.is_at_work(attempt) else UNKNOWN
     if not attempt.is_open and attempt.failure in ENDED_BY_ITSELF:
         outcome = FAILED if attempt.failure else DONE
     given = _short(shlex.join(map(str, attempt.order.get("argv") or ())) or attempt.task)
@@ -116,17 +116,17 @@ def _of_command(attempt: Attempt) -> Effect:
     return Effect(attempt.id, "", attempt.kind, given, outcome, said, attempt.planned_us, attempt.ended_us)
 
 
-def of_flow(flow: Flow, *, is_running: bool) -> list[Effect]:
+def of_workflow(flow: WorkflowRun, *, is_running: bool) -> list[Effect]:
     """The steps of a workflow, in the order of their calls."""
     found = []
-    for place, call in flow.calls.items():
+    for step_id, call in flow.steps.items():
         if call.kind in (STEP, AGENT):
             outcome = call.status if call.status in (DONE, FAILED, UNKNOWN) else RUNNING if is_running else UNKNOWN
             if call.until_us and outcome == UNKNOWN:
                 outcome = FAILED  # it waited for the next try
             said = call.error["message"] if call.error else _short(call.result)
             given = str(call.about.get("given") or call.about.get("task") or "")
-            found.append(Effect(flow.id, place, call.name, given, outcome, said, call.at_us, call.ended_us))
+            found.append(Effect(flow.id, step_id, call.name, given, outcome, said, call.at_us, call.ended_us))
     return found
 
 

@@ -8,11 +8,11 @@ from typing import NamedTuple
 import msgspec
 
 from maos.engine.recorder import Kind
-from maos.engine.types import ATTEMPT, FLOW, RUN
+from maos.engine.types import ATTEMPT, RUN, WORKFLOW_RUN
 from maos.journal.journal import Journal
 from maos.store.contract import Document
 
-KINDS: tuple[Kind, ...] = (ATTEMPT, RUN, FLOW)  # type: ignore[type-arg]  # each of its own fold
+KINDS: tuple[Kind, ...] = (ATTEMPT, RUN, WORKFLOW_RUN)  # type: ignore[type-arg]  # each of its own fold
 
 
 class Differing(NamedTuple):

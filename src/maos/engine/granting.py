@@ -21,7 +21,7 @@ from maos.model.attempt import inbox
 from maos.model.message import PERSON
 from maos.model.run import GATE, RUNNING, Run, TaskState, asked_for
 
-TASKS_ASKED_MAX = 100
+TASKS_REQUESTED_MAX = 100
 """How many tasks agents may add to a run while one engine carries it out."""
 TEXT_CHARS_MAX = 100_000
 DEFAULT = "default"
@@ -29,7 +29,7 @@ DEFAULT = "default"
 YES = ("yes", "y", "ok", "true")
 
 
-class Granted(NamedTuple):
+class Decision(NamedTuple):
     """What follows from a wish."""
 
     events: Sequence[Event] = ()
@@ -43,65 +43,65 @@ def gate_question(task: TaskState, question: str) -> dict[str, Any]:
     return {"id": task.asks, "question": question, "choices": ["yes", "no"], "asked_by": [], "context": task.result}
 
 
-class Desk:
+class CommandHandler:
     """Where the wishes of one run are decided."""
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
         self._asked = 0
 
-    def grant(self, run: Run, record: Record, now_us: int) -> Granted:
+    def grant(self, run: Run, record: Record, now_us: int) -> Decision:
         """Decide about a wish; what does not make sense any more changes nothing, nor what nobody may want (I14)."""
         asked_by = record.data.get("asked_by") or ()
-        if not all(map(run.heeds, [asked_by] if isinstance(asked_by, str) else asked_by)):
-            return Granted()
+        if not all(map(run.accepts_from, [asked_by] if isinstance(asked_by, str) else asked_by)):
+            return Decision()
         data = {**record.data, "inbox_version": record.version, "at_us": now_us}
         match record.type:
-            case "tasks_asked":
+            case "tasks_requested":
                 return self._add_tasks(run, data)
-            case "checkpoint_asked":
+            case "checkpoint_requested":
                 return self._checkpoint(run, data)
             case "question_asked":
-                return Granted([Event("question_asked", data)])
+                return Decision([Event("question_asked", data)])
             case "question_answered":
                 return self._answer(run, data)
-            case "wake_asked" if run.wakes_us > now_us:
-                return Granted([Event("run_woken", data)])
-        return Granted()
+            case "wake_requested" if run.wakes_us > now_us:
+                return Decision([Event("run_woken", data)])
+        return Decision()
 
-    def _answer(self, run: Run, data: dict[str, Any]) -> Granted:
+    def _answer(self, run: Run, data: dict[str, Any]) -> Decision:
         question = run.questions.get(data["id"])
         if question is None or question.answer is not None:
-            return Granted()  # the first answer counts
+            return Decision()  # the first answer counts
         answered = Event("question_answered", data)
         task = run.tasks.get(asked_for(data["id"]))
         if task is not None and task.asks == data["id"]:  # else it goes on, or is done, without that answer (I29)
             is_gate = data["id"].startswith(GATE)
-            return Granted([answered, _after_gate(task, data) if is_gate else conflicts.after(task, data)])
+            return Decision([answered, _after_gate(task, data) if is_gate else conflicts.after(task, data)])
         text = f"Answer to your question {question.question!r}: {data['answer']}"
         sender = SENDER if data.get("by") == DEFAULT else PERSON
         told = [self._tell(run, sender, agent, text, "response", question=data["id"]) for agent in question.asked_by]
-        return Granted([answered], [each for appends in told for each in appends])
+        return Decision([answered], [each for appends in told for each in appends])
 
-    def _add_tasks(self, run: Run, data: dict[str, Any]) -> Granted:
+    def _add_tasks(self, run: Run, data: dict[str, Any]) -> Decision:
         """Tasks that an agent has asked for; one that makes no sense is refused, and the agent told why."""
         by, count = data["asked_by"], len(data["tasks"])
         try:
-            if self._asked + count > TASKS_ASKED_MAX:
+            if self._asked + count > TASKS_REQUESTED_MAX:
                 raise InvalidInput(f"agents have asked for {self._asked} tasks", hint="no more are taken in this run")
             plan.from_data({"tasks": [*(each.plan for each in run.tasks.values()), *data["tasks"]]})
         except InvalidInput as error:
             noted = {"text": str(error), "inbox_version": data["inbox_version"], "at_us": data["at_us"]}
             told = self._tell(run, SENDER, by, f"Your task was refused: {error}", "error")
-            return Granted([Event("run_noted", noted)], told)
+            return Decision([Event("run_note_added", noted)], told)
         self._asked += count
-        return Granted([Event("run_planned", data)])
+        return Decision([Event("run_planned", data)])
 
-    def _checkpoint(self, run: Run, data: dict[str, Any]) -> Granted:
+    def _checkpoint(self, run: Run, data: dict[str, Any]) -> Decision:
         saved = checkpoints.made(run, data["name"], "asked", data["at_us"], inbox_version=data["inbox_version"])
-        wish = Event("checkpoint_asked", {"name": data["name"], "at_us": data["at_us"]})
+        wish = Event("checkpoint_requested", {"name": data["name"], "at_us": data["at_us"]})
         at_work = [task.name for task in run.tasks.values() if task.status == RUNNING]
-        return Granted([saved], [Append(inbox(run.agent(name)), [wish]) for name in at_work])
+        return Decision([saved], [Append(inbox(run.agent(name)), [wish]) for name in at_work])
 
     def _tell(self, run: Run, sender: str, to: str, text: str, type: str, **metadata: Any) -> list[Append]:
         return self._bus.enclosed(sender, to, text[:TEXT_CHARS_MAX], run=run.id, type=type, metadata=metadata)

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from maos.agents.contract import Conversation, Dialect, Order, Reply
+from maos.agents.contract import Conversation, Dialect, LaunchOrder, Reply
 from maos.bus.bus import Bus
 from maos.clock import Clock
 from maos.engine import transcripts
@@ -20,18 +20,18 @@ from maos.engine.recorder import Recorder
 from maos.engine.workplace import Workplace
 from maos.errors import LeaseLost
 from maos.faults import crash_point
+from maos.holder import client as runner
 from maos.journal.codec import Event
 from maos.journal.journal import Append, Record
 from maos.model import facts as fact
 from maos.model.attempt import DONE, FAILED, STOPPED, Attempt
 from maos.model.facts import Fact
 from maos.model.failure import Ending, understand
-from maos.model.message import EXPIRED, Message, dead, letter, message, receipts, spoken
-from maos.model.supervisor import ASKING_TOOL
-from maos.runner import process as runner
+from maos.model.message import EXPIRED, Message, acks, dead, dead_letter, message, render
+from maos.model.run_status import ASKING_TOOL
 from maos.settings import schema
 
-SAVED_EVERY_S = schema.Checkpoint().interval_s
+SAVED_EVERY_S = schema.CheckpointSettings().interval_s
 JOINED_BYTES_MAX = 64 << 20
 GRACE_S = 10.0
 INPUT_PAUSE_S = 0.5
@@ -44,7 +44,7 @@ NOTICE_S = 10.0
 Listener = Callable[[Attempt, Sequence[Fact]], None]
 
 
-class Limits:
+class AttemptLimits:
     """What ends an attempt, and how often it is made safe."""
 
     def __init__(
@@ -52,7 +52,7 @@ class Limits:
         *,
         silence_s: float = 0.0,
         checkpoint_s: float | Callable[[], Awaitable[float]] = SAVED_EVERY_S,
-        keywords: Callable[[], Sequence[str]] = lambda: schema.Discovery().keywords,
+        keywords: Callable[[], Sequence[str]] = lambda: schema.DiscoverySettings().keywords,
         saves: Callable[[str, int], bool] = lambda _trigger, _turns: True,
     ) -> None:
         self.silence_s = silence_s
@@ -78,13 +78,13 @@ class LiveAttempt:
         self,
         recorder: Recorder[Attempt],
         dialect: Dialect,
-        order: Order,
+        order: LaunchOrder,
         *,
-        process: runner.Process | None,
+        process: runner.AgentProcess | None,
         clock: Clock,
         bus: Bus,
         workplace: Workplace,
-        limits: Limits,
+        limits: AttemptLimits,
         listener: Listener | None = None,
     ) -> None:
         self.recorder = recorder
@@ -150,9 +150,9 @@ class LiveAttempt:
                 await self._process.detach()
         return self.attempt
 
-    async def _hear_while_watching(self, process: runner.Process) -> None:
+    async def _hear_while_watching(self, process: runner.AgentProcess) -> None:
         """Until the agent has ended, or one of the watching tasks fails."""
-        work = (self.recorder.keep_lease, self._carry_out_wishes, self._make_checkpoints, self._watch_silence)
+        work = (self.recorder.keep_lease, self._apply_commands, self._make_checkpoints, self._watch_silence)
         tasks = [asyncio.create_task(self._hear_all(process)), *(asyncio.create_task(each()) for each in work)]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -164,7 +164,7 @@ class LiveAttempt:
 
     # --- hearing ---------------------------------------------------------------------------------------------
 
-    async def _hear_all(self, process: runner.Process) -> None:
+    async def _hear_all(self, process: runner.AgentProcess) -> None:
         if self.attempt.is_open and not self.attempt.in_turn:
             await self._after_turn()
         await self._repeat_answers()
@@ -176,7 +176,7 @@ class LiveAttempt:
         if self._process is not None and await self.recorder.is_taken_elsewhere():
             await _end(self._process)
 
-    async def _attach_again(self, lost: runner.Process) -> None:
+    async def _attach_again(self, lost: runner.AgentProcess) -> None:
         """Go on from what is recorded: with the holder if it only hung up, else with what it left on disk."""
         await lost.detach()
         self._process = None
@@ -188,9 +188,9 @@ class LiveAttempt:
         except runner.HolderGone:
             await self.hear_rest(runner.left_behind(folder, after=after))
 
-    async def hear_rest(self, records: Iterable[runner.Record]) -> None:
+    async def hear_rest(self, records: Iterable[runner.SpoolRecord]) -> None:
         """What a holder that is gone has left behind."""
-        group: list[runner.Record] = []
+        group: list[runner.SpoolRecord] = []
         for record in records:
             group.append(record)
             if len(group) == 1000:
@@ -199,7 +199,7 @@ class LiveAttempt:
         if group:
             await self._hear(group)
 
-    async def _hear(self, records: Sequence[runner.Record]) -> None:
+    async def _hear(self, records: Sequence[runner.SpoolRecord]) -> None:
         """Line 4/8: a group of lines becomes one event, addressed by stream, version and lease."""
         attempt = self.attempt
         ready: list[Fact] = []
@@ -223,7 +223,7 @@ class LiveAttempt:
         data: dict[str, Any] = {"offset": offset, "at_us": records[-1].time_us, "facts": ready}
         if state != (attempt.conversation or {}):
             data["conversation"] = dict(state)
-        await self.recorder.append(Event("attempt_heard", data), also=self._receipts(ready))
+        await self.recorder.append(Event("attempt_output", data), also=self._receipts(ready))
         if self._listener is not None:
             self._listener(attempt, ready)
         if self._process is not None:
@@ -238,7 +238,7 @@ class LiveAttempt:
 
         Meanwhile the holder keeps them. Whoever takes over hears them again, and understands them as we did.
         """
-        untold_us = self._heard_us - self.attempt.heard_us
+        untold_us = self._heard_us - self.attempt.output_us
         untold_bytes = offset - self.attempt.offset
         return self._process is None or untold_us > UNTOLD_US_MAX or untold_bytes > UNTOLD_BYTES_MAX
 
@@ -249,17 +249,17 @@ class LiveAttempt:
         agent, expired, self._expired = self.attempt.agent, self._expired, []
         events = []
         if expired:
-            events.append(Event("message_parked", {"versions": [each.version for each in expired]}))
+            events.append(Event("message_dead_lettered", {"versions": [each.version for each in expired]}))
         if versions or self._fetched:
             floor = min([max(versions, default=0), *(each.version - 1 for each in self._undelivered)])
             data = {"versions": versions + self._fetched, "floor": floor, "by": self.attempt.id}
             events.append(Event("message_acknowledged", data))
             self._fetched = []
-        letters = [Event("letter_parked", letter(each, EXPIRED, 0)) for each in expired]
-        given = [Append(receipts(agent), events), Append(dead(agent), letters)]
+        letters = [Event("dead_letter_added", dead_letter(each, EXPIRED, 0)) for each in expired]
+        given = [Append(acks(agent), events), Append(dead(agent), letters)]
         return [each for each in given if each.events]
 
-    def _understand(self, record: runner.Record, replies: list[Reply]) -> list[Fact]:
+    def _understand(self, record: runner.SpoolRecord, replies: list[Reply]) -> list[Fact]:
         if record.kind in ("stdout", "stderr"):
             return self._hear_line(record, replies)
         if record.kind == "input":
@@ -272,7 +272,7 @@ class LiveAttempt:
             return [{"kind": "spool", "what": record.kind, "text": record.data.decode(errors="replace")}]
         return []
 
-    def _hear_line(self, record: runner.Record, replies: list[Reply]) -> list[Fact]:
+    def _hear_line(self, record: runner.SpoolRecord, replies: list[Reply]) -> list[Fact]:
         """The facts of a line once it is whole: parts of a long one are joined, up to a limit."""
         joined = self._open_lines.get(record.kind)
         if record.partial and (joined is None or len(joined) < JOINED_BYTES_MAX):
@@ -323,15 +323,15 @@ class LiveAttempt:
                     await asyncio.sleep(INPUT_PAUSE_S)
             crash_point("attempt:after input")
 
-    async def _carry_out_wishes(self) -> None:
+    async def _apply_commands(self) -> None:
         while True:
             record = await self._wishes.get()
             if record.type == "message_sent":
                 self._undelivered.append(message(record.data, version=record.version))
                 await self._deliver()
-            elif record.type == "stop_asked":
+            elif record.type == "stop_requested":
                 await self.stop("asked", grace_s=record.data.get("grace_s", GRACE_S), inbox_version=record.version)
-            elif record.type == "checkpoint_asked":
+            elif record.type == "checkpoint_requested":
                 if record.data["name"] not in {each.name for each in self.attempt.checkpoints}:
                     await self.checkpoint("asked", record.data["name"])
             elif record.type == "permission_answered":
@@ -350,9 +350,9 @@ class LiveAttempt:
                 self._undelivered.remove(said_by)
                 self._expired.append(said_by)
                 continue
-            if said_by.metadata.get("question") and self._asks_at_its_door():
+            if said_by.metadata.get("question") and self._asks_through_a_tool():
                 continue  # the answer comes by the door; if it does not, after the turn
-            text = spoken(said_by) if self._dialect.capabilities.prose else said_by.text
+            text = render(said_by) if self._dialect.capabilities.prose else said_by.text
             reply = self._conversation.say(f"inbox/{said_by.version}", text)
             if reply is None:
                 break
@@ -361,7 +361,7 @@ class LiveAttempt:
             said = True
         return said
 
-    def _asks_at_its_door(self) -> bool:
+    def _asks_through_a_tool(self) -> bool:
         return any(str(tool["name"]).endswith(ASKING_TOOL) for tool in self.attempt.tools_open.values())
 
     async def _after_turn(self) -> None:
@@ -425,7 +425,7 @@ class LiveAttempt:
         if not limit_s:
             await asyncio.Event().wait()
         while True:
-            silent_s = (self._clock.now_us() - max(self._heard_us, self.attempt.heard_us)) / 1e6
+            silent_s = (self._clock.now_us() - max(self._heard_us, self.attempt.output_us)) / 1e6
             if silent_s >= limit_s and not self.attempt.permissions:
                 await self.stop("silence")
                 await asyncio.Event().wait()
@@ -450,7 +450,7 @@ class LiveAttempt:
             if rest:
                 data = {"offset": attempt.offset, "at_us": self._clock.now_us(), "facts": rest}
                 await self.recorder.append(
-                    Event("attempt_heard", {**data, "conversation": dict(self._conversation.state())})
+                    Event("attempt_output", {**data, "conversation": dict(self._conversation.state())})
                 )
             await self.checkpoint("end")
             await self.recorder.append(Event("attempt_ended", self._verdict()))
@@ -485,7 +485,7 @@ class LiveAttempt:
         return data
 
 
-async def _end(process: runner.Process) -> None:
+async def _end(process: runner.AgentProcess) -> None:
     """Kill an agent with all it has started, and its holder; what it still said is nobody's business any more."""
     await process.kill()
     while records := await process.records():

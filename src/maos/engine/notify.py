@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from maos.clock import Clock, SystemClock
-from maos.engine.budgets import Budget
+from maos.engine.budgets import RunBudget
 from maos.errors import Conflict, InvalidInput, NotFound, StoreUnavailable
 from maos.faults import crash_point
 from maos.journal.codec import Event
@@ -189,8 +189,8 @@ class Notifier:
                     body = f"{known.meaning}. {data.get('why', '')}\n{known.hint}\nmaos resume {run.id}"
                     self._plan(f"blocked/{data['task']}/{data['at_us']}", "blocked", f"{data['task']} needs you", body)
                 case "run_paused" if run.why in (
-                    Budget.of(run.options).reached(run),
-                    Budget.of(run.options).time_is_up(),
+                    RunBudget.of(run.options).reached(run),
+                    RunBudget.of(run.options).time_is_up(),
                 ):
                     self._plan(f"budget/{data['at_us']}", "budget", f"paused: {run.why}", f"maos resume {run.id}")
                 case "run_ended":
@@ -203,7 +203,7 @@ class Notifier:
         if not self._senders:
             return
         for fact in facts:
-            if fact["kind"] == "permission_asked":
+            if fact["kind"] == "permission_requested":
                 task = attempt.agent.removeprefix(f"{self._run}.")
                 title = f"{task} asks to use {fact.get('tool') or 'a tool'}"
                 body = f"{fact.get('input')}\nmaos answer {attempt.agent}/{fact['id']} yes"

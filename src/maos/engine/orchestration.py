@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from maos.engine import agent_types, owner
+from maos.engine import agent_types, ownership
 from maos.engine.agent_types import AgentType
 from maos.engine.attempts import Attempts
 from maos.engine.runs import Runs, new_id
@@ -113,7 +113,7 @@ async def unfinished(runs: Runs) -> list[Run]:
     return sorted(found, key=lambda run: run.updated_us, reverse=True)
 
 
-class Next(NamedTuple):
+class NextAction(NamedTuple):
     """What going on with a run means for one of its tasks."""
 
     task: str
@@ -128,32 +128,32 @@ class Next(NamedTuple):
     why: str = ""
 
 
-async def foresee(attempts: Attempts, run: Run) -> list[Next]:
+async def preview(attempts: Attempts, run: Run) -> list[NextAction]:
     """What going on with a run would do, task by task."""
     return [await _next(attempts, run, task) for task in run.tasks.values()]
 
 
-async def _next(attempts: Attempts, run: Run, task: TaskState) -> Next:
+async def _next(attempts: Attempts, run: Run, task: TaskState) -> NextAction:
     agent = run.agent(task.name)
     if task.status == DONE:
-        return Next(task.name, "kept", agent)
+        return NextAction(task.name, "kept", agent)
     if task.status == GATED:
-        return Next(task.name, "checked", agent)
+        return NextAction(task.name, "checked", agent)
     try:
         attempt: Attempt = await attempts.get(agent)
     except NotFound:
-        return Next(task.name, "begun", agent, str(task.plan.get("task", "")))
+        return NextAction(task.name, "begun", agent, str(task.plan.get("task", "")))
     unknown = [_command(attempt)] if attempt.kind in REPEATABLE else list(attempt.tools_open.values())
     if task.status == RUNNING and attempt.number == task.attempts:
-        if attempt.is_open and owner.holder_lives(attempt):
-            return Next(task.name, "taken_up", agent, why=attempt.activity)
+        if attempt.is_open and ownership.holder_lives(attempt):
+            return NextAction(task.name, "taken_up", agent, why=attempt.activity)
         if not attempt.is_open and not attempt.failure:
-            return Next(task.name, "recorded", agent)
+            return NextAction(task.name, "recorded", agent)
     if attempt.kind in REPEATABLE and not attempt.is_open and attempt.failure in ENDED_BY_ITSELF:
         unknown = []
     words = await attempts.words_on_resume(agent)
     why = task.why or attempt.message or ("its agent is gone" if attempt.is_open else "")
-    return Next(task.name, "resumed", agent, words, unknown, why)
+    return NextAction(task.name, "resumed", agent, words, unknown, why)
 
 
 def _command(attempt: Attempt) -> dict[str, Any]:
@@ -163,10 +163,10 @@ def _command(attempt: Attempt) -> dict[str, Any]:
 
 async def wake(runs: Runs, run: Run) -> bool:
     """Have a run not wait for the end of a rate limit; whether an engine that may live carries it out already."""
-    return await runs.wake(run.id) and run.status == RUNNING and not owner.is_gone(run.owner)
+    return await runs.wake(run.id) and run.status == RUNNING and not ownership.is_gone(run.owner)
 
 
-def check_can_go_on(run: Run) -> None:
+def check_resumable(run: Run) -> None:
     """InvalidInput when there is nothing left to do; NotFound when what it works on is not where it was."""
     if run.status == "completed":
         raise InvalidInput(

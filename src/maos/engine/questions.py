@@ -10,12 +10,12 @@ from maos.errors import Conflict, InvalidInput, NotFound
 from maos.journal.codec import Event
 from maos.journal.journal import Journal
 from maos.model.attempt import Attempt, inbox
-from maos.model.flow import GATE as FLOW_GATE
-from maos.model.flow import Call, Flow
-from maos.model.joining import JOIN
+from maos.model.join import JOIN
 from maos.model.run import GATE as GATE_ID
 from maos.model.run import Question, Run
-from maos.model.supervisor import Wishes, permissions, wishes
+from maos.model.run_status import PendingCommands, pending_commands, permissions
+from maos.model.workflow import GATE as FLOW_GATE
+from maos.model.workflow import Step, WorkflowRun
 
 QUESTION, GATE, PERMISSION = "question", "gate", "permission"
 WORKFLOW, UNKNOWN = "workflow", "unknown"
@@ -62,13 +62,13 @@ class Open(NamedTuple):
         return f"{self.owner}/{self.id}"
 
 
-async def wishes_of(journal: Journal, run: Run) -> Wishes:
+async def wishes_of(journal: Journal, run: Run) -> PendingCommands:
     """What lies in a run's inbox and no engine has recorded."""
     found = [(record.type, record.data) async for record in journal.read(inbox(run.id), after=run.inbox_cursor)]
-    return wishes(run, found)
+    return pending_commands(run, found)
 
 
-def of_run(run: Run, known: Wishes) -> list[Open]:
+def of_run(run: Run, known: PendingCommands) -> list[Open]:
     """The questions of a run that nobody has answered; one that is over only asks how it is to be joined."""
     asked = [each for each in known.questions.values() if each.answer is None]
     return [_question(run, each, known) for each in asked if run.is_open or each.id.startswith(JOIN)]
@@ -84,20 +84,20 @@ async def of_agent(journal: Journal, attempt: Attempt) -> list[Open]:
     return list(asked.values())
 
 
-async def of_flow(journal: Journal, flow: Flow) -> list[Open]:
+async def of_workflow(journal: Journal, flow: WorkflowRun) -> list[Open]:
     """What a workflow asks a person, and nobody has answered."""
-    asked = {place: call for place, call in flow.waiting.items() if call.kind == FLOW_GATE}
+    asked = {step_id: call for step_id, call in flow.waiting.items() if call.kind == FLOW_GATE}
     asked |= flow.unknown
     if not asked or not flow.is_open:
         return []
     async for record in journal.read(inbox(flow.id), after=flow.inbox_cursor):
         if record.type == "question_answered":
             asked.pop(record.data["id"], None)
-        elif record.type == "call_settled":
-            call = asked.get(record.data["place"])
+        elif record.type == "resolve_requested":
+            call = asked.get(record.data["step_id"])
             if call is not None and record.data.get("tries", call.tries) == call.tries:  # else of an earlier try
-                del asked[record.data["place"]]
-    return [_of_call(flow, place, call) for place, call in asked.items()]
+                del asked[record.data["step_id"]]
+    return [_of_call(flow, step_id, call) for step_id, call in asked.items()]
 
 
 def of_attempt(attempt: Attempt) -> list[Open]:
@@ -186,7 +186,7 @@ async def answer(journal: Journal, clock: Clock, run: Run, id: str, text: str, *
             continue  # something else came into the inbox, perhaps another answer
 
 
-def _question(run: Run, asked: Question, known: Wishes) -> Open:
+def _question(run: Run, asked: Question, known: PendingCommands) -> Open:
     return Open(
         owner=run.id,
         id=asked.id,
@@ -202,14 +202,14 @@ def _question(run: Run, asked: Question, known: Wishes) -> Open:
     )
 
 
-def _of_call(flow: Flow, place: str, call: Call) -> Open:
+def _of_call(flow: WorkflowRun, step_id: str, call: Step) -> Open:
     if call.kind != FLOW_GATE:
         text = f"did {call.name}({call.about.get('given', '')}) take effect?"
-        context = f"maos workflow settle {flow.id} {place} done|failed|again"
-        return Open(flow.id, place, UNKNOWN, text, context=context, asked_by=(flow.id,), asked_us=call.at_us)
+        context = f"maos workflow settle {flow.id} {step_id} done|failed|again"
+        return Open(flow.id, step_id, UNKNOWN, text, context=context, asked_by=(flow.id,), asked_us=call.at_us)
     return Open(
         owner=flow.id,
-        id=place,
+        id=step_id,
         kind=WORKFLOW,
         text=call.name,
         choices=tuple(call.about.get("choices", ())),
@@ -231,5 +231,5 @@ def _permission(attempt: Attempt, fact: Mapping[str, Any]) -> Open:
         input=fact.get("input"),
         choices=("yes", "no"),
         asked_by=(attempt.agent,),
-        asked_us=attempt.heard_us,
+        asked_us=attempt.output_us,
     )

@@ -8,7 +8,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
-from maos.engine.owner import is_here
+from maos.engine.ownership import is_here
 from maos.errors import Conflict, Corrupt, LeaseLost, StoreUnavailable
 from maos.faults import crash_point
 from maos.journal.codec import Event

@@ -13,7 +13,7 @@ import msgspec
 
 from maos.bus.bus import Bus
 from maos.clock import Clock
-from maos.engine import checkpoints, consent, owner
+from maos.engine import checkpoints, consent, ownership
 from maos.engine.claims import claim
 from maos.engine.post import Post
 from maos.engine.recorder import LEASE_S, Recorder
@@ -28,7 +28,7 @@ from maos.model.run import PLANNING, RUNNING, Run, stream
 from maos.settings import schema
 from maos.store.contract import Key
 
-CONCURRENCY = schema.Orchestrate().concurrency
+CONCURRENCY = schema.OrchestrateSettings().concurrency
 
 
 def new_id() -> str:
@@ -81,7 +81,7 @@ class Runs:
             "request": request or plan.request,
             "folder": str(folder or ""),
             "options": {**({"conflicts": plan.conflicts} if plan.conflicts != ASK else {}), **(options or {})},
-            "owner": owner.identity(lease),
+            "owner": ownership.identity(lease),
             "at_us": at_us,
         }
         planned = {"tasks": [msgspec.to_builtins(task) for task in plan.tasks], "at_us": at_us}
@@ -91,7 +91,7 @@ class Runs:
             await self._journal.release(lease)
         return run
 
-    async def carry_out(
+    async def execute(
         self,
         id: str,
         *,
@@ -113,8 +113,8 @@ class Runs:
         saving: asyncio.Task[None] | None = None
         try:
             at_us = self._clock.now_us()
-            data = {"owner": owner.identity(lease), "source": source, "at_us": at_us}
-            taken = Event("run_taken", {**data, "options": dict(options)} if options else data)
+            data = {"owner": ownership.identity(lease), "source": source, "at_us": at_us}
+            taken = Event("run_claimed", {**data, "options": dict(options)} if options else data)
             if run.status in (RUNNING, PLANNING):
                 await recorder.append(taken)
             else:
@@ -135,7 +135,7 @@ class Runs:
                 saving = asyncio.create_task(
                     checkpoints.now_and_then(run, scheduler.note, self._clock, self._checkpoint_s)
                 )
-            return await scheduler.carry_out()
+            return await scheduler.execute()
         finally:
             if saving is not None:
                 saving.cancel()
@@ -196,13 +196,13 @@ class Runs:
 
     async def pause(self, id: str, why: str = "asked") -> None:
         """Have a run paused by whichever engine carries it out."""
-        await self._wish(id, "pause_asked", {"why": why})
+        await self._wish(id, "pause_requested", {"why": why})
 
     async def wake(self, id: str, *, by: str = "person") -> bool:
         """Have a run that sleeps because of a rate limit go on now; False when it does not sleep."""
         if (await self.get(id)).wakes_us <= self._clock.now_us():
             return False
-        await self._wish(id, "wake_asked", {"by": by})
+        await self._wish(id, "wake_requested", {"by": by})
         return True
 
     async def ask(self, id: str, question: str, *, key: str, asked_by: str, **more: Any) -> None:

@@ -14,7 +14,7 @@ from maos.journal.codec import Event
 from maos.journal.journal import Journal
 
 if TYPE_CHECKING:
-    from maos.settings.schema import Checkpoint
+    from maos.settings.schema import CheckpointSettings
 
 STREAM = "settings/save-interval"
 EVENT_TYPES = ("setting_changed",)
@@ -45,7 +45,7 @@ def check(seconds: float) -> float:
         raise InvalidInput(f"the interval cannot be {seconds} seconds", hint=f"give {field.allowed}") from None
 
 
-def is_due(settings: Checkpoint, trigger: str, turns: int) -> bool:
+def is_due(settings: CheckpointSettings, trigger: str, turns: int) -> bool:
     """Whether the files of an agent are saved at the end of a turn, or because an interval is over (R-1002)."""
     if not settings.enabled:
         return False

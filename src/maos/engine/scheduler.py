@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from maos.bus.bus import Bus
 from maos.clock import MICROSECONDS, Clock
 from maos.engine import agent_types, conflicts, granting
-from maos.engine.budgets import Budget
+from maos.engine.budgets import RunBudget
 from maos.engine.outcomes import Outcome as Outcome
 from maos.engine.outcomes import what_follows
 from maos.engine.recorder import Recorder
@@ -85,10 +85,10 @@ class Scheduler:
         self._notes: list[Event] = []
         self._wishes: list[Record] = []
         self._wished = recorder.fold.inbox_cursor
-        self._desk = granting.Desk(bus)
+        self._desk = granting.CommandHandler(bus)
         self._expiring: list[tuple[int, str]] = []
         self._pausing = ""
-        self._budget = Budget.of(recorder.fold.options)
+        self._budget = RunBudget.of(recorder.fold.options)
         self._until_us = clock.now_us() + int(self._budget.time_s * MICROSECONDS) if self._budget.time_s else 0
 
     @property
@@ -118,7 +118,7 @@ class Scheduler:
         self._notes.append(event)
         self._news.set()
 
-    async def carry_out(self) -> Run:
+    async def execute(self) -> Run:
         """Until the run has ended or is paused; cancelled, let go of it."""
         lease = asyncio.create_task(self.recorder.keep_lease())
         try:
@@ -199,7 +199,7 @@ class Scheduler:
 
     def _grant(self, record: Record, now_us: int) -> None:
         """Carry out a wish of a person or an agent."""
-        if record.type == "pause_asked":
+        if record.type == "pause_requested":
             self._pausing = record.data.get("why") or "asked"
             return
         known = len(self._order)

@@ -7,7 +7,7 @@ from typing import Any
 
 from maos.engine.attempts import Attempts
 from maos.engine.claims import Held
-from maos.engine.owner import is_unattended
+from maos.engine.ownership import is_unattended
 from maos.errors import LeaseLost
 from maos.model.attempt import Attempt, agent_of, stream
 

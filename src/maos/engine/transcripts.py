@@ -9,7 +9,7 @@ import asyncio
 import os
 from pathlib import Path
 
-from maos.agents.contract import Dialect, Order
+from maos.agents.contract import Dialect, LaunchOrder
 from maos.journal.codec import Event
 from maos.journal.journal import Journal
 from maos.model.attempt import Attempt, attempt_id, stream
@@ -18,7 +18,7 @@ from maos.redact import Redactor
 PIECE_BYTES = 4 << 20
 
 
-async def news(dialect: Dialect, order: Order, attempt: Attempt) -> list[Event]:
+async def news(dialect: Dialect, order: LaunchOrder, attempt: Attempt) -> list[Event]:
     """Events with what the transcript has grown by."""
     path = dialect.transcript(order, attempt.session)
     if path is None:
@@ -27,13 +27,13 @@ async def news(dialect: Dialect, order: Order, attempt: Attempt) -> list[Event]:
     return await asyncio.to_thread(read, path, after)
 
 
-def is_kept(dialect: Dialect, order: Order, attempt: Attempt) -> bool:
+def is_kept(dialect: Dialect, order: LaunchOrder, attempt: Attempt) -> bool:
     """Whether the program would find the session, with what `put_back` can put back."""
     there = dialect.transcript(order, attempt.session) is not None
     return dialect.capabilities.resume and (there or bool(attempt.transcript_name))
 
 
-async def put_back(journal: Journal, dialect: Dialect, order: Order, attempt: Attempt) -> bool:
+async def put_back(journal: Journal, dialect: Dialect, order: LaunchOrder, attempt: Attempt) -> bool:
     """Make sure that the program will find the session; whether it will.
 
     The program's own file is preferred, for it may have a few lines more than we saw.

@@ -5,9 +5,9 @@ from __future__ import annotations
 from maos.engine import saving
 from maos.engine.recorder import FOLD_EVERY, Kind
 from maos.journal.codec import EventType
-from maos.model import attempt, bundle, cleaning, door, flow, message, notice, run, schedule, talk
+from maos.model import attempt, bundle, chat, cleanup, message, notice, run, schedule, tool_calls, workflow
 
-ATTEMPT = Kind("attempt", attempt.Attempt, format=attempt.FORMAT, quiet=("attempt_heard",))
+ATTEMPT = Kind("attempt", attempt.Attempt, format=attempt.FORMAT, quiet=("attempt_output",))
 
 RUN = Kind(
     "run",
@@ -17,12 +17,12 @@ RUN = Kind(
     every=lambda fold: max(FOLD_EVERY, len(fold.tasks)),
 )
 
-FLOW = Kind(
-    "flow",
-    flow.Flow,
-    format=flow.FORMAT,
-    quiet=flow.EVENT_TYPES,  # a short one is folded in no time
-    every=lambda fold: max(4 * FOLD_EVERY, 2 * len(fold.calls)),
+WORKFLOW_RUN = Kind(
+    "workflow",
+    workflow.WorkflowRun,
+    format=workflow.FORMAT,
+    quiet=workflow.EVENT_TYPES,  # a short one is folded in no time
+    every=lambda fold: max(4 * FOLD_EVERY, 2 * len(fold.steps)),
 )
 
 SCHEDULES = Kind("schedules", schedule.Schedules, format=schedule.FORMAT)
@@ -32,7 +32,7 @@ _PLAIN = frozenset((*run.EVENT_TYPES, *message.EVENT_TYPES, "attempt_planned", "
 """What `maos.views` shows to other programs; what agents say, by far the most, is not among it and is compressed."""
 
 _NAMES = (*attempt.EVENT_TYPES, *attempt.INBOX_TYPES, *run.EVENT_TYPES, *run.INBOX_TYPES, *message.EVENT_TYPES,
-          *door.EVENT_TYPES, *door.INBOX_TYPES, *saving.EVENT_TYPES, *cleaning.EVENT_TYPES, *talk.EVENT_TYPES,
-          *notice.EVENT_TYPES, *bundle.EVENT_TYPES, *flow.EVENT_TYPES, *flow.INBOX_TYPES,
+          *tool_calls.EVENT_TYPES, *tool_calls.INBOX_TYPES, *saving.EVENT_TYPES, *cleanup.EVENT_TYPES, *chat.EVENT_TYPES,
+          *notice.EVENT_TYPES, *bundle.EVENT_TYPES, *workflow.EVENT_TYPES, *workflow.INBOX_TYPES,
           *schedule.EVENT_TYPES)  # fmt: skip
 TYPES = tuple(EventType(name, plain=name in _PLAIN) for name in dict.fromkeys(_NAMES))

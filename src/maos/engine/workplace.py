@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from maos.model.attempt import Checkpoint
-from maos.runner import workspace as workspaces
+from maos import workspaces as workspaces
+from maos.model.attempt import AttemptCheckpoint
 
 ASKED = "it works in the folder itself, as asked: files are not saved with checkpoints and cannot be brought back"
 
@@ -44,7 +44,7 @@ class Workplace:
         """What a person should know of it."""
         return self.workspace.notes
 
-    async def repair(self, checkpoints: Sequence[Checkpoint]) -> Sequence[str]:
+    async def repair(self, checkpoints: Sequence[AttemptCheckpoint]) -> Sequence[str]:
         """Make it usable again after a crash, while no agent works in it; what had to be repaired."""
         saved = [each.commit for each in checkpoints if each.commit]
         return await workspaces.verify(self.workspace, saved[-1] if saved else None)

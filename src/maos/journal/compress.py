@@ -22,7 +22,7 @@ GZIP_LEVEL = 6
 SIZE_BYTES_MAX = 1 << 30
 
 
-class Comparison(NamedTuple):
+class CompressionResult(NamedTuple):
     """How one algorithm did on one piece of data."""
 
     algorithm: str
@@ -125,7 +125,7 @@ def decompress_all(items: Sequence[bytes], algorithm: str, *, sizes: Sequence[in
     return [decompress(item, algorithm, size=size) for item, size in zip(items, sizes, strict=True)]
 
 
-def compare(data: bytes, algorithms: Iterable[str] = ALGORITHMS, *, rounds: int = 5) -> list[Comparison]:
+def compare(data: bytes, algorithms: Iterable[str] = ALGORITHMS, *, rounds: int = 5) -> list[CompressionResult]:
     """Every algorithm on the same data, the smallest result first; times are the best of some rounds.
 
     Example::
@@ -139,12 +139,12 @@ def compare(data: bytes, algorithms: Iterable[str] = ALGORITHMS, *, rounds: int 
         squeezed = squeeze(data)
         there = _best_us(lambda squeeze=squeeze: squeeze(data), rounds)  # type: ignore[misc]
         back = _best_us(lambda restore=restore, squeezed=squeezed: restore(squeezed, len(data)), rounds)  # type: ignore[misc]
-        results.append(Comparison(algorithm, len(data) / max(1, len(squeezed)), there, back))
+        results.append(CompressionResult(algorithm, len(data) / max(1, len(squeezed)), there, back))
     results.sort(key=lambda result: -result.ratio)
     return results
 
 
-def recommend(data: bytes, *, prefer: str = "balance") -> Comparison:
+def recommend(data: bytes, *, prefer: str = "balance") -> CompressionResult:
     """The algorithm to use: the smallest ("size"), the quickest ("speed"), or the best of both ("balance").
 
     Example::
@@ -153,7 +153,7 @@ def recommend(data: bytes, *, prefer: str = "balance") -> Comparison:
         small = compress.compress(b"hello " * 100, best.algorithm)
     """
     measured = [result for result in compare(data, rounds=3) if result.algorithm != "none"]
-    scores: dict[str, Callable[[Comparison], float]] = {
+    scores: dict[str, Callable[[CompressionResult], float]] = {
         "size": lambda result: result.ratio,
         "speed": lambda result: -(result.compress_us + result.decompress_us),
         "balance": lambda result: result.ratio / (1 + (result.compress_us + result.decompress_us) / max(1, len(data))),
@@ -162,7 +162,7 @@ def recommend(data: bytes, *, prefer: str = "balance") -> Comparison:
         raise InvalidInput(f"cannot prefer {prefer!r}", hint=f"choose one of {', '.join(scores)}")
     best = max(measured, key=scores[prefer])
     # What saves less than a tenth is not worth the time.
-    return best if best.ratio > 1.1 else Comparison("none", 1.0, 0.0, 0.0)
+    return best if best.ratio > 1.1 else CompressionResult("none", 1.0, 0.0, 0.0)
 
 
 def _pair(algorithm: str) -> tuple[Callable[[bytes], bytes], Callable[[bytes, int], bytes]]:

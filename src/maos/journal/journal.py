@@ -63,7 +63,7 @@ class Record(NamedTuple):
         return event_id(self.stream, self.version)
 
 
-class Notes(list[str]):
+class JournalNotes(list[str]):
     """Notes to be read some day: each once, and of too many the newest."""
 
     def append(self, note: str) -> None:
@@ -84,7 +84,7 @@ class Journal:
         self._names: set[str] = set()
         self._dictionaries_loaded = False
         self._trainer: asyncio.Task[None] | None = None
-        self.notes: list[str] = Notes()
+        self.notes: list[str] = JournalNotes()
         """Things that went wrong without consequence for what is stored."""
 
     # --- writing ---------------------------------------------------------------------------------------------

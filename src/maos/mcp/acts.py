@@ -14,9 +14,9 @@ from maos.ids import check_name
 from maos.journal.codec import Event
 from maos.journal.journal import Append
 from maos.mcp import mail, questions
-from maos.mcp.calls import Call, fingerprint
+from maos.mcp.calls import RecordedCall, fingerprint
 from maos.mcp.session import Session
-from maos.model import door
+from maos.model import tool_calls
 from maos.model.attempt import inbox
 from maos.model.changes import DELETE, Replace
 from maos.model.run import RUNNING
@@ -35,7 +35,7 @@ class Errand:
 
     def __init__(self, tell: Callable[[str], None] | None = None) -> None:
         self._tell = tell
-        self.calls: list[Call] = []
+        self.calls: list[RecordedCall] = []
         self.read: list[int] = []
         """Messages it tells, by their places in the inbox."""
         self.waits = False
@@ -135,7 +135,7 @@ async def ask_person(
         "ask_person",
         {"id": id, "question": question},
         [Append(inbox(run.id), [Event("question_asked", asked)])],
-        key=Key(f"door/{session.agent}/{id}", fingerprint(id)),
+        key=Key(f"tools/{session.agent}/{id}", fingerprint(id)),
     )
     errand.calls.append(call)
     answer = await questions.answer(session, run, id, errand.still_there, wait_s=wait_s)
@@ -156,10 +156,10 @@ async def spawn_task(
     wanted |= {"needs": list(needs)} if needs else {}
     wanted |= {"agent": agent} if agent else {}
     wish = {"tasks": [wanted], "asked_by": session.agent, "at_us": session.clock.now_us()}
-    key = Key(f"door/{run.id}/task/{name}", fingerprint(wanted))
+    key = Key(f"tools/{run.id}/task/{name}", fingerprint(wanted))
     try:
         call = await session.calls.once(
-            "spawn_task", wanted, [Append(inbox(run.id), [Event("tasks_asked", wish)])], key=key
+            "spawn_task", wanted, [Append(inbox(run.id), [Event("tasks_requested", wish)])], key=key
         )
     except KeyReused:
         raise InvalidInput(
@@ -175,7 +175,7 @@ async def save_state(session: Session, errand: Errand, *, key: str, value: Any) 
     try:
         state = await states.get(session.agent)
     except NotFound:
-        state = await states.create(session.agent, source=session.identity.attempt, key=f"door/{session.agent}/state")
+        state = await states.create(session.agent, source=session.identity.attempt, key=f"tools/{session.agent}/state")
     saved = state.data.get(SAVED, {})
     if value is not None and key not in saved and len(saved) >= KEYS_MAX:
         raise InvalidInput(f"there are {len(saved)} keys already", hint="remove some by saving null under them")
@@ -237,9 +237,9 @@ async def run_status(session: Session, errand: Errand) -> str:
 
 async def _reported(session: Session, agent: str) -> dict[str, Any]:
     """How far an agent says it is."""
-    reports = door.Reports()
-    end = await session.journal.version(door.stream(agent))
-    for record in reversed(await session.journal.page_back(door.stream(agent), before=end + 1, limit=20)):
+    reports = tool_calls.Reports()
+    end = await session.journal.version(tool_calls.stream(agent))
+    for record in reversed(await session.journal.page_back(tool_calls.stream(agent), before=end + 1, limit=20)):
         reports.apply(record.type, record.data)
     return {} if reports.percent is None else {"percent": reports.percent, "activity": reports.activity}
 

@@ -21,17 +21,17 @@ from maos.faults import crash_point
 from maos.ids import incarnation
 from maos.journal.codec import Event
 from maos.journal.journal import Append, Journal
-from maos.mcp.identity import Identity
+from maos.mcp.identity import AgentIdentity
 from maos.model.attempt import DONE
-from maos.model.door import stream
-from maos.model.message import receipts
+from maos.model.message import acks
+from maos.model.tool_calls import stream
 from maos.store.contract import Key
 
 LOOK_BACK = 100
 """How many events back a call is looked for whose answer may not have arrived."""
 
 
-class Call:
+class RecordedCall:
     """A call that was recorded."""
 
     __slots__ = ("attempt", "digest", "number")
@@ -46,16 +46,16 @@ class Call:
 class Calls:
     """The calls of one agent, through this door and those before it."""
 
-    def __init__(self, journal: Journal, clock: Clock, identity: Identity) -> None:
+    def __init__(self, journal: Journal, clock: Clock, identity: AgentIdentity) -> None:
         self._journal = journal
         self._clock = clock
         self._identity = identity
         self._stream = stream(identity.agent)
         self._door = incarnation()
-        self._doubtful: dict[str, Call] = {}
+        self._doubtful: dict[str, RecordedCall] = {}
         """Calls whose answers may not have arrived, by what they said."""
-        self._writing: dict[str, asyncio.Task[Call]] = {}
-        self._answered: list[tuple[int, Sequence[Call], Sequence[int]]] = []
+        self._writing: dict[str, asyncio.Task[RecordedCall]] = {}
+        self._answered: list[tuple[int, Sequence[RecordedCall], Sequence[int]]] = []
         self._proved: list[int] = []
         self._acknowledged: list[int] = []
         self._turn = asyncio.Lock()
@@ -68,12 +68,12 @@ class Calls:
         for record in await self._journal.page_back(self._stream, before=end + 1, limit=LOOK_BACK):
             if record.type != "tool_called":
                 continue
-            door = door or record.data["door"]
-            if record.data["door"] != door:
+            door = door or record.data["server"]
+            if record.data["server"] != door:
                 break
             proved.update(record.data["proved"])
             if record.version not in proved:
-                call = Call(record.data["digest"], record.version, record.data["attempt"])
+                call = RecordedCall(record.data["digest"], record.version, record.data["attempt"])
                 self._doubtful.setdefault(call.digest, call)
         attempts = {call.attempt for call in self._doubtful.values()} - {self._identity.attempt}
         for attempt in attempts:  # one that ended well had all its answers
@@ -88,7 +88,7 @@ class Calls:
         effects: Sequence[Append] = (),
         *,
         key: Key | None = None,
-    ) -> Call:
+    ) -> RecordedCall:
         """Record a call and what it does, unless it is the repeat of one. A `key` makes it the same for ever."""
         digest = fingerprint(tool, arguments).hex()
         known = self._doubtful.get(digest)
@@ -103,14 +103,14 @@ class Calls:
 
     async def _write(
         self, tool: str, arguments: Mapping[str, Any], digest: str, effects: Sequence[Append], key: Key | None
-    ) -> Call:
+    ) -> RecordedCall:
         proved, self._proved = self._proved, []
         data = {
             "tool": tool,
             "arguments": dict(arguments),
             "digest": digest,
             "attempt": self._identity.attempt,
-            "door": self._door,
+            "server": self._door,
             "proved": proved,
             "at_us": self._clock.now_us(),
         }
@@ -124,11 +124,11 @@ class Calls:
         crash_point(f"door:after {tool}")
         if reply.repeated:
             self._proved += proved
-        call = Call(digest, reply.versions[0], self._identity.attempt)
+        call = RecordedCall(digest, reply.versions[0], self._identity.attempt)
         self._doubtful[digest] = call
         return call
 
-    def answered(self, calls: Sequence[Call], read: Sequence[int], sent: int) -> None:
+    def answered(self, calls: Sequence[RecordedCall], read: Sequence[int], sent: int) -> None:
         """An answer, the `sent`-th message of ours, is on its way: to recorded calls, or with messages of the inbox."""
         self._answered.append((sent, calls, read))
 
@@ -152,7 +152,7 @@ class Calls:
             crash_point("door:before acknowledgement")
             try:
                 event = Event("message_acknowledged", {"versions": versions})
-                await self._journal.append(receipts(self._identity.agent), event)
+                await self._journal.append(acks(self._identity.agent), event)
             except BaseException:
                 self._acknowledged += versions
                 raise

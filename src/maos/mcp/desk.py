@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from maos.errors import InvalidInput, MaosError
 from maos.mcp import protocol, schema
 from maos.mcp.acts import ACTS, Errand
-from maos.mcp.protocol import Id, Message, Refused
+from maos.mcp.protocol import Id, Refused, RpcMessage
 from maos.mcp.session import Session
 from maos.mcp.tools import BY_NAME
 
@@ -37,16 +37,16 @@ class Desk:
         self._calls: dict[Id, tuple[asyncio.Task[None], Errand]] = {}
         self._times: deque[float] = deque(maxlen=CALLS_PER_MINUTE_MAX)
 
-    def serve(self, first: Message) -> int:
+    def serve(self, first: RpcMessage) -> int:
         """Until the end of the input."""
         asyncio.run(self._serve(first))
         return 0
 
-    async def _serve(self, first: Message) -> None:
-        messages: asyncio.Queue[Message | None] = asyncio.Queue(WAITING_MESSAGES_MAX)
+    async def _serve(self, first: RpcMessage) -> None:
+        messages: asyncio.Queue[RpcMessage | None] = asyncio.Queue(WAITING_MESSAGES_MAX)
         reader = threading.Thread(target=self._read, args=(asyncio.get_running_loop(), messages), daemon=True)
         reader.start()
-        message: Message | None = first
+        message: RpcMessage | None = first
         try:
             while message is not None:
                 self._take(message)
@@ -69,7 +69,7 @@ class Desk:
                     call.cancel()
             await asyncio.wait([call for call, _errand in self._calls.values()], timeout=0.05)
 
-    def _read(self, loop: asyncio.AbstractEventLoop, messages: asyncio.Queue[Message | None]) -> None:
+    def _read(self, loop: asyncio.AbstractEventLoop, messages: asyncio.Queue[RpcMessage | None]) -> None:
         """A thread, because any kind of file may be our input; a client that asks too fast waits."""
         is_over = False
         while not is_over:
@@ -80,7 +80,7 @@ class Desk:
                 except RuntimeError:  # the loop has ended before us
                     return
 
-    def _take(self, message: Message) -> None:
+    def _take(self, message: RpcMessage) -> None:
         if message.method == "notifications/cancelled":
             asked = message.params.get("requestId")
             if isinstance(asked, str | int) and asked in self._calls:

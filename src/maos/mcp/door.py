@@ -7,10 +7,10 @@ import sys
 
 from maos import __version__
 from maos.mcp import protocol, tools
-from maos.mcp.identity import Identity
-from maos.mcp.protocol import Message, Refused
+from maos.mcp.identity import AgentIdentity
+from maos.mcp.protocol import Refused, RpcMessage
 from maos.mcp.wire import Input, LineTooLong, Output
-from maos.model import door as names
+from maos.model import tool_calls as names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def main(environment: Mapping[str, str] | None = None) -> int:
     """Serve the agent that the variables name, until its program closes our input."""
-    identity = Identity(os.environ if environment is None else environment)
+    identity = AgentIdentity(os.environ if environment is None else environment)
     missing = identity.missing()
     if missing:
         sys.stderr.write(
@@ -36,7 +36,7 @@ def main(environment: Mapping[str, str] | None = None) -> int:
 class Door:
     """One client on standard input and output."""
 
-    def __init__(self, identity: Identity) -> None:
+    def __init__(self, identity: AgentIdentity) -> None:
         self.identity = identity
         self.output = Output(1)
         self._input = Input(0, self.output)
@@ -55,7 +55,7 @@ class Door:
                 return Desk(self).serve(message)
             self.respond(message)
 
-    def next(self) -> tuple[Message | None, bool]:
+    def next(self) -> tuple[RpcMessage | None, bool]:
         """The next message, and whether the input is over; what is no message is answered here."""
         try:
             line = self._input.line()
@@ -71,7 +71,7 @@ class Door:
             self.output.send(protocol.error(refused))
         return None, False
 
-    def respond(self, message: Message) -> None:
+    def respond(self, message: RpcMessage) -> None:
         """Answer anything but the call of a tool."""
         if message.id is None:
             return  # a notification; none of them changes what we would answer
@@ -82,7 +82,7 @@ class Door:
             answer = protocol.error(refused)
         self.output.send(answer)
 
-    def _answer(self, message: Message) -> dict[str, Any]:
+    def _answer(self, message: RpcMessage) -> dict[str, Any]:
         if message.method == "initialize":
             asked = message.params.get("protocolVersion")
             return {

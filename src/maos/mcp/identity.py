@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from maos.model import door
+from maos.model import tool_calls
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -11,23 +11,23 @@ if TYPE_CHECKING:
 _SECRET_WORDS = ("KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL", "AUTH")
 
 
-class Identity:
+class AgentIdentity:
     """An agent, in an attempt, in a run or in none."""
 
     __slots__ = ("agent", "attempt", "database", "run", "schema", "secrets")
 
     def __init__(self, environment: Mapping[str, str]) -> None:
-        self.database = environment.get(door.DATABASE, "")
-        self.schema = environment.get(door.SCHEMA, "")
-        self.run = environment.get(door.RUN, "")
-        self.agent = environment.get(door.AGENT, "")
-        self.attempt = environment.get(door.ATTEMPT, "")
+        self.database = environment.get(tool_calls.DATABASE, "")
+        self.schema = environment.get(tool_calls.SCHEMA, "")
+        self.run = environment.get(tool_calls.RUN, "")
+        self.agent = environment.get(tool_calls.AGENT, "")
+        self.attempt = environment.get(tool_calls.ATTEMPT, "")
         # Agents' programs hand their own variables on to us, their keys too: by value they never get into the journal.
         self.secrets = {name: value for name, value in environment.items() if _may_be_secret(name)}
 
     def missing(self) -> list[str]:
         """Variables without which it is nobody's door."""
-        told = {door.DATABASE: self.database, door.AGENT: self.agent, door.ATTEMPT: self.attempt}
+        told = {tool_calls.DATABASE: self.database, tool_calls.AGENT: self.agent, tool_calls.ATTEMPT: self.attempt}
         return [name for name, value in told.items() if not value]
 
 

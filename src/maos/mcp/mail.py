@@ -8,11 +8,11 @@ from collections.abc import Callable
 
 from maos.errors import KeyReused, NotFound
 from maos.journal.journal import Record
-from maos.mcp.calls import Call
+from maos.mcp.calls import RecordedCall
 from maos.mcp.session import Session
 from maos.mcp.tools import BY_NAME
 from maos.model import attempt as attempts
-from maos.model.message import PERSON, Message, spoken
+from maos.model.message import PERSON, Message, render
 
 MESSAGES_MAX = 20
 CHARS_MAX = 64_000
@@ -23,7 +23,7 @@ PAUSE_S = 0.2
 """A journal in which much is going on wakes us often."""
 
 
-def key(session: Session, call: Call) -> str:
+def key(session: Session, call: RecordedCall) -> str:
     """What makes a message of a call go out once."""
     return f"{session.agent}@{call.number}"
 
@@ -44,7 +44,7 @@ async def recipient(session: Session, to: str) -> str:
     return to
 
 
-async def send(session: Session, call: Call, to: str, topic: str, text: str, type: str) -> str:
+async def send(session: Session, call: RecordedCall, to: str, topic: str, text: str, type: str) -> str:
     """Send what a recorded call is to send; done twice, it goes out once."""
     bus, run, once = session.bus, session.identity.run, key(session, call)
     heard = await reacts_to(session)
@@ -110,7 +110,7 @@ async def _unread(session: Session) -> list[tuple[int, str]]:
     async for waiting in session.bus.waiting(session.agent):
         if waiting.message.is_expired(now_us):
             continue
-        text = spoken(waiting.message)
+        text = render(waiting.message)
         chars += len(text)
         if found and (len(found) == MESSAGES_MAX or chars > CHARS_MAX):
             break

@@ -26,7 +26,7 @@ class Refused(Exception):
         self.id = id
 
 
-class Message:
+class RpcMessage:
     """A request, or a notification when it has no id."""
 
     __slots__ = ("id", "method", "params", "seen")
@@ -39,7 +39,7 @@ class Message:
         """How many messages of ours had been sent before it came."""
 
 
-def parse(line: bytes) -> Message | None:
+def parse(line: bytes) -> RpcMessage | None:
     """The message in a line; None for what needs no answer: an empty line, or an answer to nothing we asked."""
     if not line.strip():
         return None
@@ -59,7 +59,7 @@ def parse(line: bytes) -> Message | None:
         raise Refused(INVALID, 'a message has jsonrpc "2.0" and a method', id=id)
     if not isinstance(params, dict):
         raise Refused(BAD_PARAMETERS, "params is an object", id=id)
-    return Message(method, params, id)
+    return RpcMessage(method, params, id)
 
 
 def result(id: Id, value: dict[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from maos.journal.codec import Event
 from maos.mcp.session import Session
 from maos.model import run as runs
 from maos.model.attempt import inbox
-from maos.model.message import receipts
+from maos.model.message import acks
 from maos.model.run import Run
 
 PAUSE_S = 0.2
@@ -56,7 +56,7 @@ async def hand_out(session: Session, id: str) -> list[int]:
     waiting = [each async for each in session.bus.waiting(session.agent) if each.message.metadata.get("question") == id]
     versions = [each.version for each in waiting]
     if versions:
-        await session.journal.append(receipts(session.agent), Event("message_delivered", {"versions": versions}))
+        await session.journal.append(acks(session.agent), Event("message_delivered", {"versions": versions}))
     return versions
 
 

@@ -11,7 +11,7 @@ from maos.clock import SystemClock
 from maos.engine.types import RUN
 from maos.errors import InvalidInput, NotFound
 from maos.mcp.calls import Calls
-from maos.mcp.identity import Identity
+from maos.mcp.identity import AgentIdentity
 from maos.model.attempt import check_agent
 from maos.model.run import Run
 from maos.redact import Redactor
@@ -20,7 +20,7 @@ from maos.redact import Redactor
 class Session:
     """One agent, its journal, and what it did so far."""
 
-    def __init__(self, maos: Maos, identity: Identity, clock: SystemClock) -> None:
+    def __init__(self, maos: Maos, identity: AgentIdentity, clock: SystemClock) -> None:
         self.maos = maos
         self.journal = maos.journal
         self.identity = identity
@@ -31,7 +31,7 @@ class Session:
         self._redactor = Redactor(identity.secrets)
 
     @staticmethod
-    async def open(identity: Identity) -> Session:
+    async def open(identity: AgentIdentity) -> Session:
         """Open the journal; it is never made: what an agent reports belongs where the engine is."""
         check_agent(identity.agent)
         clock = SystemClock()
@@ -52,14 +52,14 @@ class Session:
         run = await RUN.load(self.journal, self.identity.run)
         if run is None:
             raise NotFound(f"the run {self.identity.run} is not in the journal", hint="do without this tool")
-        if not run.heeds(self.agent):
+        if not run.accepts_from(self.agent):
             raise InvalidInput(f"the run was taken back, and {self.agent} is no part of it any more", hint="stop here")
         return run
 
     async def is_given_up(self) -> bool:
         """Whether the agent belongs to a branch of its run that was given up: nobody hears of it any more (I14)."""
         run = await RUN.load(self.journal, self.identity.run) if self.identity.run else None
-        return run is not None and not run.heeds(self.agent)
+        return run is not None and not run.accepts_from(self.agent)
 
     def clean(self, value: Any) -> Any:
         """A value as it may be written down: without secrets, and with nothing that is not text."""

@@ -32,9 +32,9 @@ OPEN = (PLANNED, RUNNING, STOPPING)
 
 EVENT_TYPES = (
     "attempt_planned",
-    "attempt_taken",
+    "attempt_claimed",
     "attempt_started",
-    "attempt_heard",
+    "attempt_output",
     "attempt_stopping",
     "attempt_answered",
     "attempt_transcript",
@@ -43,7 +43,7 @@ EVENT_TYPES = (
     "attempt_moved",
     "attempt_ended",
 )
-INBOX_TYPES = ("message_sent", "stop_asked", "permission_answered", "checkpoint_asked")
+INBOX_TYPES = ("message_sent", "stop_requested", "permission_answered", "checkpoint_requested")
 
 DISCOVERIES_KEPT = 50
 FORMAT = 1
@@ -102,7 +102,7 @@ class Tokens(msgspec.Struct):
         self.cache_write += other.cache_write
 
 
-class Checkpoint(msgspec.Struct):
+class AttemptCheckpoint(msgspec.Struct):
     """A point to go back to: a place in the attempt's stream, and the few things outside the journal."""
 
     name: str
@@ -140,7 +140,7 @@ class Attempt(msgspec.Struct, kw_only=True):
     model: str = ""
     planned_us: int = 0
     started_us: int = 0
-    heard_us: int = 0
+    output_us: int = 0
     ended_us: int = 0
     turns: int = 0
     in_turn: bool = True
@@ -173,7 +173,7 @@ class Attempt(msgspec.Struct, kw_only=True):
     """Whether its program was told so before it ended."""
     cost_usd: float = 0.0
     tokens: Tokens = msgspec.field(default_factory=Tokens)
-    checkpoints: list[Checkpoint] = []
+    checkpoints: list[AttemptCheckpoint] = []
     transcript_name: str = ""
     transcript_bytes: int = 0
     exit: dict[str, Any] = {}
@@ -224,15 +224,15 @@ class Attempt(msgspec.Struct, kw_only=True):
         self.transcript_name, self.transcript_bytes = data["transcript"]
         self.moved_from = data["order"].get("from", "")
 
-    def _taken(self, data: Mapping[str, Any]) -> None:
+    def _claimed(self, data: Mapping[str, Any]) -> None:
         self.owner = dict(data["owner"])
 
     def _started(self, data: Mapping[str, Any]) -> None:
         self.status, self.pid, self.started_us = RUNNING, data["pid"], data["at_us"]
-        self.heard_us = self.started_us
+        self.output_us = self.started_us
 
-    def _heard(self, data: Mapping[str, Any]) -> None:
-        self.offset, self.heard_us = data["offset"], data["at_us"]
+    def _output(self, data: Mapping[str, Any]) -> None:
+        self.offset, self.output_us = data["offset"], data["at_us"]
         if "conversation" in data:
             self.conversation = data["conversation"]
         for fact in data["facts"]:
@@ -257,7 +257,7 @@ class Attempt(msgspec.Struct, kw_only=True):
     def _checkpointed(self, data: Mapping[str, Any]) -> None:
         self.checkpoints = [
             *self.checkpoints,
-            Checkpoint(
+            AttemptCheckpoint(
                 name=data["name"],
                 version=self.version,
                 trigger=data["trigger"],
@@ -340,7 +340,7 @@ class Attempt(msgspec.Struct, kw_only=True):
     def _on_trouble(self, fact: Fact) -> None:
         self.troubles = [*self.troubles[-9:], fact]
 
-    def _on_permission_asked(self, fact: Fact) -> None:
+    def _on_permission_requested(self, fact: Fact) -> None:
         self.permissions = {**self.permissions, fact["id"]: fact}
         self.activity = f"asks to use {fact.get('tool', 'a tool')}"
 

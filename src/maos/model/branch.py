@@ -94,7 +94,7 @@ def begin(
     return found, names
 
 
-class Stretch(NamedTuple):
+class Segment(NamedTuple):
     """Versions of a run that lead to a state, the first and the last."""
 
     run: str
@@ -102,14 +102,14 @@ class Stretch(NamedTuple):
     last: int
 
 
-class Place(NamedTuple):
+class BranchPoint(NamedTuple):
     """A version of a run."""
 
     run: str
     version: int
 
 
-def line_of(runs: Mapping[str, Run], run: str, version: int) -> list[Stretch]:
+def line_of(runs: Mapping[str, Run], run: str, version: int) -> list[Segment]:
     """What leads to a version of a run, the newest first: across what was taken back, and the runs it was forked from.
 
     `runs` has it and those that it comes from, as far as they are known.
@@ -118,7 +118,7 @@ def line_of(runs: Mapping[str, Run], run: str, version: int) -> list[Stretch]:
     while True:
         known = runs[run]
         begun = max((each for each in known.branches if each["version"] <= version), key=_version, default=None)
-        found.append(Stretch(run, begun["version"] if begun else 1, version))
+        found.append(Segment(run, begun["version"] if begun else 1, version))
         if begun is not None:
             version = begun["to"]
         elif known.origin and known.origin["run"] in runs:
@@ -137,11 +137,11 @@ def _version(branch: Mapping[str, Any]) -> int:
     return int(branch["version"])
 
 
-def parted(one: Sequence[Stretch], other: Sequence[Stretch]) -> Place | None:
+def parted(one: Sequence[Segment], other: Sequence[Segment]) -> BranchPoint | None:
     """The last version that two lines have in common; None when they have nothing."""
     for each in one:
         for against in other:
             last = min(each.last, against.last)
             if each.run == against.run and last >= max(each.first, against.first):
-                return Place(each.run, last)
+                return BranchPoint(each.run, last)
     return None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-EVENT_TYPES = ("bundle_imported", "bundle_agreed")
+EVENT_TYPES = ("bundle_imported", "bundle_trusted")
 """A file brought something; a person has seen what would be carried out, and wants it to be. The newest counts."""
 
 IMPORTED, AGREED = EVENT_TYPES

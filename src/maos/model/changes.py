@@ -296,7 +296,7 @@ def well_formed(op: Any) -> bool:
     return len(op) == 3 if verb == "set" else verb == "del" and len(op) == 2
 
 
-class Draft:
+class StateDraft:
     """A state being changed: copies what lies on the paths of the operations, shares the rest with the original."""
 
     __slots__ = ("_fresh", "_kept", "root")
@@ -358,7 +358,7 @@ def _set_or_drop(node: Any, verb: str, part: str | int, op: Op) -> None:
 
 def apply(state: dict[str, Any], ops: Iterable[Op]) -> dict[str, Any]:
     """The state after some operations; the given one stays as it is."""
-    draft = Draft(state)
+    draft = StateDraft(state)
     for op in ops:
         draft.apply(op)
     return draft.root
@@ -366,7 +366,7 @@ def apply(state: dict[str, Any], ops: Iterable[Op]) -> dict[str, Any]:
 
 def changes(state: dict[str, Any], ops: Iterable[Op]) -> Iterator[Change]:
     """What operations change in a state, one path at a time; the values are copies, the caller's own."""
-    draft = Draft(state)
+    draft = StateDraft(state)
     for op in ops:
         verb, path = op[0], op[1]
         if verb == "ext":

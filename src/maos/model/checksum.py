@@ -13,7 +13,7 @@ from hashlib import blake2b
 from typing import Any
 
 from maos.errors import InvalidInput
-from maos.model.changes import MISSING, Draft, Op, find
+from maos.model.changes import MISSING, Op, StateDraft, find
 
 MODULUS = 1 << 128
 DEPTH_MAX = 96
@@ -28,7 +28,7 @@ def checksum(state: dict[str, Any]) -> int:
 
 def after(total: int, state: dict[str, Any], ops: Iterable[Op]) -> tuple[int, dict[str, Any]]:
     """The checksum and the state after some operations, from those before them."""
-    draft = Draft(state)
+    draft = StateDraft(state)
     for op in ops:
         path = op[1]
         depth = path.count("/")

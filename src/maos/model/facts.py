@@ -86,9 +86,9 @@ def trouble(failure: str, message: str, *, status: int = 0, reset_us: int = 0) -
     return _fact("trouble", failure=failure, message=message, status=status, reset_us=reset_us)
 
 
-def permission_asked(id: str, tool: str, input: Any, *, options: list[dict[str, str]] | None = None) -> Fact:
+def permission_requested(id: str, tool: str, input: Any, *, options: list[dict[str, str]] | None = None) -> Fact:
     """The agent may not do something unless somebody says so, and waits."""
-    return _fact("permission_asked", id=id, tool=tool, input=input, options=options)
+    return _fact("permission_requested", id=id, tool=tool, input=input, options=options)
 
 
 def permission_denied(tool: str, message: str) -> Fact:

@@ -83,7 +83,7 @@ class Ending(NamedTuple):
     such as a plain command."""
 
 
-class Verdict(NamedTuple):
+class FailureVerdict(NamedTuple):
     """Why an attempt failed."""
 
     failure: str
@@ -101,7 +101,7 @@ _FROM_OUTSIDE = (1, 2, 9, 15)
 """Signals that somebody sends; the others are a program's own doing."""
 
 
-def understand(ending: Ending, facts: Sequence[Fact]) -> Verdict | None:
+def understand(ending: Ending, facts: Sequence[Fact]) -> FailureVerdict | None:
     """The failure that explains how an attempt ended; None when it succeeded.
 
     What was asked of us explains more than what it said, and what it said explains more than how its process ended: a
@@ -110,7 +110,7 @@ def understand(ending: Ending, facts: Sequence[Fact]) -> Verdict | None:
     over and explains nothing.
     """
     if ending.start_error:
-        return Verdict("start_failed", ending.start_error)
+        return FailureVerdict("start_failed", ending.start_error)
     if ending.stopping == "asked":
         return _verdict("stopped")
     trouble = _open_trouble(facts)
@@ -123,24 +123,24 @@ def understand(ending: Ending, facts: Sequence[Fact]) -> Verdict | None:
     if trouble is not None:
         name = str(trouble["failure"])
         message = str(trouble.get("message", ""))
-        return Verdict(name if name in TABLE else "failed", message, int(trouble.get("reset_us", 0)))
+        return FailureVerdict(name if name in TABLE else "failed", message, int(trouble.get("reset_us", 0)))
     if ending.holder_lost:
         return _verdict("holder_lost")
     if ending.out_of_memory:
         return _verdict("out_of_memory")
     if ending.signal is not None:
-        return Verdict(_by_signal(ending.signal), f"ended by signal {ending.signal}")
+        return FailureVerdict(_by_signal(ending.signal), f"ended by signal {ending.signal}")
     if turn is not None and turn.get("failed"):
-        return Verdict("failed", str(turn.get("result", "")) or TABLE["failed"].meaning)
+        return FailureVerdict("failed", str(turn.get("result", "")) or TABLE["failed"].meaning)
     if ending.exit_code is not None and 128 < ending.exit_code < 128 + 65:  # what it says of a signal it has caught
-        return Verdict(_by_signal(ending.exit_code - 128), f"exit code {ending.exit_code}")
+        return FailureVerdict(_by_signal(ending.exit_code - 128), f"exit code {ending.exit_code}")
     if ending.exit_code:
-        return Verdict("failed", f"exit code {ending.exit_code}")
-    return Verdict("crashed", "it ended without an answer") if ending.unanswered else None
+        return FailureVerdict("failed", f"exit code {ending.exit_code}")
+    return FailureVerdict("crashed", "it ended without an answer") if ending.unanswered else None
 
 
-def _verdict(name: str) -> Verdict:
-    return Verdict(name, TABLE[name].meaning)
+def _verdict(name: str) -> FailureVerdict:
+    return FailureVerdict(name, TABLE[name].meaning)
 
 
 def _by_signal(number: int) -> str:

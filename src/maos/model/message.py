@@ -1,7 +1,7 @@
 """Messages between agents: what one is, how it is told to its receiver, and what became of it there.
 
-Streams: `inbox/<name>` has what was sent to somebody, `receipts/<name>` what became of it (handed out, acknowledged),
-`dead/<name>` the dead letters, `bus/<run>` every message of a run once, and `topics` who wants to hear of what.
+Streams: `inbox/<name>` has what was sent to somebody, `acks/<name>` what became of it (handed out, acknowledged),
+`dead-letters/<name>` the dead letters, `messages/<run>` every message of a run once, and `topics` who wants to hear of what.
 Receipts stand apart from the inbox so that whoever takes over finds its place without reading past all that waits.
 """
 
@@ -19,9 +19,9 @@ EVENT_TYPES = (
     "message_sent",
     "message_delivered",
     "message_acknowledged",
-    "message_parked",
-    "letter_parked",
-    "letter_revived",
+    "message_dead_lettered",
+    "dead_letter_added",
+    "dead_letter_requeued",
     "topic_joined",
     "topic_left",
 )
@@ -39,19 +39,19 @@ def inbox(name: str) -> str:
     return f"inbox/{name}"
 
 
-def receipts(name: str) -> str:
+def acks(name: str) -> str:
     """The stream of what became of it."""
-    return f"receipts/{name}"
+    return f"acks/{name}"
 
 
 def dead(name: str) -> str:
     """The stream of what could not be delivered to somebody."""
-    return f"dead/{name}"
+    return f"dead-letters/{name}"
 
 
 def history(run: str) -> str:
     """The stream of all messages of a run."""
-    return f"bus/{run or NO_RUN}"
+    return f"messages/{run or NO_RUN}"
 
 
 def of_run(run: str) -> str:
@@ -117,7 +117,7 @@ def message(data: Mapping[str, Any], *, version: int = 0) -> Message:
     )
 
 
-def spoken(said: Message) -> str:
+def render(said: Message) -> str:
     """What is put into the conversation of the agent that receives a message; the only place that decides it.
 
     What a person says is said as it is. What anybody else says is quoted, line by line, below a line of our own that
@@ -141,12 +141,12 @@ EXPIRED = "nobody took it before its time was up"
 OUTDATED = "it had waited for longer than messages are restored"
 
 
-def letter(said: Message, why: str, tries: int) -> dict[str, Any]:
+def dead_letter(said: Message, why: str, tries: int) -> dict[str, Any]:
     """What is recorded of a dead letter."""
     return {"version": said.version, "why": why, "tries": tries, "message": said.id}
 
 
-class Receipts(msgspec.Struct, kw_only=True):
+class Acknowledgements(msgspec.Struct, kw_only=True):
     """What became of the messages of an inbox: a fold of its receipts."""
 
     id: str

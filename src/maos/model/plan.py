@@ -42,7 +42,7 @@ class Task(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fiel
     kind: str = ""
     command: list[str] = []
     """The command itself, for tasks of kind shell."""
-    door: bool = False
+    mcp: bool = False
     """Whether a command is told whose it is, so that it can use `maos mcp`; a model always has those tools."""
     needs: list[str] = []
     priority: int = 0

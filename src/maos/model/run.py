@@ -32,7 +32,7 @@ COMPLETED = "completed"
 
 EVENT_TYPES = (
     "run_created",
-    "run_taken",
+    "run_claimed",
     "run_planned",
     "run_resumed",
     "run_paused",
@@ -47,7 +47,7 @@ EVENT_TYPES = (
     "run_checkpointed",
     "run_hibernated",
     "run_woken",
-    "run_noted",
+    "run_note_added",
     "run_rolled_back",
     "run_forked",
     "run_joined",
@@ -55,7 +55,7 @@ EVENT_TYPES = (
     "run_moved",
 )
 
-INBOX_TYPES = ("pause_asked", "checkpoint_asked", "wake_asked")
+INBOX_TYPES = ("pause_requested", "checkpoint_requested", "wake_requested")
 """What others may want of a run, beside asking and answering questions."""
 
 GATE, MERGE = "gate/", "merge/"
@@ -235,7 +235,7 @@ class Run(msgspec.Struct, kw_only=True):
         """All agents of this run that ever did a task, in whatever branch."""
         return [agent_name(self.id, task, branch) for branch in range(self.branch + 1)]
 
-    def heeds(self, agent: str) -> bool:
+    def accepts_from(self, agent: str) -> bool:
         """Whether what an agent wants of the run counts: not if it belongs to a branch that was given up."""
         if not self.branch or not agent.startswith(f"{self.id}."):
             return True
@@ -277,7 +277,7 @@ class Run(msgspec.Struct, kw_only=True):
         self._restored(data)
         self.branches = []  # where it comes from is its origin
 
-    def _run_taken(self, data: Mapping[str, Any]) -> None:
+    def _run_claimed(self, data: Mapping[str, Any]) -> None:
         self.owner = dict(data["owner"])
         self.options = {**self.options, **data.get("options", {})}
         self.restored += 1
@@ -304,7 +304,7 @@ class Run(msgspec.Struct, kw_only=True):
         self.status, self.ended_us = data["status"], data["at_us"]
         self.summary, self.why = data.get("summary", ""), data.get("why", "")
 
-    def _run_noted(self, data: Mapping[str, Any]) -> None:
+    def _run_note_added(self, data: Mapping[str, Any]) -> None:
         """Something that was decided and changes nothing else."""
 
     def _run_hibernated(self, data: Mapping[str, Any]) -> None:

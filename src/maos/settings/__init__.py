@@ -20,7 +20,7 @@ LEASE_S = 30.0
 def here(flags: Mapping[str, tuple[str, Any]] | None = None, environment: Mapping[str, str] | None = None) -> Current:
     """The settings for the current folder; BadSettings with the place of every mistake."""
     from maos.settings.current import Current
-    from maos.settings.finding import find
+    from maos.settings.locations import find
 
     folder, config = Path.cwd(), config_folder(environment)
     return Current(lambda: find(folder, config).sources, environment, flags)
@@ -28,7 +28,7 @@ def here(flags: Mapping[str, tuple[str, Any]] | None = None, environment: Mappin
 
 def are_there(environment: Mapping[str, str] | None = None) -> bool:
     """Whether there is any file of settings for the current folder."""
-    from maos.settings.finding import find
+    from maos.settings.locations import find
 
     return any(each.path.exists() for each in find(Path.cwd(), config_folder(environment)).sources)
 

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from maos.errors import InvalidInput, MaosError
-from maos.settings import reading, schema
-from maos.settings.finding import Source
-from maos.settings.reading import Loaded
+from maos.settings import loader, schema
+from maos.settings.loader import Loaded
+from maos.settings.locations import SettingsSource
 from maos.settings.schema import Settings
 
 
-class Changed(NamedTuple):
+class ChangedSetting(NamedTuple):
     """A setting that has changed."""
 
     name: str
@@ -33,7 +33,7 @@ class Changed(NamedTuple):
 class News(NamedTuple):
     """What became of the settings since somebody last looked."""
 
-    changed: Sequence[Changed] = ()
+    changed: Sequence[ChangedSetting] = ()
     problem: MaosError | None = None
     """Why the files cannot be used; everything stays as it was."""
 
@@ -43,7 +43,7 @@ class Current:
 
     def __init__(
         self,
-        find: Callable[[], Sequence[Source]] = lambda: (),
+        find: Callable[[], Sequence[SettingsSource]] = lambda: (),
         environment: Mapping[str, str] | None = None,
         flags: Mapping[str, tuple[str, Any]] | None = None,
     ) -> None:
@@ -77,12 +77,12 @@ class Current:
         for field in schema.fields().values():
             old, new = (schema.value_of(each.values, field.name) for each in (before, loaded))
             if old != new:
-                found.append(Changed(field.name, old, new, field.live))
+                found.append(ChangedSetting(field.name, old, new, field.live))
         self.values = schema.with_live(self.values, loaded.values)
         return News(found)
 
     def _load(self) -> Loaded:
-        return reading.load(self._find(), self._environment, self._flags)
+        return loader.load(self._find(), self._environment, self._flags)
 
     def _stamps(self) -> list[tuple[Path, tuple[int, ...]]]:
         return [(each.path, _stamp(each.path)) for each in self._find()]

@@ -18,7 +18,7 @@ LIVE = {"live": True}
 """A running engine goes by the new value; the others count from the next start."""
 
 
-class Database(msgspec.Struct, frozen=True, kw_only=True):
+class DatabaseSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Where everything is kept."""
 
     path: Annotated[
@@ -32,7 +32,7 @@ class Database(msgspec.Struct, frozen=True, kw_only=True):
     ] = DATABASE_DEFAULT
 
 
-class Orchestrate(msgspec.Struct, frozen=True, kw_only=True):
+class OrchestrateSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What runs of many agents are made with."""
 
     concurrency: Annotated[
@@ -57,7 +57,7 @@ class Orchestrate(msgspec.Struct, frozen=True, kw_only=True):
     ] = 600.0
 
 
-class Budget(msgspec.Struct, frozen=True, kw_only=True):
+class BudgetSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What a run may take before it is paused. A run keeps those that it was begun with; `maos resume ID --budget`,
     `--tokens` and `--run-time` give it others."""
 
@@ -71,7 +71,7 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True):
     ] = 0.0
 
 
-class Agent(msgspec.Struct, frozen=True, kw_only=True):
+class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Agents that run, alone or in a run of many."""
 
     time_limit_s: Annotated[
@@ -90,7 +90,7 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
     ] = 86_400.0
 
 
-class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
+class CheckpointSettings(msgspec.Struct, frozen=True, kw_only=True):
     """When the files and conversations of agents are saved. What they say is saved at once in any case."""
 
     enabled: Annotated[
@@ -119,7 +119,7 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
     ] = 1
 
 
-class Discovery(msgspec.Struct, frozen=True, kw_only=True):
+class DiscoverySettings(msgspec.Struct, frozen=True, kw_only=True):
     """What counts as a discovery."""
 
     keywords: Annotated[
@@ -132,7 +132,7 @@ class Discovery(msgspec.Struct, frozen=True, kw_only=True):
     ] = ("discovery:", "found:", "result:", "error:")
 
 
-class Recovery(msgspec.Struct, frozen=True, kw_only=True):
+class RecoverySettings(msgspec.Struct, frozen=True, kw_only=True):
     """What is said about things that were interrupted."""
 
     lookback_days: Annotated[
@@ -146,7 +146,7 @@ class Recovery(msgspec.Struct, frozen=True, kw_only=True):
     ] = 0.0
 
 
-class Messages(msgspec.Struct, frozen=True, kw_only=True):
+class MessagesSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What agents tell each other. Messages that were acknowledged are kept as long as the journal is, and not for some
     days: going back in time, and the proof that each was delivered once, need them."""
 
@@ -162,7 +162,7 @@ class Messages(msgspec.Struct, frozen=True, kw_only=True):
     ] = 0.0
 
 
-class Log(msgspec.Struct, frozen=True, kw_only=True):
+class LogSettings(msgspec.Struct, frozen=True, kw_only=True):
     """A file to search for what was saved when. It is written from the journal, so it has no gaps and nothing twice,
     whoever is killed; what agents say is not in it."""
 
@@ -176,7 +176,7 @@ class Log(msgspec.Struct, frozen=True, kw_only=True):
     ] = ""
 
 
-class Notify(msgspec.Struct, frozen=True, kw_only=True):
+class NotifySettings(msgspec.Struct, frozen=True, kw_only=True):
     """Who is told when a run needs a person, ends, fails or is paused by a limit."""
 
     urls: Annotated[
@@ -190,7 +190,7 @@ class Notify(msgspec.Struct, frozen=True, kw_only=True):
     ] = ()
 
 
-class Engine(msgspec.Struct, frozen=True, kw_only=True):
+class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The process that carries runs out."""
 
     lease_s: Annotated[
@@ -204,7 +204,7 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True):
     ] = LEASE_S
 
 
-class Policy(msgspec.Struct, frozen=True, kw_only=True):
+class PolicySettings(msgspec.Struct, frozen=True, kw_only=True):
     """What is removed of the runs of one kind."""
 
     older_than_days: Annotated[
@@ -238,13 +238,13 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     ] = 0
 
 
-class Cleanup(Policy, frozen=True, kw_only=True):
+class CleanupSettings(PolicySettings, frozen=True, kw_only=True):
     """What is removed to make room. Never anything that is saved nowhere else, that runs, or that can go on."""
 
     enabled: Annotated[bool, Meta(description="Whether engines do it by themselves.", extra=LIVE)] = True
     every_hours: Annotated[float, Meta(ge=0.01, le=8_760, description="How often at most.", extra=LIVE)] = 24.0
     of: Annotated[
-        dict[str, Policy],
+        dict[str, PolicySettings],
         Meta(
             description="Another policy for the runs of one kind: `[cleanup.of.NAME]`, with NAME `orchestration` or "
             "that of a workflow.",
@@ -256,18 +256,18 @@ class Cleanup(Policy, frozen=True, kw_only=True):
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """All settings."""
 
-    database: Database = Database()
-    orchestrate: Orchestrate = Orchestrate()
-    budget: Budget = Budget()
-    agent: Agent = Agent()
-    checkpoint: Checkpoint = Checkpoint()
-    discovery: Discovery = Discovery()
-    recovery: Recovery = Recovery()
-    messages: Messages = Messages()
-    notify: Notify = Notify()
-    log: Log = Log()
-    engine: Engine = Engine()
-    cleanup: Cleanup = Cleanup()
+    database: DatabaseSettings = DatabaseSettings()
+    orchestrate: OrchestrateSettings = OrchestrateSettings()
+    budget: BudgetSettings = BudgetSettings()
+    agent: AgentSettings = AgentSettings()
+    checkpoint: CheckpointSettings = CheckpointSettings()
+    discovery: DiscoverySettings = DiscoverySettings()
+    recovery: RecoverySettings = RecoverySettings()
+    messages: MessagesSettings = MessagesSettings()
+    notify: NotifySettings = NotifySettings()
+    log: LogSettings = LogSettings()
+    engine: EngineSettings = EngineSettings()
+    cleanup: CleanupSettings = CleanupSettings()
 
 
 UPGRADES: Mapping[int, Mapping[str, str]] = {
@@ -325,7 +325,7 @@ def sections() -> dict[str, str]:
 def policy_fields(name: str) -> dict[str, Field]:
     """The settings of the policy for one kind of runs."""
     section = f"cleanup.of.{name}"
-    return {f"{section}.{each.name}": _field(section, each) for each in msgspec.structs.fields(Policy)}
+    return {f"{section}.{each.name}": _field(section, each) for each in msgspec.structs.fields(PolicySettings)}
 
 
 def value_of(settings: Settings, name: str) -> Any:

@@ -21,11 +21,11 @@ from maos.model import agent as agents
 from maos.model import changes, checksum
 from maos.model.changes import Change, Op
 from maos.model.view import copied
-from maos.state import folds, peeking
+from maos.state import folds, tail
 from maos.state.cache import Cache
 from maos.state.compaction import Compactor
 from maos.state.history import History
-from maos.state.loading import Loader, empty
+from maos.state.loader import Loader, empty
 from maos.state.records import (
     Compaction,
     Peek,
@@ -171,7 +171,7 @@ class AgentStates:
             p = await m.agents.peek("reviewer", "/messages", last=50)
             print(p.head["status"], p.entries, p.length)
         """
-        return await peeking.peek(self._journal, self.loader, agent, path, last)
+        return await tail.peek(self._journal, self.loader, agent, path, last)
 
     async def all(self, prefix: str = "") -> AsyncIterator[Summary]:
         """All agents, sorted by name.

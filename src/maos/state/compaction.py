@@ -16,9 +16,9 @@ from maos.journal.journal import Append, Journal, Record
 from maos.model import agent as agents
 from maos.model import changes
 from maos.model.view import copied
-from maos.state import folds, loading
+from maos.state import folds, loader
 from maos.state.cache import Cache
-from maos.state.loading import Fold, Loader, empty
+from maos.state.loader import Loader, StateFold, empty
 from maos.state.records import Compaction, Retention, State
 from maos.state.snapshots import Snapshots
 from maos.store import chain
@@ -65,7 +65,7 @@ class Compactor:
             raise InvalidInput(f"cannot keep the last {keep_last} events")
         entry = await self._loader.current(agent)
         state = entry.state
-        loading.check(state)  # never put a wrong state in the place of the events that would show it
+        loader.check(state)  # never put a wrong state in the place of the events that would show it
         through = await self._through(state, keep_last, keep_since)
         records = await self._records(state, through)
         ranges = _runs(agent, records) if strategy == "merge" or critical_only else _everything(agent, records)
@@ -102,7 +102,7 @@ class Compactor:
         if keep_last is not None:
             return max(0, state.version - keep_last)
         if keep_since is not None:
-            return await self._loader.version_before(state.agent, loading.instant(keep_since))
+            return await self._loader.version_before(state.agent, loader.instant(keep_since))
         return state.version
 
     async def _replace(
@@ -136,12 +136,12 @@ def _everything(agent: str, records: list[Record]) -> list[_Range]:
     """All of them as one baseline that holds the state they led to."""
     if not records:
         return []
-    fold = Fold(empty(agent))
+    fold = StateFold(empty(agent))
     for record in records:
         fold.add(record)
-    loading.check(fold.state())
+    loader.check(fold.state())
     data = {
-        "ops": [["set", "", copied(fold.data())]], "sum": records[-1].data["sum"], "since_us": loading.begin(records[0])
+        "ops": [["set", "", copied(fold.data())]], "sum": records[-1].data["sum"], "since_us": loader.begin(records[0])
     }  # fmt: skip
     return [_Range(1, records[-1], len(records), Event("baseline", data))]
 
@@ -149,7 +149,7 @@ def _everything(agent: str, records: list[Record]) -> list[_Range]:
 def _runs(agent: str, records: list[Record]) -> list[_Range]:
     """Each run of uncritical events as one event with what they changed together."""
     ranges: list[_Range] = []
-    fold = Fold(empty(agent))
+    fold = StateFold(empty(agent))
     run: list[Record] = []
     before: dict[str, Any] = {}
 
@@ -158,7 +158,7 @@ def _runs(agent: str, records: list[Record]) -> list[_Range]:
             ops = changes.difference(before, fold.data())
             first = run[0].version - run[0].spans + 1
             data = {
-                "ops": copied(ops), "sum": run[-1].data["sum"], "since_us": loading.begin(run[0]),
+                "ops": copied(ops), "sum": run[-1].data["sum"], "since_us": loader.begin(run[0]),
                 "meta": {"events": len(run)},
             }  # fmt: skip
             ranges.append(_Range(first, run[-1], len(run), Event("merged", data)))
@@ -173,5 +173,5 @@ def _runs(agent: str, records: list[Record]) -> list[_Range]:
             run.append(record)
         fold.add(record)
     close()
-    loading.check(fold.state())
+    loader.check(fold.state())
     return ranges

@@ -39,7 +39,7 @@ class Segment(NamedTuple):
     version: int
 
 
-class Kept(NamedTuple):
+class KeptFold(NamedTuple):
     """A fold as loaded."""
 
     state: State
@@ -169,7 +169,7 @@ def renewed(state: State, tally: Tally, stream: str) -> list[Document]:
         return [Document(kind, stream, state.version, None) for kind in ("fold", "head")]
 
 
-async def load(store: Store, stream: str, agent: str, notes: list[str]) -> Kept | None:
+async def load(store: Store, stream: str, agent: str, notes: list[str]) -> KeptFold | None:
     """The newest fold of an agent; None when there is none, or when it is damaged and the events have to do (I17)."""
     document = await store.load("fold", stream)
     if document is None:
@@ -183,7 +183,7 @@ async def load(store: Store, stream: str, agent: str, notes: list[str]) -> Kept 
             items, added = await _load_segments(store, stream, path, segments[path], length)
             _put(content["state"], path, items)
             size += added
-        return Kept(_state(agent, content), segments, size)
+        return KeptFold(_state(agent, content), segments, size)
     except _UNUSABLE as error:
         notes.append(f"the saved fold of {stream} could not be used and was computed anew: {error}")
         return None

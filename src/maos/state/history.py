@@ -11,7 +11,7 @@ from maos.model import agent as agents
 from maos.model import changes, checksum
 from maos.model.changes import Op
 from maos.state.cache import Cache
-from maos.state.loading import Fold, Loader, empty, instant, operations, recorded_total
+from maos.state.loader import Loader, StateFold, empty, instant, operations, recorded_total
 from maos.state.records import Replay, State, StateEvent, Version
 
 
@@ -82,7 +82,7 @@ class History:
     async def stream(self, agent: str, after: int) -> AsyncIterator[StateEvent]:
         """The events after a version, then new ones as they happen."""
         stream = agents.stream(agent)
-        fold = Fold(await self._state_before(agent, after) if after else empty(agent))
+        fold = StateFold(await self._state_before(agent, after) if after else empty(agent))
         async for record in self._journal.follow_stream(stream, after=fold.version):
             event, fold = await self._take(agent, record, fold)
             if event is not None and record.version > after:
@@ -119,13 +119,13 @@ class History:
 
     async def _between(self, agent: str, after: int, until: int | None) -> AsyncIterator[StateEvent]:
         stream = await self._stream(agent)
-        fold = Fold(await self._state_before(agent, after))
+        fold = StateFold(await self._state_before(agent, after))
         async for record in self._journal.read(stream, after=fold.version, until=until):
             event, fold = await self._take(agent, record, fold)
             if event is not None and record.version > after:
                 yield event
 
-    async def _take(self, agent: str, record: Record, fold: Fold) -> tuple[StateEvent | None, Fold]:
+    async def _take(self, agent: str, record: Record, fold: StateFold) -> tuple[StateEvent | None, StateFold]:
         """An event as its reader sees it, and the fold after it."""
         if record.version - record.spans == fold.version:
             event = state_event(agent, record, fold.data())
@@ -137,7 +137,7 @@ class History:
             return None, fold  # compacted once more: a later event stands for this one too
         # Compacted while we read: what was not seen yet comes as one event.
         ops = changes.difference(fold.data(), state.raw())
-        return state_event(agent, record, fold.data(), ops), Fold(state)
+        return state_event(agent, record, fold.data(), ops), StateFold(state)
 
     async def _state_before(self, agent: str, version: int) -> State:
         """The state at a version, or the nearest before it that compaction has left."""

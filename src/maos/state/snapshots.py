@@ -20,9 +20,9 @@ from maos.journal.journal import Journal
 from maos.model import agent as agents
 from maos.model import changes
 from maos.model.changes import Op
-from maos.state import loading
+from maos.state import loader
 from maos.state.cache import Cache
-from maos.state.loading import Loader
+from maos.state.loader import Loader
 from maos.state.records import Restored, Retention, SnapshotInfo, State, Update
 from maos.store.contract import Document, Lease
 
@@ -31,7 +31,7 @@ KINDS = ("full", "incremental", "checkpoint")
 TRIGGERS = ("scheduled", "manual", "event", "migration")
 
 
-class Write(Protocol):
+class SnapshotWrite(Protocol):
     """Appends operations computed from a state."""
 
     async def __call__(
@@ -49,7 +49,7 @@ class Write(Protocol):
 class Snapshots:
     """The snapshots of all agents."""
 
-    def __init__(self, journal: Journal, loader: Loader, write: Write, clock: Clock) -> None:
+    def __init__(self, journal: Journal, loader: Loader, write: SnapshotWrite, clock: Clock) -> None:
         self._journal = journal
         self._loader = loader
         self._write = write
@@ -167,7 +167,7 @@ class Snapshots:
                 state = await self._loader.at(agent, document.version)
             except NotFound:
                 raise error from None
-            loading.check(state)
+            loader.check(state)
             return id_, state, (f"the snapshot is damaged ({error.what}); its state is taken from the events",)
 
     async def delete(self, agent: str, snapshot: str, *, force: bool) -> None:
@@ -264,7 +264,7 @@ class Snapshots:
         state = State(
             info.agent, info.version, content, int(info.checksum, 16), info.time_us, info.source, "snapshot_created"
         )
-        loading.check(state)
+        loader.check(state)
         return state
 
 

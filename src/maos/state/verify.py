@@ -12,7 +12,7 @@ from maos.model import agent as agents
 from maos.model import checksum
 from maos.state import folds
 from maos.state.history import History
-from maos.state.loading import Loader
+from maos.state.loader import Loader
 from maos.state.records import State
 from maos.state.snapshots import Snapshots
 

@@ -32,7 +32,7 @@ def expects_twice(writes: Sequence[Write]) -> bool:
     return False
 
 
-class Request:
+class AppendRequest:
     """One append on its way: what is asked, and the answer once there is one."""
 
     __slots__ = ("documents", "error", "key", "replacing", "reply", "settled", "size", "under", "waiter", "writes")
@@ -74,7 +74,7 @@ class KeyRow(NamedTuple):
     versions: str
 
 
-class Plan:
+class WriteBatch:
     """What a batch comes to: rows to write, all in one transaction, and the answers to give afterwards."""
 
     __slots__ = (
@@ -100,7 +100,7 @@ class Plan:
         self.replacing: list[tuple[int, Replacement]] = []
         self.heads: dict[str, Head] = {}
         self.leases: set[tuple[str, int]] = set()
-        self.requests: list[Request] = []
+        self.requests: list[AppendRequest] = []
 
     @property
     def empty(self) -> bool:
@@ -140,7 +140,7 @@ class Ledger:
         self.position = -1  # nothing known yet, not even that the journal is empty
         self.time_us = 0
         self.next_stream = 1
-        self.attempt: Plan | None = None
+        self.attempt: WriteBatch | None = None
         """The plan being written; its outcome is unknown if the write fails."""
         self._heads: dict[str, Head] = {}
 
@@ -162,7 +162,7 @@ class Ledger:
         self.time_us = max(self.time_us, time_us)
         self.next_stream = next_stream
 
-    def unknown(self, batch: Iterable[Request]) -> set[str]:
+    def unknown(self, batch: Iterable[AppendRequest]) -> set[str]:
         """The streams of a batch whose ends have to be looked up first."""
         heads = self._heads
         if len(heads) > STREAMS_REMEMBERED_MAX:
@@ -180,13 +180,13 @@ class Ledger:
 
     def decide(
         self,
-        batch: Sequence[Request],
+        batch: Sequence[AppendRequest],
         now_us: int,
         leases: Mapping[str, tuple[int, int]] | None,
         keys: Mapping[str, KeyRow],
-    ) -> Plan:
+    ) -> WriteBatch:
         """The plan for a batch; `leases` of None assumes the claimed ones are valid (the write checks them again)."""
-        self.attempt = plan = Plan(self.position, max(now_us, self.time_us))
+        self.attempt = plan = WriteBatch(self.position, max(now_us, self.time_us))
         for request in batch:
             request.reply = request.error = None  # an earlier plan may have been made from an outdated ledger
             try:
@@ -205,7 +205,7 @@ class Ledger:
                 plan.keys[row.id] = row
         return plan
 
-    def written(self, plan: Plan) -> None:
+    def written(self, plan: WriteBatch) -> None:
         """Remember a plan that is on disk."""
         self._heads.update(plan.heads)
         self.position = plan.expected + len(plan.rows)
@@ -213,7 +213,7 @@ class Ledger:
         self.next_stream += len(plan.streams)
         self.attempt = None
 
-    def _repeated(self, key: Key, request: Request, keys: Mapping[str, KeyRow], plan: Plan) -> bool:
+    def _repeated(self, key: Key, request: AppendRequest, keys: Mapping[str, KeyRow], plan: WriteBatch) -> bool:
         row = keys.get(key.id) or plan.keys.get(key.id)
         if row is None:
             return False
@@ -222,7 +222,7 @@ class Ledger:
         request.reply = Appended(row.position, tuple(json.loads(row.versions)), repeated=True)
         return True
 
-    def _place(self, request: Request, plan: Plan) -> Appended:
+    def _place(self, request: AppendRequest, plan: WriteBatch) -> Appended:
         """Give each event its position, version and hash; a refusal leaves the plan as it was."""
         heads, known, writes = plan.heads, self._heads, request.writes
         if len(writes) > 1 and expects_twice(writes):

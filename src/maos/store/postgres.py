@@ -25,7 +25,7 @@ from maos.errors import Corrupt, DiskFull, InvalidInput, MaosError, NotFound, St
 from maos.faults import crash_point
 from maos.store import queries, upgrade
 from maos.store.folder import sync_folder
-from maos.store.ledger import Head, KeyRow, Ledger, Plan, Request
+from maos.store.ledger import AppendRequest, Head, KeyRow, Ledger, WriteBatch
 from maos.store.mark import Mark, MarkFile
 
 PATIENCE_S = 15.0  # how long a lost server is waited for before callers are told
@@ -284,17 +284,17 @@ class PostgresDatabase:
 
     # --- writing ---------------------------------------------------------------------------------------------
 
-    def commit_now(self, _ledger: Ledger, _batch: Sequence[Request]) -> bool:
+    def commit_now(self, _ledger: Ledger, _batch: Sequence[AppendRequest]) -> bool:
         """Never: a network is not waited for on the loop's thread."""
         return False
 
-    async def commit(self, ledger: Ledger, batch: Sequence[Request]) -> None:
+    async def commit(self, ledger: Ledger, batch: Sequence[AppendRequest]) -> None:
         """Write a batch: at once if nobody else wrote since, else after catching up."""
         plan = await self._commit_fast(ledger, batch) or await self._commit_after_looking(ledger, batch)
         if plan.rows:
             self.mark.write(Mark(ledger.position, plan.last_hash))
 
-    async def _commit_fast(self, ledger: Ledger, batch: Sequence[Request]) -> Plan | None:
+    async def _commit_fast(self, ledger: Ledger, batch: Sequence[AppendRequest]) -> WriteBatch | None:
         connection = self._writer
         assert connection is not None
         if ledger.position < 0 or any(request.key is not None for request in batch) or ledger.unknown(batch):
@@ -319,7 +319,7 @@ class PostgresDatabase:
         ledger.written(plan)
         return plan
 
-    async def _commit_after_looking(self, ledger: Ledger, batch: Sequence[Request]) -> Plan:
+    async def _commit_after_looking(self, ledger: Ledger, batch: Sequence[AppendRequest]) -> WriteBatch:
         connection = self._writer
         assert connection is not None
         async with connection.transaction():
@@ -333,7 +333,9 @@ class PostgresDatabase:
             ledger.written(plan)
         return plan
 
-    async def _decide(self, connection: asyncpg.Connection[Any], ledger: Ledger, batch: Sequence[Request]) -> Plan:
+    async def _decide(
+        self, connection: asyncpg.Connection[Any], ledger: Ledger, batch: Sequence[AppendRequest]
+    ) -> WriteBatch:
         sql = self._sql
         head = await connection.fetchrow(sql["log_head"])
         position, time_us, _hash = head or (0, 0, None)
@@ -371,7 +373,7 @@ class PostgresDatabase:
         next_stream = await connection.fetchval(self._sql["next_stream"])
         ledger.moved_to(position, time_us, next_stream, news)
 
-    async def _write(self, connection: asyncpg.Connection[Any], plan: Plan) -> None:
+    async def _write(self, connection: asyncpg.Connection[Any], plan: WriteBatch) -> None:
         sql = self._sql
         if plan.streams:
             await connection.executemany(sql["insert_stream"], plan.streams)
@@ -437,7 +439,7 @@ class PostgresDatabase:
             else:
                 return
 
-    async def was_written(self, plan: Plan) -> bool | None:
+    async def was_written(self, plan: WriteBatch) -> bool | None:
         """Whether a plan with an unknown outcome is in the database; None if others compacted the place since."""
         if not plan.rows:
             return False  # documents only: writing them again changes nothing

@@ -23,7 +23,7 @@ from maos.store.contract import (
     Replacement,
     Write,
 )
-from maos.store.ledger import Request
+from maos.store.ledger import AppendRequest
 from maos.store.mark import Mark, MarkFile
 from maos.store.writer import GroupCommitWriter, Transactor
 
@@ -95,7 +95,7 @@ class SqlStore:
         replacing: Sequence[Replacement] = (),
     ) -> Coroutine[Any, Any, Appended]:
         """See Store.append. (Not `async`: one coroutine less is awaited for every event there is.)"""
-        return self._writer.append(Request(writes, key, under, documents, replacing))
+        return self._writer.append(AppendRequest(writes, key, under, documents, replacing))
 
     async def read(self, stream: str, *, after: int = 0, limit: int = 256, backwards: bool = False) -> list[Recorded]:
         """See Store.read."""

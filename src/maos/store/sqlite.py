@@ -26,7 +26,7 @@ from maos.store import queries, upgrade
 from maos.store.bell import Bell
 from maos.store.contract import Replacement
 from maos.store.folder import sync_folder
-from maos.store.ledger import Head, KeyRow, Ledger, Plan, Request
+from maos.store.ledger import AppendRequest, Head, KeyRow, Ledger, WriteBatch
 from maos.store.mark import Mark, MarkFile
 
 SQLITE_MIN = (3, 51, 3)
@@ -183,7 +183,7 @@ class SqliteDatabase:
             )
         return int(level)
 
-    def _upgrade(self, level: int, todo: Sequence[upgrade.Step]) -> None:
+    def _upgrade(self, level: int, todo: Sequence[upgrade.UpgradeStep]) -> None:
         connection = self._connect_writer(new=level == 0)
         try:
             for step in todo:
@@ -295,7 +295,7 @@ class SqliteDatabase:
 
     # --- writing ---------------------------------------------------------------------------------------------
 
-    def commit_now(self, ledger: Ledger, batch: Sequence[Request]) -> bool:
+    def commit_now(self, ledger: Ledger, batch: Sequence[AppendRequest]) -> bool:
         """Write a batch on this thread, unless another process is writing."""
         try:
             self._transact(ledger, batch)
@@ -303,11 +303,11 @@ class SqliteDatabase:
             return False
         return True
 
-    async def commit(self, ledger: Ledger, batch: Sequence[Request]) -> None:
+    async def commit(self, ledger: Ledger, batch: Sequence[AppendRequest]) -> None:
         """Write a batch, after other processes if need be."""
         self._transact(ledger, batch, wait_ms=BUSY_MS_MAX)
 
-    def _transact(self, ledger: Ledger, batch: Sequence[Request], wait_ms: int = 0) -> None:
+    def _transact(self, ledger: Ledger, batch: Sequence[AppendRequest], wait_ms: int = 0) -> None:
         """Decide and write a batch in one transaction."""
         connection = self._writer or self._connect_writer()
         self._begin(connection, wait_ms)
@@ -382,7 +382,7 @@ class SqliteDatabase:
         with translated(self.place):
             self._connect_writer().wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_FULL)
 
-    async def was_written(self, plan: Plan) -> bool | None:
+    async def was_written(self, plan: WriteBatch) -> bool | None:
         """Whether a plan with an unknown outcome is in the database; None if others compacted the place since."""
         if not plan.rows:
             return False  # documents only: writing them again changes nothing
@@ -447,7 +447,7 @@ class SqliteDatabase:
         finally:
             writer.execute("ROLLBACK")
 
-    def _decide(self, connection: apsw.Connection, ledger: Ledger, batch: Sequence[Request]) -> Plan:
+    def _decide(self, connection: apsw.Connection, ledger: Ledger, batch: Sequence[AppendRequest]) -> WriteBatch:
         sql = self._sql
         if connection.data_version() != self._data_version or ledger.position < 0:
             # Somebody else has committed since we did, or may have.
@@ -477,7 +477,7 @@ class SqliteDatabase:
             news = [(name, (id_, version, hash_)) for name, id_, version, hash_ in rows]
         ledger.moved_to(position, time_us, int(_one(connection, self._sql["next_stream"])), news)
 
-    def _write(self, connection: apsw.Connection, plan: Plan) -> None:
+    def _write(self, connection: apsw.Connection, plan: WriteBatch) -> None:
         sql = self._sql
         for stream in plan.streams:
             connection.execute(sql["insert_stream"], stream)

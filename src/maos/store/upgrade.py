@@ -17,7 +17,7 @@ from maos.errors import UnknownFormat
 _FILE = re.compile(r"(\d{4})_(\w+)\.sql")
 
 
-class Step(NamedTuple):
+class UpgradeStep(NamedTuple):
     """One schema level: its number, its name and the statements that lead to it from the level below."""
 
     level: int
@@ -25,28 +25,28 @@ class Step(NamedTuple):
     sql: str
 
 
-def steps(dialect: str, folder: Traversable | None = None) -> list[Step]:
+def steps(dialect: str, folder: Traversable | None = None) -> list[UpgradeStep]:
     """All levels of a dialect, lowest first; those that come with maos unless a folder is given."""
     return _shipped(dialect) if folder is None else _read(folder.joinpath(dialect))
 
 
 @cache
-def _shipped(dialect: str) -> list[Step]:
+def _shipped(dialect: str) -> list[UpgradeStep]:
     """Read once per process: finding and reading the files takes longer than the rest of opening a journal."""
     return _read(files("maos.store").joinpath("schema", dialect))
 
 
-def _read(folder: Traversable) -> list[Step]:
+def _read(folder: Traversable) -> list[UpgradeStep]:
     found = []
     for file in folder.iterdir():
         match = _FILE.fullmatch(file.name)
         if match:
-            found.append(Step(int(match[1]), match[2], file.read_text(encoding="utf-8")))
+            found.append(UpgradeStep(int(match[1]), match[2], file.read_text(encoding="utf-8")))
     found.sort()
     return found
 
 
-def pending(known: list[Step], level: int, place: str) -> list[Step]:
+def pending(known: list[UpgradeStep], level: int, place: str) -> list[UpgradeStep]:
     """The steps still to take from a level; refuses a level newer than any known."""
     newest = known[-1].level
     if level > newest:

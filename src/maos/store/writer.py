@@ -21,7 +21,7 @@ from typing import Any, Protocol, TypeVar
 
 from maos.errors import MaosError, StoreUnavailable
 from maos.store.contract import Appended
-from maos.store.ledger import Ledger, Plan, Request
+from maos.store.ledger import AppendRequest, Ledger, WriteBatch
 
 T = TypeVar("T")
 
@@ -39,11 +39,11 @@ class Transactor(Protocol):
     blocking: bool
     """Whether its methods do their work on the calling thread and never suspend, `async` or not."""
 
-    def commit_now(self, ledger: Ledger, batch: Sequence[Request]) -> bool:
+    def commit_now(self, ledger: Ledger, batch: Sequence[AppendRequest]) -> bool:
         """Write a batch at once; False when that would mean waiting for another process. Only if `blocking`."""
         ...
 
-    async def commit(self, ledger: Ledger, batch: Sequence[Request]) -> None:
+    async def commit(self, ledger: Ledger, batch: Sequence[AppendRequest]) -> None:
         """Write a batch, waiting as long as it takes."""
         ...
 
@@ -59,7 +59,7 @@ class Transactor(Protocol):
         """Reopen after a failure; raises MaosError while that is not possible."""
         ...
 
-    async def was_written(self, plan: Plan) -> bool | None:
+    async def was_written(self, plan: WriteBatch) -> bool | None:
         """Whether a plan with an unknown outcome is in the database, and on disk; None when nobody can tell."""
         ...
 
@@ -105,16 +105,16 @@ class GroupCommitWriter:
         # The writer's turn: whoever has it may touch the ledger, the connection and the two fields below.
         self._turn = threading.Lock()
         self._broken = False
-        self._attempted: Plan | None = None
+        self._attempted: WriteBatch | None = None
         # How requests reach whoever serves them.
-        self._inbox: queue.SimpleQueue[Request | _Job | None] = queue.SimpleQueue()
+        self._inbox: queue.SimpleQueue[AppendRequest | _Job | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._server: asyncio.Task[None] | None = None
         self._carer: asyncio.Task[None] | None = None
         self.care_trouble: str | None = None
         """Why the last house-keeping failed; the journal itself is not affected by that."""
 
-    async def append(self, request: Request) -> Appended:
+    async def append(self, request: AppendRequest) -> Appended:
         """The reply to a request, once it is on disk."""
         self._inside += 1
         try:
@@ -164,7 +164,7 @@ class GroupCommitWriter:
 
     # --- on the loop's thread --------------------------------------------------------------------------------
 
-    def _commit_at_once(self, request: Request) -> bool:
+    def _commit_at_once(self, request: AppendRequest) -> bool:
         """Whether the request is answered; if not, it goes the ordinary way, which also finds out what went wrong."""
         if self._pending or self._closed or self._broken or not self._turn.acquire(blocking=False):
             return False
@@ -204,7 +204,7 @@ class GroupCommitWriter:
         if self._closed:
             raise StoreUnavailable(f"{self._database.place} is closed", written=False, hint="open it again")
 
-    def _send(self, item: Request | _Job) -> None:
+    def _send(self, item: AppendRequest | _Job) -> None:
         self._inbox.put(item)
         if self._database.blocking:
             if self._thread is None:
@@ -213,7 +213,7 @@ class GroupCommitWriter:
         elif self._server is None:
             self._server = self._loop.create_task(self._serve())
 
-    def _tell(self, batch: Sequence[Request], position: int) -> None:
+    def _tell(self, batch: Sequence[AppendRequest], position: int) -> None:
         """Answer a batch that was dealt with."""
         self._grown(position)
         for request in batch:
@@ -270,14 +270,14 @@ class GroupCommitWriter:
         finally:
             self._server = None
 
-    def _take(self, first: Request | _Job) -> tuple[list[Request], _Job | None]:
+    def _take(self, first: AppendRequest | _Job) -> tuple[list[AppendRequest], _Job | None]:
         """Everything that is waiting, up to the next job."""
-        batch: list[Request] = []
+        batch: list[AppendRequest] = []
         size = 0
-        item: Request | _Job | None = first
+        item: AppendRequest | _Job | None = first
         try:
             while True:
-                if not isinstance(item, Request):
+                if not isinstance(item, AppendRequest):
                     if item is None:
                         self._inbox.put(None)  # closing: seen again by the loop that serves
                     return batch, item
@@ -298,7 +298,7 @@ class GroupCommitWriter:
 
     # --- with the writer's turn ------------------------------------------------------------------------------
 
-    async def _commit(self, batch: Sequence[Request]) -> None:
+    async def _commit(self, batch: Sequence[AppendRequest]) -> None:
         """Line 5/8: give every request of the batch a reply that is on disk, or an error."""
         for last_try in (False, True):
             try:
@@ -343,7 +343,7 @@ class GroupCommitWriter:
             self._attempted = self._ledger.attempt or self._attempted
         self._ledger.forget()
 
-    def _refuse(self, batch: Sequence[Request], error: Exception) -> None:
+    def _refuse(self, batch: Sequence[AppendRequest], error: Exception) -> None:
         """Tell what is known: a request that never reached the disk was not written, whatever became of others.
 
         One that did, and could not be looked up, stays unknown, whatever stopped the looking.
@@ -373,7 +373,7 @@ def _wake(waiter: asyncio.Future[None]) -> None:
         waiter.set_result(None)
 
 
-def _answer(request: Request) -> Appended:
+def _answer(request: AppendRequest) -> Appended:
     if request.reply is not None and request.error is None:
         return request.reply
     assert request.error is not None

@@ -79,7 +79,7 @@ async def crash_loop(
     for number in itertools.count(1):
         assert number < LIVES_MAX, f"still dying after {LIVES_MAX} lives"
         argv = argv_for(number)
-        process = Process(argv, crash_at=number, cwd=cwd)
+        process = ChildProcess(argv, crash_at=number, cwd=cwd)
         life = await asyncio.to_thread(process.wait, number)
         lives.append(life)
         try:
@@ -111,7 +111,7 @@ async def kill_loop(
     numbers = itertools.count(1)
     deaths = []
     for round_ in range(1, rounds + 1):
-        group = {number: Process(argv_for(number), cwd=cwd) for number in itertools.islice(numbers, processes)}
+        group = {number: ChildProcess(argv_for(number), cwd=cwd) for number in itertools.islice(numbers, processes)}
         try:
             for process in group.values():
                 await asyncio.to_thread(process.wait_for_ack)
@@ -129,7 +129,7 @@ async def kill_loop(
     return deaths
 
 
-class Process:
+class ChildProcess:
     """A running program and what it has reported so far."""
 
     def __init__(self, argv: Sequence[str | os.PathLike[str]], *, crash_at: int = 0, cwd: Path | None = None) -> None:

@@ -38,7 +38,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, _exit)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C is for the test process; we hear of it by its end
     directory = Path(tempfile.mkdtemp(prefix="maos-", dir=base))
-    server = Server(directory, uid)
+    server = GuardedServer(directory, uid)
     try:
         if os.getuid() != uid:
             os.chown(directory, uid, uid)
@@ -52,7 +52,7 @@ def main() -> None:
         shutil.rmtree(directory, ignore_errors=True)
 
 
-class Server:
+class GuardedServer:
     """The process under guard, and the lifeline that tells whether any of its family is alive."""
 
     def __init__(self, directory: Path, uid: int) -> None:

@@ -33,7 +33,7 @@ _LOGS = apsw.SQLITE_OPEN_WAL | apsw.SQLITE_OPEN_MAIN_JOURNAL | apsw.SQLITE_OPEN_
 _numbers = itertools.count(1)
 
 
-class Write(NamedTuple):
+class DiskWrite(NamedTuple):
     """Bytes that were written at an offset."""
 
     offset: int
@@ -46,7 +46,7 @@ class Truncate(NamedTuple):
     size: int
 
 
-Change = Write | Truncate
+Change = DiskWrite | Truncate
 Survivors = Callable[[Sequence[Change], Random], Iterable[Change]]
 """Which of a file's unsynced changes a power cut leaves on the disk."""
 
@@ -68,21 +68,23 @@ def some(changes: Sequence[Change], chance: Random) -> Iterable[Change]:
 
 def torn(changes: Sequence[Change], chance: Random) -> Iterable[Change]:
     """The disk wrote whole sectors, whichever it liked."""
-    pieces = [piece for change in changes for piece in (_sectors(change) if isinstance(change, Write) else (change,))]
+    pieces = [
+        piece for change in changes for piece in (_sectors(change) if isinstance(change, DiskWrite) else (change,))
+    ]
     return some(pieces, chance)
 
 
-def _sectors(write: Write) -> Iterable[Write]:
+def _sectors(write: DiskWrite) -> Iterable[DiskWrite]:
     start = write.offset
     end = write.offset + len(write.data)
     while start < end:
         stop = min(end, start - start % SECTOR_BYTES + SECTOR_BYTES)
-        yield Write(start, write.data[start - write.offset : stop - write.offset])
+        yield DiskWrite(start, write.data[start - write.offset : stop - write.offset])
         start = stop
 
 
 @dataclass
-class Fault:
+class DiskFault:
     """What goes wrong: the n-th of some operations fails, once or from then on.
 
     A write that fails for lack of space has written its first half. A sync that fails loses what it should have
@@ -124,7 +126,7 @@ class Disk:
 
     def __init__(self) -> None:
         self.name = f"power-cut-{next(_numbers)}"
-        self.fault: Fault | None = None
+        self.fault: DiskFault | None = None
         self.syncs = 0
         self._lock = threading.RLock()
         self._names: dict[str, _Inode] = {}
@@ -245,7 +247,7 @@ class _File(apsw.VFSFile):
 
     def _write(self, data: bytes, offset: int) -> None:
         super().xWrite(data, offset)
-        self._disk.changed(self._inode, Write(offset, data))
+        self._disk.changed(self._inode, DiskWrite(offset, data))
 
     def xTruncate(self, newsize: int) -> None:
         self._disk.wants("truncate", self._name)

@@ -157,7 +157,7 @@ SELECT c.run AS id,
        CASE WHEN h.type = 'run_ended' THEN to_timestamp(h.at_us / 1000000) END AS completed_at,
        to_timestamp(c.active_us / 1000000) AS last_updated,
        coalesce(t.running, 0) AS active_agents,
-       (SELECT count(*) FROM streams AS s JOIN events AS e ON e.stream = s.id WHERE s.name = 'bus/' || c.run)
+       (SELECT count(*) FROM streams AS s JOIN events AS e ON e.stream = s.id WHERE s.name = 'messages/' || c.run)
            AS message_count,
        CASE WHEN h.type = 'run_ended' THEN h.data ->> 'summary' END AS summary,
        c.data -> 'options' AS metadata,
@@ -199,7 +199,7 @@ WITH received AS (
     SELECT substr(m.stream, 10) AS name, j.version::bigint AS version,
            bool_or(m.type = 'message_acknowledged') AS acknowledged
     FROM maos_plain AS m, jsonb_array_elements(m.data -> 'versions') AS j (version)
-    WHERE m.stream LIKE 'receipts/%' AND m.type IN ('message_delivered', 'message_acknowledged') GROUP BY 1, 2
+    WHERE m.stream LIKE 'acks/%' AND m.type IN ('message_delivered', 'message_acknowledged') GROUP BY 1, 2
 ), outcome AS (
     SELECT r.message, bool_and(coalesce(t.acknowledged, false)) AS acknowledged,
            bool_and(t.name IS NOT NULL) AS delivered
@@ -218,7 +218,7 @@ SELECT m.position AS id,
        coalesce(m.data -> 'to', '[]') AS recipients,
        m.data ->> 'topic' AS topic
 FROM maos_plain AS m LEFT JOIN outcome AS o ON o.message = m.data ->> 'id'
-WHERE m.stream LIKE 'bus/%' AND m.type = 'message_sent';
+WHERE m.stream LIKE 'messages/%' AND m.type = 'message_sent';
 
 CREATE VIEW checkpoints AS
 SELECT 'run/' || c.run || '@' || c.version AS id,

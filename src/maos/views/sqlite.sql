@@ -165,7 +165,7 @@ SELECT c.run AS id,
             THEN datetime(json_extract(h.data, '$.at_us') / 1000000, 'unixepoch') END AS completed_at,
        datetime(c.active_us / 1000000, 'unixepoch') AS last_updated,
        coalesce(t.running, 0) AS active_agents,
-       (SELECT count(*) FROM streams AS s JOIN events AS e ON e.stream = s.id WHERE s.name = 'bus/' || c.run)
+       (SELECT count(*) FROM streams AS s JOIN events AS e ON e.stream = s.id WHERE s.name = 'messages/' || c.run)
            AS message_count,
        CASE WHEN h.type = 'run_ended' THEN json_extract(h.data, '$.summary') END AS summary,
        json_extract(c.data, '$.options') AS metadata,
@@ -205,7 +205,7 @@ WITH received AS (
 ), receipt AS (
     SELECT substr(m.stream, 10) AS name, j.value AS version, max(m.type = 'message_acknowledged') AS acknowledged
     FROM maos_plain AS m, json_each(m.data, '$.versions') AS j
-    WHERE m.stream GLOB 'receipts/*' AND m.type IN ('message_delivered', 'message_acknowledged') GROUP BY 1, 2
+    WHERE m.stream GLOB 'acks/*' AND m.type IN ('message_delivered', 'message_acknowledged') GROUP BY 1, 2
 ), outcome AS (
     SELECT r.message, min(coalesce(t.acknowledged, 0)) AS acknowledged, min(t.name IS NOT NULL) AS delivered
     FROM received AS r LEFT JOIN receipt AS t ON t.name = r.name AND t.version = r.version GROUP BY 1
@@ -223,7 +223,7 @@ SELECT m.position AS id,
        coalesce(json_extract(m.data, '$.to'), '[]') AS recipients,
        json_extract(m.data, '$.topic') AS topic
 FROM maos_plain AS m LEFT JOIN outcome AS o ON o.message = json_extract(m.data, '$.id')
-WHERE m.stream GLOB 'bus/*' AND m.type = 'message_sent';
+WHERE m.stream GLOB 'messages/*' AND m.type = 'message_sent';
 
 CREATE VIEW checkpoints AS
 SELECT 'run/' || c.run || '@' || c.version AS id,

@@ -15,16 +15,16 @@ from maos.workflows.calls import (
     sleep,
     unique,
 )
-from maos.workflows.definition import NOT_DONE, Found, Step, Workflow, find, step, workflow
-from maos.workflows.errors import Changed, NotWaiting, StepFailed, WorkflowFailed
+from maos.workflows.definition import NOT_DONE, FoundWorkflow, StepDefinition, Workflow, find, step, workflow
+from maos.workflows.errors import NotWaiting, StepFailed, WorkflowChanged, WorkflowFailed
 from maos.workflows.scopes import key
 
 __all__ = [
     "NOT_DONE",
-    "Changed",
-    "Found",
+    "WorkflowChanged",
+    "FoundWorkflow",
     "NotWaiting",
-    "Step",
+    "StepDefinition",
     "StepFailed",
     "Workflow",
     "WorkflowFailed",

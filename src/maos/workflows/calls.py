@@ -12,10 +12,10 @@ from typing import Any, TypeVar
 
 from maos.clock import SystemClock, to_datetime
 from maos.errors import InvalidInput
-from maos.model.flow import AGENT, CHILD
+from maos.model.workflow import AGENT, CHILD
 from maos.workflows import elsewhere, scopes, values
 from maos.workflows.definition import Workflow
-from maos.workflows.errors import Changed
+from maos.workflows.errors import WorkflowChanged
 from maos.workflows.scopes import Scope
 
 T = TypeVar("T")
@@ -79,8 +79,8 @@ async def gather(*branches: Coroutine[Any, Any, Any]) -> list[Any]:
     scope = scopes.here_or_none()
     if scope is None:
         return await asyncio.gather(*branches)
-    place = scope.next_place()
-    return await _all(scope, place, [partial(_given, each) for each in branches], len(branches) or 1)
+    step_id = scope.next_place()
+    return await _all(scope, step_id, [partial(_given, each) for each in branches], len(branches) or 1)
 
 
 def _given(branch: Awaitable[Any]) -> Awaitable[Any]:
@@ -97,18 +97,20 @@ async def parallel(function: Callable[[T], Awaitable[R]], items: Iterable[T], *,
     if limit < 1:
         raise InvalidInput("at least one must be allowed at once")
     scope = scopes.here_or_none()
-    place = scope.next_place() if scope is not None else ""
-    return await _all(scope, place, [partial(function, item) for item in items], limit)
+    step_id = scope.next_place() if scope is not None else ""
+    return await _all(scope, step_id, [partial(function, item) for item in items], limit)
 
 
-async def _all(scope: Scope | None, place: str, begin: Sequence[Callable[[], Awaitable[Any]]], limit: int) -> list[Any]:
+async def _all(
+    scope: Scope | None, step_id: str, begin: Sequence[Callable[[], Awaitable[Any]]], limit: int
+) -> list[Any]:
     results: list[Any] = [None] * len(begin)
     failures: dict[int, Exception] = {}
     skipped: list[int] = []
     left = iter(range(len(begin)))
     try:
-        begun = scope.flow.recall.branches_begun(place, len(begin)) if scope is not None else None
-    except Changed:
+        begun = scope.flow.recall.branches_begun(step_id, len(begin)) if scope is not None else None
+    except WorkflowChanged:
         for each in begin:
             _close(each)
         raise
@@ -116,7 +118,7 @@ async def _all(scope: Scope | None, place: str, begin: Sequence[Callable[[], Awa
     def is_skipped(number: int) -> bool:
         if begun is not None:
             return number not in begun
-        return bool(failures) and (scope is None or not scope.flow.recall.has_begun(f"{place}:{number + 1}."))
+        return bool(failures) and (scope is None or not scope.flow.recall.has_begun(f"{step_id}:{number + 1}."))
 
     async def work() -> None:
         for number in left:
@@ -125,7 +127,7 @@ async def _all(scope: Scope | None, place: str, begin: Sequence[Callable[[], Awa
                 _close(begin[number])
                 continue
             if scope is not None:
-                scopes.enter(Scope(scope.flow, f"{place}:{number + 1}.", asyncio.current_task()))
+                scopes.enter(Scope(scope.flow, f"{step_id}:{number + 1}.", asyncio.current_task()))
             try:
                 results[number] = await begin[number]()
             except Exception as error:  # noqa: BLE001 - raised below, when the others have ended
@@ -141,7 +143,7 @@ async def _all(scope: Scope | None, place: str, begin: Sequence[Callable[[], Awa
             _close(begin[number])
         await asyncio.gather(*workers, return_exceptions=True)
     if skipped and begun is None and scope is not None:
-        scope.flow.recall.note_skipped(place, skipped)
+        scope.flow.recall.note_skipped(step_id, skipped)
     if failures:
         raise failures[min(failures)]
     return results
@@ -165,8 +167,8 @@ async def child(workflow: Workflow[..., R], *args: Any, id: str = "", **kwargs: 
         return await workflow(*args, **kwargs)
     flow = scope.flow
 
-    async def work(place: str) -> Any:
-        return await elsewhere.child(flow, place, workflow, args, kwargs, id)
+    async def work(step_id: str) -> Any:
+        return await elsewhere.child(flow, step_id, workflow, args, kwargs, id)
 
     digest = values.digest(args, kwargs, f"an argument of {workflow.name}")
     result = await flow.elsewhere(scope, CHILD, workflow.name, digest, {"id": id} if id else {}, work)
@@ -187,8 +189,8 @@ async def agent(task: str = "", *, kind: str = "shell", argv: Sequence[str] = ()
     flow = scope.flow
     given = {"kind": kind, "argv": list(argv), **options}
 
-    async def work(place: str) -> Any:
-        return await flow.workflows.carry_out_agent(flow, place, task, given)
+    async def work(step_id: str) -> Any:
+        return await flow.workflows.execute_agent(flow, step_id, task, given)
 
     digest = values.digest((task, given), {}, "an argument of agent()")
     found: str = await flow.elsewhere(scope, AGENT, kind, digest, {"task": values.beginning(task)}, work)

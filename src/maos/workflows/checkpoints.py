@@ -5,16 +5,16 @@ from __future__ import annotations
 from maos.clock import Clock
 from maos.errors import Corrupt
 from maos.journal.journal import Journal
-from maos.model.flow import Flow, stream
-from maos.workflows.notes import Notes
-from maos.workflows.policy import Policy
+from maos.model.workflow import WorkflowRun, stream
+from maos.workflows.notes import RecordWriter
+from maos.workflows.policy import CheckpointPolicy
 
 
 class Checkpoints:
     """When one is due, and how it is made."""
 
-    def __init__(self, flow: Flow, notes: Notes, journal: Journal, clock: Clock) -> None:
-        self.policy = Policy.of(flow.options)
+    def __init__(self, flow: WorkflowRun, notes: RecordWriter, journal: Journal, clock: Clock) -> None:
+        self.policy = CheckpointPolicy.of(flow.options)
         self.progress = float(flow.published.get("progress") or 0)
         self._flow = flow
         self._notes = notes
@@ -25,19 +25,19 @@ class Checkpoints:
         """Of the call that ended last."""
         self._checked = flow.version
 
-    async def ended(self, place: str) -> None:
+    async def ended(self, step_id: str) -> None:
         """Have the outcome of a call written, at once or as the policy says."""
-        self._place = place
+        self._place = step_id
         trigger = self.policy.after_step(self._clock.steady_us())
         if trigger:
             await self.make(trigger)
         elif self.policy.every_step:
             self._notes.flush_soon()
 
-    async def asked(self, place: str) -> None:
+    async def asked(self, step_id: str) -> None:
         """Have a question on disk, with a checkpoint if the policy wants one there."""
         if self.policy.on_gates:
-            self._place = place
+            self._place = step_id
             await self.make("gate")
         else:
             await self._notes.flush()
@@ -46,7 +46,7 @@ class Checkpoints:
         """Have everything so far on disk, under a name, and see that it can be read."""
         self._count += 1
         made = {"name": name or f"{trigger}-{self._count}", "trigger": trigger, "step": self._place}
-        self._notes.note("flow_checkpointed", **made, progress=self.progress)
+        self._notes.note("workflow_checkpointed", **made, progress=self.progress)
         await self._notes.flush()
         until = self._notes.version
         found = self._checked

@@ -19,7 +19,7 @@ R = TypeVar("R")
 BACKOFF_S, BACKOFF_S_MAX = 1.0, 300.0
 
 
-class Found(NamedTuple):
+class FoundWorkflow(NamedTuple):
     """What a probe says: the step did take effect, and this is its result."""
 
     result: Any = None
@@ -29,7 +29,7 @@ NOT_DONE = "not done"
 """What a probe returns when the step did not take effect."""
 
 
-class Step(Generic[P, R]):
+class StepDefinition(Generic[P, R]):
     """A function with effects outside: its result is recorded, and it is not called again for it."""
 
     def __init__(
@@ -148,7 +148,7 @@ _workflows: dict[tuple[str, str], Workflow[..., Any]] = {}
 
 
 @overload
-def step(function: Callable[P, Awaitable[R]], /) -> Step[P, R]: ...
+def step(function: Callable[P, Awaitable[R]], /) -> StepDefinition[P, R]: ...
 @overload
 def step(
     *,
@@ -158,7 +158,7 @@ def step(
     timeout_s: float = 0.0,
     idempotent: bool = False,
     probe: Callable[..., Any] | None = None,
-) -> Callable[[Callable[P, Any]], Step[P, Any]]: ...
+) -> Callable[[Callable[P, Any]], StepDefinition[P, Any]]: ...
 
 
 def step(
@@ -183,8 +183,8 @@ def step(
         print(await shouted("hello"))
     """
 
-    def made(function: Callable[..., Any]) -> Step[..., Any]:
-        return Step(
+    def made(function: Callable[..., Any]) -> StepDefinition[..., Any]:
+        return StepDefinition(
             function,
             name=name or function.__name__,
             retries=retries,

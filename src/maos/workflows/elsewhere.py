@@ -23,18 +23,29 @@ from maos.errors import (
     StoreUnavailable,
     UnknownFormat,
 )
+from maos.holder.errors import StartFailed
 from maos.journal.codec import Event
 from maos.model import run
 from maos.model.attempt import STOPPED, Attempt
-from maos.model.flow import AGENT, CANCELLED, CHANGED, CHILD, COMPLETED, LEFT, PAUSED, RUNNING, STARTED, Flow
-from maos.runner.errors import StartFailed
+from maos.model.workflow import (
+    AGENT,
+    CANCELLED,
+    CHANGED,
+    CHILD,
+    COMPLETED,
+    LEFT,
+    PAUSED,
+    RUNNING,
+    STARTED,
+    WorkflowRun,
+)
 from maos.workflows import moments, values
 from maos.workflows.definition import Workflow
-from maos.workflows.errors import Changed, NotWaiting, StepFailed
+from maos.workflows.errors import NotWaiting, StepFailed, WorkflowChanged
 
 if TYPE_CHECKING:
     from maos.engine.attempts import Attempts, Running
-    from maos.workflows.running import RunningFlow
+    from maos.workflows.running import WorkflowExecution
     from maos.workflows.workflows import Handle
 
 INFRASTRUCTURE = (StoreUnavailable, LeaseLost, Conflict, Corrupt, HistoryLost, UnknownFormat)
@@ -46,20 +57,20 @@ NAME_CHARS_MAX = 64
 Begin = Callable[[], Coroutine[Any, Any, "Running | None"]]
 
 
-def name_of(parent: str, place: str) -> str:
+def name_of(parent: str, step_id: str) -> str:
     """What the child or the agent of a call is named: the same whenever the call is looked at again."""
-    name = f"{parent}.{place.replace(':', '-').replace('~', '_')}"
+    name = f"{parent}.{step_id.replace(':', '-').replace('~', '_')}"
     if len(name) > NAME_CHARS_MAX:
         name = f"{parent[:40]}.{hashlib.sha256(name.encode()).hexdigest()[:20]}"
     return name
 
 
 async def child(
-    parent: RunningFlow, place: str, workflow: Workflow[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
+    parent: WorkflowExecution, step_id: str, workflow: Workflow[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
     id: str,
 ) -> Any:  # fmt: skip
     """Begin, or take up, a child, and wait for it; it is paused and cancelled with its parent."""
-    id = id or name_of(parent.id, place)
+    id = id or name_of(parent.id, step_id)
     handle: Handle | None = None
     try:
         while True:
@@ -89,33 +100,33 @@ async def child(
 
 
 async def _taken_up(
-    parent: RunningFlow, workflow: Workflow[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], id: str
+    parent: WorkflowExecution, workflow: Workflow[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], id: str
 ) -> Handle:
     try:
         return await parent.workflows.start_child(parent, workflow, args, kwargs, id)
-    except (Changed, NotFound) as error:
+    except (WorkflowChanged, NotFound) as error:
         raise parent.changed(f"its child {id} cannot go on: {error.what}") from error
     except NotAgreed as error:
         await _pause(parent, error.what)
 
 
-async def _pause(parent: RunningFlow, why: str) -> NoReturn:
+async def _pause(parent: WorkflowExecution, why: str) -> NoReturn:
     """Have the parent paused, and do nothing more until it is."""
     parent.let_go(PAUSED, why)
     await asyncio.get_running_loop().create_future()
     raise AssertionError("nobody keeps that future")
 
 
-def names(parent: Flow, kind: str, *statuses: str) -> list[str]:
+def names(parent: WorkflowRun, kind: str, *statuses: str) -> list[str]:
     """The children or the agents whose calls stand so."""
     return [
-        call.about.get("id") or name_of(parent.id, place)
-        for place, call in parent.calls.items()
+        call.about.get("id") or name_of(parent.id, step_id)
+        for step_id, call in parent.steps.items()
         if call.kind == kind and call.status in statuses
     ]
 
 
-def left_over(parent: RunningFlow) -> Iterator[Coroutine[Any, Any, None]]:
+def left_over(parent: WorkflowExecution) -> Iterator[Coroutine[Any, Any, None]]:
     """What ends the children and agents of a workflow that has ended, if any is left: those that its function did not
     wait for, or that it did not come to again before it was cancelled."""
     for name in names(parent.flow, CHILD, STARTED, LEFT):
@@ -125,12 +136,12 @@ def left_over(parent: RunningFlow) -> Iterator[Coroutine[Any, Any, None]]:
         yield parent.workflows.stop_agent(name)
 
 
-def is_left(parent: Flow, id: str) -> bool:
+def is_left(parent: WorkflowRun, id: str) -> bool:
     """Whether a workflow waits for a child no more."""
     return not parent.is_open or id in names(parent, CHILD, LEFT)
 
 
-async def _let_go(parent: RunningFlow, id: str, handle: Handle | None, leaving: str, why: str) -> None:
+async def _let_go(parent: WorkflowExecution, id: str, handle: Handle | None, leaving: str, why: str) -> None:
     """Have a child paused or cancelled, whoever runs it."""
     if handle is not None:
         handle.let_go(leaving, why)
@@ -142,7 +153,12 @@ async def _let_go(parent: RunningFlow, id: str, handle: Handle | None, leaving: 
 
 
 async def agent(
-    attempts: Attempts, clock: Clock, name: str, task: str, given: dict[str, Any], parent: RunningFlow | None = None
+    attempts: Attempts,
+    clock: Clock,
+    name: str,
+    task: str,
+    given: dict[str, Any],
+    parent: WorkflowExecution | None = None,
 ) -> str:
     """Begin, take up or resume an agent, and wait for it; it is stopped when its parent is cancelled.
 
@@ -186,7 +202,7 @@ def _counts(following: Event) -> bool:
     return bool(following.data.get("counts"))
 
 
-async def _ended(attempts: Attempts, name: str, begin: Begin, parent: RunningFlow | None) -> Attempt:
+async def _ended(attempts: Attempts, name: str, begin: Begin, parent: WorkflowExecution | None) -> Attempt:
     """What became of an agent that is begun, taken up or gone on with; or of one that another process has."""
     begun: asyncio.Task[Running | None] | None = None
     try:

@@ -23,7 +23,7 @@ class WorkflowFailed(MaosError):
     """A workflow has ended without a result."""
 
 
-class Changed(MaosError):
+class WorkflowChanged(MaosError):
     """The definition makes other calls than it made when it was run before."""
 
 

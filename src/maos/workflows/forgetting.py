@@ -6,31 +6,31 @@ from typing import Any
 
 import msgspec
 
-from maos.engine.types import FLOW
+from maos.engine.types import WORKFLOW_RUN
 from maos.journal.codec import Event
 from maos.journal.journal import Append, Journal
-from maos.model.flow import Flow, stream
+from maos.model.workflow import WorkflowRun, stream
 from maos.store import chain
 from maos.store.contract import Replacement
 
 
-def is_old(flow: Flow, before_us: int) -> bool:
+def is_old(flow: WorkflowRun, before_us: int) -> bool:
     """Whether it ended before a time, was not forgotten yet, and nobody keeps it."""
-    return not flow.is_open and flow.ended_us < before_us and bool(flow.calls) and not flow.options.get("permanent")
+    return not flow.is_open and flow.ended_us < before_us and bool(flow.steps) and not flow.options.get("permanent")
 
 
-async def forget(journal: Journal, flow: Flow) -> int:
+async def forget(journal: Journal, flow: WorkflowRun) -> int:
     """Put what became of a workflow in the place of its events; how many are gone."""
     name = stream(flow.id)
     last = await journal.event(name, flow.version)
     assert last is not None
     kept = msgspec.to_builtins(msgspec.structs.replace(flow, calls={}, signals={}, version=0))
-    raw = journal.codec.encode_sealed(Event("flow_folded", {"flow": kept, "at_us": flow.changed_us}))
+    raw = journal.codec.encode_sealed(Event("workflow_compacted", {"workflow": kept, "at_us": flow.changed_us}))
     seal: dict[str, Any] = {
         "first": 1, "last": flow.version, "seal": chain.seal(*raw).hex(), "time_us": last.time_us, "token": last.token,
     }  # fmt: skip
-    compacted = Event("compacted", {"ops": [], "replaced": [seal], "meta": {"strategy": "flow"}})
-    document = FLOW.nothing(flow.id, flow.version)
+    compacted = Event("compacted", {"ops": [], "replaced": [seal], "meta": {"strategy": "workflow"}})
+    document = WORKFLOW_RUN.nothing(flow.id, flow.version)
     await journal.append_all(
         [Append(name, [compacted], flow.version)],
         documents=[document],

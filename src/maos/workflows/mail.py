@@ -12,17 +12,22 @@ from collections.abc import Callable
 from typing import Any
 
 from maos.journal.journal import Record
-from maos.model.flow import CANCELLED, GATE, PAUSED, STARTED, STEP, UNKNOWN, Flow
-from maos.workflows.notes import Notes
+from maos.model.workflow import CANCELLED, GATE, PAUSED, STARTED, STEP, UNKNOWN, WorkflowRun
+from maos.workflows.notes import RecordWriter
 
 Wait = Callable[["asyncio.Future[None]"], Any]
 
 
-class Mail:
+class WorkflowInbox:
     """The inbox of one running workflow."""
 
     def __init__(
-        self, flow: Flow, notes: Notes, *, unreached: Callable[[str], bool], let_go: Callable[[str, str, int], None]
+        self,
+        flow: WorkflowRun,
+        notes: RecordWriter,
+        *,
+        unreached: Callable[[str], bool],
+        let_go: Callable[[str, str, int], None],
     ) -> None:
         self._flow = flow
         self._notes = notes
@@ -51,17 +56,17 @@ class Mail:
         data, version = record.data, record.version
         if record.type == "signal_sent":
             name, value = data["name"], data.get("value")
-            self._notes.note("flow_signalled", name=name, value=value, inbox_version=version)
+            self._notes.note("workflow_signalled", name=name, value=value, inbox_version=version)
             self._notes.flush_soon()
             self._signals.setdefault(name, deque()).append((version, value))
             self._wake_listener(name)
         elif record.type == "question_answered":
             self._hear_answer(data["id"], data["answer"], version)
-        elif record.type == "call_settled":
-            self._hear_settled(data["place"], data, version)
-        elif record.type == "cancel_asked":
+        elif record.type == "resolve_requested":
+            self._hear_settled(data["step_id"], data, version)
+        elif record.type == "cancel_requested":
             self._let_go(CANCELLED, data.get("why", ""), version)
-        elif record.type == "pause_asked" and version > self._flow.overruled:
+        elif record.type == "pause_requested" and version > self._flow.overruled:
             self._let_go(PAUSED, data.get("why", ""), version)
 
     # --- signals ---------------------------------------------------------------------------------------------
@@ -90,67 +95,67 @@ class Mail:
 
     # --- answers ---------------------------------------------------------------------------------------------
 
-    async def settled(self, place: str, wait: Wait) -> None:
+    async def settled(self, step_id: str, wait: Wait) -> None:
         """Return when the call at a place has an outcome, or is to be made again, because somebody said so."""
-        if place not in self._settled and place not in self._again:
-            self._waiting[place] = asyncio.get_running_loop().create_future()
+        if step_id not in self._settled and step_id not in self._again:
+            self._waiting[step_id] = asyncio.get_running_loop().create_future()
             try:
-                await wait(self._waiting[place])
+                await wait(self._waiting[step_id])
             finally:
-                del self._waiting[place]
+                del self._waiting[step_id]
 
-    def is_settled(self, place: str) -> bool:
+    def is_settled(self, step_id: str) -> bool:
         """Whether the outcome of a call has come by mail."""
-        return place in self._settled
+        return step_id in self._settled
 
-    def close(self, place: str) -> None:
+    def close(self, step_id: str) -> None:
         """Hear no more of a call: its outcome came otherwise."""
-        self._settled.add(place)
+        self._settled.add(step_id)
 
-    def reopen(self, place: str) -> None:
+    def reopen(self, step_id: str) -> None:
         """Hear of a call again, whatever was said of an earlier try."""
-        self._settled.discard(place)
-        self._again.discard(place)
+        self._settled.discard(step_id)
+        self._again.discard(step_id)
 
-    def has_said(self, place: str) -> bool:
+    def has_said(self, step_id: str) -> bool:
         """Whether somebody said what became of a call, or that it is to be made again."""
-        return place in self._settled or place in self._again
+        return step_id in self._settled or step_id in self._again
 
-    def _hear_answer(self, place: str, answer: str, version: int) -> None:
-        call = self._flow.calls.get(place)
-        if call is None or (call.kind, call.status) != (GATE, STARTED) or place in self._settled:
+    def _hear_answer(self, step_id: str, answer: str, version: int) -> None:
+        call = self._flow.steps.get(step_id)
+        if call is None or (call.kind, call.status) != (GATE, STARTED) or step_id in self._settled:
             return
-        self._notes.note("call_done", place=place, result=answer, inbox_version=version)
-        self._settle(place)
+        self._notes.note("step_completed", step_id=step_id, result=answer, inbox_version=version)
+        self._settle(step_id)
 
-    def _hear_settled(self, place: str, data: dict[str, Any], version: int) -> None:
-        call = self._flow.calls.get(place)
-        if call is None or call.kind != STEP or place in self._settled or place in self._again:
+    def _hear_settled(self, step_id: str, data: dict[str, Any], version: int) -> None:
+        call = self._flow.steps.get(step_id)
+        if call is None or call.kind != STEP or step_id in self._settled or step_id in self._again:
             return
-        if call.status != UNKNOWN and not (call.status == STARTED and self._unreached(place)):
+        if call.status != UNKNOWN and not (call.status == STARTED and self._unreached(step_id)):
             return  # it has an outcome, or runs right now
         if data.get("tries", call.tries) != call.tries:
             return  # somebody said so of an earlier try, perhaps twice
         outcome = data["outcome"]
         if outcome == "again":
-            self._notes.note("call_started", place=place, kind=STEP, name=call.name, inbox_version=version)
-            self._again.add(place)
+            self._notes.note("step_started", step_id=step_id, kind=STEP, name=call.name, inbox_version=version)
+            self._again.add(step_id)
             self._notes.flush_soon()
-            self._wake(place)
+            self._wake(step_id)
             return
         if outcome == "done":
-            self._notes.note("call_done", place=place, result=data.get("value"), inbox_version=version)
+            self._notes.note("step_completed", step_id=step_id, result=data.get("value"), inbox_version=version)
         else:
             error = {"type": "", "message": data.get("why") or "a person said that it failed"}
-            self._notes.note("call_failed", place=place, error=error, inbox_version=version)
-        self._settle(place)
+            self._notes.note("step_failed", step_id=step_id, error=error, inbox_version=version)
+        self._settle(step_id)
 
-    def _settle(self, place: str) -> None:
-        self._settled.add(place)
+    def _settle(self, step_id: str) -> None:
+        self._settled.add(step_id)
         self._notes.flush_soon()
-        self._wake(place)
+        self._wake(step_id)
 
-    def _wake(self, place: str) -> None:
-        waiting = self._waiting.get(place)
+    def _wake(self, step_id: str) -> None:
+        waiting = self._waiting.get(step_id)
         if waiting is not None and not waiting.done():
             waiting.set_result(None)

@@ -13,16 +13,16 @@ from typing import Any
 from maos.clock import Clock
 from maos.engine.recorder import Recorder
 from maos.journal.codec import Event
-from maos.model.flow import Flow
+from maos.model.workflow import WorkflowRun
 
 CLOSE_S_MAX = 5.0
 """How long the last notes may take when the store is away: what is lost is only that a step has ended."""
 
 
-class Notes:
+class RecordWriter:
     """The events of one workflow on their way to the journal."""
 
-    def __init__(self, recorder: Recorder[Flow], clock: Clock, in_trouble: Callable[[], None]) -> None:
+    def __init__(self, recorder: Recorder[WorkflowRun], clock: Clock, in_trouble: Callable[[], None]) -> None:
         self._recorder = recorder
         self._clock = clock
         self._in_trouble = in_trouble

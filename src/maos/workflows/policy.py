@@ -11,13 +11,13 @@ from typing import Any
 
 from maos.clock import MICROSECONDS
 from maos.errors import InvalidInput
-from maos.settings.schema import Checkpoint
+from maos.settings.schema import CheckpointSettings
 
 WORDS = ("frequency", "every", "interval_s", "enabled")
 FREQUENCIES = ("every_step", "every_n_steps", "on_gates", "time_based", "manual")
 
 
-class Policy:
+class CheckpointPolicy:
     """When outcomes are written, and when a checkpoint is made."""
 
     def __init__(
@@ -34,7 +34,7 @@ class Policy:
         self._last_us: int | None = None
 
     @classmethod
-    def of(cls, options: Mapping[str, Any]) -> Policy:
+    def of(cls, options: Mapping[str, Any]) -> CheckpointPolicy:
         """As the workflow was started with."""
         given = options.get("checkpoints", {})
         try:
@@ -43,7 +43,7 @@ class Policy:
             raise InvalidInput(f"checkpoints cannot be {given!r}", hint=f"use {', '.join(WORDS)}") from error
 
     @staticmethod
-    def as_set(checkpoint: Checkpoint) -> dict[str, Any]:
+    def as_set(checkpoint: CheckpointSettings) -> dict[str, Any]:
         """What the settings say, as a workflow keeps it; nothing when they say what counts anyway."""
         found = {"every": checkpoint.steps, "interval_s": checkpoint.interval_s, "frequency": checkpoint.frequency}
         if not checkpoint.enabled:

@@ -7,18 +7,18 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from maos.errors import InvalidInput
-from maos.model.flow import PATCH, VALUE
+from maos.model.workflow import PATCH, VALUE
 from maos.workflows import values
 from maos.workflows.scopes import Scope
 
 if TYPE_CHECKING:
-    from maos.workflows.running import RunningFlow
+    from maos.workflows.running import WorkflowExecution
 
 
 class Recall:
     """What a running workflow remembers from run to run; none of it is awaited."""
 
-    def __init__(self, running: RunningFlow) -> None:
+    def __init__(self, running: WorkflowExecution) -> None:
         self._running = running
         self._notes = running.notes
         self._new = 0
@@ -41,47 +41,47 @@ class Recall:
 
     def value(self, scope: Scope, name: str, make: Callable[[], Any]) -> Any:
         """Something that would be different in another run; the first one counts."""
-        place = scope.next_place()
-        call = self._running.recorded(place, VALUE, name)
+        step_id = scope.next_place()
+        call = self._running.recorded(step_id, VALUE, name)
         if call is not None:
             return call.result
         made = make()
         self.note_new()
-        self._notes.note("call_done", place=place, kind=VALUE, name=name, result=made)
+        self._notes.note("step_completed", step_id=step_id, kind=VALUE, name=name, result=made)
         return made
 
     def publish(self, scope: Scope, published: Mapping[str, Any]) -> None:
         """Let others see values while it runs."""
-        place = scope.next_place()
-        if self._running.recorded(place, VALUE, "publish") is not None:
+        step_id = scope.next_place()
+        if self._running.recorded(step_id, VALUE, "publish") is not None:
             return
         said = values.plain(dict(published), "what is published")
         progress = said.get("progress", self._running.checkpoints.progress)
         if progress.__class__ not in (int, float):
             raise InvalidInput(f"progress cannot be {progress!r}", hint="it is in percent, as a number")
         self._running.checkpoints.progress = float(progress)
-        self._notes.note("call_done", place=place, kind=VALUE, name="publish")
-        self._notes.note("flow_published", values=said)
+        self._notes.note("step_completed", step_id=step_id, kind=VALUE, name="publish")
+        self._notes.note("workflow_published", values=said)
         self._notes.flush_soon()
 
     def patched(self, scope: Scope, name: str) -> bool:
         """Whether this run is to do what was changed: True unless it has been past this place before the change."""
-        place = scope.peek_place()
-        call = self._running.flow.calls.get(place)
+        step_id = scope.peek_place()
+        call = self._running.flow.steps.get(step_id)
         if call is None and any(_number(each, scope.prefix) > scope.count for each in self._running.unseen):
             return False
         if call is not None and (call.kind, call.name) != (PATCH, name):
             return False
         scope.next_place()
-        self._running.unseen.discard(place)
+        self._running.unseen.discard(step_id)
         if call is None:
             self.note_new()
-            self._notes.note("call_done", place=place, kind=PATCH, name=name)
+            self._notes.note("step_completed", step_id=step_id, kind=PATCH, name=name)
         return True
 
-    def branches_begun(self, place: str, count: int) -> set[int] | None:
+    def branches_begun(self, step_id: str, count: int) -> set[int] | None:
         """Which of several branches had begun when one of them failed, if that is what happened before."""
-        call = self._running.recorded(place, VALUE, "branches")
+        call = self._running.recorded(step_id, VALUE, "branches")
         if call is None:
             return None
         skipped = set(call.result)
@@ -89,18 +89,18 @@ class Recall:
 
     def has_begun(self, prefix: str) -> bool:
         """Whether calls of a branch are recorded."""
-        return any(place.startswith(prefix) for place in self._running.flow.calls)
+        return any(step_id.startswith(prefix) for step_id in self._running.flow.steps)
 
-    def note_skipped(self, place: str, skipped: list[int]) -> None:
+    def note_skipped(self, step_id: str, skipped: list[int]) -> None:
         """Note which branches were not begun, because another one had failed."""
         self.note_new()
-        self._notes.note("call_done", place=place, kind=VALUE, name="branches", result=skipped)
+        self._notes.note("step_completed", step_id=step_id, kind=VALUE, name="branches", result=skipped)
 
 
-def _number(place: str, prefix: str) -> int:
+def _number(step_id: str, prefix: str) -> int:
     """The number, in a branch, of the call that a place belongs to; 0 when it belongs to another branch."""
-    if not place.startswith(prefix):
+    if not step_id.startswith(prefix):
         return 0
-    rest = place[len(prefix) :]
+    rest = step_id[len(prefix) :]
     digits = len(rest) - len(rest.lstrip("0123456789"))
     return int(rest[:digits]) if digits and not rest[digits:].startswith("~") else 0

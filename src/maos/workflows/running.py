@@ -19,7 +19,7 @@ from maos.engine.recorder import Recorder
 from maos.errors import Corrupt, InvalidInput, MaosError
 from maos.faults import crash_point
 from maos.journal.journal import Record
-from maos.model.flow import (
+from maos.model.workflow import (
     CANCELLED,
     COMPLETED,
     DONE,
@@ -31,15 +31,15 @@ from maos.model.flow import (
     SLEEP,
     UNKNOWN,
     VALUE,
-    Call,
-    Flow,
+    Step,
+    WorkflowRun,
 )
 from maos.workflows import elsewhere, moments, scopes, values
 from maos.workflows.checkpoints import Checkpoints
-from maos.workflows.definition import Step, Workflow
-from maos.workflows.errors import Changed, StepFailed
-from maos.workflows.mail import Mail
-from maos.workflows.notes import Notes
+from maos.workflows.definition import StepDefinition, Workflow
+from maos.workflows.errors import StepFailed, WorkflowChanged
+from maos.workflows.mail import WorkflowInbox
+from maos.workflows.notes import RecordWriter
 from maos.workflows.recall import Recall
 from maos.workflows.scopes import Scope
 from maos.workflows.stepping import Stepping
@@ -48,16 +48,16 @@ if TYPE_CHECKING:
     from maos.workflows.workflows import Workflows
 
 
-class Expired(TimeoutError):
+class WaitExpired(TimeoutError):
     """A signal or an answer did not come in time."""
 
 
-class RunningFlow:
+class WorkflowExecution:
     """One run of a workflow's function."""
 
     def __init__(
         self,
-        recorder: Recorder[Flow],
+        recorder: Recorder[WorkflowRun],
         definition: Workflow[..., Any],
         clock: Clock,
         *,
@@ -74,22 +74,22 @@ class RunningFlow:
         self.is_insisted = is_insisted
         """Whether somebody said that this one is to go on, whatever of it was paused or stopped."""
         self.clock = clock
-        self.notes = Notes(recorder, clock, self._in_trouble)
+        self.notes = RecordWriter(recorder, clock, self._in_trouble)
         self.checkpoints = Checkpoints(recorder.fold, self.notes, workflows.journal, clock)
-        self.mail = Mail(
+        self.mail = WorkflowInbox(
             recorder.fold, self.notes, unreached=self._is_unreached, let_go=self.let_go
         )  # fmt: skip
         self._stepping = Stepping(self)
         self._code_before = code_before or recorder.fold.code
         self._main: asyncio.Task[Any] | None = None
-        self._broken: Changed | None = None
+        self._broken: WorkflowChanged | None = None
         self._closing = False
         self.leaving = ""
         """Paused or cancelled, if that is to be done with it."""
         self._why = ""
         self._wish = 0
         self._is_told = False
-        self.unseen = set(recorder.fold.calls)
+        self.unseen = set(recorder.fold.steps)
         """Places of calls that were made before and not again yet."""
         self.strays: set[asyncio.Task[Any]] = set()
         """Tasks that the function started by itself and that have made a call."""
@@ -98,7 +98,7 @@ class RunningFlow:
         self.recall = Recall(self)
 
     @property
-    def flow(self) -> Flow:
+    def flow(self) -> WorkflowRun:
         """What is recorded of it."""
         return self.recorder.fold
 
@@ -109,7 +109,7 @@ class RunningFlow:
 
     # --- the whole -------------------------------------------------------------------------------------------
 
-    async def run(self) -> Flow:
+    async def run(self) -> WorkflowRun:
         """Run the function until it has ended, is paused, or is let go of by being cancelled."""
         self.notes.begin()
         self._main = asyncio.create_task(self._call_function())
@@ -148,16 +148,16 @@ class RunningFlow:
 
     def _conclude(self, main: asyncio.Task[Any]) -> None:
         error = None if main.cancelled() else main.exception()
-        unmade = sorted(place for place in self.unseen if "~" not in place)
+        unmade = sorted(step_id for step_id in self.unseen if "~" not in step_id)
         if self._broken is not None:
             self._note_changed(self._broken)
         elif self.leaving == PAUSED and (self._is_told or main.cancelled()):
-            self.notes.note("flow_paused", why=self._why, inbox_version=self._wish)
+            self.notes.note("workflow_paused", why=self._why, inbox_version=self._wish)
         elif self.leaving == CANCELLED:
-            self.notes.note("flow_ended", status=CANCELLED, why=self._why, inbox_version=self._wish)
+            self.notes.note("workflow_ended", status=CANCELLED, why=self._why, inbox_version=self._wish)
         elif main.cancelled():
             self._note_failed({"type": "CancelledError", "message": "it cancelled itself"})
-        elif isinstance(error, Changed):
+        elif isinstance(error, WorkflowChanged):
             self._note_changed(error)
         elif error is not None:
             self._note_failed(values.told(error))
@@ -169,13 +169,13 @@ class RunningFlow:
             except InvalidInput as unfit:
                 self._note_failed(values.told(unfit))
             else:
-                self.notes.note("flow_ended", status=COMPLETED, result=result)
+                self.notes.note("workflow_ended", status=COMPLETED, result=result)
 
     def _note_failed(self, error: Mapping[str, Any]) -> None:
-        self.notes.note("flow_ended", status=FAILED, error=error)
+        self.notes.note("workflow_ended", status=FAILED, error=error)
 
-    def _note_changed(self, error: Changed) -> None:
-        self.notes.note("flow_changed", why=error.what, code=self._code_before)
+    def _note_changed(self, error: WorkflowChanged) -> None:
+        self.notes.note("workflow_changed", why=error.what, code=self._code_before)
 
     def let_go(self, leaving: str, why: str, wish: int = 0) -> None:
         """Have it paused, or ended as cancelled, once the steps that run have ended."""
@@ -223,9 +223,9 @@ class RunningFlow:
 
     # --- calls that were made before -------------------------------------------------------------------------
 
-    async def known(self, place: str, kind: str, name: str, digest: str = "") -> Call | None:
+    async def known(self, step_id: str, kind: str, name: str, digest: str = "") -> Step | None:
         """The call that was made at this place before; Changed when it was another one."""
-        call = self.recorded(place, kind, name, digest)
+        call = self.recorded(step_id, kind, name, digest)
         if call is not None:
             await asyncio.sleep(0)
             if call.status == LEFT:  # the function did not wait for its end, and will not now
@@ -234,21 +234,21 @@ class RunningFlow:
             await self._stay()
         return call
 
-    def recorded(self, place: str, kind: str, name: str, digest: str = "") -> Call | None:
+    def recorded(self, step_id: str, kind: str, name: str, digest: str = "") -> Step | None:
         """The same, at once."""
-        call = self.flow.calls.get(place)
+        call = self.flow.steps.get(step_id)
         if call is None:
             return None
-        self.unseen.discard(place)
+        self.unseen.discard(step_id)
         if (call.kind, call.name) != (kind, name):
-            raise self.changed(f"call {place} was the {call.kind} {call.name!r}, and is the {kind} {name!r} now")
+            raise self.changed(f"call {step_id} was the {call.kind} {call.name!r}, and is the {kind} {name!r} now")
         if digest and call.digest and call.digest != digest:
-            raise self.changed(f"call {place}, the {kind} {name!r}, was made with other arguments before")
+            raise self.changed(f"call {step_id}, the {kind} {name!r}, was made with other arguments before")
         return call
 
-    def changed(self, what: str) -> Changed:
+    def changed(self, what: str) -> WorkflowChanged:
         """What is raised in the function; whatever it does about it, the workflow goes no further."""
-        self._broken = self._broken or Changed(
+        self._broken = self._broken or WorkflowChanged(
             f"the workflow {self.flow.name} does not do what it did before: {what}",
             hint="what differs from run to run (time, chance, the outside) belongs into a step; "
             "`patched()` and versions let old ones go on after a change",
@@ -264,45 +264,47 @@ class RunningFlow:
         await self._stepping.idle()
         raise asyncio.CancelledError
 
-    def _is_unreached(self, place: str) -> bool:
-        return place in self.unseen
+    def _is_unreached(self, step_id: str) -> bool:
+        return step_id in self.unseen
 
     @property
     def _is_stopping(self) -> bool:
         """Whether a call that is cancelled now is cancelled by us, and not by the function."""
         return self._closing or self._is_told or self.notes.trouble is not None or self._broken is not None
 
-    async def stay_in_doubt(self, place: str) -> None:
+    async def stay_in_doubt(self, step_id: str) -> None:
         """Pause when the function stops waiting for a step of which nobody knows what became (I31)."""
         if self._is_stopping:
             return
-        call = self.flow.calls[place]
+        call = self.flow.steps[step_id]
         if call.status != UNKNOWN:
-            self.notes.note("call_doubted", place=place)
-        self.let_go(PAUSED, f"nobody knows what became of call {place}, the step {call.name}: settle it, then resume")
+            self.notes.note("step_unknown", step_id=step_id)
+        self.let_go(PAUSED, f"nobody knows what became of call {step_id}, the step {call.name}: settle it, then resume")
         await asyncio.get_running_loop().create_future()
 
     @contextmanager
-    def waiting(self, place: str) -> Iterator[None]:
+    def waiting(self, step_id: str) -> Iterator[None]:
         """Note that the function stopped waiting for a call, so that it does so again when it runs again."""
         try:
             yield
         except asyncio.CancelledError:
             if not (self._is_stopping or self.leaving):
-                self.notes.note("call_left", place=place)
+                self.notes.note("step_abandoned", step_id=step_id)
                 self.notes.flush_soon()
             raise
 
     # --- steps -----------------------------------------------------------------------------------------------
 
-    async def step(self, scope: Scope, step: Step[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    async def step(
+        self, scope: Scope, step: StepDefinition[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
         """The outcome of a step: the recorded one, or that of calling it now."""
         return await self._stepping.step(scope.next_place(), step, args, kwargs)
 
-    async def ended(self, place: str) -> None:
+    async def ended(self, step_id: str) -> None:
         """Have the outcome of a call written, at once or as the policy says."""
         try:
-            await self.checkpoints.ended(place)
+            await self.checkpoints.ended(step_id)
         except Corrupt as error:
             raise self._give_up(error) from error
 
@@ -316,45 +318,45 @@ class RunningFlow:
 
     async def sleep(self, scope: Scope, seconds: float) -> None:
         """Until a moment that is recorded, so a restart does not begin it again."""
-        place = scope.next_place()
-        call = await self.known(place, SLEEP, "sleep")
+        step_id = scope.next_place()
+        call = await self.known(step_id, SLEEP, "sleep")
         if call is not None and call.status == DONE:
             return
         until_us = call.until_us if call else self.clock.now_us() + int(seconds * MICROSECONDS)
-        with self.waiting(place):
+        with self.waiting(step_id):
             if call is None:
-                self.notes.note("call_started", place=place, kind=SLEEP, name="sleep", until_us=until_us)
+                self.notes.note("step_started", step_id=step_id, kind=SLEEP, name="sleep", until_us=until_us)
                 await self.notes.flush()
             await self.until(until_us)
-            self.notes.note("call_done", place=place)
-            await self.ended(place)
+            self.notes.note("step_completed", step_id=step_id)
+            await self.ended(step_id)
 
     async def signal(self, scope: Scope, name: str, timeout_s: float, type_: Any) -> Any:
         """The next signal of a name, in the order in which they were sent."""
-        place = scope.next_place()
-        call = await self.known(place, SIGNAL, name)
+        step_id = scope.next_place()
+        call = await self.known(step_id, SIGNAL, name)
         if call is not None and call.status == FAILED:
-            raise Expired(f"no signal {name!r} came in time")
+            raise WaitExpired(f"no signal {name!r} came in time")
         is_heard = call is not None and call.status == DONE
-        value = call.result if call and is_heard else await self._wait_for_signal(place, name, call, timeout_s)
+        value = call.result if call and is_heard else await self._wait_for_signal(step_id, name, call, timeout_s)
         return values.typed(value, type_, f"the signal {name!r}")
 
-    async def _wait_for_signal(self, place: str, name: str, call: Call | None, timeout_s: float) -> Any:
+    async def _wait_for_signal(self, step_id: str, name: str, call: Step | None, timeout_s: float) -> Any:
         """Its value. Nothing is awaited once it is noted: else a time limit could end just then, and the record would
         say that the function heard a signal which it did not."""
-        with self.waiting(place):
+        with self.waiting(step_id):
             if call is None:
                 until_us = self._deadline(timeout_s)
-                self.notes.note("call_started", place=place, kind=SIGNAL, name=name, until_us=until_us)
+                self.notes.note("step_started", step_id=step_id, kind=SIGNAL, name=name, until_us=until_us)
                 await self.notes.flush()
-            until_us = self.flow.calls[place].until_us
+            until_us = self.flow.steps[step_id].until_us
             try:
                 version, value = await self.mail.signal(name, lambda listener: self._wait(listener, until_us))
-            except Expired as error:
-                self.notes.note("call_failed", place=place, error=values.told(error))
-                raise Expired(f"no signal {name!r} came in time") from error
+            except WaitExpired as error:
+                self.notes.note("step_failed", step_id=step_id, error=values.told(error))
+                raise WaitExpired(f"no signal {name!r} came in time") from error
             else:
-                self.notes.note("call_done", place=place, result=value, signal=name, signal_version=version)
+                self.notes.note("step_completed", step_id=step_id, result=value, signal=name, signal_version=version)
                 return value
             finally:
                 self.recall.note_new()
@@ -364,41 +366,43 @@ class RunningFlow:
         self, scope: Scope, question: str, choices: list[str], context: str, default: str | None, timeout_s: float
     ) -> str:
         """What a person answers; asked once, however often the workflow is interrupted."""
-        place = scope.next_place()
-        call = await self.known(place, GATE, question)
+        step_id = scope.next_place()
+        call = await self.known(step_id, GATE, question)
         if call is None or call.status not in (DONE, FAILED):
-            with self.waiting(place):
+            with self.waiting(step_id):
                 if call is None:
-                    await self._ask(place, question, choices, context, default, timeout_s)
-                call = await self._wait_for_answer(place, default)
+                    await self._ask(step_id, question, choices, context, default, timeout_s)
+                call = await self._wait_for_answer(step_id, default)
         if call.status == FAILED:
-            raise Expired(f"nobody answered {question!r} in time")
+            raise WaitExpired(f"nobody answered {question!r} in time")
         return str(call.result)
 
     async def _ask(
-        self, place: str, question: str, choices: list[str], context: str, default: str | None, timeout_s: float
+        self, step_id: str, question: str, choices: list[str], context: str, default: str | None, timeout_s: float
     ) -> None:
         about = {name: said for name, said in (("choices", choices), ("context", context)) if said}
         about |= {"default": default} if default is not None else {}
         until_us = self._deadline(timeout_s)
-        self.notes.note("call_started", place=place, kind=GATE, name=question, until_us=until_us, about=about)
+        self.notes.note("step_started", step_id=step_id, kind=GATE, name=question, until_us=until_us, about=about)
         try:
-            await self.checkpoints.asked(place)
+            await self.checkpoints.asked(step_id)
         except Corrupt as error:
             raise self._give_up(error) from error
 
-    async def _wait_for_answer(self, place: str, default: str | None) -> Call:
-        until_us = self.flow.calls[place].until_us
+    async def _wait_for_answer(self, step_id: str, default: str | None) -> Step:
+        until_us = self.flow.steps[step_id].until_us
         try:
-            await self.mail.settled(place, lambda answered: self._wait(answered, until_us))
-        except Expired:
-            if not self.mail.is_settled(place):
+            await self.mail.settled(step_id, lambda answered: self._wait(answered, until_us))
+        except WaitExpired:
+            if not self.mail.is_settled(step_id):
                 if default is None:
-                    self.notes.note("call_failed", place=place, error={"type": "Expired", "message": "nobody answered"})
+                    self.notes.note(
+                        "step_failed", step_id=step_id, error={"type": "Expired", "message": "nobody answered"}
+                    )
                 else:
-                    self.notes.note("call_done", place=place, result=default)
+                    self.notes.note("step_completed", step_id=step_id, result=default)
         await self.notes.flush()
-        return self.flow.calls[place]
+        return self.flow.steps[step_id]
 
     def _deadline(self, timeout_s: float) -> int:
         return self.clock.now_us() + int(timeout_s * MICROSECONDS) if timeout_s else 0
@@ -409,7 +413,7 @@ class RunningFlow:
         async def expire() -> None:
             await self.until(until_us)
             if not future.done():
-                future.set_exception(Expired("it did not come in time"))
+                future.set_exception(WaitExpired("it did not come in time"))
 
         timer = asyncio.create_task(expire()) if until_us else None
         try:
@@ -426,10 +430,10 @@ class RunningFlow:
 
     async def checkpoint(self, scope: Scope, name: str) -> None:
         """Make everything so far safe, under a name."""
-        place = scope.next_place()
-        if await self.known(place, VALUE, "checkpoint") is not None:
+        step_id = scope.next_place()
+        if await self.known(step_id, VALUE, "checkpoint") is not None:
             return
-        self.notes.note("call_done", place=place, kind=VALUE, name="checkpoint")
+        self.notes.note("step_completed", step_id=step_id, kind=VALUE, name="checkpoint")
         try:
             await self.checkpoints.make("manual", name)
         except Corrupt as error:
@@ -439,27 +443,27 @@ class RunningFlow:
         self, scope: Scope, kind: str, name: str, digest: str, about: dict[str, Any], work: Callable[[str], Any]
     ) -> Any:
         """A call whose own record lies elsewhere, as that of a child or an agent: it is taken up, never begun twice."""
-        place = scope.next_place()
-        call = await self.known(place, kind, name, digest)
+        step_id = scope.next_place()
+        call = await self.known(step_id, kind, name, digest)
         if call is not None and call.status == DONE:
             return call.result
         if call is not None and call.status == FAILED:
             raise StepFailed(name, call.error or {})
-        with self.waiting(place):
+        with self.waiting(step_id):
             if call is None:
-                self.notes.note("call_started", place=place, kind=kind, name=name, digest=digest, about=about)
+                self.notes.note("step_started", step_id=step_id, kind=kind, name=name, digest=digest, about=about)
                 await self.notes.flush()
             crash_point(f"flow:before {kind}")
             try:
-                result = await work(place)
+                result = await work(step_id)
             except StepFailed as error:
-                self.notes.note("call_failed", place=place, error={"type": error.type, "message": error.message})
-                await self.ended(place)
+                self.notes.note("step_failed", step_id=step_id, error={"type": error.type, "message": error.message})
+                await self.ended(step_id)
                 raise
             except elsewhere.INFRASTRUCTURE as error:  # which says nothing about the call
                 raise self._give_up(error) from error
-            self.notes.note("call_done", place=place, result=result)
-            await self.ended(place)
+            self.notes.note("step_completed", step_id=step_id, result=result)
+            await self.ended(step_id)
         return result
 
     def receive(self, record: Record) -> None:

@@ -96,7 +96,7 @@ def next_time(schedule: Schedule, now_us: int) -> datetime | None:
     return Cron(schedule.cron, schedule.zone).after(to_datetime(now_us))
 
 
-class Server:
+class ScheduleServer:
     """Runs what is due, and goes on with what nobody runs, until it is stopped."""
 
     def __init__(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from maos.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from maos.workflows.running import RunningFlow
+    from maos.workflows.running import WorkflowExecution
 
 _scope: ContextVar[Scope | None] = ContextVar("maos_scope", default=None)
 _key: ContextVar[str] = ContextVar("maos_step_key", default="")
@@ -20,7 +20,7 @@ class Scope:
 
     __slots__ = ("_strays", "count", "flow", "prefix", "task")
 
-    def __init__(self, flow: RunningFlow, prefix: str, task: asyncio.Task[Any] | None) -> None:
+    def __init__(self, flow: WorkflowExecution, prefix: str, task: asyncio.Task[Any] | None) -> None:
         self.flow = flow
         self.prefix = prefix
         self.count = 0

@@ -12,7 +12,7 @@ from typing import Any, get_type_hints
 
 import msgspec
 
-from maos.engine.orders import without_secrets
+from maos.engine.attempt_spec import without_secrets
 from maos.errors import InvalidInput
 from maos.journal.codec import BODY_BYTES_MAX, is_plain
 

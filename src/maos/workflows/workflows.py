@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakValueDictionary
 
 from maos.clock import MICROSECONDS, Clock
-from maos.engine import consent, owner
+from maos.engine import consent, ownership
 from maos.engine.claims import Held, claim
 from maos.engine.post import Post
 from maos.engine.recorder import LEASE_S, Recorder
-from maos.engine.types import FLOW
+from maos.engine.types import WORKFLOW_RUN
 from maos.errors import Conflict, Corrupt, InvalidInput, LeaseLost, NotFound
 from maos.journal.codec import Event
 from maos.journal.journal import Append, Journal
 from maos.model.attempt import check_agent, check_run, inbox
-from maos.model.flow import (
+from maos.model.schedule import Schedule
+from maos.model.workflow import (
     AGENT,
     CANCELLED,
     CHANGED,
@@ -31,16 +32,15 @@ from maos.model.flow import (
     STARTED,
     STEP,
     UNKNOWN,
-    Flow,
+    WorkflowRun,
     stream,
 )
-from maos.model.schedule import Schedule
 from maos.store.contract import Key, Lease
 from maos.workflows import elsewhere, forgetting, schedules, values
 from maos.workflows.definition import Workflow, find
-from maos.workflows.errors import Changed, NotWaiting, WorkflowFailed
-from maos.workflows.policy import Policy
-from maos.workflows.running import RunningFlow
+from maos.workflows.errors import NotWaiting, WorkflowChanged, WorkflowFailed
+from maos.workflows.policy import CheckpointPolicy
+from maos.workflows.running import WorkflowExecution
 from maos.workflows.schedules import Load
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ MAIL_S = 0.01
 class Handle:
     """A workflow that this process runs."""
 
-    def __init__(self, running: RunningFlow, task: asyncio.Future[Flow]) -> None:
+    def __init__(self, running: WorkflowExecution, task: asyncio.Future[WorkflowRun]) -> None:
         self._running = running
         self._task = task
 
@@ -68,11 +68,11 @@ class Handle:
         return self._running.id
 
     @property
-    def flow(self) -> Flow:
+    def flow(self) -> WorkflowRun:
         """What is recorded of it by now."""
         return self._running.flow
 
-    async def wait(self) -> Flow:
+    async def wait(self) -> WorkflowRun:
         """Until it has ended or is paused."""
         return await asyncio.shield(self._task)
 
@@ -80,7 +80,7 @@ class Handle:
         """What it returns; WorkflowFailed when it fails or is cancelled."""
         return _result(await self.wait(), self._running.definition)
 
-    async def pause(self, why: str = "") -> Flow:
+    async def pause(self, why: str = "") -> WorkflowRun:
         """Have the steps that run end, and let go of it; it can be gone on with at any time."""
         self.let_go(PAUSED, why)
         return await self.wait()
@@ -109,8 +109,8 @@ class Workflows:
         self._attempts = attempts
         self._lease_s = lease_s
         self._post = Post(journal, rest_s=MAIL_S)
-        self._tasks: dict[str, asyncio.Task[Flow]] = {}
-        self._running: dict[str, RunningFlow] = {}
+        self._tasks: dict[str, asyncio.Task[WorkflowRun]] = {}
+        self._running: dict[str, WorkflowExecution] = {}
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._unfit: dict[str, str] = {}
         """Workflows that made other calls than before when this process ran them last, and with which code."""
@@ -138,7 +138,7 @@ class Workflows:
                 result: R = await (await self.start(workflow, *args, id=id, **kwargs)).result()
                 return result
             except Held:
-                flow = await FLOW.load(self._journal, id)
+                flow = await WORKFLOW_RUN.load(self._journal, id)
                 if flow is not None and flow.status != RUNNING:
                     ended: R = _result(flow, workflow)
                     return ended
@@ -195,7 +195,7 @@ class Workflows:
         *,
         even_paused: bool = True,
     ) -> Handle:
-        Policy.of(options)
+        CheckpointPolicy.of(options)
         id = check_agent(id) if id else f"w-{secrets.token_hex(3)}"
         arguments = values.plain({"args": list(args), "kwargs": kwargs}, f"an argument of {workflow.name}")
         values.given(workflow.function, arguments, workflow.name)
@@ -219,12 +219,12 @@ class Workflows:
         on_change: str,
         even_paused: bool,
     ) -> Handle:
-        known: Flow | Lease | None = await FLOW.load(self._journal, id)
+        known: WorkflowRun | Lease | None = await WORKFLOW_RUN.load(self._journal, id)
         if known is None:
             if not parent:
                 check_run(id)
             known = await self._claim_new(id)
-        if isinstance(known, Flow):
+        if isinstance(known, WorkflowRun):
             if (known.name, known.arguments) != (workflow.name, arguments):
                 raise InvalidInput(
                     f"there is a workflow {id!r} already, a {known.name} with other arguments", hint="use another id"
@@ -236,7 +236,7 @@ class Workflows:
             return await self._go_on(known, workflow, on_change, even_paused=even_paused)
         lease = known
         try:
-            recorder = Recorder(self._journal, FLOW, Flow(id=id), lease, lease_s=self._lease_s)
+            recorder = Recorder(self._journal, WORKFLOW_RUN, WorkflowRun(id=id), lease, lease_s=self._lease_s)
             data = {
                 "name": workflow.name,
                 "definition": workflow.version,
@@ -244,10 +244,10 @@ class Workflows:
                 "arguments": arguments,
                 "options": {**options, "where": workflow.where},
                 "parent": parent,
-                "owner": owner.identity(lease),
+                "owner": ownership.identity(lease),
                 "at_us": self._clock.now_us(),
             }
-            await recorder.append(Event("flow_started", data))
+            await recorder.append(Event("workflow_started", data))
         except BaseException:
             await self._journal.release(lease)
             raise
@@ -280,7 +280,7 @@ class Workflows:
         found = []
         async for name in self._journal.streams(stream("")):
             try:
-                flow = await FLOW.load(self._journal, name.removeprefix(stream("")))
+                flow = await WORKFLOW_RUN.load(self._journal, name.removeprefix(stream("")))
                 if flow is None or not flow.is_open or flow.id in self._tasks:
                     continue
                 if await self._is_left(flow):
@@ -294,7 +294,7 @@ class Workflows:
                     continue  # it would make other calls once more
                 async with self._turn(flow.id):
                     found.append(await self._go_on(flow, definition, on_change, even_paused=False))
-            except (NotFound, Conflict, LeaseLost, Changed, consent.NotAgreed):
+            except (NotFound, Conflict, LeaseLost, WorkflowChanged, consent.NotAgreed):
                 continue  # another process has it, or its definition; or a person has yet to agree to it
             except Corrupt as error:
                 if tell is None:
@@ -302,20 +302,20 @@ class Workflows:
                 tell(f"{name} cannot be read: {error}")
         return found
 
-    async def _is_left(self, flow: Flow) -> bool:
+    async def _is_left(self, flow: WorkflowRun) -> bool:
         """Whether it is a child that its parent waits for no more; otherwise the parent takes it up."""
-        parent = await FLOW.load(self._journal, flow.parent) if flow.parent else None
+        parent = await WORKFLOW_RUN.load(self._journal, flow.parent) if flow.parent else None
         return parent is not None and elsewhere.is_left(parent, flow.id)
 
     async def _go_on(
-        self, known: Flow, workflow: Workflow[..., Any], on_change: str, *, even_paused: bool = True
+        self, known: WorkflowRun, workflow: Workflow[..., Any], on_change: str, *, even_paused: bool = True
     ) -> Handle:
         if known.id in self._tasks:
             return Handle(self._running[known.id], self._tasks[known.id])
         if on_change not in (REFUSE, REPLAY):
             raise InvalidInput(f"on_change cannot be {on_change!r}", hint=f"use {REFUSE} or {REPLAY}")
         if known.is_open and known.code != workflow.code and on_change == REFUSE:
-            raise Changed(
+            raise WorkflowChanged(
                 f"the definition of {known.name} has changed since {known.id} was begun",
                 hint="give it a new version= and keep the old one beside it; or go on with the new code where it "
                 "makes the same calls (on_change='replay', `maos workflow resume --on-change replay`); "
@@ -327,7 +327,7 @@ class Workflows:
             values.given(workflow.function, known.arguments, known.name)
         except InvalidInput as error:
             hint = "give it a new version= and keep the old one beside it, or let it take what the old one was given"
-            raise Changed(
+            raise WorkflowChanged(
                 f"the definition of {known.name} does not fit what {known.id} was begun with: {error.what}", hint=hint
             ) from error
         await consent.check(self._journal, known.id)
@@ -339,11 +339,11 @@ class Workflows:
                 await self._journal.release(lease)
                 return self._ended(fresh, workflow)
             code_before = fresh.code
-            recorder = Recorder(self._journal, FLOW, fresh, lease, lease_s=self._lease_s)
-            taken = {"owner": owner.identity(lease), "code": workflow.code, "at_us": self._clock.now_us()}
+            recorder = Recorder(self._journal, WORKFLOW_RUN, fresh, lease, lease_s=self._lease_s)
+            taken = {"owner": ownership.identity(lease), "code": workflow.code, "at_us": self._clock.now_us()}
             if overruled:
                 taken["overruled"] = overruled
-            await recorder.append(Event("flow_taken", taken))
+            await recorder.append(Event("workflow_claimed", taken))
         except BaseException:
             await self._journal.release(lease)
             raise
@@ -351,15 +351,15 @@ class Workflows:
             recorder, workflow, on_change=on_change, code_before=code_before, is_insisted=even_paused
         )
 
-    def _ended(self, flow: Flow, workflow: Workflow[..., Any]) -> Handle:
+    def _ended(self, flow: WorkflowRun, workflow: Workflow[..., Any]) -> Handle:
         """One that only tells its result."""
-        task: asyncio.Future[Flow] = asyncio.get_running_loop().create_future()
+        task: asyncio.Future[WorkflowRun] = asyncio.get_running_loop().create_future()
         task.set_result(flow)
-        recorder = Recorder(self._journal, FLOW, flow, owner.lease_of(flow.owner))
-        return Handle(RunningFlow(recorder, workflow, self._clock, workflows=self), task)
+        recorder = Recorder(self._journal, WORKFLOW_RUN, flow, ownership.lease_of(flow.owner))
+        return Handle(WorkflowExecution(recorder, workflow, self._clock, workflows=self), task)
 
-    async def _watch(self, recorder: Recorder[Flow], workflow: Workflow[..., Any], **how: Any) -> Handle:
-        running = RunningFlow(recorder, workflow, self._clock, workflows=self, **how)
+    async def _watch(self, recorder: Recorder[WorkflowRun], workflow: Workflow[..., Any], **how: Any) -> Handle:
+        running = WorkflowExecution(recorder, workflow, self._clock, workflows=self, **how)
         self._running[running.id] = running
         await self._post.register(running.id, running.receive, after=running.flow.inbox_cursor)
         task = asyncio.create_task(self._run(running))
@@ -367,7 +367,7 @@ class Workflows:
         await asyncio.sleep(0)  # a task that is cancelled before its first step would not give the lease back
         return Handle(running, task)
 
-    async def _run(self, running: RunningFlow) -> Flow:
+    async def _run(self, running: WorkflowExecution) -> WorkflowRun:
         try:
             flow = await running.run()
             if flow.status == CHANGED:
@@ -379,16 +379,16 @@ class Workflows:
             self._running.pop(running.id, None)
             await self._journal.release(running.recorder.lease)
 
-    async def _claim(self, id: str, known: Flow | None) -> Any:
+    async def _claim(self, id: str, known: WorkflowRun | None) -> Any:
         hint = f"`maos workflow show {id}` tells how it stands"
         is_open = known is not None and known.is_open
         return await claim(self._journal, self._clock, stream(id), known, is_open=is_open, hint=hint)
 
-    async def _claim_new(self, id: str) -> Lease | Flow:
+    async def _claim_new(self, id: str) -> Lease | WorkflowRun:
         """The right to begin one; or the one that another process has begun meanwhile."""
 
-        async def look() -> Flow | None:
-            return await FLOW.load(self._journal, id)
+        async def look() -> WorkflowRun | None:
+            return await WORKFLOW_RUN.load(self._journal, id)
 
         hint = f"`maos workflow show {id}` tells how it stands"
         try:
@@ -418,7 +418,12 @@ class Workflows:
     # --- for running workflows -------------------------------------------------------------------------------
 
     async def start_child(
-        self, parent: RunningFlow, workflow: Workflow[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], id: str
+        self,
+        parent: WorkflowExecution,
+        workflow: Workflow[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        id: str,
     ) -> Handle:
         """Begin a child, or take it up."""
         return await self._start(
@@ -433,9 +438,9 @@ class Workflows:
         """Have an agent stopped, if it is at work."""
         await elsewhere.stop(self._attempts(), name)
 
-    async def carry_out_agent(self, parent: RunningFlow, place: str, task: str, given: dict[str, Any]) -> str:
+    async def execute_agent(self, parent: WorkflowExecution, step_id: str, task: str, given: dict[str, Any]) -> str:
         """Begin, take up or resume an agent, and wait for it."""
-        name = elsewhere.name_of(parent.id, place)
+        name = elsewhere.name_of(parent.id, step_id)
         return await elsewhere.agent(self._attempts(), self._clock, name, task, given, parent)
 
     # --- by themselves ---------------------------------------------------------------------------------------
@@ -480,11 +485,11 @@ class Workflows:
             serving = asyncio.create_task(m.workflows.serve())
             serving.cancel()
         """
-        await schedules.Server(self, self._journal, self._clock, tell=tell, load=load).serve()
+        await schedules.ScheduleServer(self, self._journal, self._clock, tell=tell, load=load).serve()
 
     # --- asking ----------------------------------------------------------------------------------------------
 
-    async def get(self, id: str) -> Flow:
+    async def get(self, id: str) -> WorkflowRun:
         """A workflow by its id.
 
         Example::
@@ -492,12 +497,12 @@ class Workflows:
             flow = await m.workflows.get("greeting-1")
             print(flow.status, flow.result)
         """
-        found = await FLOW.load(self._journal, id)
+        found = await WORKFLOW_RUN.load(self._journal, id)
         if found is None:
             raise NotFound(f"there is no workflow {id!r}", hint="`maos workflow list` shows them")
         return found
 
-    async def all(self) -> AsyncIterator[Flow]:
+    async def all(self) -> AsyncIterator[WorkflowRun]:
         """All workflows, by id.
 
         Example::
@@ -506,7 +511,7 @@ class Workflows:
                 print(flow.id, flow.status)
         """
         async for name in self._journal.streams(stream("")):
-            found = await FLOW.load(self._journal, name.removeprefix(stream("")))
+            found = await WORKFLOW_RUN.load(self._journal, name.removeprefix(stream("")))
             if found is not None:
                 yield found
 
@@ -547,7 +552,7 @@ class Workflows:
         data = {"name": name, "value": values.plain(value, f"the signal {name}")}
         await self._wish(id, "signal_sent", data, key)
 
-    async def answer(self, id: str, place: str, answer: str, *, by: str = "person") -> None:
+    async def answer(self, id: str, step_id: str, answer: str, *, by: str = "person") -> None:
         """Answer a question of a workflow; the first answer counts.
 
         Example::
@@ -556,15 +561,15 @@ class Workflows:
                 await m.workflows.answer("order-7", place, "yes")
         """
         flow = await self.get(id)
-        call = flow.calls.get(place)
+        call = flow.steps.get(step_id)
         if call is None or (call.kind, call.status) != (GATE, STARTED):
-            raise _not_asked(flow, f"the workflow {flow.id} asks nothing at {place!r}", GATE)
+            raise _not_asked(flow, f"the workflow {flow.id} asks nothing at {step_id!r}", GATE)
         choices = call.about.get("choices", [])
         if choices and answer not in choices:
             raise InvalidInput(f"{answer!r} is no answer to {call.name!r}", hint=f"answer {', '.join(choices)}")
-        await self._wish(flow.id, "question_answered", {"id": place, "answer": answer, "by": by})
+        await self._wish(flow.id, "question_answered", {"id": step_id, "answer": answer, "by": by})
 
-    async def settle(self, id: str, place: str, outcome: str, *, value: Any = None, why: str = "") -> None:
+    async def settle(self, id: str, step_id: str, outcome: str, *, value: Any = None, why: str = "") -> None:
         """Say what became of a step whose outcome is unknown: "done" with its result, "failed", or do it "again".
 
         Example::
@@ -575,12 +580,12 @@ class Workflows:
         if outcome not in ("done", "failed", "again"):
             raise InvalidInput(f"an outcome cannot be {outcome!r}", hint="say done, failed or again")
         flow = await self.get(id)
-        call = flow.calls.get(place)
+        call = flow.steps.get(step_id)
         if call is None or call.kind != STEP or call.status not in (UNKNOWN, STARTED):
-            raise _not_asked(flow, f"there is nothing to settle at {place!r} of the workflow {flow.id}", STEP)
+            raise _not_asked(flow, f"there is nothing to settle at {step_id!r} of the workflow {flow.id}", STEP)
         said = {"outcome": outcome, "value": values.plain(value, "the result"), "why": why}
-        data = {"place": place, "tries": call.tries, **said}  # of a later try it says nothing
-        await self._wish(flow.id, "call_settled", data)
+        data = {"step_id": step_id, "tries": call.tries, **said}  # of a later try it says nothing
+        await self._wish(flow.id, "resolve_requested", data)
 
     async def cancel(self, id: str, *, why: str = "") -> None:
         """End a workflow, when the steps that run have ended; one that nobody runs ends at once, without its code.
@@ -589,7 +594,7 @@ class Workflows:
 
             await m.workflows.cancel("order-7")
         """
-        await self._wish(id, "cancel_asked", {"why": why})
+        await self._wish(id, "cancel_requested", {"why": why})
         if id not in self._tasks:
             async with self._turn(id):
                 await self._end(id, why)
@@ -605,8 +610,8 @@ class Workflows:
             if not flow.is_open:
                 return
             ended = {"status": CANCELLED, "why": why, "inbox_version": await self._journal.version(inbox(id))}
-            recorder = Recorder(self._journal, FLOW, flow, lease, lease_s=self._lease_s)
-            await recorder.append(Event("flow_ended", {**ended, "at_us": self._clock.now_us()}))
+            recorder = Recorder(self._journal, WORKFLOW_RUN, flow, lease, lease_s=self._lease_s)
+            await recorder.append(Event("workflow_ended", {**ended, "at_us": self._clock.now_us()}))
         finally:
             await self._journal.release(lease)
         children = [each.id async for each in self.all() if each.parent == id and each.is_open]
@@ -622,7 +627,7 @@ class Workflows:
 
             await m.workflows.pause("order-7")
         """
-        await self._wish(id, "pause_asked", {"why": why})
+        await self._wish(id, "pause_requested", {"why": why})
 
     async def _wish(self, id: str, type_: str, data: dict[str, Any], key: str | None = None) -> None:
         flow = await self.get(id)
@@ -637,20 +642,22 @@ class Workflows:
             raise ended from None
 
 
-def _result(flow: Flow, definition: Workflow[..., Any]) -> Any:
+def _result(flow: WorkflowRun, definition: Workflow[..., Any]) -> Any:
     if flow.status == COMPLETED:
         return values.typed(flow.result, definition.returns, f"what the workflow {flow.name} returned")
     if flow.status == CHANGED:
-        raise Changed(flow.why, hint="put the code right, or finish with the old version, and resume it")
+        raise WorkflowChanged(flow.why, hint="put the code right, or finish with the old version, and resume it")
     said = f"{flow.error.get('type')}: {flow.error.get('message')}" if flow.error else flow.why or "it was let go of"
     command = "resume" if flow.status == PAUSED else "show"
     what = f"the workflow {flow.id} is {flow.status}: {said}"
     raise WorkflowFailed(what, hint=f"`maos workflow {command} {flow.id}`")
 
 
-def _not_asked(flow: Flow, what: str, kind: str) -> NotWaiting:
-    open_ = flow.unknown if kind == STEP else {place: each for place, each in flow.waiting.items() if each.kind == kind}
-    there = ", ".join(f"{place} ({call.name})" for place, call in open_.items())
+def _not_asked(flow: WorkflowRun, what: str, kind: str) -> NotWaiting:
+    open_ = (
+        flow.unknown if kind == STEP else {step_id: each for step_id, each in flow.waiting.items() if each.kind == kind}
+    )
+    there = ", ".join(f"{step_id} ({call.name})" for step_id, call in open_.items())
     return NotWaiting(
         what, hint=f"open now: {there}" if there else f"`maos workflow show {flow.id}` tells how it stands"
     )

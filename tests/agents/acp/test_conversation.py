@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from maos.agents.acp import Acp
-from maos.agents.contract import McpServer, Order
+from maos.agents.acp.dialect import Acp
+from maos.agents.contract import LaunchOrder, McpServer
 from maos.model.failure import Ending, understand
 from tests.agents.driving import Run, an_order, started
 
@@ -21,7 +21,7 @@ def peer(*options: str) -> Acp:
     return Acp(" ".join([sys.executable, str(PEER), *options]))
 
 
-def order_of(folder: Path, *steps: dict[str, Any], **fields: Any) -> Order:
+def order_of(folder: Path, *steps: dict[str, Any], **fields: Any) -> LaunchOrder:
     """An order whose prompt is a list of steps."""
     return an_order(folder, **{"task": json.dumps(steps)} | fields)
 
@@ -76,7 +76,7 @@ async def test_another_message_is_another_turn_of_the_same_session(tmp_path: Pat
     """R-202: the protocol has no messages inside a turn, so they wait for its end."""
     order = order_of(tmp_path, {"cost": 1.0}, {"ask": {"id": "t1", "title": "run", "kind": "execute"}})
     async with started(peer(), order, forgetful=True) as run:
-        (asked,) = await run.until_fact("permission_asked")
+        (asked,) = await run.until_fact("permission_requested")
         assert run.conversation.say("inbox/1", "now?") is None
         await run.write(run.conversation.answer(asked["id"], allow=True))
         await run.until_fact("turn_ended")
@@ -110,7 +110,7 @@ async def test_permissions_are_asked_for_and_answered(tmp_path: Path) -> None:
     dialect, order = peer(), order_of(tmp_path, ask, ask)
     async with started(dialect, order, forgetful=True) as run:
         for number, allow in ((1, True), (2, False)):
-            asked = (await run.until_fact("permission_asked", number))[-1]
+            asked = (await run.until_fact("permission_requested", number))[-1]
             assert (asked["tool"], asked["input"]) == ("rm -r build", {"a": 1})
             assert [option["kind"] for option in asked["options"]] == ["allow_once", "allow_always", "reject_once"]
             reply = run.conversation.answer(asked["id"], allow=allow)
@@ -126,7 +126,7 @@ async def test_a_turn_can_be_broken_off(tmp_path: Path) -> None:
     """What it had asked for is answered too, as the protocol demands."""
     order = order_of(tmp_path, {"ask": {"id": "t1", "title": "run", "kind": "execute"}}, {"wait": True})
     async with started(peer(), order) as run:
-        await run.until_fact("permission_asked")
+        await run.until_fact("permission_requested")
         await run.write(run.conversation.cancel())
         await one_turn(run)
         assert run.conversation.cancel() is None

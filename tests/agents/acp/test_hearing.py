@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from maos.agents.acp import Acp
-from maos.agents.acp_conversation import AcpConversation
-from maos.agents.acp_speech import LINE_CHARS_MAX, Speech
-from maos.agents.contract import AgentMissing, Order
+from maos.agents.acp.conversation import AcpConversation
+from maos.agents.acp.dialect import Acp
+from maos.agents.acp.speech import LINE_CHARS_MAX, Speech
+from maos.agents.contract import AgentMissing, LaunchOrder
 from maos.errors import InvalidInput, NotFound
 from maos.model import facts
 from tests.agents.driving import an_order
@@ -29,7 +29,7 @@ def update(**fields: Any) -> bytes:
     return line(method="session/update", params={"sessionId": "s1", "update": fields})
 
 
-def in_a_turn(order: Order = ORDER) -> AcpConversation:
+def in_a_turn(order: LaunchOrder = ORDER) -> AcpConversation:
     """A conversation whose first turn runs."""
     conversation = Acp("agent").converse(order)
     conversation.hear(line(id=0, result={"protocolVersion": 1}), stderr=False)
@@ -72,7 +72,7 @@ def test_what_the_order_has_decided_is_not_asked(
     heard = in_a_turn(ORDER._replace(**rule)).hear(asking(**call), stderr=False)
     kinds = [fact["kind"] for fact in heard.facts]
     if chosen is None:
-        assert kinds == ["permission_asked"]
+        assert kinds == ["permission_requested"]
         assert heard.replies == ()
     else:
         (reply,) = heard.replies
@@ -110,7 +110,7 @@ def test_a_long_turn_may_ask_as_often_as_it_is_answered() -> None:
     for _ in range(100):
         heard = conversation.hear(asking(kind="execute"), stderr=False)
         (asked,) = heard.facts
-        assert asked["kind"] == "permission_asked"
+        assert asked["kind"] == "permission_requested"
         reply = conversation.answer(asked["id"], allow=True)
         assert reply is not None
         assert conversation.answer(asked["id"], allow=True) == reply

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from maos.testing.model_stub import Call, Fault, ModelStub, Step, Tokens
+from maos.testing.model_stub import ModelStub, ScriptFault, ScriptStep, TokenCount, ToolCall
 from tests.agents.claude.stage import agent, bash, mcp_server, texts, turn
 from tests.agents.driving import Run
 
@@ -20,18 +20,18 @@ RECORDED = Path(__file__).parents[1] / "recorded" / "claude"
 UUID = re.compile(rb"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 
 TALK = [
-    Step(
+    ScriptStep(
         thought="Look first.",
         text="I look around.\n\nThen I tell.",
         calls=[bash("ls")],
-        tokens=Tokens(input=50, output=20, cache_write=7),
+        tokens=TokenCount(input=50, output=20, cache_write=7),
     ),
-    Step(text="Nothing here.", tokens=Tokens(input=70, output=30, cache_read=5)),
+    ScriptStep(text="Nothing here.", tokens=TokenCount(input=70, output=30, cache_read=5)),
 ]
 HELPER = {"description": "helper", "prompt": "SCRIPT=helper", "subagent_type": "general-purpose"}
 OWN_AGENT = {
-    "default": [Step(calls=[Call(name="Agent", input=HELPER)]), *texts(["I wait.", "All is done."])],
-    "helper": [Step(text="I help.", calls=[bash("echo helped")]), Step(text="I helped.")],
+    "default": [ScriptStep(calls=[ToolCall(name="Agent", input=HELPER)]), *texts(["I wait.", "All is done."])],
+    "helper": [ScriptStep(text="I help.", calls=[bash("echo helped")]), ScriptStep(text="I helped.")],
 }
 NO_RETRY = {"CLAUDE_CODE_MAX_RETRIES": "0"}
 BASH: dict[str, Any] = {"tools_allowed": ["Bash"]}
@@ -44,7 +44,7 @@ async def until_idle(run: Run) -> None:
 
 async def yes_and_no(run: Run) -> None:
     for count, allow in enumerate((True, False), start=1):
-        asked = await run.until_fact("permission_asked", count)
+        asked = await run.until_fact("permission_requested", count)
         await run.write(run.conversation.answer(asked[-1]["id"], allow=allow, why="" if allow else "Not that."))
     await until_idle(run)
 
@@ -71,36 +71,44 @@ Scenario = tuple[Any, Callable[[Run], Awaitable[None]], dict[str, Any]]
 SCENARIOS: dict[str, Scenario] = {
     "talk_and_tool": (TALK, until_idle, BASH),
     "mcp_tool": (
-        [Step(calls=[Call(name="mcp__notes__note", input={"text": "x"})]), Step(text="Noted.")],
+        [ScriptStep(calls=[ToolCall(name="mcp__notes__note", input={"text": "x"})]), ScriptStep(text="Noted.")],
         until_idle,
         {"mcp": [mcp_server()]},
     ),
     "permission_yes_and_no": (
-        [Step(calls=[bash("touch a")]), Step(calls=[bash("touch b")]), Step(text="So be it.")],
+        [ScriptStep(calls=[bash("touch a")]), ScriptStep(calls=[bash("touch b")]), ScriptStep(text="So be it.")],
         yes_and_no,
         {},
     ),
-    "permission_denied": ([Step(calls=[bash("touch a")]), Step(text="No.")], until_idle, {"permission": "deny"}),
+    "permission_denied": (
+        [ScriptStep(calls=[bash("touch a")]), ScriptStep(text="No.")],
+        until_idle,
+        {"permission": "deny"},
+    ),
     "background": (
-        [Step(calls=[bash("sleep 0.3", run_in_background=True)]), *texts(["It runs.", "It has ended."])],
+        [ScriptStep(calls=[bash("sleep 0.3", run_in_background=True)]), *texts(["It runs.", "It has ended."])],
         twice,
         BASH,
     ),
     "own_agent": (OWN_AGENT, until_idle, BASH),
-    "retried": ([Step(text="Finally.", faults=[Fault(status=429, retry_after_s=0.05)])], until_idle, {}),
-    "dropped": ([Step(text="Cut off once, and then whole.", faults=[Fault(kind="drop")])], until_idle, {}),
-    "rate_limited": ([Step(faults=[Fault(status=429, times=0)])], until_idle, {"variables": NO_RETRY}),
-    "overloaded": ([Step(faults=[Fault(status=529, times=0)])], until_idle, {"variables": NO_RETRY}),
+    "retried": ([ScriptStep(text="Finally.", faults=[ScriptFault(status=429, retry_after_s=0.05)])], until_idle, {}),
+    "dropped": ([ScriptStep(text="Cut off once, and then whole.", faults=[ScriptFault(kind="drop")])], until_idle, {}),
+    "rate_limited": ([ScriptStep(faults=[ScriptFault(status=429, times=0)])], until_idle, {"variables": NO_RETRY}),
+    "overloaded": ([ScriptStep(faults=[ScriptFault(status=529, times=0)])], until_idle, {"variables": NO_RETRY}),
     "no_key": (texts(["never"]), until_idle, {"variables": {"ANTHROPIC_API_KEY": ""}}),
-    "turns_reached": ([Step(calls=[bash("true")])] * 3, until_idle, {**BASH, "turns_max": 1}),
-    "budget_reached": ([Step(calls=[bash("true")])] * 3, until_idle, {**BASH, "budget_usd": 0.0001}),
+    "turns_reached": ([ScriptStep(calls=[bash("true")])] * 3, until_idle, {**BASH, "turns_max": 1}),
+    "budget_reached": ([ScriptStep(calls=[bash("true")])] * 3, until_idle, {**BASH, "budget_usd": 0.0001}),
     "interrupted": (
-        [Step(text="First.\n\nSecond, unfinished.", chunk_chars=9, faults=[Fault(kind="hang")])],
+        [ScriptStep(text="First.\n\nSecond, unfinished.", chunk_chars=9, faults=[ScriptFault(kind="hang")])],
         interrupted,
         {},
     ),
     "killed_in_text": (
-        [Step(text="First.\n\nSecond, unfinished.", chunk_chars=9, faults=[Fault(kind="hang", after_chars=20)])],
+        [
+            ScriptStep(
+                text="First.\n\nSecond, unfinished.", chunk_chars=9, faults=[ScriptFault(kind="hang", after_chars=20)]
+            )
+        ],
         killed,
         {},
     ),

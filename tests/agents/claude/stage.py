@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from maos.agents.claude import Claude
-from maos.agents.contract import McpServer, Order
-from maos.testing.model_stub import Call, ModelStub, Step
+from maos.agents.claude.dialect import Claude
+from maos.agents.contract import LaunchOrder, McpServer
+from maos.testing.model_stub import ModelStub, ScriptStep, ToolCall
 from tests.agents.driving import Run, an_order, started
 
 KEY = "key-of-the-test"
@@ -19,9 +19,9 @@ PATH = ":".join(folder for folder in os.environ["PATH"].split(":") if not Path(f
 SESSION = "6f1c0b34-3c4e-4c0e-9a53-5f0d0d4f7a10"
 
 
-def bash(command: str, **more: Any) -> Call:
+def bash(command: str, **more: Any) -> ToolCall:
     """A call of the shell."""
-    return Call(name="Bash", input={"command": command, "description": "a step of the test", **more})
+    return ToolCall(name="Bash", input={"command": command, "description": "a step of the test", **more})
 
 
 def environment(stub: ModelStub, **more: str) -> dict[str, str]:
@@ -35,7 +35,7 @@ async def agent(
 ) -> AsyncIterator[Run]:
     """Claude Code at work on a task; `forgetful` is the driver's."""
     forgetful = order.pop("forgetful", False)
-    given: Order = an_order(folder, task=task, **order)
+    given: LaunchOrder = an_order(folder, task=task, **order)
     async with started(Claude(), given, environment(stub, **(variables or {})), forgetful=forgetful) as run:
         yield run
 
@@ -90,6 +90,6 @@ def mcp_server() -> McpServer:
     )
 
 
-def texts(steps: Sequence[str]) -> list[Step]:
+def texts(steps: Sequence[str]) -> list[ScriptStep]:
     """A script of plain replies."""
-    return [Step(text=each) for each in steps]
+    return [ScriptStep(text=each) for each in steps]

@@ -4,14 +4,14 @@ import json
 from pathlib import Path
 
 from maos.model.failure import TABLE, Ending, understand
-from maos.testing.model_stub import Fault, ModelStub, Step
+from maos.testing.model_stub import ModelStub, ScriptFault, ScriptStep
 from tests.agents.claude.stage import agent, texts, turn
 
 NO_RETRY = {"CLAUDE_CODE_MAX_RETRIES": "0"}
 
 
 async def test_a_rate_limit_is_waited_out_and_told_as_retries(tmp_path: Path) -> None:
-    script = [Step(text="Finally.", faults=[Fault(status=429, times=2, retry_after_s=0.05)])]
+    script = [ScriptStep(text="Finally.", faults=[ScriptFault(status=429, times=2, retry_after_s=0.05)])]
     async with ModelStub(script) as stub, agent(stub, tmp_path, "try") as run:
         end = await turn(run)
         assert await run.finish() == 0
@@ -23,14 +23,14 @@ async def test_a_rate_limit_is_waited_out_and_told_as_retries(tmp_path: Path) ->
 async def test_failures_of_the_api_are_told_apart(tmp_path: Path) -> None:
     """One session goes through them all: it takes another message after each."""
     faults = {
-        "limited": (Fault(status=429, times=0, message="This request would exceed your rate limit"), "rate_limited"),
-        "overload": (Fault(status=529, times=0), "overloaded"),
-        "broken": (Fault(status=500, times=0, message="boom"), "server_error"),
-        "long": (Fault(status=400, times=0, message="prompt is too long: 9 tokens > 8 maximum"), "context_overflow"),
-        "poor": (Fault(status=400, times=0, message="Your credit balance is too low to access the API"), "no_credit"),
-        "key": (Fault(status=401, times=0, message="invalid x-api-key"), "login_expired"),
+        "limited": (ScriptFault(status=429, times=0, message="This request would exceed your rate limit"), "rate_limited"),
+        "overload": (ScriptFault(status=529, times=0), "overloaded"),
+        "broken": (ScriptFault(status=500, times=0, message="boom"), "server_error"),
+        "long": (ScriptFault(status=400, times=0, message="prompt is too long: 9 tokens > 8 maximum"), "context_overflow"),
+        "poor": (ScriptFault(status=400, times=0, message="Your credit balance is too low to access the API"), "no_credit"),
+        "key": (ScriptFault(status=401, times=0, message="invalid x-api-key"), "login_expired"),
     }  # fmt: skip
-    scripts = {name: [Step(text="never", faults=[fault])] for name, (fault, _) in faults.items()}
+    scripts = {name: [ScriptStep(text="never", faults=[fault])] for name, (fault, _) in faults.items()}
     names = list(faults)
     async with ModelStub(scripts) as stub, agent(stub, tmp_path, f"SCRIPT={names[0]}", variables=NO_RETRY) as run:
         for n, name in enumerate(names[1:], start=1):
@@ -61,7 +61,7 @@ async def test_without_a_key_or_login_it_says_what_is_missing(tmp_path: Path) ->
 
 async def test_a_reply_cut_off_in_the_middle_is_asked_for_again_and_told_once(tmp_path: Path) -> None:
     text = "This is what I have to say, and it is cut off once."
-    script = [Step(text=text, faults=[Fault(kind="drop"), Fault(kind="error", status=529)])]
+    script = [ScriptStep(text=text, faults=[ScriptFault(kind="drop"), ScriptFault(kind="error", status=529)])]
     async with ModelStub(script) as stub, agent(stub, tmp_path, "speak") as run:
         end = await turn(run)
         assert await run.finish() == 0

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from maos.agents.claude import Claude
-from maos.testing.model_stub import ModelStub, Step
+from maos.agents.claude.dialect import Claude
+from maos.testing.model_stub import ModelStub, ScriptStep
 from tests.agents.claude.stage import KEY, PATH, agent, bash, environment, texts, turn
 from tests.agents.driving import an_order, command_of, started
 
@@ -42,11 +42,11 @@ def traps(work: Path, marks: Path, elsewhere: str) -> None:
 
 async def test_settings_hooks_servers_and_orders_of_a_repository_do_nothing(tmp_path: Path) -> None:
     marks = tmp_path / "marks"
-    script = [Step(calls=[bash("echo $ANTHROPIC_BASE_URL > seen.txt")]), Step(text="done")]
+    script = [ScriptStep(calls=[bash("echo $ANTHROPIC_BASE_URL > seen.txt")]), ScriptStep(text="done")]
     async with ModelStub(script) as stub, ModelStub(texts(["got you"])) as thief:
         traps(tmp_path / "work", marks, thief.url)
         async with agent(stub, tmp_path, "work") as run:
-            [asked] = await run.until_fact("permission_asked")  # its permissions do not count either
+            [asked] = await run.until_fact("permission_requested")  # its permissions do not count either
             await run.write(run.conversation.answer(asked["id"], allow=True))
             await turn(run)
             assert await run.finish() == 0
@@ -73,7 +73,7 @@ async def test_whoever_wants_the_settings_of_a_repository_gets_them(tmp_path: Pa
 @pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
 async def test_it_connects_to_nothing_but_its_model(tmp_path: Path) -> None:
     log = tmp_path / "connections"
-    script = [Step(calls=[bash("echo hello")]), Step(text="done")]
+    script = [ScriptStep(calls=[bash("echo hello")]), ScriptStep(text="done")]
     async with ModelStub(script) as stub:
 
         class Watched(Claude):

@@ -6,8 +6,8 @@ import shutil
 import uuid
 from pathlib import Path
 
-from maos.agents.claude import Claude
-from maos.testing.model_stub import Fault, ModelStub, Step
+from maos.agents.claude.dialect import Claude
+from maos.testing.model_stub import ModelStub, ScriptFault, ScriptStep
 from tests.agents.claude.stage import SESSION, SlowTool, agent, bash, texts, turn
 from tests.agents.driving import an_order
 
@@ -18,9 +18,9 @@ async def test_killed_in_the_middle_of_a_text_it_goes_on_in_place(tmp_path: Path
     """R-107: what had arrived of the text is kept, the conversation goes on where it was."""
     text = "First paragraph.\n\nSecond paragraph, which is never finished."
     script = [
-        Step(text="I begin.", calls=[bash("echo once >> runs.txt")]),
-        Step(text=text, chunk_chars=9, faults=[Fault(kind="hang", after_chars=45)]),
-        Step(text="After all, I end."),
+        ScriptStep(text="I begin.", calls=[bash("echo once >> runs.txt")]),
+        ScriptStep(text=text, chunk_chars=9, faults=[ScriptFault(kind="hang", after_chars=45)]),
+        ScriptStep(text="After all, I end."),
     ]
     async with ModelStub(script) as stub:
         async with agent(stub, tmp_path, "talk", tools_allowed=["Bash"], forgetful=True) as run:
@@ -56,7 +56,7 @@ async def test_killed_in_the_middle_of_a_tool_it_does_not_run_it_again(tmp_path:
     to us (the fact comes before the tool runs) and not to it; what an engine says on resuming must name such tools.
     """
     claude = Claude()
-    script = [Step(text="Now.", calls=[slow_tool.call]), Step(text="I will not do it again.")]
+    script = [ScriptStep(text="Now.", calls=[slow_tool.call]), ScriptStep(text="I will not do it again.")]
     async with ModelStub(script) as stub:
         async with agent(stub, tmp_path, "do it", tools_allowed=["Bash"]) as run:
             while not (slow_tool.is_running and b'"tool_use"' in _read(claude.transcript(an_order(tmp_path), SESSION))):

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from maos.agents import claude_program
-from maos.agents.claude import Claude, cut_torn_line
-from maos.agents.contract import AgentMissing, Program
+from maos.agents.claude import program
+from maos.agents.claude.dialect import Claude, cut_torn_line
+from maos.agents.contract import AgentMissing, AgentProgram
 from maos.errors import InvalidInput
 from tests.agents.claude.stage import PATH, SESSION
 from tests.agents.driving import an_order
@@ -24,21 +24,21 @@ def a_program(folder: Path, says: str) -> dict[str, str]:
 
 def test_the_one_on_the_path_is_taken(tmp_path: Path) -> None:
     environment = a_program(tmp_path / "bin", "echo '9.9.9 (Claude Code)'")
-    assert Claude().find(environment) == Program(tmp_path / "bin" / "claude", "9.9.9")
+    assert Claude().find(environment) == AgentProgram(tmp_path / "bin" / "claude", "9.9.9")
 
 
 def test_the_one_of_the_extra_is_taken_when_the_path_has_none_or_an_old_one(tmp_path: Path) -> None:
-    ours = claude_program.bundled()
+    ours = program.bundled()
     assert ours is not None
     for says in ("echo '2.1.210 (Claude Code)'", "echo 'no version'", "exit 3", "kill -9 $$"):
         assert Claude().find(a_program(tmp_path / "bin", says)).path == ours
     found = Claude().find({"PATH": str(tmp_path)})
     assert found.path == ours
-    assert tuple(map(int, found.version.split("."))) >= claude_program.VERSION_MIN
+    assert tuple(map(int, found.version.split("."))) >= program.VERSION_MIN
 
 
 def test_when_there_is_none_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(claude_program, "bundled", lambda: None)
+    monkeypatch.setattr(program, "bundled", lambda: None)
     with pytest.raises(AgentMissing, match="not on this machine") as missing:
         Claude().find({"PATH": str(tmp_path)})
     assert "pip install 'maos[claude]'" in missing.value.hint
@@ -58,7 +58,7 @@ def test_the_persons_own_login_is_lent_when_there_is_no_key(tmp_path: Path) -> N
     a_login(tmp_path / "person")
     order = an_order(tmp_path)
     engine = {"PATH": PATH, "HOME": str(tmp_path / "person")}
-    command = Claude().command(order, Program(Path("/claude")), engine)
+    command = Claude().command(order, AgentProgram(Path("/claude")), engine)
     assert command.env["CLAUDE_CODE_OAUTH_TOKEN"] == "token-of-the-person"
     assert "token-of-the-person" in command.secrets.values()
     written = [path.read_text() for path in order.home.rglob("*") if path.is_file()]
@@ -79,16 +79,20 @@ def test_the_persons_login_is_not_lent_along_with_a_key_or_to_another_address(
 ) -> None:
     a_login(tmp_path / "person")
     engine = {"PATH": PATH, "HOME": str(tmp_path / "person"), **given}
-    assert "CLAUDE_CODE_OAUTH_TOKEN" not in Claude().command(an_order(tmp_path), Program(Path("/claude")), engine).env
-    in_order = Claude().command(an_order(tmp_path, env=given), Program(Path("/claude")), {"HOME": engine["HOME"]})
+    assert (
+        "CLAUDE_CODE_OAUTH_TOKEN" not in Claude().command(an_order(tmp_path), AgentProgram(Path("/claude")), engine).env
+    )
+    in_order = Claude().command(an_order(tmp_path, env=given), AgentProgram(Path("/claude")), {"HOME": engine["HOME"]})
     assert "CLAUDE_CODE_OAUTH_TOKEN" not in in_order.env
 
 
 def test_keys_of_a_cloud_are_passed_on_only_when_that_cloud_is_used(tmp_path: Path) -> None:
     engine = {"AWS_SECRET_ACCESS_KEY": "aws-secret", "AWS_REGION": "eu-north-1", "CLOUD_ML_REGION": "somewhere"}
-    without = Claude().command(an_order(tmp_path), Program(Path("/claude")), engine)
+    without = Claude().command(an_order(tmp_path), AgentProgram(Path("/claude")), engine)
     assert not set(engine) & set(without.env)
-    used = Claude().command(an_order(tmp_path), Program(Path("/claude")), {**engine, "CLAUDE_CODE_USE_BEDROCK": "1"})
+    used = Claude().command(
+        an_order(tmp_path), AgentProgram(Path("/claude")), {**engine, "CLAUDE_CODE_USE_BEDROCK": "1"}
+    )
     assert used.env["AWS_REGION"] == "eu-north-1"
     assert "aws-secret" in used.secrets.values()
     assert "CLOUD_ML_REGION" not in used.env
@@ -100,7 +104,7 @@ def test_values_cannot_be_taken_for_options(tmp_path: Path) -> None:
     order = an_order(
         tmp_path, task=evil, model=evil, instructions=evil, tools_allowed=[evil], turns_max=3, budget_usd=0.5
     )
-    command = Claude().command(order, Program(Path("/claude")), {})
+    command = Claude().command(order, AgentProgram(Path("/claude")), {})
     assert evil not in command.argv
     assert all(word.startswith("-") for word in command.argv[1:])
     assert "--max-turns=3" in command.argv
@@ -120,7 +124,7 @@ def test_values_cannot_be_taken_for_options(tmp_path: Path) -> None:
 )
 def test_orders_that_make_no_sense_are_refused(tmp_path: Path, fields: dict[str, object], what: str) -> None:
     with pytest.raises(InvalidInput, match=what) as refused:
-        Claude().command(an_order(tmp_path, **fields), Program(Path("/claude")), {})
+        Claude().command(an_order(tmp_path, **fields), AgentProgram(Path("/claude")), {})
     assert refused.value.hint
 
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maos.agents.claude import Claude
-from maos.agents.claude_conversation import TAIL_CHARS_MAX, ClaudeConversation
+from maos.agents.claude.conversation import TAIL_CHARS_MAX, ClaudeConversation
+from maos.agents.claude.dialect import Claude
 from maos.model.facts import Fact
 from maos.model.failure import TABLE
 from tests.agents.driving import an_order

@@ -6,21 +6,21 @@ from pathlib import Path
 
 import pytest
 
-from maos.agents.claude import Claude
-from maos.testing.model_stub import Call, Fault, ModelStub, Step, Tokens
+from maos.agents.claude.dialect import Claude
+from maos.testing.model_stub import ModelStub, ScriptFault, ScriptStep, TokenCount, ToolCall
 from tests.agents.claude.stage import KEY, PATH, SESSION, SlowTool, agent, bash, mcp_server, texts, turn
 
 
 async def test_a_run_is_told_as_facts_even_if_every_line_is_heard_by_another_engine(tmp_path: Path) -> None:
     """R-102, R-103: text, thought, tool and its result, usage by message, cost once, and the end of the turn."""
     script = [
-        Step(
+        ScriptStep(
             thought="I should look first.",
             text="I look around.\n\nThen I tell.",
             calls=[bash("echo hello > made.txt && ls")],
-            tokens=Tokens(input=50, output=20, cache_write=7),
+            tokens=TokenCount(input=50, output=20, cache_write=7),
         ),
-        Step(text="There is made.txt.", tokens=Tokens(input=70, output=30, cache_read=5)),
+        ScriptStep(text="There is made.txt.", tokens=TokenCount(input=70, output=30, cache_read=5)),
     ]
     async with ModelStub(script) as stub:
         async with agent(stub, tmp_path, "look around", tools_allowed=["Bash"], forgetful=True) as run:
@@ -52,7 +52,7 @@ async def test_a_run_is_told_as_facts_even_if_every_line_is_heard_by_another_eng
 
 
 async def test_tools_of_ours_instructions_and_the_model_reach_it(tmp_path: Path) -> None:
-    script = [Step(calls=[Call(name="mcp__notes__note", input={"text": "a fact"})]), Step(text="done")]
+    script = [ScriptStep(calls=[ToolCall(name="mcp__notes__note", input={"text": "a fact"})]), ScriptStep(text="done")]
     async with ModelStub(script) as stub:
         given = {"mcp": [mcp_server()], "instructions": "--You are the NOTE KEEPER.", "model": "claude-sonnet-4-6"}
         async with agent(stub, tmp_path, "note it", permission="deny", **given) as run:
@@ -72,16 +72,16 @@ async def test_tools_of_ours_instructions_and_the_model_reach_it(tmp_path: Path)
 async def test_what_it_may_not_do_it_asks_for_and_takes_yes_and_no(tmp_path: Path) -> None:
     """I31: a refused tool leaves no trace, an allowed one runs once."""
     script = [
-        Step(calls=[bash("echo once >> allowed.txt")]),
-        Step(calls=[bash("echo once >> refused.txt")]),
-        Step(text="I did what I could."),
+        ScriptStep(calls=[bash("echo once >> allowed.txt")]),
+        ScriptStep(calls=[bash("echo once >> refused.txt")]),
+        ScriptStep(text="I did what I could."),
     ]
     async with ModelStub(script) as stub, agent(stub, tmp_path, "do both", forgetful=True) as run:
-        [first] = await run.until_fact("permission_asked")
+        [first] = await run.until_fact("permission_requested")
         assert (first["tool"], first["input"]["command"]) == ("Bash", "echo once >> allowed.txt")
         assert run.conversation.answer("nobody asked this", allow=True) is None
         await run.write(run.conversation.answer(first["id"], allow=True))
-        _, second = await run.until_fact("permission_asked", 2)
+        _, second = await run.until_fact("permission_requested", 2)
         await run.write(run.conversation.answer(second["id"], allow=False, why="Not that file."))
         await turn(run)
         assert run.conversation.answer(second["id"], allow=True) is None
@@ -94,19 +94,19 @@ async def test_what_it_may_not_do_it_asks_for_and_takes_yes_and_no(tmp_path: Pat
 
 
 async def test_with_permission_denied_it_is_told_so_and_nobody_is_asked(tmp_path: Path) -> None:
-    script = [Step(calls=[bash("touch refused.txt")]), Step(text="Not allowed, it seems.")]
+    script = [ScriptStep(calls=[bash("touch refused.txt")]), ScriptStep(text="Not allowed, it seems.")]
     async with ModelStub(script) as stub, agent(stub, tmp_path, "do it", permission="deny") as run:
         await turn(run)
         assert await run.finish() == 0
     assert [fact["tool"] for fact in run.of("permission_denied")] == ["Bash"]
-    assert not run.of("permission_asked")
+    assert not run.of("permission_requested")
     assert not (tmp_path / "work" / "refused.txt").exists()
 
 
 async def test_a_message_in_the_middle_of_a_turn_is_read_after_the_tool_and_only_once(
     tmp_path: Path, slow_tool: SlowTool
 ) -> None:
-    script = [Step(text="This takes a while.", calls=[slow_tool.call]), Step(text="Read it.")]
+    script = [ScriptStep(text="This takes a while.", calls=[slow_tool.call]), ScriptStep(text="Read it.")]
     async with ModelStub(script) as stub, agent(stub, tmp_path, "wait", tools_allowed=["Bash"]) as run:
         while not slow_tool.is_running:
             await asyncio.sleep(0.02)
@@ -126,7 +126,7 @@ async def test_a_message_in_the_middle_of_a_turn_is_read_after_the_tool_and_only
 
 
 async def test_the_limit_of_turns_ends_it_and_says_so(tmp_path: Path) -> None:
-    script = [Step(calls=[bash(f"echo {n}")]) for n in range(4)]
+    script = [ScriptStep(calls=[bash(f"echo {n}")]) for n in range(4)]
     stub = ModelStub(script)
     async with stub, agent(stub, tmp_path, "go on and on", tools_allowed=["Bash"], turns_max=2) as run:
         end = await turn(run)
@@ -138,7 +138,7 @@ async def test_the_limit_of_turns_ends_it_and_says_so(tmp_path: Path) -> None:
 
 async def test_an_interrupted_agent_takes_another_message(tmp_path: Path) -> None:
     scripts = {
-        "long": [Step(text="word " * 100, faults=[Fault(kind="hang", after_chars=40)])],
+        "long": [ScriptStep(text="word " * 100, faults=[ScriptFault(kind="hang", after_chars=40)])],
         "next": texts(["Something else."]),
     }
     async with ModelStub(scripts) as stub, agent(stub, tmp_path, "SCRIPT=long") as run:
@@ -157,9 +157,9 @@ async def test_an_interrupted_agent_takes_another_message(tmp_path: Path) -> Non
 async def test_work_in_the_background_wakes_it_again_and_each_result_counts_once(tmp_path: Path) -> None:
     """Several results in one run: their costs add up to the total, and the last one is the result."""
     script = [
-        Step(calls=[bash("sleep 0.3; echo slept", run_in_background=True)]),
-        Step(text="It runs."),
-        Step(text="It has ended."),
+        ScriptStep(calls=[bash("sleep 0.3; echo slept", run_in_background=True)]),
+        ScriptStep(text="It runs."),
+        ScriptStep(text="It has ended."),
     ]
     async with ModelStub(script) as stub, agent(stub, tmp_path, "do it", tools_allowed=["Bash"]) as run:
         end = await turn(run, 2)
@@ -174,14 +174,14 @@ async def test_while_an_agent_of_its_own_works_its_turn_has_not_ended(tmp_path: 
     helper = {"description": "helper", "prompt": "SCRIPT=helper", "subagent_type": "general-purpose"}
     scripts = {
         "main": [
-            Step(calls=[Call(name="Agent", input=helper)]),
-            Step(text="I wait for it."),
-            Step(text="All is done."),
+            ScriptStep(calls=[ToolCall(name="Agent", input=helper)]),
+            ScriptStep(text="I wait for it."),
+            ScriptStep(text="All is done."),
         ],
-        "helper": [Step(text="I help.", calls=[bash("echo helped >> helped.txt")]), Step(text="I helped.")],
+        "helper": [ScriptStep(text="I help.", calls=[bash("echo helped >> helped.txt")]), ScriptStep(text="I helped.")],
     }
     async with ModelStub(scripts) as stub, agent(stub, tmp_path, "SCRIPT=main") as run:
-        [asked] = await run.until_fact("permission_asked")
+        [asked] = await run.until_fact("permission_requested")
         await run.write(run.conversation.answer(asked["id"], allow=True))
         end = await turn(run)
         assert await run.finish() == 0

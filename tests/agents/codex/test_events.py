@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from maos.agents.codex import Codex
-from maos.agents.codex_events import OPEN_MAX, Listening, failure_of, reset_of
+from maos.agents.codex.dialect import Codex
+from maos.agents.codex.events import OPEN_MAX, CodexConversation, failure_of, reset_of
 from maos.model.facts import Fact
 from maos.testing.manual_clock import ManualClock
 from tests.agents.driving import an_order
@@ -20,11 +20,11 @@ NOON_US = 1_772_366_400_000_000
 
 
 @pytest.fixture
-def conversation(tmp_path: Path) -> Listening:
+def conversation(tmp_path: Path) -> CodexConversation:
     return Codex(ManualClock()).converse(an_order(tmp_path))
 
 
-def said(conversation: Listening, *events: dict[str, Any]) -> list[Fact]:
+def said(conversation: CodexConversation, *events: dict[str, Any]) -> list[Fact]:
     """The facts of events."""
     return [fact for event in events for fact in conversation.hear(json.dumps(event).encode(), stderr=False).facts]
 
@@ -33,14 +33,14 @@ def item(phase: str, **fields: Any) -> dict[str, Any]:
     return {"type": f"item.{phase}", "item": {"id": "item_7", **fields}}
 
 
-def test_a_plan_is_told_whole_each_time(conversation: Listening) -> None:
+def test_a_plan_is_told_whole_each_time(conversation: CodexConversation) -> None:
     steps = [{"text": "look", "completed": True}, {"text": "mend", "completed": False}]
     entries = [{"content": "look", "status": "completed"}, {"content": "mend", "status": "pending"}]
     for phase in ("started", "updated", "completed"):
         assert said(conversation, item(phase, type="todo_list", items=steps)) == [{"kind": "plan", "entries": entries}]
 
 
-def test_a_web_search_is_a_tool(conversation: Listening) -> None:
+def test_a_web_search_is_a_tool(conversation: CodexConversation) -> None:
     found = said(
         conversation,
         item("started", type="web_search", query="", action={"type": "other"}),
@@ -51,7 +51,7 @@ def test_a_web_search_is_a_tool(conversation: Listening) -> None:
     assert found[1]["output"] == "what is new"
 
 
-def test_an_outcome_without_a_beginning_brings_its_intent_along(conversation: Listening) -> None:
+def test_an_outcome_without_a_beginning_brings_its_intent_along(conversation: CodexConversation) -> None:
     """I31: no outcome without an intent before it."""
     done = item("completed", type="file_change", changes=[{"path": "/a", "kind": "add"}], status="failed")
     intent, outcome = said(conversation, done)
@@ -59,23 +59,23 @@ def test_an_outcome_without_a_beginning_brings_its_intent_along(conversation: Li
     assert outcome == {"kind": "tool_result", "id": "item_7", "output": "add /a", "failed": True}
 
 
-def test_a_command_that_was_declined_has_failed(conversation: Listening) -> None:
+def test_a_command_that_was_declined_has_failed(conversation: CodexConversation) -> None:
     found = said(conversation, item("completed", type="command_execution", command="rm x", status="declined"))
     assert found[-1]["failed"]
 
 
-def test_the_exit_code_of_a_command_is_kept_with_its_output(conversation: Listening) -> None:
+def test_the_exit_code_of_a_command_is_kept_with_its_output(conversation: CodexConversation) -> None:
     done = {"type": "command_execution", "command": "x", "aggregated_output": "no newline", "status": "failed"}
     assert said(conversation, item("completed", **done, exit_code=3))[-1]["output"] == "no newline\n[exit code 3]"
 
 
-def test_a_command_that_still_runs_shows_its_output(conversation: Listening) -> None:
+def test_a_command_that_still_runs_shows_its_output(conversation: CodexConversation) -> None:
     running = {"type": "command_execution", "command": "make", "status": "in_progress"}
     found = said(conversation, item("started", **running), item("updated", **running, aggregated_output="cc x.c"))
     assert found[1] == {"kind": "tool_progress", "id": "item_7", "output": "cc x.c"}
 
 
-def test_a_tool_of_ours_that_breaks_says_how(conversation: Listening) -> None:
+def test_a_tool_of_ours_that_breaks_says_how(conversation: CodexConversation) -> None:
     broken = item(
         "completed", type="mcp_tool_call", server="maos", tool="ask_person", arguments={"q": 1}, result=None,
         error={"message": "gone"}, status="failed",
@@ -85,7 +85,7 @@ def test_a_tool_of_ours_that_breaks_says_how(conversation: Listening) -> None:
     assert (outcome["output"], outcome["failed"]) == ("gone", True)
 
 
-def test_agents_of_the_agent_are_tools(conversation: Listening) -> None:
+def test_agents_of_the_agent_are_tools(conversation: CodexConversation) -> None:
     spawned = item(
         "completed", type="collab_tool_call", tool="spawn_agent", prompt="help", receiver_thread_ids=["t"],
         agents_states={"t": {"status": "running"}}, status="completed",
@@ -95,25 +95,25 @@ def test_agents_of_the_agent_are_tools(conversation: Listening) -> None:
     assert "running" in outcome["output"]
 
 
-def test_an_item_nobody_knows_is_kept_as_it_is(conversation: Listening) -> None:
+def test_an_item_nobody_knows_is_kept_as_it_is(conversation: CodexConversation) -> None:
     line = json.dumps(item("completed", type="dream", text="sheep")).encode()
     assert conversation.hear(line, stderr=False).facts == [{"kind": "unknown", "text": line.decode()}]
 
 
-def test_the_same_trouble_is_told_once(conversation: Listening) -> None:
+def test_the_same_trouble_is_told_once(conversation: CodexConversation) -> None:
     error = {"message": "Selected model is at capacity. Please try a different model."}
     found = said(conversation, {"type": "error", **error}, {"type": "turn.failed", "error": error})
     assert [fact["kind"] for fact in found] == ["trouble", "turn_ended"]
     assert found[1]["failed"]
 
 
-def test_a_turn_that_fails_without_an_error_before_is_trouble(conversation: Listening) -> None:
+def test_a_turn_that_fails_without_an_error_before_is_trouble(conversation: CodexConversation) -> None:
     found = said(conversation, {"type": "turn.failed", "error": {"message": "Quota exceeded."}})
     assert [fact["kind"] for fact in found] == ["trouble", "turn_ended"]
     assert found[0]["failure"] == "no_credit"
 
 
-def test_waiting_for_the_network_is_a_retry(conversation: Listening) -> None:
+def test_waiting_for_the_network_is_a_retry(conversation: CodexConversation) -> None:
     message = "Reconnecting... waiting for network (Connection failed: error sending request)"
     (fact,) = said(conversation, {"type": "error", "message": message})
     assert fact == {"kind": "retry", "error": "Connection failed: error sending request"}
@@ -125,20 +125,20 @@ def test_another_thread_than_the_one_to_resume_says_whose_place_it_takes(tmp_pat
     assert fact == {"kind": "session", "id": THREAD, "instead_of": "0199-lost"}
 
 
-def test_an_id_that_could_lead_elsewhere_is_no_session(conversation: Listening) -> None:
+def test_an_id_that_could_lead_elsewhere_is_no_session(conversation: CodexConversation) -> None:
     for id in ("../../etc", "--last", "*", "", "a" * 65):
         (fact,) = said(conversation, {"type": "thread.started", "thread_id": id})
         assert fact["kind"] == "unknown"
 
 
-def test_the_state_stays_small_whatever_is_printed(conversation: Listening) -> None:
+def test_the_state_stays_small_whatever_is_printed(conversation: CodexConversation) -> None:
     for number in range(OPEN_MAX * 4):
         event = {"type": "item.started", "item": {"id": f"item_{number}" + "x" * 10_000, "type": "web_search"}}
         said(conversation, event)
     assert len(json.dumps(dict(conversation.state()))) < OPEN_MAX * 220 + 200
 
 
-def test_a_tool_that_has_ended_is_forgotten(conversation: Listening) -> None:
+def test_a_tool_that_has_ended_is_forgotten(conversation: CodexConversation) -> None:
     change = {"type": "file_change", "changes": []}
     said(conversation, item("started", **change))
     assert conversation.state()["open"] == ["item_7"]
@@ -146,7 +146,7 @@ def test_a_tool_that_has_ended_is_forgotten(conversation: Listening) -> None:
     assert conversation.state()["open"] == []
 
 
-def test_messages_and_answers_cannot_be_given(conversation: Listening) -> None:
+def test_messages_and_answers_cannot_be_given(conversation: CodexConversation) -> None:
     assert conversation.say("1", "hello") is None
     assert conversation.answer("1", allow=True) is None
     assert conversation.end() is None
@@ -186,7 +186,7 @@ def test_the_end_of_a_limit_is_found_in_its_words(words: str, reset_us: int, loc
     assert reset_of(f"You’ve hit your usage limit. Visit somewhere or {words}", NOON_US) == reset_us
 
 
-def test_log_lines_are_kept_and_greetings_are_not(conversation: Listening) -> None:
+def test_log_lines_are_kept_and_greetings_are_not(conversation: CodexConversation) -> None:
     assert not conversation.hear(b"Reading prompt from stdin...", stderr=True).facts
     assert not conversation.hear(b"", stderr=True).facts
     logged = conversation.hear(b"2026-03-01T10:00:00Z ERROR codex_core: x\xff", stderr=True).facts

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from maos.agents.codex import VERSION_MIN, Codex
+from maos.agents.codex.dialect import VERSION_MIN, Codex
 from maos.agents.contract import AgentMissing
 
 TOO_OLD = "0.22.9"

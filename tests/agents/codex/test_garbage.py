@@ -8,7 +8,7 @@ import msgspec
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from maos.agents.codex import Codex
+from maos.agents.codex.dialect import Codex
 from maos.testing.manual_clock import ManualClock
 from tests.agents.codex.test_recorded import RECORDED
 from tests.agents.driving import an_order

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from maos.agents.codex import Codex
+from maos.agents.codex.dialect import Codex
 from maos.model.facts import Fact
 from maos.model.failure import Ending, understand
 from maos.testing.manual_clock import ManualClock

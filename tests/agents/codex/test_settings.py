@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from maos.agents.codex import Codex
-from maos.agents.contract import AgentMissing, Command, McpServer, Order, Program
+from maos.agents.codex.dialect import Codex
+from maos.agents.contract import AgentMissing, AgentProgram, LaunchCommand, LaunchOrder, McpServer
 from maos.errors import InvalidInput
 from maos.testing.manual_clock import ManualClock
 from tests.agents.driving import an_order
@@ -20,11 +20,11 @@ KEY = {"PATH": "/bin", "OPENAI_API_KEY": "sk-stub-key-for-tests"}
 STUB = {**KEY, "OPENAI_BASE_URL": "http://127.0.0.1:8080/v1"}
 
 
-def command(order: Order, environment: dict[str, str]) -> Command:
-    return Codex(ManualClock()).command(order, Program(Path("/opt/codex")), environment)
+def command(order: LaunchOrder, environment: dict[str, str]) -> LaunchCommand:
+    return Codex(ManualClock()).command(order, AgentProgram(Path("/opt/codex")), environment)
 
 
-def settings(order: Order, environment: dict[str, str] = STUB) -> dict[str, Any]:
+def settings(order: LaunchOrder, environment: dict[str, str] = STUB) -> dict[str, Any]:
     """The settings that Codex would read."""
     command(order, environment)
     return tomllib.loads((order.home / "codex" / "config.toml").read_text())
@@ -189,7 +189,7 @@ def test_a_transcript_with_another_name_has_no_place(tmp_path: Path, name: str) 
         Codex(ManualClock()).transcript_home(an_order(tmp_path), THREAD, name)
 
 
-def rollout(order: Order, *turns: tuple[int, str]) -> Path:
+def rollout(order: LaunchOrder, *turns: tuple[int, str]) -> Path:
     """A transcript of turns: the tokens they brought the sum to, and how they ended."""
     path = Codex(ManualClock()).transcript_home(order, THREAD, ROLLOUT)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -204,7 +204,7 @@ def rollout(order: Order, *turns: tuple[int, str]) -> Path:
     return path
 
 
-def usage_of(order: Order, total: int) -> dict[str, Any]:
+def usage_of(order: LaunchOrder, total: int) -> dict[str, Any]:
     """The usage fact of an attempt that ends with that sum."""
     conversation = Codex(ManualClock()).converse(order)
     usage = {"input_tokens": total, "cached_input_tokens": total // 2, "output_tokens": total // 10}

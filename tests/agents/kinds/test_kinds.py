@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from maos.agents import kinds
-from maos.agents.acp import Acp
+from maos.agents.acp.dialect import Acp
 from maos.errors import InvalidInput
 
 
@@ -62,4 +62,6 @@ def test_a_dialect_loads_nothing_heavy(name: str) -> None:
 def test_the_list_of_kinds_loads_no_dialect() -> None:
     program = "import sys; from maos.agents import kinds; kinds.names(); print(*sys.modules)"
     printed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
-    assert not [name for name in printed.split() if name.startswith(("maos.agents.acp", "maos.agents.python"))]
+    assert not [
+        name for name in printed.split() if name.startswith(("maos.agents.acp.dialect", "maos.agents.python.dialect"))
+    ]

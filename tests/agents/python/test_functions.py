@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maos.agents.contract import Order
-from maos.agents.python import Python
+from maos.agents.contract import LaunchOrder
+from maos.agents.python.dialect import Python
 from maos.errors import InvalidInput, NotFound
 from maos.model import facts
 from maos.model.failure import Ending, understand
 from tests.agents.driving import an_order, command_of, started
 
 
-def order_for(folder: Path, source: str, **fields: object) -> Order:
+def order_for(folder: Path, source: str, **fields: object) -> LaunchOrder:
     """An order to run `run` of a module with this source."""
     (folder / "work").mkdir()
     (folder / "work" / "job.py").write_text(source)

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from maos import settings
-from maos.runner.holder import tree
-from maos.runner.holders import end, end_stray, holders, strays
+from maos.holder import process_tree
+from maos.holder.registry import end, end_stray, holders, strays
 from tests.cli.conftest import WAIT_S_MAX, Invoke
 
 TICKING = "i=0; while [ ! -e enough ]; do i=$((i+1)); echo line $i; sleep 0.02; done; echo last $i"
@@ -172,5 +172,5 @@ def holder_of(attempt: str) -> int:
 
 
 def lives(pid: int) -> bool:
-    seen = tree.look(pid)
+    seen = process_tree.look(pid)
     return seen is not None and seen.state not in "ZX"

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 import maos
 from maos import settings
 from maos.cli.program import program
-from maos.runner.holder import tree
+from maos.holder import process_tree
 from maos.store.contract import Document
 from tests.cli.agent.conftest import TICKING, Agents, Call, Start, holder_of, lives, wait_until
 from tests.cli.conftest import Terminal
@@ -37,7 +37,7 @@ def stray(here: Path, start: Start, agents: Agents) -> int:
     pid = int(agents.shown("lost")["pid"])
     engine.kill()
     holder = holder_of("lost.1")
-    guard = next(each.pid for each in tree.everybody() if each.parent == holder)
+    guard = next(each.pid for each in process_tree.everybody() if each.parent == holder)
     os.kill(holder, signal.SIGSTOP)  # so that it cannot clean up after its guard
     os.kill(guard, signal.SIGKILL)
     os.kill(holder, signal.SIGKILL)
@@ -147,7 +147,7 @@ def test_a_kept_fold_that_is_not_what_its_events_say_is_named_and_dropped(
         async with maos.open("maos.db", home=tmp_path / "home") as m:
             plan = {"tasks": [{"name": "a", "command": ["true"]}]}
             run = await m.runs.create(plan, folder=tmp_path, options={"in_place": True})
-            run = await m.runs.carry_out(run.id)
+            run = await m.runs.execute(run.id)
             document = await m.journal.store.load("run", run.id)
             assert document is not None
             assert document.body is not None

@@ -15,7 +15,7 @@ from maos.model.failure import TABLE
 
 def heard(*found: Fact) -> Record:
     data: dict[str, Any] = {"facts": list(found), "offset": 1, "at_us": 1}
-    return Record(1, "attempt/a.1", 1, 1, "attempt_heard", 1, 0, data, b"", 0)
+    return Record(1, "attempt/a.1", 1, 1, "attempt_output", 1, 0, data, b"", 0)
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ def heard(*found: Fact) -> Record:
         ([facts.tool_result("1", "no such file\nat all", failed=True)], "  failed: no such file at all\n"),
         ([facts.retry(attempt=1, delay_s=8, status=529)], "waits 8.0 s to try again (status 529)\n"),
         ([facts.trouble("overloaded", "busy")], "the model's servers are overloaded: busy\n"),
-        ([facts.permission_asked("7", "Bash", {"command": "rm x"})], "asks to use Bash  rm x\n"),
+        ([facts.permission_requested("7", "Bash", {"command": "rm x"})], "asks to use Bash  rm x\n"),
         ([facts.permission_denied("Bash", "not here")], "was refused Bash: not here\n"),
         ([facts.session("s", model="m-1")], "model m-1\n"),
         ([facts.session("s", instead_of="r")], "its session could not be taken up, so it begins a new one\n"),

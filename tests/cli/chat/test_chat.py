@@ -77,7 +77,7 @@ def test_a_permission_is_asked_and_answered_with_a_reason(
     chat.say("Build a door", "smaller", "yes", "/wait", "no, it is needed", "/wait")
     done = chat.wait_for("summary")
     assert [each["result"] for each in done["tasks"]] == ["answered reject"]
-    assert chat.wait_for("permission_asked")["task"] == "only"
+    assert chat.wait_for("permission_requested")["task"] == "only"
     assert chat.end() == 0
 
 

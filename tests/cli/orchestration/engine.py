@@ -55,7 +55,7 @@ async def main(database: str, plan: str, id: str = "") -> None:
             id = (await runs.create(json.loads(plan), request="Build the shop", folder=Path.cwd())).id
         print(id, flush=True)
         try:
-            run = await runs.carry_out(id, source="manual" if not sys.argv[3:] else "daemon_restart")
+            run = await runs.execute(id, source="manual" if not sys.argv[3:] else "daemon_restart")
             print(run.status, flush=True)
         finally:
             await post.close()

@@ -9,7 +9,7 @@ import pytest
 import maos
 from maos.clock import SystemClock
 from maos.engine import saving
-from maos.engine.live import Limits
+from maos.engine.live import AttemptLimits
 from tests.cli.agent.conftest import TICKING, Agents, Call, wait_until
 from tests.cli.orchestration.conftest import Ask, Begin, Until
 
@@ -126,7 +126,7 @@ async def test_an_agent_that_runs_is_saved_by_the_interval_of_the_moment(
         try:
             async with asyncio.timeout(20):
                 async for record in m.attempts.records(running.attempt.agent, follow=True):
-                    if record.type == "attempt_heard" and not await m.journal.version(saving.STREAM):
+                    if record.type == "attempt_output" and not await m.journal.version(saving.STREAM):
                         await saving.set_interval(m.journal, SystemClock(), 1)
                     if record.type == "attempt_checkpointed":
                         break
@@ -134,7 +134,7 @@ async def test_an_agent_that_runs_is_saved_by_the_interval_of_the_moment(
         finally:
             await running.stop(grace_s=1)
             await running.wait()
-    assert await Limits(checkpoint_s=3.0).checkpoint_s() == 3.0
+    assert await AttemptLimits(checkpoint_s=3.0).checkpoint_s() == 3.0
 
 
 def _inbox(folder: Path, run: str) -> list[str]:

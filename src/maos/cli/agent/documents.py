@@ -9,12 +9,12 @@ from maos.cli.documents import Document, time
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from maos.cli.agent.standing import Standing
+    from maos.cli.agent.standing import AgentStanding
     from maos.journal.journal import Record
     from maos.model.attempt import Attempt, Tokens
 
 
-def summary(standing: Standing) -> Document:
+def summary(standing: AgentStanding) -> Document:
     """An agent in a list, and at the end of a run."""
     attempt = standing.attempt
     return {
@@ -25,7 +25,7 @@ def summary(standing: Standing) -> Document:
         "task": attempt.task,
         "activity": attempt.activity,
         **time(attempt.started_us or attempt.planned_us, "started"),
-        **time(attempt.heard_us or None, "heard"),
+        **time(attempt.output_us or None, "heard"),
         **time(attempt.ended_us or None, "ended"),
         "cost_usd": standing.cost_usd,
         "tokens": tokens(standing.tokens),
@@ -37,7 +37,7 @@ def summary(standing: Standing) -> Document:
     }
 
 
-def whole(standing: Standing, attempts: list[Attempt], files: list[Document] | None) -> Document:
+def whole(standing: AgentStanding, attempts: list[Attempt], files: list[Document] | None) -> Document:
     """Everything that is known of an agent."""
     attempt = standing.attempt
     return {
@@ -109,7 +109,7 @@ def events(record: Record) -> Iterator[Document]:
         "agent": agent_of(attempt),
         "attempt": int(attempt.rpartition(".")[2]),
     }
-    if record.type != "attempt_heard":
+    if record.type != "attempt_output":
         data = {key: value for key, value in record.data.items() if key not in ("agent", "number", "at_us")}
         yield {**head, **time(record.time_us), "kind": record.type, **data}
         return

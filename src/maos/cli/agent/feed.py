@@ -54,11 +54,11 @@ class Feed:
         match record.type:
             case "attempt_planned":
                 self._planned(data)
-            case "attempt_taken" if data["owner"].get("pid") != os.getpid():
+            case "attempt_claimed" if data["owner"].get("pid") != os.getpid():
                 self.note(f"taken up by process {data['owner'].get('pid')}")
             case "attempt_branched":
                 self.note(f"goes on from where {data['origin']['attempt']} was; `maos agent logs` shows its past")
-            case "attempt_heard":
+            case "attempt_output":
                 self._heard(data["facts"], messages)
             case "attempt_stopping" if not self.stop_expected:
                 self.note(words.STOPPING.get(data["why"], f"is being ended: {data['why']}"), "warning")
@@ -110,7 +110,7 @@ class Feed:
                 case "tool_result":
                     self._tools.pop(fact["id"], None)
                     self._notes(fact)
-                case "permission_asked":
+                case "permission_requested":
                     self._asked[fact["id"]] = words.tool(fact.get("tool", ""), fact.get("input"))
                     if not self._apart:  # there the person in front of it is asked
                         self.note(f"asks to use {self._asked[fact['id']]}", "warning")

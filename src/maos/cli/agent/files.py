@@ -9,8 +9,8 @@ import click
 
 from maos.cli import documents as shared
 from maos.cli.agent import names, summary, words
-from maos.cli.commands import Command, agent_argument, json_option
-from maos.cli.database import Target
+from maos.cli.commands import LazyCommand, agent_argument, json_option
+from maos.cli.database import DatabaseTarget
 from maos.cli.failures import CONFLICT, report
 from maos.cli.plain import clean
 from maos.errors import InvalidInput
@@ -18,24 +18,24 @@ from maos.errors import InvalidInput
 if TYPE_CHECKING:
     from maos.app import Maos
     from maos.model.attempt import Attempt
-    from maos.runner.workspace import Blocked, Conflicted, FileChange, Merged, Workspace
+    from maos.workspaces import Blocked, Conflicted, FileChange, Merged, Workspace
 
 KINDS = {"added": ("+", "green"), "deleted": ("-", "red")}
 
 
 @click.command(
-    cls=Command,
+    cls=LazyCommand,
     examples=["maos agent diff fixer", "maos agent diff fixer --patch | less", "maos agent diff fixer --json"],
 )
 @agent_argument
 @click.option("--patch", is_flag=True, help="Show the changes themselves, as a patch that git can apply.")
 @json_option
 @click.pass_obj
-def diff(database: Target, agent: str, patch: bool, as_json: bool) -> None:
+def diff(database: DatabaseTarget, agent: str, patch: bool, as_json: bool) -> None:
     """Show which files an agent has changed, up to its last checkpoint."""
 
     async def work(m: Maos) -> tuple[str, list[FileChange], str]:
-        from maos.runner import workspace as workspaces
+        from maos import workspaces as workspaces
 
         attempt = await m.attempts.get(await names.find(m, agent))
         place, commit = _saved(attempt)
@@ -62,7 +62,7 @@ def diff(database: Target, agent: str, patch: bool, as_json: bool) -> None:
 
 
 @click.command(
-    cls=Command, examples=["maos agent merge fixer", "maos agent merge fixer --message 'Fix the parser' --json"]
+    cls=LazyCommand, examples=["maos agent merge fixer", "maos agent merge fixer --message 'Fix the parser' --json"]
 )
 @agent_argument
 @click.option("--into", type=click.Path(exists=True, file_okay=False), default=".", help="The folder to merge into.")
@@ -79,7 +79,7 @@ def merge(ctx: click.Context, agent: str, into: str, message: str, as_json: bool
     async def work(m: Maos) -> tuple[str, Merged | Conflicted | Blocked]:
         from pathlib import Path
 
-        from maos.runner import workspace as workspaces
+        from maos import workspaces as workspaces
 
         attempt = await m.attempts.get(await names.find(m, agent))
         if attempt.is_open:
@@ -102,7 +102,7 @@ def merge(ctx: click.Context, agent: str, into: str, message: str, as_json: bool
 
 def _show_merge(name: str, done: Merged | Conflicted | Blocked) -> None:
     from maos.cli import render
-    from maos.runner.workspace import Blocked, Merged
+    from maos.workspaces import Blocked, Merged
 
     if isinstance(done, Merged):
         if not done.files:
@@ -122,7 +122,7 @@ def _show_merge(name: str, done: Merged | Conflicted | Blocked) -> None:
 
 
 def _saved(attempt: Attempt) -> tuple[Workspace, str]:
-    from maos.runner.workspace import Workspace
+    from maos.workspaces import Workspace
 
     workspace = Workspace.from_data(attempt.workspace) if attempt.workspace else None
     if workspace is None or workspace.in_place:

@@ -23,7 +23,7 @@ LOOK_EVERY_S = 1.0
 Hear = Callable[["Record"], None]
 
 
-class Follower:
+class AgentFollower:
     """Shows what happens to one agent."""
 
     def __init__(
@@ -49,7 +49,7 @@ class Follower:
 
     async def show(self, record: Record) -> None:
         """One event of an attempt. Written by a thread of its own: a terminal that waits makes nobody else wait."""
-        if record.type in ("attempt_planned", "attempt_taken"):
+        if record.type in ("attempt_planned", "attempt_claimed"):
             self._owner, self._told_gone = record.data["owner"], False
         if record.data.get("at_us", record.time_us) < self._since_us:
             pass

@@ -18,7 +18,7 @@ import click
 from maos.cli import documents as shared
 from maos.cli import signals
 from maos.cli.agent import documents, standing, summary
-from maos.cli.agent.following import Follower
+from maos.cli.agent.following import AgentFollower
 from maos.cli.agent.questions import Questions
 from maos.cli.failures import INTERRUPTED
 from maos.cli.plain import clean
@@ -61,7 +61,7 @@ class Foreground:
         self._leaving = asyncio.Event()
         self._stops: list[asyncio.Task[None]] = []
         self._questions: Questions | None = None
-        self._follower: Follower | None = None
+        self._follower: AgentFollower | None = None
 
     async def run(self, begin: Begin) -> int:
         """Run it until it has ended or we are sent away; the exit code."""
@@ -90,7 +90,7 @@ class Foreground:
                 self._tell(text)
             for asked in running.attempt.permissions.values():
                 self._questions.asked(asked)
-        follower = Follower(self._m, begun.agent, as_json=self._as_json, apart=True, hear=self._hear)
+        follower = AgentFollower(self._m, begun.agent, as_json=self._as_json, apart=True, hear=self._hear)
         self._follower = follower
         if self._interrupts and running is not None:
             self._stop()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from maos.cli import documents as shared
-from maos.cli.commands import Command, json_option
+from maos.cli.commands import LazyCommand, json_option
 from maos.errors import InvalidInput, MaosError
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 ABILITIES = ("resume", "steer", "cost", "mcp", "permission")
 
 
-class Kind(NamedTuple):
+class KindRow(NamedTuple):
     """A kind of agent on this machine."""
 
     name: str
@@ -30,7 +30,7 @@ class Kind(NamedTuple):
     hint: str
 
 
-@click.command(cls=Command, examples=["maos agent kinds", "maos agent kinds --json"])
+@click.command(cls=LazyCommand, examples=["maos agent kinds", "maos agent kinds --json"])
 @json_option
 def kinds(as_json: bool) -> None:
     """List the kinds of agents, and which are on this machine.
@@ -65,14 +65,14 @@ def kinds(as_json: bool) -> None:
             render.line((f"{each.name}: {each.missing}; ", "dim"), each.hint)
 
 
-def find() -> list[Kind]:
+def find() -> list[KindRow]:
     """Every kind, looked for on this machine."""
     from maos.agents import kinds as known
 
     return [_look(name) for name in known.names()]
 
 
-def _look(name: str) -> Kind:
+def _look(name: str) -> KindRow:
     from maos.agents import kinds as known
 
     dialect = known.dialect("acp:" if name == "acp" else name)
@@ -85,4 +85,4 @@ def _look(name: str) -> Kind:
         pass  # it runs what it is told to, and has been told nothing yet
     except MaosError as error:
         missing, hint = error.what, error.hint
-    return Kind(shown, dialect.summary, dialect.capabilities, found, missing, hint)
+    return KindRow(shown, dialect.summary, dialect.capabilities, found, missing, hint)

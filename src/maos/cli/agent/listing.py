@@ -8,30 +8,30 @@ import click
 
 from maos.cli import documents as shared
 from maos.cli.agent import documents, standing, words
-from maos.cli.commands import Command, json_option
-from maos.cli.database import Target
+from maos.cli.commands import LazyCommand, json_option
+from maos.cli.database import DatabaseTarget
 from maos.cli.plain import clean
 from maos.clock import MICROSECONDS, SystemClock
 
 if TYPE_CHECKING:
     from maos.app import Maos
-    from maos.cli.agent.standing import Standing
+    from maos.cli.agent.standing import AgentStanding
 
 RECENT_US = 86_400 * MICROSECONDS
 
 
-@click.command("list", cls=Command, examples=["maos agent list", "maos agent list --all --json"])
+@click.command("list", cls=LazyCommand, examples=["maos agent list", "maos agent list --all --json"])
 @click.option("--all", "everything", is_flag=True, help="Also those that ended more than a day ago.")
 @json_option
 @click.pass_obj
-def list_(database: Target, everything: bool, as_json: bool) -> None:
+def list_(database: DatabaseTarget, everything: bool, as_json: bool) -> None:
     """List the agents that run, and those that ran.
 
     Beside running, done, failed and stopped, an agent can be detached (it works and nobody records it; `maos agent
     attach` takes it up) or interrupted (it is gone and nobody concluded it; `maos agent resume` goes on).
     """
 
-    async def work(m: Maos) -> list[Standing]:
+    async def work(m: Maos) -> list[AgentStanding]:
         found = []
         async for attempt in m.attempts.all():
             before = await m.attempts.history(attempt.agent) if attempt.number > 1 else [attempt]
@@ -48,7 +48,7 @@ def list_(database: Target, everything: bool, as_json: bool) -> None:
     show(shown, older=len(found) - len(shown))
 
 
-def show(found: list[Standing], *, older: int = 0) -> None:
+def show(found: list[AgentStanding], *, older: int = 0) -> None:
     """Agents, one a line, and what to do about those that nobody records."""
     from maos.cli import render
 
@@ -74,7 +74,7 @@ def show(found: list[Standing], *, older: int = 0) -> None:
         render.line((f"{render.many(older, 'agent')} ended more than a day ago (--all shows them)", "dim"))
 
 
-def _row(each: Standing) -> tuple[str, ...]:
+def _row(each: AgentStanding) -> tuple[str, ...]:
     from maos.cli import render
 
     attempt = each.attempt
@@ -93,6 +93,6 @@ def _row(each: Standing) -> tuple[str, ...]:
     )
 
 
-def _since_us(each: Standing) -> int:
+def _since_us(each: AgentStanding) -> int:
     attempt = each.attempt
     return attempt.ended_us or attempt.started_us or attempt.planned_us

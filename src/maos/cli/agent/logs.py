@@ -9,8 +9,8 @@ import click
 
 from maos.cli.agent import names
 from maos.cli.arguments import WHEN
-from maos.cli.commands import Command, agent_argument, json_lines_option
-from maos.cli.database import Target
+from maos.cli.commands import LazyCommand, agent_argument, json_lines_option
+from maos.cli.database import DatabaseTarget
 from maos.errors import InvalidInput, NotFound
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @click.command(
-    cls=Command,
+    cls=LazyCommand,
     examples=[
         "maos agent logs nightly",
         "maos agent logs nightly -f",
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 @json_lines_option
 @click.pass_obj
 def logs(
-    database: Target, agent: str, follow: bool, number: int | None, since: int | None, raw: bool, as_json: bool
+    database: DatabaseTarget, agent: str, follow: bool, number: int | None, since: int | None, raw: bool, as_json: bool
 ) -> None:
     """Show what an agent said and did, in order, over all its attempts.
 
@@ -50,11 +50,11 @@ def logs(
         )
 
     async def work(m: Maos) -> None:
-        from maos.cli.agent.following import Follower
+        from maos.cli.agent.following import AgentFollower
         from maos.model.attempt import stream
 
         name = await names.find(m, agent)
-        follower = Follower(m, name, as_json=as_json, apart=False, raw=raw, since_us=since or 0)
+        follower = AgentFollower(m, name, as_json=as_json, apart=False, raw=raw, since_us=since or 0)
         for each in _chosen(await m.attempts.history(name), number):
             if follow and each.is_open:
                 await follower.follow(each.id)

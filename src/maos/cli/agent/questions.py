@@ -45,7 +45,7 @@ class Questions:
         if record.type == "attempt_answered":
             self._answered(record.data["request"])
         for fact in record.data.get("facts", ()):
-            if fact["kind"] == "permission_asked":
+            if fact["kind"] == "permission_requested":
                 self.asked(fact)
         if record.type == "attempt_ended":
             self.close()

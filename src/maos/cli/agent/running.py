@@ -12,8 +12,8 @@ from click.core import ParameterSource
 from maos.cli.agent import names
 from maos.cli.agent.options import TEXT, budget_option, env_option, seconds, turns_option
 from maos.cli.arguments import DURATION
-from maos.cli.commands import Command, agent_argument, json_lines_option
-from maos.cli.database import Target
+from maos.cli.commands import LazyCommand, agent_argument, json_lines_option
+from maos.cli.database import DatabaseTarget
 from maos.cli.failures import note
 from maos.errors import InvalidInput
 
@@ -26,7 +26,7 @@ TIME_LIMIT = "10m"
 DASHES = "maos.cli.agent.dashes"
 
 
-class RunCommand(Command):
+class RunCommand(LazyCommand):
     """A command that remembers whether `--` stood before its words: they are then a program and its arguments."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -120,7 +120,7 @@ def run(
     _in_foreground(ctx, begin, as_json=as_json, create=True)
 
 
-@click.command(cls=Command, examples=["maos agent attach nightly", "maos agent attach ni --json"])
+@click.command(cls=LazyCommand, examples=["maos agent attach nightly", "maos agent attach ni --json"])
 @agent_argument
 @json_lines_option
 @click.pass_context
@@ -151,7 +151,7 @@ def attach(ctx: click.Context, agent: str, as_json: bool) -> None:
 
 
 @click.command(
-    cls=Command,
+    cls=LazyCommand,
     examples=[
         "maos agent resume nightly",
         "maos agent resume fixer 'The test on line 40 still fails'",
@@ -211,7 +211,7 @@ def _in_foreground(ctx: click.Context, begin: Begin, *, as_json: bool, create: b
 
         return await Foreground(m, as_json=as_json).run(begin)
 
-    database: Target = ctx.obj
+    database: DatabaseTarget = ctx.obj
     ctx.exit(database.write(work, create=create))
 
 

@@ -8,13 +8,13 @@ import click
 
 from maos.cli import documents as shared
 from maos.cli.agent import documents, names, standing, summary, words
-from maos.cli.commands import Command, agent_argument, full_option, json_option
-from maos.cli.database import Target
+from maos.cli.commands import LazyCommand, agent_argument, full_option, json_option
+from maos.cli.database import DatabaseTarget
 from maos.cli.plain import clean
 
 if TYPE_CHECKING:
     from maos.app import Maos
-    from maos.cli.agent.standing import Standing
+    from maos.cli.agent.standing import AgentStanding
     from maos.cli.documents import Document
     from maos.model.attempt import Attempt
 
@@ -22,19 +22,19 @@ LABEL_WIDTH = 12
 SHOWN_MAX = 10
 
 
-@click.command(cls=Command, examples=["maos agent show nightly", "maos agent show nightly --json"])
+@click.command(cls=LazyCommand, examples=["maos agent show nightly", "maos agent show nightly --json"])
 @agent_argument
 @full_option
 @json_option
 @click.pass_obj
-def show(database: Target, agent: str, full: bool, as_json: bool) -> None:
+def show(database: DatabaseTarget, agent: str, full: bool, as_json: bool) -> None:
     """Show everything that is known of an agent.
 
     Its attempts, what it does and waits for, why it failed and what to do about it, tools of which nobody knows whether
     they took effect, its files and checkpoints, and what it cost.
     """
 
-    async def work(m: Maos) -> tuple[Standing, list[Attempt], list[Document] | None]:
+    async def work(m: Maos) -> tuple[AgentStanding, list[Attempt], list[Document] | None]:
         attempts = await m.attempts.history(await names.find(m, agent))
         return standing.of_attempts(attempts), attempts, await summary.files(attempts[-1])
 
@@ -51,7 +51,7 @@ class _Page:
     def __init__(self, *, full: bool) -> None:
         self._full = full
 
-    def show(self, now: Standing, attempts: list[Attempt], files: list[Document] | None) -> None:
+    def show(self, now: AgentStanding, attempts: list[Attempt], files: list[Document] | None) -> None:
         attempt = now.attempt
         self._heading(now)
         self._field("task", attempt.task)
@@ -65,7 +65,7 @@ class _Page:
         self._attempts(attempts)
         self._field("took", " · ".join([*_counts(attempt), *summary.figures(now)]))
 
-    def _heading(self, now: Standing) -> None:
+    def _heading(self, now: AgentStanding) -> None:
         from maos.cli import render
 
         attempt = now.attempt
@@ -79,7 +79,7 @@ class _Page:
             self._field("", standing.MEANINGS[now.status])
         self._field("to go on", now.go_on)
 
-    def _trouble(self, now: Standing) -> None:
+    def _trouble(self, now: AgentStanding) -> None:
         attempt = now.attempt
         if attempt.status == "failed":
             self._field("failed", words.ending(_ended(attempt)).partition(": ")[2])
@@ -142,7 +142,7 @@ def _ended(attempt: Attempt) -> dict[str, str]:
 def _counts(attempt: Attempt) -> list[str]:
     from maos.cli import render
 
-    until_us = attempt.ended_us or attempt.heard_us
+    until_us = attempt.ended_us or attempt.output_us
     counted = (
         (attempt.turns, "turn"), (attempt.tools_done, "tool call"), (attempt.lines, "line"),
         (attempt.retries, "retry", "retries"),

@@ -10,8 +10,8 @@ import click
 
 from maos.cli import documents as shared
 from maos.cli.agent import names, words
-from maos.cli.commands import Command, agent_argument, json_option
-from maos.cli.database import Target
+from maos.cli.commands import LazyCommand, agent_argument, json_option
+from maos.cli.database import DatabaseTarget
 from maos.cli.plain import clean
 from maos.errors import InvalidInput, NotFound
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 
 @click.command(
-    cls=Command,
+    cls=LazyCommand,
     examples=["maos agent send fixer 'Leave the old parser alone'", "git diff | maos agent send fixer -"],
 )
 @agent_argument
 @click.argument("text", metavar="TEXT")
 @json_option
 @click.pass_obj
-def send(database: Target, agent: str, text: str, as_json: bool) -> None:
+def send(database: DatabaseTarget, agent: str, text: str, as_json: bool) -> None:
     """Send a message to an agent.
 
     It is recorded at once, and given to the agent as soon as it can take one: in the midst of its work if its program
@@ -68,7 +68,7 @@ def check_listens(attempt: Attempt) -> None:
 
 
 @click.command(
-    cls=Command,
+    cls=LazyCommand,
     examples=["maos agent answer fixer yes", "maos agent answer fixer toolu_01 no --why 'Use git mv instead'"],
 )
 @agent_argument
@@ -76,7 +76,7 @@ def check_listens(attempt: Attempt) -> None:
 @click.option("--why", default="", help="A reason that the agent is told.")
 @json_option
 @click.pass_obj
-def answer(database: Target, agent: str, what: tuple[str, ...], why: str, as_json: bool) -> None:
+def answer(database: DatabaseTarget, agent: str, what: tuple[str, ...], why: str, as_json: bool) -> None:
     """Answer what an agent asks to be allowed to do.
 
     REQUEST may be left out while the agent waits for one answer only; `maos agent show` lists what it asks.

@@ -26,7 +26,7 @@ STYLES = {
 }  # fmt: skip
 
 
-class Standing(NamedTuple):
+class AgentStanding(NamedTuple):
     """An agent as it is now."""
 
     attempt: Attempt
@@ -41,12 +41,12 @@ class Standing(NamedTuple):
     """Of all its attempts."""
 
 
-async def of_agent(m: Maos, agent: str) -> Standing:
+async def of_agent(m: Maos, agent: str) -> AgentStanding:
     """How it stands with one agent."""
     return of_attempts(await m.attempts.history(agent))
 
 
-def of_attempts(attempts: list[Attempt]) -> Standing:
+def of_attempts(attempts: list[Attempt]) -> AgentStanding:
     """How it stands with an agent, from all its attempts."""
     from maos.model.attempt import Tokens
 
@@ -56,21 +56,21 @@ def of_attempts(attempts: list[Attempt]) -> Standing:
     newest = attempts[-1]
     status = status_of(newest)
     cost_usd = sum(each.total_cost_usd for each in attempts)
-    return Standing(newest, status, go_on(newest, status), cost_usd, total)
+    return AgentStanding(newest, status, go_on(newest, status), cost_usd, total)
 
 
 def status_of(attempt: Attempt) -> str:
     """The recorded status, unless it speaks of processes that are gone."""
     if not attempt.is_open or not is_unattended(attempt.owner):
         return attempt.status
-    from maos.engine import owner as owners
+    from maos.engine import ownership as owners
 
     return DETACHED if owners.holder_lives(attempt) else INTERRUPTED
 
 
 def is_unattended(owner: Mapping[str, Any]) -> bool:
     """Whether the process that recorded an attempt is gone, as far as this machine can tell."""
-    from maos.engine import owner as owners
+    from maos.engine import ownership as owners
 
     return owners.is_unattended(owner)
 

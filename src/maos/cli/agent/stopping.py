@@ -9,21 +9,21 @@ import click
 from maos.cli import documents as shared
 from maos.cli.agent import documents, names, standing, words
 from maos.cli.agent.options import grace_option, seconds
-from maos.cli.commands import Command, agent_argument, json_option
-from maos.cli.database import Target
+from maos.cli.commands import LazyCommand, agent_argument, json_option
+from maos.cli.database import DatabaseTarget
 from maos.cli.plain import clean
 
 if TYPE_CHECKING:
     from maos.app import Maos
-    from maos.cli.agent.standing import Standing
+    from maos.cli.agent.standing import AgentStanding
 
 
-@click.command(cls=Command, examples=["maos agent stop nightly", "maos agent stop nightly --grace 1m --json"])
+@click.command(cls=LazyCommand, examples=["maos agent stop nightly", "maos agent stop nightly --grace 1m --json"])
 @agent_argument
 @grace_option
 @json_option
 @click.pass_obj
-def stop(database: Target, agent: str, grace: int, as_json: bool) -> None:
+def stop(database: DatabaseTarget, agent: str, grace: int, as_json: bool) -> None:
     """End an agent so that it can be resumed, and wait until it has ended.
 
     It is asked to end (TERM), whichever process runs it, and killed with everything it has started when it takes too
@@ -31,7 +31,7 @@ def stop(database: Target, agent: str, grace: int, as_json: bool) -> None:
     """
     was_open = False
 
-    async def work(m: Maos) -> Standing:
+    async def work(m: Maos) -> AgentStanding:
         nonlocal was_open
         name = await names.find(m, agent)
         before = await m.attempts.get(name)

@@ -15,7 +15,7 @@ from maos.errors import MaosError
 from maos.model import failure as failures
 
 if TYPE_CHECKING:
-    from maos.cli.agent.standing import Standing
+    from maos.cli.agent.standing import AgentStanding
     from maos.cli.documents import Document
     from maos.model.attempt import Attempt
 
@@ -37,7 +37,7 @@ def code_of(failure: str) -> int:
     return by_action.get(action, MAY_PASS)
 
 
-def show(now: Standing, files: list[Document] | None) -> None:
+def show(now: AgentStanding, files: list[Document] | None) -> None:
     """A line about how it ended, and what a person can do next."""
     attempt = now.attempt
     styles = {"done": "good", "failed": "bad"}
@@ -74,7 +74,7 @@ def place(attempt: Attempt) -> list[str]:
     return [where, *(() if attempt.kind == "shell" else workspace.get("notes", ()))]
 
 
-def figures(now: Standing) -> list[str]:
+def figures(now: AgentStanding) -> list[str]:
     """What it took, as far as its program says so."""
     total = words.tokens(now.tokens)
     found = []
@@ -92,7 +92,7 @@ def tools_unknown(attempt: Attempt) -> list[str]:
 
 async def files(attempt: Attempt) -> list[Document] | None:
     """What the agent changed up to its last checkpoint, one entry a file; None when its files are not kept."""
-    from maos.runner import workspace as workspaces
+    from maos import workspaces as workspaces
 
     commit = saved(attempt)
     if not attempt.workspace or commit is None:

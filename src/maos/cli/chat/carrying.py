@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from maos.cli.chat.following import Follower
+from maos.cli.chat.following import ChatFollower
 from maos.cli.orchestrate import asking, ending
 from maos.cli.orchestrate.interrupted import is_carried_out
-from maos.cli.orchestrate.screen import Screen
+from maos.cli.orchestrate.screen import RunScreen
 from maos.engine import orchestration
 from maos.engine.notify import Address, Notifier
 from maos.engine.questions import Open, with_reason
@@ -30,12 +30,12 @@ GOING = ("planning", "running")
 class Carrying:
     """One run at a time."""
 
-    def __init__(self, m: Maos, screen: Screen, clock: Clock, notify: Sequence[Address]) -> None:
+    def __init__(self, m: Maos, screen: RunScreen, clock: Clock, notify: Sequence[Address]) -> None:
         self._m = m
         self._screen = screen
         self._clock = clock
         self._to = notify
-        self._follower: Follower | None = None
+        self._follower: ChatFollower | None = None
         self._task: asyncio.Task[Run] | None = None
         self._notifier: Notifier | None = None
         self._answered: set[str] = set()
@@ -78,7 +78,7 @@ class Carrying:
     async def follow(self, id: str) -> Run:
         """Know and show what happens to a run from now on."""
         await self.let_be()
-        self._follower = Follower(self._m, self._screen, changed=self._changed)
+        self._follower = ChatFollower(self._m, self._screen, changed=self._changed)
         return await self._follower.start(id)
 
     async def let_be(self) -> None:
@@ -112,9 +112,9 @@ class Carrying:
         assert self.run is not None
         wish = {"tasks": msgspec.to_builtins(plan.tasks), "asked_by": PERSON, "at_us": self._clock.now_us()}
         self._wanted |= {each.name for each in plan.tasks}
-        await self._m.journal.append(inbox(self.run.id), Event("tasks_asked", wish))
+        await self._m.journal.append(inbox(self.run.id), Event("tasks_requested", wish))
 
-    async def carry_out(self, id: str, *, late: bool = False, options: Mapping[str, Any] | None = None) -> None:
+    async def execute(self, id: str, *, late: bool = False, options: Mapping[str, Any] | None = None) -> None:
         """Carry a run out, beside the conversation; one that is completed only if something came in late."""
         from maos.engine.agent_worker import AgentWorker
         from maos.engine.upkeep import Upkeep
@@ -122,7 +122,7 @@ class Carrying:
         run = await self.follow(id)
         self.over.clear()
         if not late:
-            orchestration.check_can_go_on(run)
+            orchestration.check_resumable(run)
         notifier = self._notifier = Notifier(self._m.journal, run.id, self._to, tell=self._screen.warn)
         await notifier.open(run, self._screen.attempts)
         upkeep = Upkeep(
@@ -135,7 +135,7 @@ class Carrying:
             concurrency={**run.options, **(options or {})}.get("concurrency"),
             notifier=notifier,
         )
-        work = self._m.runs.carry_out(
+        work = self._m.runs.execute(
             run.id,
             worker=AgentWorker(self._m.attempts, listener=notifier.heard),
             concurrency=upkeep.concurrency,
@@ -177,7 +177,7 @@ class Carrying:
         self._answered.clear()
         late, self._wanted = self._wanted - set(run.tasks), set()
         if late and run.status != "paused":  # asked for in the last moment: it lies in the run's inbox
-            await self.carry_out(run.id, late=True)
+            await self.execute(run.id, late=True)
             return
         found = await ending.look(self._m, run)
         self._screen.document({**ending.whole(found), "kind": "summary"})

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from maos.cli import completing
-from maos.cli.commands import Command, json_lines_option
-from maos.cli.database import Target
+from maos.cli.commands import LazyCommand, json_lines_option
+from maos.cli.database import DatabaseTarget
 from maos.cli.orchestrate.options import new_run, notify_addresses, notify_option, run_options
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @click.command(
-    cls=Command,
+    cls=LazyCommand,
     examples=[
         "maos chat",
         "maos chat r-1a2b3c",
@@ -45,27 +45,27 @@ def chat(ctx: click.Context, /, id: str, auto: bool, notify: tuple[str, ...], as
     from maos import settings
     from maos.engine import agent_types
 
-    database: Target = ctx.obj
+    database: DatabaseTarget = ctx.obj
     folder = Path(given["cwd"]).absolute()
     told = notify_addresses(notify)
     types = agent_types.known(folder, settings.config_folder())
 
     async def work(m: Maos) -> int:
         from maos.cli.chat.commands import completions
-        from maos.cli.chat.conversation import Conversation, Setting
+        from maos.cli.chat.conversation import ChatSession, Setting
         from maos.cli.chat.lines import Lines, Piped, Typed
-        from maos.cli.orchestrate.screen import Screen
+        from maos.cli.orchestrate.screen import RunScreen
         from maos.clock import SystemClock
         from maos.model.run import Run
 
-        screen = Screen(Run(id=""), as_json=as_json)
+        screen = RunScreen(Run(id=""), as_json=as_json)
         lines: Lines
         if screen.is_live and sys.stdin is not None and sys.stdin.isatty():
             lines = Typed(screen, complete=lambda beginning: completions(talk.work.run, beginning))
         else:
             lines = Piped()
         setting = Setting(folder, run_options(given), types, told, auto=auto, as_json=as_json)
-        talk = Conversation(m, screen, lines, setting, SystemClock())
+        talk = ChatSession(m, screen, lines, setting, SystemClock())
         return await talk.hold(id)
 
     ctx.exit(database.write(work, create=not id))

@@ -14,7 +14,7 @@ from maos.model.message import PERSON
 from maos.model.run import DONE
 
 if TYPE_CHECKING:
-    from maos.cli.chat.conversation import Conversation
+    from maos.cli.chat.conversation import ChatSession
     from maos.model.run import Run
 
 LOG_LINES = 15
@@ -43,7 +43,7 @@ NAMES = ("/help", *(usage.split()[0] for usage, _meaning in HELP if usage.starts
 class Commands:
     """The commands of one conversation."""
 
-    def __init__(self, conversation: Conversation) -> None:
+    def __init__(self, conversation: ChatSession) -> None:
         self._talk = conversation
 
     async def do(self, text: str) -> None:
@@ -152,7 +152,7 @@ class Commands:
         agents = _number(rest) if rest else None
         if self._talk.work.is_going:
             raise InvalidInput(f"{run.id} is carried out already", hint="/pause first, to change how")
-        await self._talk.work.carry_out(run.id, options={"concurrency": agents} if agents else None)
+        await self._talk.work.execute(run.id, options={"concurrency": agents} if agents else None)
 
     async def _stop(self, rest: str) -> None:
         run = self._run()

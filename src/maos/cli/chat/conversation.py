@@ -16,19 +16,19 @@ from maos.cli import signals
 from maos.cli.chat import past
 from maos.cli.chat.carrying import Carrying
 from maos.cli.chat.commands import Commands
-from maos.cli.chat.lines import Lines, Said, Sense, Typed
+from maos.cli.chat.lines import ChatLine, Lines, Sense, Typed
 from maos.cli.failures import INTERRUPTED, USAGE
 from maos.cli.orchestrate import adding, asking, ending, plans
 from maos.cli.orchestrate.interrupted import is_carried_out, is_interrupted
-from maos.cli.orchestrate.screen import Screen
+from maos.cli.orchestrate.screen import RunScreen
 from maos.cli.plain import clean
-from maos.engine import agent_types, orchestration, orders, planner
+from maos.engine import agent_types, attempt_spec, orchestration, planner
 from maos.engine.notify import Address
 from maos.engine.questions import YES
 from maos.errors import InvalidInput, MaosError, NotFound
 from maos.journal.codec import Event
+from maos.model.chat import stream
 from maos.model.plan import BadPlan, Plan
-from maos.model.talk import stream
 
 if TYPE_CHECKING:
     from maos.app import Maos
@@ -58,15 +58,15 @@ class Pending(NamedTuple):
     """plan: a run of it is begun · more: it is added to the run · resume: the run goes on · replan: what was asked for
     is planned."""
     plan: Plan | None = None
-    draft: plans.Draft | None = None
+    draft: plans.PlanDraft | None = None
     offered: bool = False
     """Whether nobody asked for it: then other words than yes and no are a new request."""
 
 
-class Conversation:
+class ChatSession:
     """One person, one run at a time."""
 
-    def __init__(self, m: Maos, screen: Screen, lines: Lines, setting: Setting, clock: Clock) -> None:
+    def __init__(self, m: Maos, screen: RunScreen, lines: Lines, setting: Setting, clock: Clock) -> None:
         self.m = m
         self.screen = screen
         self.setting = setting
@@ -103,7 +103,7 @@ class Conversation:
                 await self.screen.close()
 
     async def _talk(self, showing: asyncio.Task[None]) -> None:
-        reading: asyncio.Task[Said | None] | None = asyncio.create_task(self._lines.next())
+        reading: asyncio.Task[ChatLine | None] | None = asyncio.create_task(self._lines.next())
         try:
             while not self._leaving.is_set():
                 self._lines.prompt(self._sense())
@@ -174,7 +174,7 @@ class Conversation:
             return Sense("answer", asking.label(asked[0]), about, asked[0].ref)
         return Sense("talk", "to all › ") if self.work.is_going else Sense("more", "what else? › ")
 
-    async def _take(self, said: Said) -> None:
+    async def _take(self, said: ChatLine) -> None:
         text = said.text.strip()
         if not text:
             return
@@ -203,7 +203,7 @@ class Conversation:
     async def _record(self, text: str, **more: Any) -> None:
         """Keep what was said, before anything comes of it; no key or password that was pasted."""
         if self.id:
-            data = {"text": orders.without_secrets(text, {}), **more, "at_us": self._clock.now_us()}
+            data = {"text": attempt_spec.without_secrets(text, {}), **more, "at_us": self._clock.now_us()}
             await self.m.journal.append(stream(self.id), Event("chat_said", data))
 
     # --- plans -----------------------------------------------------------------------------------------------
@@ -243,7 +243,7 @@ class Conversation:
             self._lines.forget()
         await self.propose(plans.as_draft(plan, "the plan of the agent"))
 
-    async def propose(self, draft: plans.Draft) -> None:
+    async def propose(self, draft: plans.PlanDraft) -> None:
         """Show a plan, and ask whether it is good."""
         plan = plans.checked(plans.parse(draft), self.setting.types)
         if self.setting.as_json:
@@ -382,7 +382,7 @@ class Conversation:
             types = adding.types_for(self.work.run)
             agents = {**agent_types.to_data(pending.plan, types), **(self.work.run.options.get("agents") or {})}
             await self.m.runs.add(self.id, pending.plan, options={"agents": agents})
-        await self.work.carry_out(self.id)
+        await self.work.execute(self.id)
 
     async def until_needed(self) -> None:
         """Return when the run needs a person, or is over, or we are to leave."""

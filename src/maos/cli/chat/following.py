@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from maos.cli.agent import words
 from maos.cli.documents import time
 from maos.cli.orchestrate import narrating
-from maos.cli.orchestrate.screen import Screen
+from maos.cli.orchestrate.screen import RunScreen
 from maos.engine.types import ATTEMPT
 from maos.journal.codec import Event
 from maos.model import attempt as attempts
@@ -25,10 +25,10 @@ TEXT_WIDTH = 300
 CATCH_UP_S = 5.0
 
 
-class Follower:
+class ChatFollower:
     """One run, followed from now on."""
 
-    def __init__(self, m: Maos, screen: Screen, *, changed: Callable[[], None]) -> None:
+    def __init__(self, m: Maos, screen: RunScreen, *, changed: Callable[[], None]) -> None:
         self._m = m
         self._screen = screen
         self._changed = changed

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from maos.cli.keyboard import Keyboard
-from maos.cli.line import Complete, Line
-from maos.cli.orchestrate.screen import Prompt, Screen
+from maos.cli.line import Complete, InputLine
+from maos.cli.orchestrate.screen import Prompt, RunScreen
 
 READ_BYTES_MAX = 65_536
 WAITING_MAX = 1_000
@@ -28,7 +28,7 @@ class Sense(NamedTuple):
     """The question that it would answer."""
 
 
-class Said(NamedTuple):
+class ChatLine(NamedTuple):
     """A line, and what it meant to whoever began to type it; None from a pipe, which sees no prompt."""
 
     text: str
@@ -56,7 +56,7 @@ class Lines(Protocol):
     def drop(self) -> bool:
         """Drop what is being typed; whether there was anything."""
 
-    async def next(self) -> Said | None:
+    async def next(self) -> ChatLine | None:
         """The next line; None when there are no more."""
 
 
@@ -65,11 +65,11 @@ class Typed:
 
     by_person = True
 
-    def __init__(self, screen: Screen, *, complete: Complete) -> None:
+    def __init__(self, screen: RunScreen, *, complete: Complete) -> None:
         self._screen = screen
-        self._line = Line(complete=complete)
+        self._line = InputLine(complete=complete)
         self._keyboard = Keyboard(self._typed)
-        self._queue: asyncio.Queue[Said | None] = asyncio.Queue()
+        self._queue: asyncio.Queue[ChatLine | None] = asyncio.Queue()
         self._next = self._sense = Sense("", "› ")
 
     def start(self) -> None:
@@ -99,7 +99,7 @@ class Typed:
         self._show()
         return True
 
-    async def next(self) -> Said | None:
+    async def next(self) -> ChatLine | None:
         return await self._queue.get()
 
     def _show(self) -> None:
@@ -109,7 +109,7 @@ class Typed:
 
     def _typed(self, keys: bytes) -> None:
         for text in self._line.feed(keys):
-            self._queue.put_nowait(Said(text, self._sense))
+            self._queue.put_nowait(ChatLine(text, self._sense))
         if self._line.ended:
             self._line.ended = False
             self._queue.put_nowait(None)
@@ -121,7 +121,7 @@ class Piped:
 
     def __init__(self) -> None:
         self.by_person = sys.stdin is not None and sys.stdin.isatty()
-        self._queue: asyncio.Queue[Said | None] = asyncio.Queue()
+        self._queue: asyncio.Queue[ChatLine | None] = asyncio.Queue()
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._rest = ""
         self._fd = -1
@@ -151,7 +151,7 @@ class Piped:
     def drop(self) -> bool:
         return False
 
-    async def next(self) -> Said | None:
+    async def next(self) -> ChatLine | None:
         said = await self._queue.get()
         if self._paused and self._queue.qsize() < WAITING_MAX // 2:
             self._paused = False
@@ -165,7 +165,7 @@ class Piped:
             lines += [self._rest] if self._rest else []
             self._close_file()
         for line in lines:
-            self._queue.put_nowait(Said(line.removesuffix("\r")))
+            self._queue.put_nowait(ChatLine(line.removesuffix("\r")))
         if not data:
             self._queue.put_nowait(None)
         elif self._queue.qsize() > WAITING_MAX and not self._is_file():

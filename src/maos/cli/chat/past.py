@@ -10,11 +10,11 @@ from maos.cli.orchestrate import narrating
 from maos.cli.orchestrate.interrupted import is_carried_out
 from maos.engine import orchestration
 from maos.journal.codec import Event
-from maos.model import message, run, talk
+from maos.model import chat, message, run
 
 if TYPE_CHECKING:
     from maos.app import Maos
-    from maos.cli.orchestrate.screen import Screen
+    from maos.cli.orchestrate.screen import RunScreen
 
 SHOWN_MAX = 40
 
@@ -33,7 +33,7 @@ async def read(m: Maos, id: str) -> Past:
     shown: deque[tuple[int, narrating.Line]] = deque(maxlen=SHOWN_MAX * 4)
     typed: list[str] = []
     total = 0
-    async for record in m.journal.read(talk.stream(id)):
+    async for record in m.journal.read(chat.stream(id)):
         typed.append(record.data["text"])
         shown.append((record.position, ("", f"› {words.one_line(record.data['text'], 1000)}", "bold")))
         total += 1
@@ -57,7 +57,7 @@ async def read(m: Maos, id: str) -> Past:
     return Past([line for _position, line in found], total - len(found), typed)
 
 
-def show(screen: Screen, before: Past) -> None:
+def show(screen: RunScreen, before: Past) -> None:
     """The end of it."""
     if before.left_out:
         screen.tell(f"… {before.left_out} earlier lines left out")
@@ -76,8 +76,8 @@ class Unplanned(NamedTuple):
 async def unplanned(m: Maos, beginning: str = "") -> Unplanned | None:
     """The newest such conversation whose id begins like this; not one whose plan was refused."""
     newest: Unplanned | None = None
-    async for name in m.journal.streams(talk.stream(beginning)):
-        id = name.removeprefix(talk.stream(""))
+    async for name in m.journal.streams(chat.stream(beginning)):
+        id = name.removeprefix(chat.stream(""))
         if await m.journal.version(run.stream(id)):
             continue
         request, at_us, refused = "", 0, False

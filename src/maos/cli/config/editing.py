@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 import click
 
 from maos.cli import documents as shared
-from maos.cli.commands import Command, json_option
+from maos.cli.commands import LazyCommand, json_option
 from maos.cli.failures import FAILED, USAGE, report
 from maos.cli.plain import clean
 from maos.errors import InvalidInput, MaosError
 
 if TYPE_CHECKING:
-    from maos.settings.finding import Source
-    from maos.settings.reading import Problem
+    from maos.settings.loader import SettingProblem
+    from maos.settings.locations import SettingsSource
 
 
-@click.command(cls=Command, examples=["maos config edit", "maos config edit --project"])
+@click.command(cls=LazyCommand, examples=["maos config edit", "maos config edit --project"])
 @click.option(
     "--project/--user", default=None,
     help="The project's file, a new one in this folder if there is none; or your own, even if the project has one.",
@@ -33,26 +33,26 @@ def edit(project: bool | None, as_json: bool) -> None:
     from pathlib import Path
 
     from maos import settings
-    from maos.settings import finding, writing
+    from maos.settings import locations, writer
 
-    found = finding.find(Path.cwd(), settings.config_folder())
+    found = locations.find(Path.cwd(), settings.config_folder())
     is_project = found.project is not None if project is None else project
-    path = found.project or Path.cwd() / finding.NAME if is_project else found.user
-    source = finding.Source(path, is_project=is_project)
+    path = found.project or Path.cwd() / locations.NAME if is_project else found.user
+    source = locations.SettingsSource(path, is_project=is_project)
     before = source.path.read_text(encoding="utf-8") if source.path.exists() else ""
-    text = _edited(before or writing.template(is_project=is_project), source)
+    text = _edited(before or writer.template(is_project=is_project), source)
     changed = text is not None and text != before
     if text is not None and changed:
         if source.path.exists() and source.path.read_text(encoding="utf-8") != before:
             raise InvalidInput(f"{source.path} was changed by somebody else meanwhile", hint="edit it again")
-        writing.write(source.path, text)
+        writer.write(source.path, text)
     if as_json:
         shared.show({"path": str(source.path), "changed": changed})
     else:
         click.echo(f"{clean(str(source.path))} is written" if changed else "nothing was changed")
 
 
-def _edited(text: str, source: Source) -> str | None:
+def _edited(text: str, source: SettingsSource) -> str | None:
     """What a person makes of a text, as often as it takes to be right; None when they leave it."""
     while True:
         said = click.edit(text, extension=".toml")
@@ -71,10 +71,10 @@ def _edited(text: str, source: Source) -> str | None:
             raise click.exceptions.Exit(FAILED)
 
 
-def _problems(text: str, source: Source) -> list[Problem]:
-    from maos.settings import reading
+def _problems(text: str, source: SettingsSource) -> list[SettingProblem]:
+    from maos.settings import loader
 
     try:
-        return reading.check(text, source).problems
+        return loader.check(text, source).problems
     except MaosError as error:
-        return [reading.Problem(str(source.path), error.what, error.hint)]
+        return [loader.SettingProblem(str(source.path), error.what, error.hint)]

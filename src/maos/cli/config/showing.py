@@ -7,29 +7,29 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from maos.cli import documents as shared
-from maos.cli.commands import Command, json_option
+from maos.cli.commands import LazyCommand, json_option
 from maos.cli.failures import FAILED, USAGE, note, report
 from maos.cli.plain import clean
 from maos.errors import NotFound
 
 if TYPE_CHECKING:
-    from maos.cli.database import Target
-    from maos.settings.finding import Found
-    from maos.settings.reading import Loaded
+    from maos.cli.database import DatabaseTarget
+    from maos.settings.loader import Loaded
+    from maos.settings.locations import SettingsFiles
 
 HIDDEN = "(hidden)"
 """In the place of addresses, which may have a key in them."""
 
 
 @click.command(
-    cls=Command,
+    cls=LazyCommand,
     examples=["maos config show", "maos config show checkpoint", "maos config show cleanup.every_hours --json"],
 )
 @click.argument("names", metavar="[NAME]...", nargs=-1)
 @click.option("--changed", is_flag=True, help="Only what somebody has set.")
 @json_option
 @click.pass_obj
-def show(database: Target, names: tuple[str, ...], changed: bool, as_json: bool) -> None:
+def show(database: DatabaseTarget, names: tuple[str, ...], changed: bool, as_json: bool) -> None:
     """Show the settings, and where each comes from.
 
     NAME is a setting or a table of them.
@@ -98,7 +98,7 @@ def _named(entries: list[dict[str, Any]], name: str, *, changed: bool) -> list[d
     return found
 
 
-@click.command(cls=Command, examples=["maos config validate", "maos config validate --json"])
+@click.command(cls=LazyCommand, examples=["maos config validate", "maos config validate --json"])
 @click.argument("file", metavar="[FILE]", required=False, type=click.Path(exists=True, dir_okay=False))
 @json_option
 @click.pass_context
@@ -111,22 +111,22 @@ def validate(ctx: click.Context, file: str | None, as_json: bool) -> None:
     import os
     from pathlib import Path
 
-    from maos.settings import finding, reading
+    from maos.settings import loader, locations
 
     sources = _found().sources
     if file:
-        sources = [finding.Source(Path(file), is_project=True)]
-    problems: list[reading.Problem] = []
+        sources = [locations.SettingsSource(Path(file), is_project=True)]
+    problems: list[loader.SettingProblem] = []
     notes: list[str] = []
     code = 0
     try:
-        notes += reading.load(sources, {} if file else os.environ).notes
-    except reading.BadSettings as error:
+        notes += loader.load(sources, {} if file else os.environ).notes
+    except loader.BadSettings as error:
         problems += error.problems
         code = USAGE
-    except reading.NewerSettings as error:
+    except loader.NewerSettings as error:
         where, _, what = error.what.partition(": ")
-        problems.append(reading.Problem(where, what, error.hint))
+        problems.append(loader.SettingProblem(where, what, error.hint))
         code = FAILED
     if as_json:
         shared.show({"ok": not problems, "problems": [each._asdict() for each in problems], "notes": notes})
@@ -145,7 +145,7 @@ def validate(ctx: click.Context, file: str | None, as_json: bool) -> None:
     ctx.exit(code)
 
 
-@click.command(cls=Command, examples=["maos config path", "maos config path --json"])
+@click.command(cls=LazyCommand, examples=["maos config path", "maos config path --json"])
 @json_option
 def path(as_json: bool) -> None:
     """Say which files the settings come from.
@@ -172,10 +172,10 @@ def path(as_json: bool) -> None:
         note(f"{found.passed_over} belongs to somebody else, and is passed over")
 
 
-def _found() -> Found:
+def _found() -> SettingsFiles:
     from pathlib import Path
 
     from maos import settings
-    from maos.settings import finding
+    from maos.settings import locations
 
-    return finding.find(Path.cwd(), settings.config_folder())
+    return locations.find(Path.cwd(), settings.config_folder())

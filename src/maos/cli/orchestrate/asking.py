@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from maos.cli.agent import words
-from maos.cli.line import Line
+from maos.cli.line import InputLine
 from maos.cli.orchestrate import narrating
-from maos.cli.orchestrate.screen import Prompt, Screen
+from maos.cli.orchestrate.screen import Prompt, RunScreen
 from maos.cli.plain import clean
 from maos.errors import MaosError
 
@@ -26,9 +26,9 @@ TEXT_WIDTH = 400
 def open_in(run: Run, attempts: Iterable[Attempt]) -> list[Open]:
     """What a run and its agents ask by now, the oldest first."""
     from maos.engine import questions
-    from maos.model.supervisor import Wishes
+    from maos.model.run_status import PendingCommands
 
-    found = questions.of_run(run, Wishes(questions=run.questions))
+    found = questions.of_run(run, PendingCommands(questions=run.questions))
     for each in attempts:
         found += questions.of_attempt(each)
     return sorted(found, key=lambda each: each.asked_us)
@@ -61,10 +61,10 @@ def label(question: Open) -> str:
 class Asking:
     """The questions of a run, for whoever watches it live; anywhere else they are only told, with how to answer."""
 
-    def __init__(self, m: Maos, screen: Screen) -> None:
+    def __init__(self, m: Maos, screen: RunScreen) -> None:
         self._m = m
         self._screen = screen
-        self._line = Line()
+        self._line = InputLine()
         self._off: set[str] = set()
         """Questions that were answered here a moment ago, or are left to somebody else."""
         self._current: Open | None = None
@@ -83,7 +83,7 @@ class Asking:
         current = next((each for each in found if self._current is not None and each.ref == self._current.ref), None)
         if current is None and found:
             current = found[0]
-            self._line = Line()
+            self._line = InputLine()
         self._current = current
         if current is None:
             self._keyboard.stop()

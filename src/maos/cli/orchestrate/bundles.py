@@ -11,15 +11,15 @@ import click
 from maos.cli import documents as shared
 from maos.cli import render
 from maos.cli.agent import words
-from maos.cli.database import Target, ask
+from maos.cli.database import DatabaseTarget, ask
 from maos.cli.plain import clean
 from maos.errors import InvalidInput
 
 if TYPE_CHECKING:
     from maos.app import Maos
-    from maos.bundle.acts import Act
-    from maos.bundle.importing import Brought
     from maos.model.run import Run
+    from maos.transfer.bundle_import import Imported
+    from maos.transfer.preview import Action
 
 WORDS = {"new": "imported", "more": "brought up to date", "same": "already here", "moved_on": "carried on here since"}
 WORDS_WIDTH = 100
@@ -30,7 +30,7 @@ trust_option = click.option(
 )
 
 
-def bring(database: Target, source: str, cwd: str, *, dry_run: bool, as_json: bool) -> None:
+def bring(database: DatabaseTarget, source: str, cwd: str, *, dry_run: bool, as_json: bool) -> None:
     """Import a bundle, or show what is in it."""
     from pathlib import Path
 
@@ -39,8 +39,8 @@ def bring(database: Target, source: str, cwd: str, *, dry_run: bool, as_json: bo
     path = Path("/dev/stdin") if source == "-" else Path(source).expanduser()
     folder = Path(cwd).absolute()
 
-    async def work(m: Maos) -> tuple[Brought, Sequence[Act]]:
-        brought = await m.bundles.import_(path, folder=folder, dry_run=dry_run)
+    async def work(m: Maos) -> tuple[Imported, Sequence[Action]]:
+        brought = await m.transfer.import_(path, folder=folder, dry_run=dry_run)
         return brought, _acts(brought)
 
     if dry_run:
@@ -53,11 +53,11 @@ def bring(database: Target, source: str, cwd: str, *, dry_run: bool, as_json: bo
         _show(brought, acts, dry_run=dry_run)
 
 
-def _acts(brought: Brought) -> list[Act]:
-    from maos.bundle import acts
+def _acts(brought: Imported) -> list[Action]:
     from maos.model.run import Run
+    from maos.transfer import preview
 
-    return acts.of_run(brought.root, brought.attempts, brought.wishes) if isinstance(brought.root, Run) else []
+    return preview.of_run(brought.root, brought.attempts, brought.wishes) if isinstance(brought.root, Run) else []
 
 
 # --- agreeing ----------------------------------------------------------------------------------------------------
@@ -67,19 +67,19 @@ async def agree(m: Maos, run: Run, *, trust: bool, as_json: bool) -> dict[str, A
     """Have a person agree to what a run that came from elsewhere will do; options that it goes on with from then on."""
     from maos.engine import consent
 
-    if not await m.bundles.waits(run.id):
+    if not await m.transfer.waits(run.id):
         return {}
-    acts = await m.bundles.starts(run.id)
+    acts = await m.transfer.starts(run.id)
     if not as_json:
         show_acts(run, acts)
     if not trust:
         if as_json or sys.stdin is None or not sys.stdin.isatty():
             raise consent.NotAgreed(run.id)
         ask(f"{run.id} came with a file. Do all of this, in {run.folder}?")
-    return await m.bundles.agree(run.id)
+    return await m.transfer.agree(run.id)
 
 
-def show_acts(run: Run, acts: Sequence[Act]) -> None:
+def show_acts(run: Run, acts: Sequence[Action]) -> None:
     """What would be started, by whom, and what they might do unasked."""
     if not acts:
         return
@@ -96,7 +96,7 @@ def show_acts(run: Run, acts: Sequence[Act]) -> None:
                     (f"({clean(who)})", "dim"))  # fmt: skip
 
 
-def act(each: Act) -> dict[str, Any]:
+def act(each: Action) -> dict[str, Any]:
     """The same for programs."""
     return {**each._asdict(), "command": list(each.command), "tools": list(each.tools)}
 
@@ -104,7 +104,7 @@ def act(each: Act) -> dict[str, Any]:
 # --- showing -----------------------------------------------------------------------------------------------------
 
 
-def _document(source: str, brought: Brought, acts: Sequence[Act], *, dry_run: bool) -> dict[str, Any]:
+def _document(source: str, brought: Imported, acts: Sequence[Action], *, dry_run: bool) -> dict[str, Any]:
     manifest = brought.manifest
     return {
         "file": source, "dry_run": dry_run, "what": brought.what, "id": manifest.id, "kind": manifest.kind,
@@ -116,7 +116,7 @@ def _document(source: str, brought: Brought, acts: Sequence[Act], *, dry_run: bo
     }  # fmt: skip
 
 
-def _show(brought: Brought, acts: Sequence[Act], *, dry_run: bool) -> None:
+def _show(brought: Imported, acts: Sequence[Action], *, dry_run: bool) -> None:
     from maos.model.run import Run
 
     manifest, root = brought.manifest, brought.root

@@ -18,7 +18,7 @@ from maos.cli import signals
 from maos.cli.failures import INTERRUPTED, note
 from maos.cli.orchestrate import ending, markdown
 from maos.cli.orchestrate.asking import Asking
-from maos.cli.orchestrate.screen import Screen
+from maos.cli.orchestrate.screen import RunScreen
 
 if TYPE_CHECKING:
     from maos.app import Maos
@@ -40,7 +40,7 @@ class Conductor:
         self._summary = summary
         """A file for the summary as Markdown, if one is wanted."""
         self._run = run
-        self._screen = Screen(run, as_json=as_json)
+        self._screen = RunScreen(run, as_json=as_json)
         self._asking = Asking(m, self._screen)
         from maos.engine.notify import Notifier
 
@@ -50,7 +50,7 @@ class Conductor:
         self._left = 0
         self._leaving = asyncio.Event()
 
-    async def carry_out(self, *, options: Mapping[str, Any] | None = None) -> int:
+    async def execute(self, *, options: Mapping[str, Any] | None = None) -> int:
         """Until the run has ended or is paused, or we are sent away; the exit code."""
         from maos.clock import SystemClock
         from maos.engine.agent_worker import AgentWorker
@@ -70,7 +70,7 @@ class Conductor:
             notifier=self._notifier,
         )
         with signals.heard(interrupted=self._interrupted, sent_away=self._leave):
-            work = self._m.runs.carry_out(
+            work = self._m.runs.execute(
                 self._run.id,
                 worker=worker,
                 concurrency=upkeep.concurrency,

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from maos.app import Maos
     from maos.cli.documents import Document
     from maos.model.run import Run, TaskState
-    from maos.runner.workspace import FileChange
+    from maos.workspaces import FileChange
 
 TASKS_SHOWN_MAX = 50
 DISCOVERIES_SHOWN_MAX = 10
 FILES_SHOWN_MAX = 20
 
 
-class Found(NamedTuple):
+class FoundWork(NamedTuple):
     """A run and what is beside its own stream."""
 
     run: Run
@@ -33,7 +33,7 @@ class Found(NamedTuple):
     """What its tasks changed together; None when its files are not kept apart."""
 
 
-async def look(m: Maos, run: Run) -> Found:
+async def look(m: Maos, run: Run) -> FoundWork:
     """Everything the summary of a run needs."""
     from maos.errors import NotFound
 
@@ -46,12 +46,12 @@ async def look(m: Maos, run: Run) -> Found:
         except NotFound:
             continue  # it could not even be started
         discoveries += [{**each, "task": task.name} for attempt in attempts for each in attempt.discoveries]
-    return Found(run, discoveries, await files(run))
+    return FoundWork(run, discoveries, await files(run))
 
 
 async def files(run: Run) -> list[FileChange] | None:
     """What the finished tasks of a run changed."""
-    from maos.runner import workspace as workspaces
+    from maos import workspaces as workspaces
 
     place = run.options.get("workspace")
     if not place:
@@ -70,9 +70,9 @@ def exit_code(run: Run) -> int:
     if run.status == "completed":
         return 0
     if run.status == "paused":
-        from maos.engine.budgets import Budget
+        from maos.engine.budgets import RunBudget
 
-        budget = Budget.of(run.options)
+        budget = RunBudget.of(run.options)
         return LIMIT_REACHED if run.why in (budget.reached(run), budget.time_is_up()) else STOPPED
     failed = [task.failure for task in run.tasks.values() if task.status == "failed"]
     return code_of(failed[0] if failed else "")
@@ -81,7 +81,7 @@ def exit_code(run: Run) -> int:
 # --- for people --------------------------------------------------------------------------------------------------
 
 
-def show(found: Found) -> None:
+def show(found: FoundWork) -> None:
     """The summary of a run that has ended or is paused."""
     from maos.cli import render
 
@@ -141,7 +141,7 @@ def _show_discoveries(found: list[dict[str, Any]]) -> None:
         render.line("    ", ("★ ", "yellow"), text)
 
 
-def _show_files(found: Found) -> None:
+def _show_files(found: FoundWork) -> None:
     from maos.cli import render
 
     if found.files is None:
@@ -195,7 +195,7 @@ def document(run: Run) -> Document:
     }
 
 
-def whole(found: Found) -> Document:
+def whole(found: FoundWork) -> Document:
     """A run with what its agents found and changed."""
     return {
         **document(found.run),

@@ -10,7 +10,7 @@ from maos.cli.plain import clean
 
 if TYPE_CHECKING:
     from maos.app import Maos
-    from maos.engine.orchestration import Next
+    from maos.engine.orchestration import NextAction
     from maos.model.plan import Plan
     from maos.model.run import Run
 
@@ -30,10 +30,10 @@ async def show(m: Maos, run: Run, added: Plan | None, on_change: str, *, as_json
     from maos.cli.workflow import changes
     from maos.engine import orchestration
 
-    found = await orchestration.foresee(m.attempts, run)
+    found = await orchestration.preview(m.attempts, run)
     new = [] if added is None else added.tasks
     held = interrupted.is_carried_out(run)
-    foreign = await m.bundles.starts(run.id) if await m.bundles.waits(run.id) else None
+    foreign = await m.transfer.starts(run.id) if await m.transfer.waits(run.id) else None
     if as_json:
         tasks = [{**each._asdict(), "unknown": list(each.unknown)} for each in found]
         more = [{"task": task.name, "what": "added", "words": task.task, "needs": task.needs} for task in new]
@@ -60,7 +60,7 @@ async def show(m: Maos, run: Run, added: Plan | None, on_change: str, *, as_json
     return 0
 
 
-def _show(each: Next, width: int) -> None:
+def _show(each: NextAction, width: int) -> None:
     from maos.cli import render
 
     why = f" ({words.one_line(each.why, 100)})" if each.why and each.what != "begun" else ""

@@ -8,13 +8,13 @@ from maos.cli.agent import words
 from maos.cli.plain import clean
 
 if TYPE_CHECKING:
-    from maos.cli.orchestrate.ending import Found
+    from maos.cli.orchestrate.ending import FoundWork
 
 RESULT_CHARS_MAX = 4000
 _SPECIAL = str.maketrans({char: f"\\{char}" for char in "\\`*_[]<>|#"})
 
 
-def document(found: Found) -> str:
+def document(found: FoundWork) -> str:
     """Everything that a reader needs to know; what agents said is quoted, and cannot pass for ours."""
     from maos.cli.orchestrate import ending
 

@@ -9,7 +9,7 @@ import click
 from maos.cli import completing
 from maos.cli import documents as shared
 from maos.cli.agent import words
-from maos.cli.commands import Command, json_option
+from maos.cli.commands import LazyCommand, json_option
 from maos.cli.failures import CONFLICT, report
 from maos.cli.plain import clean
 from maos.errors import InvalidInput
@@ -17,11 +17,11 @@ from maos.errors import InvalidInput
 if TYPE_CHECKING:
     from maos.app import Maos
     from maos.model.run import Run
-    from maos.runner.workspace import Blocked, Conflicted, Merged
+    from maos.workspaces import Blocked, Conflicted, Merged
 
 
 @click.command(
-    cls=Command,
+    cls=LazyCommand,
     examples=["maos orchestration merge r-1a2b3c", "maos orchestration merge r-1a --message 'New parser' --json"],
 )
 @click.argument("id", metavar="ID", shell_complete=completing.runs)
@@ -39,9 +39,9 @@ def merge(ctx: click.Context, id: str, into: str | None, message: str, as_json: 
     async def work(m: Maos) -> tuple[Run, Merged | Conflicted | Blocked]:
         from pathlib import Path
 
+        from maos import workspaces as workspaces
         from maos.cli.orchestrate import interrupted
         from maos.cli.orchestration import standing
-        from maos.runner import workspace as workspaces
 
         run = await standing.find(m, id)
         if interrupted.is_carried_out(run):
@@ -68,7 +68,7 @@ def merge(ctx: click.Context, id: str, into: str | None, message: str, as_json: 
 
 def _show(run: Run, done: Merged | Conflicted | Blocked) -> None:
     from maos.cli import render
-    from maos.runner.workspace import Blocked, Merged
+    from maos.workspaces import Blocked, Merged
 
     if isinstance(done, Merged):
         if not done.files:

@@ -9,19 +9,19 @@ from maos.cli.plain import clean
 
 if TYPE_CHECKING:
     from maos.app import Maos
-    from maos.engine.moving import Moved
     from maos.model.run import Run
+    from maos.travel.relocation import Moved
 
 
 async def move(m: Maos, run: Run, cwd: str, *, as_json: bool) -> Run:
     """Have a run work there from now on."""
-    _show(await m.bundles.move(run.id, cwd), as_json=as_json, dry_run=False)
+    _show(await m.transfer.move(run.id, cwd), as_json=as_json, dry_run=False)
     return await m.runs.get(run.id)
 
 
 async def foresee(m: Maos, run: Run, cwd: str, *, as_json: bool) -> None:
     """Say what that would mean; nothing is changed."""
-    _show(await m.bundles.move(run.id, cwd, dry_run=True), as_json=as_json, dry_run=True)
+    _show(await m.transfer.move(run.id, cwd, dry_run=True), as_json=as_json, dry_run=True)
 
 
 def _show(moved: Moved, *, as_json: bool, dry_run: bool) -> None:

@@ -67,7 +67,7 @@ def _of_event(run: Run, type_: str, data: Mapping[str, Any]) -> Iterator[Line]:
                 f"‖ {data.get('kind', 'an agent')} has reached its rate limit; it goes on by itself at {until}",
                 "warning",
             )
-        case "run_noted" if data.get("text"):
+        case "run_note_added" if data.get("text"):
             yield "", f"· {words.one_line(data['text'], 200)}", "warning"
         case "run_planned" if len(data["tasks"]) < len(run.tasks):
             for each in data["tasks"]:
@@ -115,7 +115,7 @@ def of_facts(run: str, attempt: Attempt, facts: Sequence[Fact]) -> Iterator[Line
         match fact["kind"]:
             case "discovery":
                 yield name, f"★ {fact.get('keyword', '')}: {words.one_line(fact.get('text', ''), 400)}", "found"
-            case "permission_asked":
+            case "permission_requested":
                 tool = words.tool(fact.get("tool", ""), fact.get("input"))
                 answer = f"maos agent answer {attempt.agent} {clean(str(fact['id']))} yes"
                 yield name, f"? asks to use {words.one_line(tool, 120)}  (`{answer}`)", "found"
@@ -137,6 +137,6 @@ def documents_of_events(run: Run, events: Sequence[Event]) -> Iterator[Document]
 def documents_of_facts(run: str, attempt: Attempt, facts: Sequence[Fact]) -> Iterator[Document]:
     """Discoveries, questions and trouble of an agent, one a line."""
     for fact in facts:
-        if fact["kind"] in ("discovery", "permission_asked", "trouble", "retry"):
+        if fact["kind"] in ("discovery", "permission_requested", "trouble", "retry"):
             task = task_of(run, attempt.agent)
-            yield {**fact, "run": run, "task": task, "agent": attempt.agent, **time(attempt.heard_us or None)}
+            yield {**fact, "run": run, "task": task, "agent": attempt.agent, **time(attempt.output_us or None)}

@@ -10,7 +10,7 @@ from click.core import ParameterSource
 
 from maos.cli.agent.options import seconds
 from maos.cli.arguments import DURATION
-from maos.cli.database import Target
+from maos.cli.database import DatabaseTarget
 
 if TYPE_CHECKING:
     from maos.engine.notify import Address
@@ -81,7 +81,7 @@ def is_given(name: str) -> bool:
 
 def current() -> Current:
     """The settings that the command goes by."""
-    target = click.get_current_context().find_object(Target)
+    target = click.get_current_context().find_object(DatabaseTarget)
     assert target is not None
     return target.settings
 

@@ -10,7 +10,7 @@ import click
 
 from maos.cli.agent import words
 from maos.cli.agent.summary import code_of
-from maos.cli.database import Target
+from maos.cli.database import DatabaseTarget
 from maos.cli.failures import note, report
 from maos.cli.orchestrate import plans
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def ask(
-    database: Target,
+    database: DatabaseTarget,
     request: str,
     run: str,
     *,
@@ -28,7 +28,7 @@ def ask(
     options: Mapping[str, Any],
     types: Mapping[str, AgentType],
     as_json: bool,
-) -> plans.Draft:
+) -> plans.PlanDraft:
     """The plan that an agent makes; what is wrong with one that cannot be used is said, and we leave."""
     from maos.engine.planner import PlanningFailed
     from maos.model.plan import BadPlan
@@ -50,7 +50,7 @@ async def _ask(
     options: Mapping[str, Any],
     types: Mapping[str, AgentType],
     as_json: bool,
-) -> plans.Draft:
+) -> plans.PlanDraft:
     from maos.cli.orchestrate import interrupted
     from maos.engine import planner
 

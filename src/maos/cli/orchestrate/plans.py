@@ -23,7 +23,7 @@ TASK_WIDTH = 70
 NAME_WIDTH_MAX = 24
 
 
-class Draft(NamedTuple):
+class PlanDraft(NamedTuple):
     """A plan as text, so that it can be edited as its author wrote it."""
 
     text: str
@@ -40,11 +40,11 @@ class Approved(NamedTuple):
     types: Mapping[str, AgentType]
 
 
-def read(path: str) -> Draft:
+def read(path: str) -> PlanDraft:
     """A plan in a file, or on standard input."""
     if path == "-":
         text, name = sys.stdin.read(), "standard input"
-        return Draft(text, ".json" if text.lstrip().startswith("{") else ".toml", name)
+        return PlanDraft(text, ".json" if text.lstrip().startswith("{") else ".toml", name)
     try:
         with open(path, encoding="utf-8") as file:
             text = file.read()
@@ -53,17 +53,17 @@ def read(path: str) -> Draft:
     except OSError as error:
         raise InvalidInput(f"{path} cannot be read: {error.strerror}", hint="name the file of a plan") from error
     is_json = path.endswith(".json") or (not path.endswith(".toml") and text.lstrip().startswith("{"))
-    return Draft(text, ".json" if is_json else ".toml", path)
+    return PlanDraft(text, ".json" if is_json else ".toml", path)
 
 
-def parse(draft: Draft) -> Plan:
+def parse(draft: PlanDraft) -> Plan:
     """The plan that a text stands for; InvalidInput says where it is wrong, BadPlan everything that is."""
     from maos.model.plan import from_data
 
     return from_data(_data(draft))
 
 
-def parse_loosely(draft: Draft) -> Plan:
+def parse_loosely(draft: PlanDraft) -> Plan:
     """A plan that may need tasks it does not have: somebody else checks that."""
     import msgspec
 
@@ -75,7 +75,7 @@ def parse_loosely(draft: Draft) -> Plan:
         raise InvalidInput(f"{draft.name}: {error}", hint="mend it and try again") from error
 
 
-def _data(draft: Draft) -> Any:
+def _data(draft: PlanDraft) -> Any:
     if draft.suffix == ".json":
         import json
 
@@ -94,20 +94,20 @@ def _data(draft: Draft) -> Any:
         raise InvalidInput(f"{draft.name}: not TOML: {error}", hint="mend it and try again") from error
 
 
-def as_draft(plan: Plan, name: str) -> Draft:
+def as_draft(plan: Plan, name: str) -> PlanDraft:
     """A plan as a text to edit."""
     import json
 
     import msgspec
 
-    return Draft(json.dumps(msgspec.to_builtins(plan), indent=2, ensure_ascii=False) + "\n", ".json", name)
+    return PlanDraft(json.dumps(msgspec.to_builtins(plan), indent=2, ensure_ascii=False) + "\n", ".json", name)
 
 
 # --- approval ----------------------------------------------------------------------------------------------------
 
 
 def approve(
-    draft: Draft, types: Mapping[str, AgentType], options: Mapping[str, Any], *, auto: bool, as_json: bool
+    draft: PlanDraft, types: Mapping[str, AgentType], options: Mapping[str, Any], *, auto: bool, as_json: bool
 ) -> Approved:
     """Show a plan and have a person say yes to it, perhaps after editing it. Never called within an event loop."""
     plan = check(draft, types)
@@ -133,7 +133,7 @@ def approve(
             show(plan, types, options)
 
 
-def _edited(draft: Draft, types: Mapping[str, AgentType]) -> tuple[Draft, Plan]:
+def _edited(draft: PlanDraft, types: Mapping[str, AgentType]) -> tuple[PlanDraft, Plan]:
     """The plan after a person has edited it, as often as it takes to be right."""
     while True:
         text = click.edit(draft.text, extension=draft.suffix)
@@ -159,7 +159,7 @@ def _ask(question: str) -> str:
     return answer.strip().lower()
 
 
-def check(draft: Draft, types: Mapping[str, AgentType]) -> Plan:
+def check(draft: PlanDraft, types: Mapping[str, AgentType]) -> Plan:
     """The plan, if it can be carried out; else everything that is wrong with it is said, and we leave."""
     from maos.model.plan import BadPlan
 

@@ -10,8 +10,8 @@ import click
 from maos.cli import completing, render
 from maos.cli.agent.options import seconds
 from maos.cli.arguments import DURATION
-from maos.cli.commands import Command, dry_run_option, json_lines_option
-from maos.cli.database import Target
+from maos.cli.commands import LazyCommand, dry_run_option, json_lines_option
+from maos.cli.database import DatabaseTarget
 from maos.cli.orchestrate import moving
 from maos.cli.orchestrate.bundles import trust_option
 from maos.cli.orchestrate.options import limits, notify_addresses, notify_option, run_limits, summary_option
@@ -56,7 +56,7 @@ def _options_of_resuming(command: Callable[..., None]) -> Callable[..., None]:
 
 @click.command(
     "resume",
-    cls=Command,
+    cls=LazyCommand,
     examples=[
         "maos resume",
         "maos resume r-1a2b --dry-run",
@@ -78,7 +78,7 @@ def resume_latest(ctx: click.Context, /, id: str, **given: Any) -> None:
 
 
 @click.command(
-    cls=Command,
+    cls=LazyCommand,
     examples=[
         "maos orchestration resume r-1a2b3c",
         "maos orchestration resume r-1a --dry-run",
@@ -120,7 +120,7 @@ def go_on(
     on_change: str = "keep",
 ) -> None:
     """Go on with a run in the foreground, and leave; `on_change` is what to do when its workflow file has changed."""
-    database: Target = ctx.obj
+    database: DatabaseTarget = ctx.obj
     options = _options(concurrency, time_limit, limits(budget, tokens, run_time))
     told = notify_addresses(notify)
     added: Plan | None = None
@@ -159,11 +159,11 @@ def go_on(
         if added is not None:
             await m.runs.add(run.id, added, options=agents)
             run = await m.runs.get(run.id)
-        orchestration.check_can_go_on(run)
+        orchestration.check_resumable(run)
         if now and await orchestration.wake(m.runs, run):
             render.line(f"{run.id} goes on now; another engine carries it out")
             return 0
-        return await Conductor(m, run, as_json=as_json, summary=summary, notify=told).carry_out(
+        return await Conductor(m, run, as_json=as_json, summary=summary, notify=told).execute(
             options={**_with_limits_of(run, options), **settled}
         )
 

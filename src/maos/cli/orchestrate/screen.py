@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.live import Live
 
-    from maos.cli.line import Line
+    from maos.cli.line import InputLine
     from maos.journal.codec import Event
     from maos.model.attempt import Attempt
     from maos.model.facts import Fact
@@ -42,7 +42,7 @@ PROMPT_LINES_MAX = 4
 class Prompt:
     """What is asked below the live view, and the line that a person types there."""
 
-    def __init__(self, line: Line, label: str, about: Sequence[str] = ()) -> None:
+    def __init__(self, line: InputLine, label: str, about: Sequence[str] = ()) -> None:
         self._line = line
         self._label = label
         self._about = about
@@ -62,7 +62,7 @@ class Prompt:
         return [*asked, typed]
 
 
-class Screen:
+class RunScreen:
     """Shows one run."""
 
     def __init__(self, run: Run, *, as_json: bool) -> None:

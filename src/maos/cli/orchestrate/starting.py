@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import click
 
-from maos.cli.commands import Command, json_lines_option
-from maos.cli.database import Target
+from maos.cli.commands import LazyCommand, json_lines_option
+from maos.cli.database import DatabaseTarget
 from maos.cli.orchestrate.options import new_run, notify_addresses, notify_option, run_options, summary_option
 from maos.errors import InvalidInput
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from maos.app import Maos
-    from maos.cli.orchestrate.plans import Draft
+    from maos.cli.orchestrate.plans import PlanDraft
     from maos.engine.agent_types import AgentType
 
 
 @click.command(
-    cls=Command,
+    cls=LazyCommand,
     examples=[
         "maos orchestrate 'Add a --verbose option, with tests and documentation'",
         "maos orchestrate --plan plan.toml",
@@ -62,14 +62,14 @@ def orchestrate(
     if bool(request) == bool(file):
         raise InvalidInput("it takes a request or a plan", hint="`maos orchestrate 'REQUEST'`, or --plan FILE")
 
-    def draft(begun: Beginning) -> Draft:
+    def draft(begun: Beginning) -> PlanDraft:
         if file:
             return plans.read(file)
         return planning.ask(
             ctx.obj, request, begun.id, folder=begun.folder, options=begun.options, types=begun.types, as_json=as_json
         )
 
-    carry_out(
+    execute(
         ctx, draft, auto=auto, tells_others=bool(file), summary=summary, notify=notify, as_json=as_json, given=given
     )
 
@@ -83,9 +83,9 @@ class Beginning(NamedTuple):
     types: Mapping[str, AgentType]
 
 
-def carry_out(
+def execute(
     ctx: click.Context,
-    draft: Callable[[Beginning], Draft],
+    draft: Callable[[Beginning], PlanDraft],
     *,
     auto: bool,
     tells_others: bool,
@@ -119,7 +119,7 @@ def carry_out(
         run = await orchestration.order(
             m.attempts, m.runs, approved.plan, folder=folder, options=begun.options, types=approved.types, id=begun.id
         )
-        return await Conductor(m, run, as_json=as_json, summary=summary, notify=told).carry_out()
+        return await Conductor(m, run, as_json=as_json, summary=summary, notify=told).execute()
 
-    database: Target = ctx.obj
+    database: DatabaseTarget = ctx.obj
     ctx.exit(database.write(work, create=True, in_memory=True))

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from maos.cli import documents as shared
-from maos.cli.commands import Command, json_option
-from maos.cli.database import Target
+from maos.cli.commands import LazyCommand, json_option
+from maos.cli.database import DatabaseTarget
 from maos.cli.orchestration.showing import id_argument
 
 if TYPE_CHECKING:
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from maos.model.run import Run
 
 
-@click.command(cls=Command, examples=["maos orchestration checkpoint r-1a2b3c --name before-refactoring"])
+@click.command(cls=LazyCommand, examples=["maos orchestration checkpoint r-1a2b3c --name before-refactoring"])
 @id_argument
 @click.option("--name", required=True, help="What it is called.")
 @json_option
 @click.pass_obj
-def checkpoint(database: Target, id: str, name: str, as_json: bool) -> None:
+def checkpoint(database: DatabaseTarget, id: str, name: str, as_json: bool) -> None:
     """Give the present state of a run a name.
 
     The files of its agents are saved under it. Nothing is lost without one: everything that happens is kept, and
@@ -47,13 +47,14 @@ def checkpoint(database: Target, id: str, name: str, as_json: bool) -> None:
 
 
 @click.command(
-    cls=Command, examples=["maos orchestration checkpoints r-1a2b3c", "maos orchestration checkpoints r-1a2b3c --all"]
+    cls=LazyCommand,
+    examples=["maos orchestration checkpoints r-1a2b3c", "maos orchestration checkpoints r-1a2b3c --all"],
 )
 @id_argument
 @click.option("--all", "everything", is_flag=True, help="Every version of the run instead, and what happened then.")
 @json_option
 @click.pass_obj
-def checkpoints(database: Target, id: str, everything: bool, as_json: bool) -> None:
+def checkpoints(database: DatabaseTarget, id: str, everything: bool, as_json: bool) -> None:
     """List the checkpoints of a run.
 
     Those of the run itself and those of its agents' files, the oldest first. A run can go back to any of its versions
@@ -132,12 +133,14 @@ def _document(each: dict[str, Any]) -> shared.Document:
 
 
 @click.command(
-    "save-interval", cls=Command, examples=["maos orchestration save-interval 60", "maos orchestration save-interval"]
+    "save-interval",
+    cls=LazyCommand,
+    examples=["maos orchestration save-interval 60", "maos orchestration save-interval"],
 )
 @click.argument("seconds", metavar="[SECONDS]", type=float, required=False)
 @json_option
 @click.pass_obj
-def save_interval(database: Target, seconds: float | None, as_json: bool) -> None:
+def save_interval(database: DatabaseTarget, seconds: float | None, as_json: bool) -> None:
     """Set or show how often files are saved.
 
     Those of agents that run, that is. It is kept in the database and counts for all runs on it; engines that run

@@ -13,15 +13,15 @@ from maos.errors import InvalidInput
 
 if TYPE_CHECKING:
     from maos.app import Maos
-    from maos.engine.moments import Moment, When
     from maos.model.run import Run
+    from maos.travel.points_in_time import PointInTime, When
 
 MOMENT = "a checkpoint's name, a version such as 12 or -1, @POSITION, or a time such as 10m or 2026-03-01T14:30"
 _POSITION = re.compile(r"@([0-9]{1,18})")
 _VERSION = re.compile(r"[0-9]{1,18}|(newest)?(-[0-9]{1,18})?")
 
 
-async def moment(m: Maos, run: Run, text: str | None) -> Moment:
+async def moment(m: Maos, run: Run, text: str | None) -> PointInTime:
     """The moment that is meant; now, if nothing is."""
     return await m.travel.moment(run.id, _when(run, text))
 

@@ -7,21 +7,21 @@ from typing import TYPE_CHECKING
 import click
 
 from maos.cli import documents as shared
-from maos.cli.commands import Command, dry_run_option, json_option
-from maos.cli.database import Target
+from maos.cli.commands import LazyCommand, dry_run_option, json_option
+from maos.cli.database import DatabaseTarget
 from maos.cli.orchestration.showing import id_argument
 from maos.cli.plain import clean
 from maos.errors import InvalidInput
 
 if TYPE_CHECKING:
     from maos.app import Maos
-    from maos.engine.cleanup import Cleanup
-    from maos.model.cleaning import Statistics
+    from maos.engine.cleanup import CleanupReport
+    from maos.model.cleanup import Statistics
     from maos.model.run import Run
 
 
 @click.command(
-    cls=Command,
+    cls=LazyCommand,
     examples=[
         "maos orchestration keep r-1a2b3c --why 'what we shipped in March'",
         "maos orchestration keep r-1a2b3c --undo",
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 @click.option("--undo", is_flag=True, help="Have it cleaned up like any other again.")
 @json_option
 @click.pass_obj
-def keep(database: Target, id: str, why: str, undo: bool, as_json: bool) -> None:
+def keep(database: DatabaseTarget, id: str, why: str, undo: bool, as_json: bool) -> None:
     """Make a run permanent: no cleanup ever takes anything of it.
 
     Neither the policies of the settings nor `maos orchestration cleanup --older-than` do. It can be said of any run,
@@ -48,8 +48,8 @@ def keep(database: Target, id: str, why: str, undo: bool, as_json: bool) -> None
 
         run = await standing.find(m, id)
         if undo:
-            return run, await cleaning.unset_permanent(m.journal, SystemClock(), run)
-        return run, await cleaning.set_permanent(m.journal, SystemClock(), run, why)
+            return run, await cleaning.unpin(m.journal, SystemClock(), run)
+        return run, await cleaning.pin(m.journal, SystemClock(), run, why)
 
     run, changed = database.write(work)
     if as_json:
@@ -64,7 +64,7 @@ def keep(database: Target, id: str, why: str, undo: bool, as_json: bool) -> None
 
 
 @click.command(
-    cls=Command,
+    cls=LazyCommand,
     examples=[
         "maos orchestration cleanup --dry-run",
         "maos orchestration cleanup --older-than 7 --json",
@@ -77,7 +77,7 @@ def keep(database: Target, id: str, why: str, undo: bool, as_json: bool) -> None
 @dry_run_option
 @json_option
 @click.pass_obj
-def cleanup(database: Target, days: float | None, dry_run: bool, as_json: bool) -> None:
+def cleanup(database: DatabaseTarget, days: float | None, dry_run: bool, as_json: bool) -> None:
     """Remove the worktrees of runs that were completed long ago.
 
     By age, number or size, as the settings in [cleanup] say; engines do it by themselves, once a day unless set
@@ -86,7 +86,7 @@ def cleanup(database: Target, days: float | None, dry_run: bool, as_json: bool) 
     on, and when its run is permanent (`maos orchestration keep`).
     """
 
-    async def work(m: Maos) -> tuple[Cleanup, Statistics]:
+    async def work(m: Maos) -> tuple[CleanupReport, Statistics]:
         from maos.clock import SystemClock
         from maos.engine import cleanup as cleaning
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from maos.cli import documents as shared
-from maos.cli.commands import Command, json_option
-from maos.cli.database import Target
+from maos.cli.commands import LazyCommand, json_option
+from maos.cli.database import DatabaseTarget
 from maos.cli.orchestration import choosing
 from maos.cli.orchestration.showing import id_argument
 from maos.cli.plain import clean
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 
     from maos.app import Maos
     from maos.cli.documents import Document
-    from maos.engine.comparing import Changed, Difference, Side
-    from maos.engine.moments import Moment
-    from maos.engine.time_travel import Comparison
     from maos.model.run import Run
+    from maos.travel.comparison import ChangedField, Difference, Side
+    from maos.travel.points_in_time import PointInTime
+    from maos.travel.service import Comparison
 
 SHOWN_MAX = 50
 
 
 @click.command(
-    cls=Command,
+    cls=LazyCommand,
     examples=[
         "maos orchestration diff r-1a2b3c before-refactoring",
         "maos orchestration diff r-1a2b3c 12 20 --patch",
@@ -40,7 +40,7 @@ SHOWN_MAX = 50
 @click.option("--patch", is_flag=True, help="Also the changes of files, line by line.")
 @json_option
 @click.pass_obj
-def diff(database: Target, id: str, first: str, second: str | None, patch: bool, as_json: bool) -> None:
+def diff(database: DatabaseTarget, id: str, first: str, second: str | None, patch: bool, as_json: bool) -> None:
     """Show how a run differs between two moments, or from another run.
 
     Tasks and their results, questions, findings, messages, and merged files. A and B are moments: a checkpoint's name,
@@ -62,7 +62,7 @@ def diff(database: Target, id: str, first: str, second: str | None, patch: bool,
     _show(one, other, found)
 
 
-async def _moments(m: Maos, run: Run, first: str, second: str | None) -> tuple[Moment, Moment]:
+async def _moments(m: Maos, run: Run, first: str, second: str | None) -> tuple[PointInTime, PointInTime]:
     from maos.errors import InvalidInput, NotFound
 
     if second is not None:
@@ -108,7 +108,7 @@ def _show(one: Side, other: Side, found: Difference) -> None:
         render.line("no difference")
 
 
-def _table(title: str, changed: Sequence[Changed]) -> None:
+def _table(title: str, changed: Sequence[ChangedField]) -> None:
     from maos.cli import render
 
     columns = (

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from maos.cli.documents import Document, time
 
 if TYPE_CHECKING:
-    from maos.bus.history import Said
-    from maos.cli.orchestration.standing import Standing
+    from maos.bus.history import SentMessage
+    from maos.cli.orchestration.standing import RunStanding
     from maos.engine.questions import Open
     from maos.model.run import Run, TaskState
 
 
-def summary(standing: Standing) -> Document:
+def summary(standing: RunStanding) -> Document:
     """A run in a list (R-106)."""
     run, now = standing.run, standing.now
     return {
@@ -41,7 +41,7 @@ def summary(standing: Standing) -> Document:
     }
 
 
-def whole(standing: Standing) -> Document:
+def whole(standing: RunStanding) -> Document:
     """Everything that is known of a run but its tasks and messages (R-204)."""
     from maos.cli.workflow import changes
 
@@ -57,7 +57,7 @@ def whole(standing: Standing) -> Document:
         "commit": run.commit,
         "spawned_tasks": list(now.spawned),
         "stuck_tasks": list(now.stuck),
-        "pause_asked": standing.wishes.pause or None,
+        "pause_requested": standing.wishes.pause or None,
         **time(now.until_us or None, "goes_on"),
         "restoration_count": now.restored,
         "restoration_source": now.restored_from or None,
@@ -71,7 +71,7 @@ def whole(standing: Standing) -> Document:
     }  # fmt: skip
 
 
-def agents(standing: Standing) -> list[Document]:
+def agents(standing: RunStanding) -> list[Document]:
     """The agents that are at work."""
     return [
         {
@@ -83,7 +83,7 @@ def agents(standing: Standing) -> list[Document]:
             "turns": each.turns,
             "pid": each.pid,
             "session": each.session,
-            **time(each.heard_us or each.planned_us or None, "last_active"),
+            **time(each.output_us or each.planned_us or None, "last_active"),
         }
         for name, each in standing.attempts.items()
     ]
@@ -127,7 +127,7 @@ def question(each: Open) -> Document:
     }
 
 
-def said(each: Said) -> Document:
+def said(each: SentMessage) -> Document:
     """A message between agents."""
     message = each.message
     return {

@@ -8,18 +8,18 @@ import click
 
 from maos.cli import completing
 from maos.cli import documents as shared
-from maos.cli.commands import Command, dry_run_option, json_option
+from maos.cli.commands import LazyCommand, dry_run_option, json_option
 from maos.cli.failures import CONFLICT
 from maos.cli.orchestration.showing import id_argument
 from maos.cli.plain import clean
 
 if TYPE_CHECKING:
     from maos.app import Maos
-    from maos.engine.joining import Union
+    from maos.travel.join import Union
 
 
 @click.command(
-    cls=Command,
+    cls=LazyCommand,
     examples=[
         "maos orchestration join r-1a2b3c r-4d5e6f --dry-run",
         "maos orchestration join r-1a2b3c r-4d5e6f",

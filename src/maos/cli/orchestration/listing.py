@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import click
 
 from maos.cli import documents as shared
-from maos.cli.commands import Command, json_option
-from maos.cli.database import Target
+from maos.cli.commands import LazyCommand, json_option
+from maos.cli.database import DatabaseTarget
 
 if TYPE_CHECKING:
     from maos.app import Maos
-    from maos.cli.orchestration.standing import Standing
+    from maos.cli.orchestration.standing import RunStanding
 
 STATUSES = ("planning", "running", "paused", "completed", "failed")
 STATES = (
@@ -22,7 +22,7 @@ STATES = (
 
 @click.command(
     "list",
-    cls=Command,
+    cls=LazyCommand,
     examples=["maos orchestration list", "maos orchestration list --status running --agents --json"],
 )
 @click.option(
@@ -35,14 +35,14 @@ STATES = (
 @click.option("--agents", is_flag=True, help="Also the agents that are at work.")
 @json_option
 @click.pass_obj
-def list_(database: Target, wanted: str | None, agents: bool, as_json: bool) -> None:
+def list_(database: DatabaseTarget, wanted: str | None, agents: bool, as_json: bool) -> None:
     """List all runs, those that may go on first.
 
     A run that should be running while nobody carries it out is interrupted; `maos resume` goes on with it.
     """
     from maos.cli.orchestration import documents, standing
 
-    async def work(m: Maos) -> list[Standing]:
+    async def work(m: Maos) -> list[RunStanding]:
         return await standing.everything(m)
 
     everything = database.read(work)
@@ -54,7 +54,7 @@ def list_(database: Target, wanted: str | None, agents: bool, as_json: bool) -> 
     _show(found, agents=agents, others=len(everything) - len(found))
 
 
-def _show(found: list[Standing], *, agents: bool, others: int) -> None:
+def _show(found: list[RunStanding], *, agents: bool, others: int) -> None:
     from maos.cli import render
     from maos.cli.orchestration import page
 
@@ -70,7 +70,7 @@ def _show(found: list[Standing], *, agents: bool, others: int) -> None:
             page.agents(each)
 
 
-def table(found: list[Standing]) -> None:
+def table(found: list[RunStanding]) -> None:
     """Runs, one a line."""
     from maos.cli import render
     from maos.cli.agent import words

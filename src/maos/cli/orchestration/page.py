@@ -11,8 +11,8 @@ from maos.cli.orchestration.standing import STYLES
 from maos.cli.plain import clean
 
 if TYPE_CHECKING:
-    from maos.bus.history import Said
-    from maos.cli.orchestration.standing import Standing
+    from maos.bus.history import SentMessage
+    from maos.cli.orchestration.standing import RunStanding
     from maos.engine.questions import Open
     from maos.model.run import Run, TaskState
 
@@ -32,7 +32,7 @@ _TASK_MARKS = {"done": "✓", "failed": "✗", "running": "▶", "gated": "?", "
 _TASK_ORDER = ("running", "gated", "failed", "waiting", "done")
 
 
-def spoken(standing: Standing) -> str:
+def spoken(standing: RunStanding) -> str:
     """A run's state as people say it."""
     state = standing.now.state
     return standing.run.status if state == "idle" else STATES.get(state, state)
@@ -44,7 +44,7 @@ def bar(percent: int) -> str:
     return "█" * filled + "░" * (BAR_COLUMNS - filled)
 
 
-def show(standing: Standing, *, tasks: bool, messages: Sequence[Said] | None) -> None:
+def show(standing: RunStanding, *, tasks: bool, messages: Sequence[SentMessage] | None) -> None:
     """The whole page."""
     from maos.cli import render
     from maos.cli.workflow import changes
@@ -84,7 +84,7 @@ def show(standing: Standing, *, tasks: bool, messages: Sequence[Said] | None) ->
         questions(standing.questions)
 
 
-def counts(standing: Standing) -> list[str]:
+def counts(standing: RunStanding) -> list[str]:
     """What it took so far, in numbers."""
     from maos.cli import render
 
@@ -104,7 +104,7 @@ def counts(standing: Standing) -> list[str]:
     return [*found, words.duration(standing.duration_us / 1e6)]
 
 
-def agents(standing: Standing) -> None:
+def agents(standing: RunStanding) -> None:
     """Who is at work."""
     from maos.cli import render
     from maos.cli.agent.standing import status_of
@@ -165,7 +165,7 @@ def _task_row(task: TaskState) -> tuple[str, ...]:
     )
 
 
-def message_table(messages: Sequence[Said], total: int) -> None:
+def message_table(messages: Sequence[SentMessage], total: int) -> None:
     """What the agents told each other, the newest last."""
     from maos.cli import render
 

@@ -7,31 +7,31 @@ from typing import TYPE_CHECKING
 import click
 
 from maos.cli import documents as shared
-from maos.cli.commands import Command, json_option
-from maos.cli.database import Target
+from maos.cli.commands import LazyCommand, json_option
+from maos.cli.database import DatabaseTarget
 from maos.cli.orchestration.showing import id_argument
 
 if TYPE_CHECKING:
     from maos.app import Maos
-    from maos.cli.orchestration.standing import Standing
+    from maos.cli.orchestration.standing import RunStanding
     from maos.model.run import Run
 
 LOOK_EVERY_S = 1.0
 GRACE_S = 10.0
 
 
-@click.command(cls=Command, examples=["maos orchestration pause r-1a2b3c", "maos orchestration pause 1a2b --json"])
+@click.command(cls=LazyCommand, examples=["maos orchestration pause r-1a2b3c", "maos orchestration pause 1a2b --json"])
 @id_argument
 @json_option
 @click.pass_obj
-def pause(database: Target, id: str, as_json: bool) -> None:
+def pause(database: DatabaseTarget, id: str, as_json: bool) -> None:
     """Stop a run so that it can go on later.
 
     Its agents are stopped, and this waits until they have. Whichever process carries the run out does it, and then
     ends. If none does, agents of the run that still work are stopped all the same. Messages and questions are kept.
     """
 
-    async def work(m: Maos) -> Standing:
+    async def work(m: Maos) -> RunStanding:
         from maos.cli.orchestration import standing
 
         return await standing.of_run(m, await paused(m, await standing.find(m, id)))

@@ -8,20 +8,20 @@ import click
 
 from maos.cli import completing
 from maos.cli import documents as shared
-from maos.cli.commands import Command
-from maos.cli.database import Target
+from maos.cli.commands import LazyCommand
+from maos.cli.database import DatabaseTarget
 
 if TYPE_CHECKING:
     from maos.app import Maos
-    from maos.bus.history import Said
+    from maos.bus.history import SentMessage
     from maos.cli.documents import Document
-    from maos.cli.orchestration.standing import Standing
+    from maos.cli.orchestration.standing import RunStanding
 
 id_argument = click.argument("id", metavar="ID", shell_complete=completing.runs)
 
 
 @click.command(
-    cls=Command,
+    cls=LazyCommand,
     examples=[
         "maos orchestration status r-1a2b3c",
         "maos orchestration status 1a2b --tasks --messages",
@@ -36,7 +36,9 @@ id_argument = click.argument("id", metavar="ID", shell_complete=completing.runs)
 @click.option("--watch", is_flag=True, help="Go on as things happen, until it has ended or is paused.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead; with --watch, one per line.")
 @click.pass_obj
-def status(database: Target, id: str, messages: bool, tasks: bool, at: str | None, watch: bool, as_json: bool) -> None:
+def status(
+    database: DatabaseTarget, id: str, messages: bool, tasks: bool, at: str | None, watch: bool, as_json: bool
+) -> None:
     """Show how it stands with a run.
 
     How far it is, who does what, what went wrong, what it asks you, and how to go on. With --watch this is drawn again
@@ -74,9 +76,9 @@ def status(database: Target, id: str, messages: bool, tasks: bool, at: str | Non
     database.read(work)
 
 
-async def told(m: Maos, run: str, *, everything: bool) -> list[Said]:
+async def told(m: Maos, run: str, *, everything: bool) -> list[SentMessage]:
     """What the agents of a run told each other, all of it or the end."""
-    from maos.bus.history import Said
+    from maos.bus.history import SentMessage
     from maos.cli.orchestration.page import MESSAGES_SHOWN_MAX
     from maos.model.message import history, message
 
@@ -84,10 +86,10 @@ async def told(m: Maos, run: str, *, everything: bool) -> list[Said]:
         return [each async for each in m.bus.history(run=run)]
     end = await m.journal.version(history(run))
     found = await m.journal.page_back(history(run), before=end + 1, limit=MESSAGES_SHOWN_MAX)
-    return [Said(each.position, message(each.data)) for each in sorted(found)]
+    return [SentMessage(each.position, message(each.data)) for each in sorted(found)]
 
 
-def document(now: Standing, *, tasks: bool, said: list[Said] | None) -> Document:
+def document(now: RunStanding, *, tasks: bool, said: list[SentMessage] | None) -> Document:
     """What is printed of a run as JSON."""
     from maos.cli.orchestration import documents
 

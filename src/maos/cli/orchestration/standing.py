@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from maos.app import Maos
-    from maos.bus.history import Said
+    from maos.bus.history import SentMessage
     from maos.engine.questions import Open
     from maos.model.attempt import Attempt
     from maos.model.run import Run
-    from maos.model.supervisor import Supervisor, Wishes
+    from maos.model.run_status import PendingCommands, RunStatus
 
 STYLES = {
     "initializing": "dim", "idle": "dim", "working": "green", "waiting_for_user": "bold yellow",
@@ -28,16 +28,16 @@ ID = "r-"
 """How the ids of runs begin; it may be left out."""
 
 
-class Standing(NamedTuple):
+class RunStanding(NamedTuple):
     """A run as it is now."""
 
     run: Run
     attempts: Mapping[str, Attempt]
     """The newest attempt of each agent that is at work."""
-    wishes: Wishes
+    wishes: PendingCommands
     questions: list[Open]
     """What it and its agents ask a person."""
-    now: Supervisor
+    now: RunStatus
     messages: int
     at_us: int
     permanent: str | None = None
@@ -69,7 +69,7 @@ async def find(m: Maos, given: str) -> Run:
     return await m.runs.get(found.id if found else given)
 
 
-async def of_run(m: Maos, run: Run) -> Standing:
+async def of_run(m: Maos, run: Run) -> RunStanding:
     """How it stands with one run."""
     from maos.engine import questions
 
@@ -82,56 +82,59 @@ async def of_run(m: Maos, run: Run) -> Standing:
 
 
 async def put_together(
-    m: Maos, run: Run, attempts: Mapping[str, Attempt], wishes: Wishes, asked: list[Open]
-) -> Standing:
+    m: Maos, run: Run, attempts: Mapping[str, Attempt], wishes: PendingCommands, asked: list[Open]
+) -> RunStanding:
     """How it stands, from what was read."""
     from maos.clock import SystemClock
     from maos.engine import cleanup
     from maos.model.message import history
-    from maos.model.supervisor import supervisor
+    from maos.model.run_status import status_of
 
     at_us = SystemClock().now_us()
     lives = not (run.is_open and is_unattended(run.owner))
-    now = supervisor(run, attempts, wishes, lives=lives, now_us=at_us)
+    now = status_of(run, attempts, wishes, lives=lives, now_us=at_us)
     messages = await m.journal.version(history(run.id))
-    return Standing(
-        run, attempts, wishes, asked, now, messages, at_us, (await cleanup.permanent(m.journal)).get(run.id)
+    return RunStanding(
+        run, attempts, wishes, asked, now, messages, at_us, (await cleanup.pinned(m.journal)).get(run.id)
     )
 
 
-async def of_past(m: Maos, run: Run, at: str) -> tuple[Standing, list[Said]]:
+async def of_past(m: Maos, run: Run, at: str) -> tuple[RunStanding, list[SentMessage]]:
     """How it stood with a run at a moment, and what its agents had told each other."""
-    from maos.bus.history import Said
+    from maos.bus.history import SentMessage
     from maos.cli.orchestration import choosing
-    from maos.engine import moments, questions
-    from maos.engine.branches import newest_at
+    from maos.engine import questions
     from maos.model.message import history, message
-    from maos.model.supervisor import agents_of, supervisor, wishes
+    from maos.model.run_status import agents_of, pending_commands, status_of
+    from maos.travel import points_in_time
+    from maos.travel.branches import newest_at
 
     moment = await choosing.moment(m, run, at)
-    then = await moments.run_at(m.journal, moment)
+    then = await points_in_time.run_at(m.journal, moment)
     attempts = {}
     for agent in (each for task in then.tasks.values() if then.is_open for each in agents_of(then, task)):
         found = await newest_at(m.journal, agent, moment.position)
         if found is not None:
             attempts[agent] = found
     waiting = m.journal.read(inbox(run.id), after=then.inbox_cursor)
-    known = wishes(then, [(each.type, each.data) async for each in waiting if each.position <= moment.position])
+    known = pending_commands(
+        then, [(each.type, each.data) async for each in waiting if each.position <= moment.position]
+    )
     asked = questions.of_run(then, known)
     for each in attempts.values():
         asked += questions.of_attempt(each)
     said = [
-        Said(each.position, message(each.data))
+        SentMessage(each.position, message(each.data))
         async for each in m.journal.read(history(run.id))
         if each.position <= moment.position
     ]
-    now = supervisor(then, attempts, known, lives=True, now_us=moment.time_us)
-    return Standing(then, attempts, known, asked, now, len(said), moment.time_us), said
+    now = status_of(then, attempts, known, lives=True, now_us=moment.time_us)
+    return RunStanding(then, attempts, known, asked, now, len(said), moment.time_us), said
 
 
 async def at_work(m: Maos, run: Run) -> dict[str, Attempt]:
     """The newest attempt of each agent that works, or did when the run was paused."""
-    from maos.model.supervisor import agents_of
+    from maos.model.run_status import agents_of
 
     found = {}
     for task in run.tasks.values() if run.is_open else ():
@@ -143,7 +146,7 @@ async def at_work(m: Maos, run: Run) -> dict[str, Attempt]:
     return found
 
 
-async def everything(m: Maos) -> list[Standing]:
+async def everything(m: Maos) -> list[RunStanding]:
     """All runs, those that may go on first, and then the newest first."""
     found = [await of_run(m, run) async for run in m.runs.all()]
     return sorted(found, key=lambda each: (not each.run.is_open, -each.run.created_us))

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from maos.cli import documents as shared
-from maos.cli.commands import Command, dry_run_option, json_option, yes_option
-from maos.cli.database import Target, ask, need_yes
+from maos.cli.commands import LazyCommand, dry_run_option, json_option, yes_option
+from maos.cli.database import DatabaseTarget, ask, need_yes
 from maos.cli.orchestration import choosing
 from maos.cli.orchestration.showing import id_argument
 from maos.cli.plain import clean
@@ -16,8 +16,8 @@ from maos.cli.plain import clean
 if TYPE_CHECKING:
     from maos.app import Maos
     from maos.cli.documents import Document
-    from maos.engine.travel import Journey, Step
     from maos.model.run import Run
+    from maos.travel.rollback import PlannedStep, TravelPlan
 
 without_files_option = click.option(
     "--without-files", is_flag=True, help="Go on though the files of agents that work in place stay as they are."
@@ -25,7 +25,7 @@ without_files_option = click.option(
 
 
 @click.command(
-    cls=Command,
+    cls=LazyCommand,
     examples=[
         "maos orchestration rollback r-1a2b3c --to before-refactoring --dry-run",
         "maos orchestration rollback r-1a2b3c --to 12 --yes",
@@ -40,7 +40,7 @@ without_files_option = click.option(
 @json_option
 @click.pass_obj
 def rollback(
-    database: Target, id: str, to: str | None, without_files: bool, dry_run: bool, yes: bool, as_json: bool
+    database: DatabaseTarget, id: str, to: str | None, without_files: bool, dry_run: bool, yes: bool, as_json: bool
 ) -> None:
     """Make a run what it was at an earlier moment.
 
@@ -54,7 +54,7 @@ def rollback(
     if not dry_run:
         need_yes(f"a rollback changes {id}", yes=yes, as_json=as_json)
 
-    async def look(m: Maos) -> Journey:
+    async def look(m: Maos) -> TravelPlan:
         from maos.cli.orchestration import standing
 
         run = await standing.find(m, id)
@@ -71,7 +71,7 @@ def rollback(
             return
         ask(f"Take {plan.run} back to {plan.moment.spoken}?")
 
-    async def work(m: Maos) -> tuple[Run, Journey]:
+    async def work(m: Maos) -> tuple[Run, TravelPlan]:
         from maos.cli.orchestrate import interrupted
         from maos.cli.orchestration import pausing, standing
 
@@ -95,7 +95,7 @@ def rollback(
 
 
 @click.command(
-    cls=Command,
+    cls=LazyCommand,
     examples=[
         "maos orchestration fork r-1a2b3c --at before-refactoring",
         "maos orchestration fork r-1a2b3c --at 12 --id r-try-b --json",
@@ -110,7 +110,7 @@ def rollback(
 @json_option
 @click.pass_obj
 def fork(
-    database: Target, id: str, at: str | None, into: str, without_files: bool, dry_run: bool, as_json: bool
+    database: DatabaseTarget, id: str, at: str | None, into: str, without_files: bool, dry_run: bool, as_json: bool
 ) -> None:
     """Begin a second run from any moment of a run.
 
@@ -119,7 +119,7 @@ def fork(
     @POSITION, or a time such as 10m (ago). `maos resume NEW` goes on with the new run.
     """
 
-    async def work(m: Maos) -> tuple[Run | None, Journey]:
+    async def work(m: Maos) -> tuple[Run | None, TravelPlan]:
         from maos.cli.orchestration import standing
 
         run = await standing.find(m, id)
@@ -148,7 +148,7 @@ def _on(run: Run) -> None:
         render.line(("to go on: ", "dim"), (f"maos resume {run.id}", "bold"))
 
 
-def show(journey: Journey) -> None:
+def show(journey: TravelPlan) -> None:
     """What becomes of each task, for people."""
     from maos.cli import render
 
@@ -167,7 +167,7 @@ def show(journey: Journey) -> None:
         render.line((f"note: {clean(note)}", "yellow"))
 
 
-def _said(step: Step) -> str:
+def _said(step: PlannedStep) -> str:
     from maos.cli import render
 
     if step.what != "goes on":
@@ -178,7 +178,7 @@ def _said(step: Step) -> str:
     return found + (f", gets {render.many(step.messages, 'message')} again" if step.messages else "")
 
 
-def document(journey: Journey, *, dry_run: bool) -> Document:
+def document(journey: TravelPlan, *, dry_run: bool) -> Document:
     """What becomes of each task, for programs."""
     moment = journey.moment
     return {

@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from maos.app import Maos
-    from maos.cli.database import Target
+    from maos.cli.database import DatabaseTarget
     from maos.journal.journal import Record
     from maos.model.run import Run
 
 
-def show(database: Target, id: str, *, as_json: bool) -> None:
+def show(database: DatabaseTarget, id: str, *, as_json: bool) -> None:
     """All of them, the oldest first."""
 
     async def work(m: Maos) -> tuple[Run, list[Record]]:

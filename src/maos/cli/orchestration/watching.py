@@ -11,15 +11,15 @@ from maos.cli.agent import words
 from maos.cli.agent.standing import is_unattended
 from maos.cli.orchestration import page, showing, standing
 from maos.model.attempt import inbox
-from maos.model.door import stream as door_stream
 from maos.model.message import history
 from maos.model.run import agent_name, stream
+from maos.model.tool_calls import stream as tools_stream
 
 if TYPE_CHECKING:
     from rich.live import Live
 
     from maos.app import Maos
-    from maos.cli.orchestration.standing import Standing
+    from maos.cli.orchestration.standing import RunStanding
     from maos.journal.journal import Record
     from maos.model.run import Run
 
@@ -43,7 +43,7 @@ class Watch:
         self._last = ""
         agents = agent_name(run.id, "")
         self._streams = (stream(run.id), inbox(run.id), history(run.id))
-        self._prefixes = (f"attempt/{agents}", door_stream(agents), inbox(agents))
+        self._prefixes = (f"attempt/{agents}", tools_stream(agents), inbox(agents))
 
     async def follow(self) -> None:
         """Show it as it is, and again whenever something has happened, until it has ended or is paused."""
@@ -97,7 +97,7 @@ class Watch:
             self._run.apply(record.type, record.data)
         self._news.set()
 
-    async def _show(self, now: Standing) -> None:
+    async def _show(self, now: RunStanding) -> None:
         said = await showing.told(self._m, now.run.id, everything=self._as_json) if self._messages else None
         if self._as_json:
             await asyncio.to_thread(shared.show_line, showing.document(now, tasks=self._tasks, said=said))
@@ -112,7 +112,7 @@ class Watch:
                 page.show(now, tasks=self._tasks, messages=said)
             self._live.update(Text.from_ansi(drawn.get(), no_wrap=True, overflow="ellipsis"), refresh=True)
 
-    def _show_lines(self, now: Standing) -> None:
+    def _show_lines(self, now: RunStanding) -> None:
         """A line for each change: what goes into a file should not be drawn over and over."""
         from maos.cli import render
 

@@ -9,8 +9,8 @@ import click
 
 from maos.cli import documents
 from maos.cli.arguments import BEFORE_NEWEST, NEWEST, VERSION, WHEN, Version
-from maos.cli.commands import Command, agent_argument, full_option, json_lines_option, json_option
-from maos.cli.database import Target
+from maos.cli.commands import LazyCommand, agent_argument, full_option, json_lines_option, json_option
+from maos.cli.database import DatabaseTarget
 from maos.cli.plain import clean, shorten
 from maos.errors import NotFound
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 HISTORY_LAST = 50
 
 
-@click.command(cls=Command, examples=["maos state history reviewer", "maos state history reviewer --last 5 --json"])
+@click.command(cls=LazyCommand, examples=["maos state history reviewer", "maos state history reviewer --last 5 --json"])
 @agent_argument
 @click.option(
     "--last",
@@ -35,7 +35,7 @@ HISTORY_LAST = 50
 @click.option("--all", "everything", is_flag=True, help="Show every version.")
 @json_option
 @click.pass_obj
-def history(database: Target, agent: str, last: int, everything: bool, as_json: bool) -> None:
+def history(database: DatabaseTarget, agent: str, last: int, everything: bool, as_json: bool) -> None:
     """List the versions of an agent, the newest last."""
 
     async def work(m: Maos) -> list[records.Version]:
@@ -73,7 +73,7 @@ def history(database: Target, agent: str, last: int, everything: bool, as_json: 
 
 
 @click.command(
-    cls=Command,
+    cls=LazyCommand,
     examples=[
         "maos state events reviewer",
         "maos state events reviewer --after -5 --full",
@@ -95,7 +95,7 @@ def history(database: Target, agent: str, last: int, everything: bool, as_json: 
 @json_lines_option
 @click.pass_obj
 def events(
-    database: Target,
+    database: DatabaseTarget,
     agent: str,
     after: Version,
     until: Version | None,
@@ -133,7 +133,7 @@ def events(
 
 
 @click.command(
-    cls=Command,
+    cls=LazyCommand,
     examples=["maos state diff reviewer", "maos state diff reviewer 1 newest", "maos state diff reviewer -2 --full"],
 )
 @agent_argument
@@ -142,7 +142,7 @@ def events(
 @full_option
 @json_option
 @click.pass_obj
-def diff(database: Target, agent: str, first: Version, second: Version, full: bool, as_json: bool) -> None:
+def diff(database: DatabaseTarget, agent: str, first: Version, second: Version, full: bool, as_json: bool) -> None:
     """Show what changed between two versions.
 
     + stands before what came, - before what went, ~ before what changed from one value to another.
@@ -167,7 +167,7 @@ def diff(database: Target, agent: str, first: Version, second: Version, full: bo
 
 
 @click.command(
-    cls=Command,
+    cls=LazyCommand,
     examples=[
         "maos state stream reviewer",
         "maos state stream reviewer --after -5",
@@ -181,7 +181,7 @@ def diff(database: Target, agent: str, first: Version, second: Version, full: bo
 @full_option
 @json_lines_option
 @click.pass_obj
-def stream(database: Target, agent: str, after: Version, full: bool, as_json: bool) -> None:
+def stream(database: DatabaseTarget, agent: str, after: Version, full: bool, as_json: bool) -> None:
     """Follow the events of an agent as they happen.
 
     Events of all processes and machines are seen. Ctrl+C ends it.

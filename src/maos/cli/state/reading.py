@@ -8,8 +8,8 @@ import click
 
 from maos.cli import documents
 from maos.cli.arguments import VERSION, WHEN, Version
-from maos.cli.commands import Command, agent_argument, full_option, json_option, path_option
-from maos.cli.database import Target
+from maos.cli.commands import LazyCommand, agent_argument, full_option, json_option, path_option
+from maos.cli.database import DatabaseTarget
 from maos.cli.failures import code_for, report
 from maos.cli.plain import clean, shorten
 from maos.errors import Corrupt, InvalidInput, NotFound
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from maos.state.records import Peek, State
 
 
-@click.command("list", cls=Command, examples=["maos state list", "maos state list --prefix team-a/ --json"])
+@click.command("list", cls=LazyCommand, examples=["maos state list", "maos state list --prefix team-a/ --json"])
 @click.option("--prefix", default="", help="Only agents whose names begin with this.")
 @json_option
 @click.pass_context
@@ -77,12 +77,12 @@ def _show_list(states: list[State]) -> None:
     render.table(columns, rows)
 
 
-@click.command(cls=Command, examples=["maos state show reviewer", "maos state show reviewer --path /messages/0"])
+@click.command(cls=LazyCommand, examples=["maos state show reviewer", "maos state show reviewer --path /messages/0"])
 @agent_argument
 @path_option
 @json_option
 @click.pass_obj
-def show(database: Target, agent: str, path: str | None, as_json: bool) -> None:
+def show(database: DatabaseTarget, agent: str, path: str | None, as_json: bool) -> None:
     """Show the newest state of an agent."""
 
     async def work(m: Maos) -> State:
@@ -92,7 +92,7 @@ def show(database: Target, agent: str, path: str | None, as_json: bool) -> None:
 
 
 @click.command(
-    cls=Command,
+    cls=LazyCommand,
     examples=[
         "maos state at reviewer 3",
         "maos state at reviewer -1 --path /status",
@@ -107,7 +107,7 @@ def show(database: Target, agent: str, path: str | None, as_json: bool) -> None:
 @json_option
 @click.pass_obj
 def at(
-    database: Target, agent: str, version: Version | None, time: int | None, path: str | None, as_json: bool
+    database: DatabaseTarget, agent: str, version: Version | None, time: int | None, path: str | None, as_json: bool
 ) -> None:
     """Show the state of an agent as it was at a version or a time.
 
@@ -158,7 +158,7 @@ def _pointer(path: str) -> str:
 
 
 @click.command(
-    cls=Command, examples=["maos state peek reviewer /messages", "maos state peek reviewer messages --last 3"]
+    cls=LazyCommand, examples=["maos state peek reviewer /messages", "maos state peek reviewer messages --last 3"]
 )
 @agent_argument
 @click.argument("path", metavar="POINTER")
@@ -168,7 +168,7 @@ def _pointer(path: str) -> str:
 @full_option
 @json_option
 @click.pass_obj
-def peek(database: Target, agent: str, path: str, last: int, full: bool, as_json: bool) -> None:
+def peek(database: DatabaseTarget, agent: str, path: str, last: int, full: bool, as_json: bool) -> None:
     """Show the end of a long list without reading the rest of it.
 
     The state is shown with it, without its long lists.

@@ -10,7 +10,7 @@ import click
 from maos.cli import documents
 from maos.cli.arguments import NEWEST, VERSION, Version
 from maos.cli.commands import (
-    Command,
+    LazyCommand,
     agent_argument,
     dry_run_option,
     full_option,
@@ -18,7 +18,7 @@ from maos.cli.commands import (
     source_option,
     yes_option,
 )
-from maos.cli.database import Target, ask, need_yes
+from maos.cli.database import DatabaseTarget, ask, need_yes
 from maos.cli.plain import clean
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class _Plan(NamedTuple):
 
 
 @click.command(
-    cls=Command,
+    cls=LazyCommand,
     examples=[
         "maos state rollback reviewer 3 --dry-run",
         "maos state rollback reviewer -1",
@@ -75,7 +75,7 @@ class _Plan(NamedTuple):
 @json_option
 @click.pass_obj
 def rollback(
-    database: Target,
+    database: DatabaseTarget,
     agent: str,
     version: Version,
     expected: int | None,
@@ -126,7 +126,7 @@ def rollback(
 
 
 @click.command(
-    cls=Command,
+    cls=LazyCommand,
     examples=[
         "maos state restore reviewer before-upgrade --dry-run",
         "maos state restore reviewer before-upgrade --yes",
@@ -141,7 +141,14 @@ def rollback(
 @json_option
 @click.pass_obj
 def restore(
-    database: Target, agent: str, snapshot: str, source: str, dry_run: bool, yes: bool, full: bool, as_json: bool
+    database: DatabaseTarget,
+    agent: str,
+    snapshot: str,
+    source: str,
+    dry_run: bool,
+    yes: bool,
+    full: bool,
+    as_json: bool,
 ) -> None:
     """Make the state of an agent what a snapshot holds.
 

@@ -8,8 +8,8 @@ import click
 
 from maos.cli import documents
 from maos.cli.arguments import DURATION
-from maos.cli.commands import Command, agent_argument, json_option, source_option
-from maos.cli.database import Target
+from maos.cli.commands import LazyCommand, agent_argument, json_option, source_option
+from maos.cli.database import DatabaseTarget
 from maos.cli.plain import clean, shorten
 from maos.clock import SystemClock
 
@@ -23,7 +23,7 @@ COMPRESSIONS = ("zstd", "lz4", "snappy", "gzip", "none")
 
 
 @click.command(
-    cls=Command,
+    cls=LazyCommand,
     examples=[
         "maos state snapshot reviewer",
         "maos state snapshot reviewer --name before-upgrade --permanent",
@@ -51,7 +51,7 @@ COMPRESSIONS = ("zstd", "lz4", "snappy", "gzip", "none")
 @json_option
 @click.pass_obj
 def snapshot(
-    database: Target,
+    database: DatabaseTarget,
     agent: str,
     only_list: bool,
     name: str,
@@ -95,7 +95,7 @@ def snapshot(
     )  # fmt: skip
 
 
-def _show_snapshots(database: Target, agent: str, as_json: bool) -> None:
+def _show_snapshots(database: DatabaseTarget, agent: str, as_json: bool) -> None:
     async def work(m: Maos) -> list[SnapshotInfo]:
         await m.agents.get(agent)  # no such agent is not the same as no snapshots
         return await m.agents.snapshots(agent)

@@ -11,8 +11,8 @@ import click
 
 from maos.cli import documents
 from maos.cli.arguments import WHEN
-from maos.cli.commands import Command, agent_argument, dry_run_option, json_option, source_option, yes_option
-from maos.cli.database import Target, ask, need_yes
+from maos.cli.commands import LazyCommand, agent_argument, dry_run_option, json_option, source_option, yes_option
+from maos.cli.database import DatabaseTarget, ask, need_yes
 from maos.cli.failures import FAILED
 from maos.cli.plain import clean
 from maos.errors import Corrupt, HistoryLost
@@ -28,7 +28,7 @@ Progress = Callable[[int, int], None]
 
 
 @click.command(
-    cls=Command,
+    cls=LazyCommand,
     examples=["maos state verify", "maos state verify reviewer", "maos state verify --accept-loss --json"],
 )
 @click.argument("agent", metavar="[AGENT]", required=False)
@@ -44,7 +44,7 @@ def verify(ctx: click.Context, agent: str | None, accept_loss: bool, as_json: bo
     Reads every event, snapshot and saved state. Names each damaged place as STREAM@VERSION and what can be recovered;
     exits with 1 if there is any.
     """
-    database: Target = ctx.obj
+    database: DatabaseTarget = ctx.obj
     lost: HistoryLost | None = None
 
     async def work(m: Maos) -> Report:
@@ -117,7 +117,7 @@ def _progress(what: str, *, count: bool) -> Iterator[Progress | None]:
 
 
 @click.command(
-    cls=Command,
+    cls=LazyCommand,
     examples=[
         "maos state compact reviewer --keep-last 100 --dry-run",
         "maos state compact reviewer --strategy merge --keep-since 30d --yes",
@@ -138,7 +138,7 @@ def _progress(what: str, *, count: bool) -> Iterator[Progress | None]:
 @json_option
 @click.pass_obj
 def compact(
-    database: Target,
+    database: DatabaseTarget,
     agent: str,
     strategy: str,
     keep_last: int | None,

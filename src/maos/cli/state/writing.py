@@ -8,8 +8,8 @@ import click
 
 from maos.cli import documents
 from maos.cli.arguments import JSON, JSON_OBJECT
-from maos.cli.commands import Command, agent_argument, full_option, json_option, source_option
-from maos.cli.database import Target
+from maos.cli.commands import LazyCommand, agent_argument, full_option, json_option, source_option
+from maos.cli.database import DatabaseTarget
 from maos.cli.plain import clean
 from maos.errors import InvalidInput
 
@@ -24,7 +24,7 @@ _meta_option = click.option("--meta", "metadata", type=JSON_OBJECT, metavar="JSO
 
 
 @click.command(
-    cls=Command,
+    cls=LazyCommand,
     examples=[
         "maos state create reviewer",
         """maos state create planner '{"status": "idle", "messages": []}'""",
@@ -42,7 +42,7 @@ _meta_option = click.option("--meta", "metadata", type=JSON_OBJECT, metavar="JSO
 @json_option
 @click.pass_obj
 def create(
-    database: Target,
+    database: DatabaseTarget,
     agent: str,
     data: dict[str, Any] | None,
     source: str,
@@ -74,7 +74,7 @@ def create(
 
 
 @click.command(
-    cls=Command,
+    cls=LazyCommand,
     examples=[
         """maos state update reviewer '{"status": "busy", "execution": {"task": "review"}}'""",
         """maos state update reviewer --append /messages '{"role": "user", "text": "hello"}'""",
@@ -103,7 +103,7 @@ def create(
 @json_option
 @click.pass_obj
 def update(
-    database: Target,
+    database: DatabaseTarget,
     agent: str,
     data: dict[str, Any] | None,
     appended: tuple[tuple[str, Any], ...],

@@ -28,14 +28,14 @@ STATES = {"changed": "has changed since", "gone": "cannot be read any more", "wr
 
 async def heed(m: Maos, run: Run, on_change: str, *, as_json: bool) -> Run:
     """The run that is to be gone on with, after what was said about a changed file is done, or refused."""
-    from maos.workflows.errors import Changed
+    from maos.workflows.errors import WorkflowChanged
     from maos.workflows.files import changing
 
     found = changing.look(run)
     if found is None or found.state == changing.SAME:
         return run
     if on_change == changing.REFUSE:
-        raise Changed(_sentence(run, found), hint=_ways(run))
+        raise WorkflowChanged(_sentence(run, found), hint=_ways(run))
     if on_change == changing.REPLAY:
         from maos.cli.orchestrate import adding, plans
         from maos.clock import SystemClock

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from maos.cli import documents as shared
-from maos.cli.commands import Command, json_option
+from maos.cli.commands import LazyCommand, json_option
 from maos.cli.failures import FAILED
 from maos.cli.plain import clean
 from maos.cli.workflow.running import named_text
@@ -40,7 +40,7 @@ def _given(variables: tuple[str, ...]) -> dict[str, str]:
     return dict(named_text(each, "--var") for each in variables)
 
 
-def carry_out(ctx: click.Context, path: str, variables: tuple[str, ...], **how: Any) -> NoReturn:
+def execute(ctx: click.Context, path: str, variables: tuple[str, ...], **how: Any) -> NoReturn:
     """Carry out a workflow file as any other plan; the run remembers what it was made from."""
     from maos.cli.orchestrate import plans, starting
     from maos.workflows.files import changing
@@ -49,10 +49,12 @@ def carry_out(ctx: click.Context, path: str, variables: tuple[str, ...], **how: 
     more = changing.origin_of_text(read, path, _given(variables)).option()
     if read.file.concurrency is not None:
         more["concurrency"] = read.file.concurrency
-    starting.carry_out(ctx, lambda _begun: plans.as_draft(read.plan, path), tells_others=True, more=more, **how)
+    starting.execute(ctx, lambda _begun: plans.as_draft(read.plan, path), tells_others=True, more=more, **how)
 
 
-@click.command(cls=Command, examples=["maos workflow validate release.yaml", "maos workflow validate *.yaml --json"])
+@click.command(
+    cls=LazyCommand, examples=["maos workflow validate release.yaml", "maos workflow validate *.yaml --json"]
+)
 @click.argument("files", metavar="FILE...", nargs=-1, required=True)
 @variables_option
 @json_option
@@ -87,7 +89,7 @@ def validate(ctx: click.Context, files: tuple[str, ...], variables: tuple[str, .
     ctx.exit(FAILED if told else 0)
 
 
-@click.command(cls=Command, examples=["maos workflow graph release.yaml --svg out.svg"])
+@click.command(cls=LazyCommand, examples=["maos workflow graph release.yaml --svg out.svg"])
 @click.argument("file", metavar="FILE")
 @variables_option
 @click.option("--svg", "picture", metavar="FILE", help="Draw it into a file instead; - is standard output.")
@@ -115,7 +117,7 @@ def graph(file: str, variables: tuple[str, ...], picture: str | None, as_json: b
             ) from error
 
 
-@click.command(cls=Command, examples=["maos workflow schema > workflow.schema.json"])
+@click.command(cls=LazyCommand, examples=["maos workflow schema > workflow.schema.json"])
 def schema() -> None:
     """Print the JSON Schema of workflow files, for editors."""
     from maos.workflows.files.format import schema as made

@@ -9,18 +9,18 @@ from maos.errors import InvalidInput, NotFound
 
 if TYPE_CHECKING:
     from maos.app import Maos
-    from maos.model.flow import Flow
     from maos.model.run import Run
+    from maos.model.workflow import WorkflowRun
 
 
-async def by_id(m: Maos, id: str) -> Flow | Run:
+async def by_id(m: Maos, id: str) -> WorkflowRun | Run:
     """The workflow that is meant: by its id, or an unambiguous beginning of it."""
     from maos.workflows.files import changing
 
     if not id:
         raise InvalidInput("an empty id names no workflow", hint="`maos workflow list` shows them")
-    found = await ids.meant(m.journal, id, ids.FLOW, ids.RUN)
-    if found is None or found.kind == ids.FLOW:
+    found = await ids.meant(m.journal, id, ids.WORKFLOW_RUN, ids.RUN)
+    if found is None or found.kind == ids.WORKFLOW_RUN:
         return await m.workflows.get(found.id if found else id)
     run = await m.runs.get(found.id)
     if changing.origin(run) is None:
@@ -38,11 +38,11 @@ async def of_files(m: Maos) -> list[Run]:
     return [run async for run in m.runs.all() if changing.origin(run) is not None]
 
 
-async def latest(m: Maos) -> Flow | Run:
+async def latest(m: Maos) -> WorkflowRun | Run:
     """The one that something happened to last, of those that could be gone on with."""
     flows = [(flow.changed_us, flow) async for flow in m.workflows.all() if flow.is_open and not flow.parent]
     runs = [(run.updated_us, run) for run in await of_files(m) if run.status != "completed"]
-    found: list[tuple[int, Flow | Run]] = [*flows, *runs]
+    found: list[tuple[int, WorkflowRun | Run]] = [*flows, *runs]
     if not found:
         raise NotFound("there is no workflow to go on with", hint="`maos workflow list` shows all")
     return max(found, key=lambda each: each[0])[1]

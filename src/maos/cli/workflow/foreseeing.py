@@ -11,8 +11,8 @@ from maos.errors import InvalidInput, NotFound
 
 if TYPE_CHECKING:
     from maos.app import Maos
-    from maos.model.flow import Call, Flow
-    from maos.workflows.definition import Step, Workflow
+    from maos.model.workflow import Step, WorkflowRun
+    from maos.workflows.definition import StepDefinition, Workflow
 
 SAID = {
     "again": "was interrupted, and is called again: it is idempotent",
@@ -26,35 +26,35 @@ SAID = {
 }
 
 
-class Next(NamedTuple):
+class NextStep(NamedTuple):
     """A call that has begun and has no outcome."""
 
-    place: str
-    call: Call
+    step_id: str
+    call: Step
     what: str
 
 
-async def settled(m: Maos, flow: Flow) -> set[str]:
+async def settled(m: Maos, flow: WorkflowRun) -> set[str]:
     """Places of steps that somebody has settled, and nobody has taken note of."""
     from maos.model.attempt import inbox
 
     waiting = m.journal.read(inbox(flow.id), after=flow.inbox_cursor)
-    return {str(each.data["place"]) async for each in waiting if each.type == "call_settled"}
+    return {str(each.data["step_id"]) async for each in waiting if each.type == "resolve_requested"}
 
 
-def show(flow: Flow, on_change: str, known: set[str], where: Mapping[str, Any], *, as_json: bool) -> None:
+def show(flow: WorkflowRun, on_change: str, known: set[str], where: Mapping[str, Any], *, as_json: bool) -> None:
     """Whether the definition is the same, which calls are not made again, and what becomes of those under way.
 
     `known` are places of steps that somebody has settled; `where` is the file that the definition may be loaded from.
     """
     definition, state = _definition(flow, where)
-    open_ = [(place, call) for place, call in flow.calls.items() if _is_open(call)]
-    found = [Next(*each, "settled") if each[0] in known else _next(*each, definition) for each in open_]
-    unknown = [each.place for each in found if each.what == "unknown"]
+    open_ = [(step_id, call) for step_id, call in flow.steps.items() if _is_open(call)]
+    found = [NextStep(*each, "settled") if each[0] in known else _next(*each, definition) for each in open_]
+    unknown = [each.step_id for each in found if each.what == "unknown"]
     refused = flow.is_open and (state == "gone" or (state == "changed" and on_change == "refuse"))
     if as_json:
         calls = [
-            {"call": each.place, "kind": each.call.kind, "name": each.call.name, "next": each.what,
+            {"call": each.step_id, "kind": each.call.kind, "name": each.call.name, "next": each.what,
              "given": each.call.about.get("given")}
             for each in found
         ]  # fmt: skip
@@ -83,12 +83,12 @@ def show(flow: Flow, on_change: str, known: set[str], where: Mapping[str, Any], 
         render.line(("  its code has changed since: ", "yellow"), meant)
     for each in found:
         style = "yellow" if each.what in ("unknown", "interrupted") else ""
-        render.line(f"  {each.place}  ", (clean(showing.what(each.call)), "bold"), "  ", (SAID[each.what], style))
+        render.line(f"  {each.step_id}  ", (clean(showing.what(each.call)), "bold"), "  ", (SAID[each.what], style))
         if each.what == "unknown":
-            render.line(f"     maos workflow settle {flow.id} {each.place} done --value JSON | failed | again")
+            render.line(f"     maos workflow settle {flow.id} {each.step_id} done --value JSON | failed | again")
 
 
-def _definition(flow: Flow, where: Mapping[str, Any]) -> tuple[Workflow[..., Any] | None, str]:
+def _definition(flow: WorkflowRun, where: Mapping[str, Any]) -> tuple[Workflow[..., Any] | None, str]:
     """The definition as it is now, and whether it is the same, changed, or gone."""
     from maos.cli.workflow import loading
 
@@ -99,29 +99,29 @@ def _definition(flow: Flow, where: Mapping[str, Any]) -> tuple[Workflow[..., Any
     return found, "same" if found.code == flow.code else "changed"
 
 
-def _is_open(call: Call) -> bool:
+def _is_open(call: Step) -> bool:
     return call.status in ("started", "unknown")
 
 
-def _next(place: str, call: Call, definition: Workflow[..., Any] | None) -> Next:
+def _next(step_id: str, call: Step, definition: Workflow[..., Any] | None) -> NextStep:
     if call.status == "unknown":
-        return Next(place, call, "unknown")
+        return NextStep(step_id, call, "unknown")
     if call.kind == "step":
         if call.until_us:
-            return Next(place, call, "later")
+            return NextStep(step_id, call, "later")
         step = _step(call.name, definition)
         if step is None:
-            return Next(place, call, "interrupted")
-        return Next(place, call, "again" if step.idempotent else "unknown" if step.probe is None else "probe")
-    return Next(place, call, "taken_up" if call.kind in ("child", "agent") else "waits")
+            return NextStep(step_id, call, "interrupted")
+        return NextStep(step_id, call, "again" if step.idempotent else "unknown" if step.probe is None else "probe")
+    return NextStep(step_id, call, "taken_up" if call.kind in ("child", "agent") else "waits")
 
 
-def _step(name: str, definition: Workflow[..., Any] | None) -> Step[..., Any] | None:
+def _step(name: str, definition: Workflow[..., Any] | None) -> StepDefinition[..., Any] | None:
     """The step of a name that a workflow's function can see; None when there is not exactly one."""
-    from maos.workflows.definition import Step
+    from maos.workflows.definition import StepDefinition
 
     if definition is None:
         return None
-    found = {id(each): each for each in definition.function.__globals__.values() if isinstance(each, Step)}
+    found = {id(each): each for each in definition.function.__globals__.values() if isinstance(each, StepDefinition)}
     named = [each for each in found.values() if each.name == name]
     return named[0] if len(named) == 1 else None

@@ -8,28 +8,28 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from maos.cli import documents as shared
-from maos.cli.commands import Command, json_option
-from maos.cli.database import Target
+from maos.cli.commands import LazyCommand, json_option
+from maos.cli.database import DatabaseTarget
 from maos.cli.documents import Document
 from maos.cli.plain import clean
 
 if TYPE_CHECKING:
     from maos.app import Maos
-    from maos.cli.orchestration.standing import Standing
-    from maos.model.flow import Flow
+    from maos.cli.orchestration.standing import RunStanding
+    from maos.model.workflow import WorkflowRun
 
 STATUSES = ("running", "paused", "changed", "completed", "failed", "cancelled")
 
 
-@click.command("list", cls=Command, examples=["maos workflow list", "maos workflow list --status running --json"])
+@click.command("list", cls=LazyCommand, examples=["maos workflow list", "maos workflow list --status running --json"])
 @click.option("--status", type=click.Choice(STATUSES), help="Only those.")
 @json_option
 @click.pass_obj
-def list_(database: Target, status: str | None, as_json: bool) -> None:
+def list_(database: DatabaseTarget, status: str | None, as_json: bool) -> None:
     """List workflows, functions and files, those that may go on first."""
     from maos.cli.workflow import finding
 
-    async def work(m: Maos) -> list[Flow | Standing]:
+    async def work(m: Maos) -> list[WorkflowRun | RunStanding]:
         from maos.cli.orchestration import standing
 
         flows = [flow async for flow in m.workflows.all() if status in (None, flow.status)]
@@ -74,13 +74,13 @@ class Listed(NamedTuple):
     doing: str
 
     @classmethod
-    def of(cls, each: Flow | Standing) -> Listed:
+    def of(cls, each: WorkflowRun | RunStanding) -> Listed:
         """A function, or the run of a file."""
         from maos.cli.orchestration import page
-        from maos.cli.orchestration.standing import Standing
+        from maos.cli.orchestration.standing import RunStanding
         from maos.cli.workflow import showing
 
-        if not isinstance(each, Standing):
+        if not isinstance(each, RunStanding):
             found = showing.summary(each)
             return cls(found, each.is_open, each.changed_us, showing.spoken(each), str(each.done), showing.doing(each))
         run, now = each.run, each.now

@@ -19,23 +19,23 @@ if TYPE_CHECKING:
 
 def by_name(target: str) -> Workflow[..., Any]:
     """`FILE.py:FUNCTION`, `FILE.py` with one workflow in it, or `MODULE:FUNCTION`."""
-    place, _, name = target.partition(":")
-    if place.endswith((".yaml", ".yml")):
+    step_id, _, name = target.partition(":")
+    if step_id.endswith((".yaml", ".yml")):
         raise InvalidInput(f"{target} is a workflow file, and no function", hint="`maos workflow run` carries it out")
-    if place.endswith(".py"):
-        return _pick(_import_file(Path(place)), name, place)
+    if step_id.endswith(".py"):
+        return _pick(_import_file(Path(step_id)), name, step_id)
     if not name:
         raise InvalidInput(f"{target!r} names no workflow", hint="use FILE.py:FUNCTION, MODULE:FUNCTION or FILE.yaml")
-    return _pick(_import_module(place), name, place)
+    return _pick(_import_module(step_id), name, step_id)
 
 
 def everything(target: str) -> None:
     """Load a file or a module, whatever workflows it defines."""
-    place = target.partition(":")[0]
-    if place.endswith(".py"):
-        _import_file(Path(place))
+    step_id = target.partition(":")[0]
+    if step_id.endswith(".py"):
+        _import_file(Path(step_id))
     else:
-        _import_module(place)
+        _import_module(step_id)
 
 
 def recorded(name: str, version: str, where: Mapping[str, Any]) -> Workflow[..., Any]:
@@ -47,8 +47,8 @@ def recorded(name: str, version: str, where: Mapping[str, Any]) -> Workflow[...,
     except NotFound:
         pass
     file, module = Path(str(where.get("file", ""))), str(where.get("module", ""))
-    place = where.get("file") or "the file"
-    gone = NotFound(f"{place} that defines the workflow {name!r} is not there", hint="name it with --from FILE.py")
+    step_id = where.get("file") or "the file"
+    gone = NotFound(f"{step_id} that defines the workflow {name!r} is not there", hint="name it with --from FILE.py")
     if file.suffix == ".py" and file.is_file():
         _import_file(file)
     elif module in ("", "__main__"):
@@ -86,7 +86,9 @@ def _import_file(file: Path) -> Any:
 def _look_in(folder: str) -> None:
     """Have modules of a folder found before those that are installed, and after those of Python itself."""
     if folder not in sys.path:
-        installed = (place for place, each in enumerate(sys.path) if each.endswith(("site-packages", "dist-packages")))
+        installed = (
+            step_id for step_id, each in enumerate(sys.path) if each.endswith(("site-packages", "dist-packages"))
+        )
         sys.path.insert(next(installed, len(sys.path)), folder)
 
 
@@ -116,17 +118,17 @@ def _import_module(name: str) -> Any:
         raise InvalidInput(f"the module {name} cannot be loaded: {type(error).__name__}: {error}") from error
 
 
-def _pick(module: Any, name: str, place: str) -> Workflow[..., Any]:
+def _pick(module: Any, name: str, step_id: str) -> Workflow[..., Any]:
     from maos.workflows.definition import Workflow
 
     found = {key: each for key, each in vars(module).items() if isinstance(each, Workflow)}
     if name:
         if name not in found:
             there = f"it has {', '.join(found)}" if found else "decorate a function with @maos.workflow"
-            raise NotFound(f"{place} has no workflow {name!r}", hint=there)
+            raise NotFound(f"{step_id} has no workflow {name!r}", hint=there)
         return found[name]
     own = [each for each in found.values() if each.function.__module__ == module.__name__]
     if len(own) != 1:
         there = f"name one: {', '.join(found)}" if found else "decorate a function with @maos.workflow"
-        raise InvalidInput(f"{place} has {len(own)} workflows", hint=there)
+        raise InvalidInput(f"{step_id} has {len(own)} workflows", hint=there)
     return own[0]

@@ -6,20 +6,20 @@ from typing import TYPE_CHECKING
 
 import click
 
-from maos.cli.commands import Command, dry_run_option, json_option
-from maos.cli.database import Target
+from maos.cli.commands import LazyCommand, dry_run_option, json_option
+from maos.cli.database import DatabaseTarget
 from maos.cli.workflow.changes import on_change_option
 from maos.cli.workflow.running import until_ended
 from maos.errors import InvalidInput
 
 if TYPE_CHECKING:
     from maos.app import Maos
-    from maos.model.flow import Flow
     from maos.model.run import Run
+    from maos.model.workflow import WorkflowRun
 
 
 @click.command(
-    cls=Command,
+    cls=LazyCommand,
     examples=[
         "maos workflow resume",
         "maos workflow resume nightly-1 --dry-run",
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 )
 @click.argument("id", metavar="[ID]", required=False, default="")
 @click.option("--workflow-id", default="", help="The same as ID.")
-@click.option("--from", "place", default="", metavar="FILE.py", help="Where its definition is now, if it was moved.")
+@click.option("--from", "step_id", default="", metavar="FILE.py", help="Where its definition is now, if it was moved.")
 @on_change_option
 @click.option("--trust", is_flag=True, help="Agree to go on with a workflow that came with a file.")
 @dry_run_option
@@ -38,7 +38,7 @@ def resume(
     ctx: click.Context,
     id: str,
     workflow_id: str,
-    place: str,
+    step_id: str,
     on_change: str | None,
     trust: bool,
     dry_run: bool,
@@ -58,34 +58,34 @@ def resume(
     if id and workflow_id and id != workflow_id:
         raise InvalidInput(f"{id} and {workflow_id} are two workflows", hint="name one")
     id = id or workflow_id
-    database: Target = ctx.obj
+    database: DatabaseTarget = ctx.obj
     found = database.read(lambda m: _find(m, id))
     if isinstance(found, Run):
         from maos.cli.orchestrate import resuming
 
-        if place:
+        if step_id:
             raise InvalidInput(f"{found.id} was made from a file", hint="--from is for functions")
         resuming.go_on(
             ctx, found.id, trust=trust, dry_run=dry_run, as_json=as_json, on_change=on_change or "keep"
         )  # fmt: skip
         return
-    _go_on(ctx, found, place, on_change or "refuse", trust=trust, dry_run=dry_run, as_json=as_json)
+    _go_on(ctx, found, step_id, on_change or "refuse", trust=trust, dry_run=dry_run, as_json=as_json)
 
 
-async def _waits(m: Maos, flow: Flow) -> str:
+async def _waits(m: Maos, flow: WorkflowRun) -> str:
     from maos.engine import consent
 
     return await consent.waits(m.journal, flow.id)
 
 
-async def _find(m: Maos, id: str) -> Flow | Run:
+async def _find(m: Maos, id: str) -> WorkflowRun | Run:
     from maos.cli.workflow import finding
 
     return await finding.by_id(m, id) if id else await finding.latest(m)
 
 
 def _go_on(
-    ctx: click.Context, flow: Flow, place: str, on_change: str, *, trust: bool, dry_run: bool, as_json: bool
+    ctx: click.Context, flow: WorkflowRun, step_id: str, on_change: str, *, trust: bool, dry_run: bool, as_json: bool
 ) -> None:
     """Go on with a function."""
     from maos.cli.workflow import loading
@@ -95,14 +95,14 @@ def _go_on(
             f"{flow.id} is a function, and its code as it was is not kept",
             hint="put the old one beside the new one, each with a version=; or use replay",
         )
-    database: Target = ctx.obj
+    database: DatabaseTarget = ctx.obj
     waits = database.read(lambda m: _waits(m, flow))
     if waits and flow.is_open and not (trust or dry_run):
         from maos.engine.consent import NotAgreed
 
         raise NotAgreed(waits)
-    if place:
-        loading.by_name(place)
+    if step_id:
+        loading.by_name(step_id)
     # nothing is loaded because a file from elsewhere names it, only what the person does
     where = {} if waits and not trust else flow.options.get("where", {})
     if dry_run:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from maos.cli import documents as shared
-from maos.cli.commands import Command, json_lines_option
-from maos.cli.database import Target
+from maos.cli.commands import LazyCommand, json_lines_option
+from maos.cli.database import DatabaseTarget
 from maos.cli.failures import FAILED, note
 from maos.cli.orchestrate.options import current, new_run, notify_option, summary_option
 from maos.errors import InvalidInput
@@ -25,7 +25,7 @@ INTERRUPTED = 130
 
 
 @click.command(
-    cls=Command,
+    cls=LazyCommand,
     examples=[
         "maos workflow run release.yaml --var version=1.2 --auto",
         "maos workflow run nightly.py:nightly Berlin",
@@ -87,7 +87,7 @@ def run(
                 "--checkpoint, --every and --interval are for functions",
                 hint="`maos config show checkpoint.frequency` tells when the files of agents are saved",
             )
-        files.carry_out(ctx, target, variables, auto=auto, summary=summary, notify=notify, as_json=as_json, given=given)
+        files.execute(ctx, target, variables, auto=auto, summary=summary, notify=notify, as_json=as_json, given=given)
     if variables:
         raise InvalidInput("a function has no variables", hint="use --arg NAME=VALUE")
     from maos.cli.workflow import loading
@@ -101,7 +101,7 @@ def run(
         handle = await m.workflows.start_with(definition, words, by_name, id=id, options=options)
         return await until_ended(handle, as_json=as_json)
 
-    database: Target = ctx.obj
+    database: DatabaseTarget = ctx.obj
     ctx.exit(database.write(work, create=True, in_memory=True))
 
 
@@ -113,9 +113,9 @@ def _options(frequency: str | None, every: int | None, interval_s: float | None)
         return {}
     import msgspec
 
-    from maos.workflows.policy import Policy
+    from maos.workflows.policy import CheckpointPolicy
 
-    return {"checkpoints": Policy.as_set(msgspec.structs.replace(current().values.checkpoint, **given))}
+    return {"checkpoints": CheckpointPolicy.as_set(msgspec.structs.replace(current().values.checkpoint, **given))}
 
 
 async def until_ended(handle: Handle, *, as_json: bool) -> int:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from maos.cli import documents as shared
-from maos.cli.commands import Command, LazyGroup, json_lines_option, json_option
-from maos.cli.database import Target
+from maos.cli.commands import LazyCommand, LazyGroup, json_lines_option, json_option
+from maos.cli.database import DatabaseTarget
 from maos.cli.documents import Document, time
 from maos.cli.workflow.running import named_value, value
 
@@ -33,7 +33,7 @@ def schedule() -> None:
 
 
 @click.command(
-    cls=Command,
+    cls=LazyCommand,
     examples=[
         "maos workflow schedule add nightly '0 3 * * *' nightly.py:nightly Berlin --zone Europe/Berlin",
         "maos workflow schedule add bills @monthly jobs.billing:bill",
@@ -48,7 +48,7 @@ def schedule() -> None:
 @json_option
 @click.pass_obj
 def add(
-    database: Target,
+    database: DatabaseTarget,
     name: str,
     cron: str,
     target: str,
@@ -75,10 +75,10 @@ def add(
     _show([database.write(work, create=True)], as_json=as_json)
 
 
-@click.command("list", cls=Command, examples=["maos workflow schedule list"])
+@click.command("list", cls=LazyCommand, examples=["maos workflow schedule list"])
 @json_option
 @click.pass_obj
-def list_(database: Target, as_json: bool) -> None:
+def list_(database: DatabaseTarget, as_json: bool) -> None:
     """List what begins by itself, and when next."""
 
     async def work(m: Maos) -> list[Schedule]:
@@ -87,11 +87,11 @@ def list_(database: Target, as_json: bool) -> None:
     _show(database.read(work), as_json=as_json)
 
 
-@click.command(cls=Command, examples=["maos workflow schedule remove nightly"])
+@click.command(cls=LazyCommand, examples=["maos workflow schedule remove nightly"])
 @click.argument("name")
 @json_option
 @click.pass_obj
-def remove(database: Target, name: str, as_json: bool) -> None:
+def remove(database: DatabaseTarget, name: str, as_json: bool) -> None:
     """Have a workflow begin no more; what has begun goes on."""
 
     async def work(m: Maos) -> None:
@@ -106,11 +106,11 @@ def remove(database: Target, name: str, as_json: bool) -> None:
     render.line(f"removed {name}")
 
 
-@click.command(cls=Command, examples=["maos workflow serve nightly.py jobs.billing"])
+@click.command(cls=LazyCommand, examples=["maos workflow serve nightly.py jobs.billing"])
 @click.argument("targets", metavar="[TARGET]...", nargs=-1)
 @json_lines_option
 @click.pass_obj
-def serve(database: Target, targets: tuple[str, ...], as_json: bool) -> None:
+def serve(database: DatabaseTarget, targets: tuple[str, ...], as_json: bool) -> None:
     """Begin what is due, and go on with workflows that nobody runs, until Ctrl+C.
 
     TARGET are files or modules with workflows; those of schedules are found by themselves, also of schedules that are

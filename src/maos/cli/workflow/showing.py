@@ -7,32 +7,32 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from maos.cli import documents as shared
-from maos.cli.commands import Command, json_option
-from maos.cli.database import Target
+from maos.cli.commands import LazyCommand, json_option
+from maos.cli.database import DatabaseTarget
 from maos.cli.documents import Document, time
 from maos.cli.plain import clean, shorten
 
 if TYPE_CHECKING:
     from maos.app import Maos
-    from maos.cli.orchestration.standing import Standing
-    from maos.model.flow import Call, Flow
+    from maos.cli.orchestration.standing import RunStanding
+    from maos.model.workflow import Step, WorkflowRun
     from maos.workflows.workflows import Handle
 
 CALLS_SHOWN_MAX = 40
 
 
-@click.command(cls=Command, examples=["maos workflow show nightly-1", "maos workflow show nightly-1 --all --json"])
+@click.command(cls=LazyCommand, examples=["maos workflow show nightly-1", "maos workflow show nightly-1 --all --json"])
 @click.argument("id", metavar="ID")
 @click.option("--all", "everything", is_flag=True, help="All calls, however many.")
 @json_option
 @click.pass_obj
-def show(database: Target, id: str, everything: bool, as_json: bool) -> None:
+def show(database: DatabaseTarget, id: str, everything: bool, as_json: bool) -> None:
     """Show a workflow: its calls with their outcomes, what it waits for, and what nobody knows.
 
     One that was made from a file is shown as `maos orchestration status` does.
     """
 
-    async def work(m: Maos) -> Flow | Standing:
+    async def work(m: Maos) -> WorkflowRun | RunStanding:
         from maos.cli.orchestration import standing
         from maos.cli.workflow import finding
         from maos.model.run import Run
@@ -40,10 +40,10 @@ def show(database: Target, id: str, everything: bool, as_json: bool) -> None:
         found = await finding.by_id(m, id)
         return await standing.of_run(m, found) if isinstance(found, Run) else found
 
-    from maos.cli.orchestration.standing import Standing
+    from maos.cli.orchestration.standing import RunStanding
 
     found = database.read(work)
-    if isinstance(found, Standing):
+    if isinstance(found, RunStanding):
         from maos.cli.orchestration import page as pages
         from maos.cli.orchestration import showing
 
@@ -57,7 +57,7 @@ def show(database: Target, id: str, everything: bool, as_json: bool) -> None:
         page(found, everything=everything)
 
 
-def page(flow: Flow, *, everything: bool = False) -> None:
+def page(flow: WorkflowRun, *, everything: bool = False) -> None:
     """A workflow for a person."""
     from maos.cli import render
 
@@ -69,7 +69,7 @@ def page(flow: Flow, *, everything: bool = False) -> None:
         render.line(f"  {clean(flow.why)}")
     for name, value in flow.published.items():
         render.line((f"  {clean(name)}: ", "dim"), render.compact(value))
-    calls = list(flow.calls.items())
+    calls = list(flow.steps.items())
     shown = calls if everything else calls[-CALLS_SHOWN_MAX:]
     if len(shown) < len(calls):
         render.line((f"  … {len(calls) - len(shown)} earlier calls; --all shows them", "dim"))
@@ -78,20 +78,22 @@ def page(flow: Flow, *, everything: bool = False) -> None:
         render.Column("tries", right=True), render.Column("outcome", style="dim", yields=2),
     )  # fmt: skip
     if shown:
-        render.table(columns, [(place, what(call), call.status, str(call.tries), _said(call)) for place, call in shown])
-    for place in flow.unknown:
-        render.line(("unknown: ", "bold red"), f"nobody knows whether call {place} took effect; look, then")
-        render.line(f"  maos workflow settle {flow.id} {place} done --value JSON | failed --why TEXT | again")
-    for place, call in flow.waiting.items():
+        render.table(
+            columns, [(step_id, what(call), call.status, str(call.tries), _said(call)) for step_id, call in shown]
+        )
+    for step_id in flow.unknown:
+        render.line(("unknown: ", "bold red"), f"nobody knows whether call {step_id} took effect; look, then")
+        render.line(f"  maos workflow settle {flow.id} {step_id} done --value JSON | failed --why TEXT | again")
+    for step_id, call in flow.waiting.items():
         if call.kind == "gate":
             render.line(("asks: ", "bold yellow"), clean(call.name))
-            render.line(f"  maos answer {flow.id}/{place} ANSWER")
+            render.line(f"  maos answer {flow.id}/{step_id} ANSWER")
         elif call.kind == "signal":
             render.line(("waits: ", "bold yellow"), f"maos workflow signal {flow.id} {clean(call.name)} [JSON]")
     ending(flow, brief=True)
 
 
-def ending(flow: Flow, *, brief: bool = False) -> None:
+def ending(flow: WorkflowRun, *, brief: bool = False) -> None:
     """What became of a workflow, with what to do next."""
     from maos.cli import render
 
@@ -103,24 +105,24 @@ def ending(flow: Flow, *, brief: bool = False) -> None:
             render.line(f"go on with it: maos workflow resume {flow.id}")
 
 
-def in_doubt(flow: Flow) -> list[str]:
+def in_doubt(flow: WorkflowRun) -> list[str]:
     """Places of steps that may or may not have taken effect: asked about, or begun by a process that is gone."""
-    begun = [place for place, call in flow.calls.items() if (call.kind, call.status) == ("step", "started")]
+    begun = [step_id for step_id, call in flow.steps.items() if (call.kind, call.status) == ("step", "started")]
     return [*flow.unknown, *(begun if _is_left(flow) else ())]
 
 
-def go_on(flow: Flow) -> str:
+def go_on(flow: WorkflowRun) -> str:
     """The command that goes on with a workflow that stopped by itself; nothing when it runs, is paused or has ended."""
     return f"maos workflow resume {flow.id}" if flow.status == "changed" or _is_left(flow) else ""
 
 
-def _is_left(flow: Flow) -> bool:
-    from maos.engine import owner
+def _is_left(flow: WorkflowRun) -> bool:
+    from maos.engine import ownership
 
-    return flow.status == "running" and owner.is_gone(flow.owner)
+    return flow.status == "running" and ownership.is_gone(flow.owner)
 
 
-def trouble(flow: Flow) -> None:
+def trouble(flow: WorkflowRun) -> None:
     """A workflow that does not go on by itself, and what to do."""
     from maos.cli import render
 
@@ -133,23 +135,23 @@ def trouble(flow: Flow) -> None:
 async def narrate(handle: Handle) -> None:
     """Tell what happens while it runs."""
     from maos.cli.failures import note
-    from maos.model.flow import stream
+    from maos.model.workflow import stream
 
     journal = handle._running.workflows.journal
     async for record in journal.follow_stream(stream(handle.id), after=max(0, handle.flow.version - 1)):
         data = record.data
-        if record.type == "call_started" and data["kind"] in ("gate", "signal"):
-            how = f"maos answer {handle.id}/{data['place']} ANSWER" if data["kind"] == "gate" else (
+        if record.type == "step_started" and data["kind"] in ("gate", "signal"):
+            how = f"maos answer {handle.id}/{data['step_id']} ANSWER" if data["kind"] == "gate" else (
                 f"maos workflow signal {handle.id} {data['name']} [JSON]")  # fmt: skip
             note(f"waits for {clean(data['name'])!r}: {how}")
-        elif record.type == "call_doubted":
-            note(f"nobody knows whether call {data['place']} took effect: maos workflow settle {handle.id} "
-                 f"{data['place']} done|failed|again")  # fmt: skip
-        elif record.type == "call_tried":
-            note(f"call {data['place']} failed and is tried again: {clean(data['error']['message'])}")
+        elif record.type == "step_unknown":
+            note(f"nobody knows whether call {data['step_id']} took effect: maos workflow settle {handle.id} "
+                 f"{data['step_id']} done|failed|again")  # fmt: skip
+        elif record.type == "step_retried":
+            note(f"call {data['step_id']} failed and is tried again: {clean(data['error']['message'])}")
 
 
-def summary(flow: Flow) -> Document:
+def summary(flow: WorkflowRun) -> Document:
     """A workflow in a list."""
     return {
         "id": flow.id,
@@ -159,7 +161,7 @@ def summary(flow: Flow) -> Document:
         "status": flow.status,
         "why": flow.why or None,
         "parent": flow.parent or None,
-        "calls": len(flow.calls),
+        "calls": len(flow.steps),
         "calls_done": flow.done,
         "waiting": list(flow.waiting),
         "unknown": list(flow.unknown),
@@ -169,15 +171,15 @@ def summary(flow: Flow) -> Document:
     }
 
 
-def file_summary(standing: Standing) -> Document:
+def file_summary(standing: RunStanding) -> Document:
     """The run of a workflow file in the same list."""
-    from maos.engine import owner
+    from maos.engine import ownership
     from maos.workflows.files import changing
 
     run = standing.run
     made_from = changing.origin(run)
     assert made_from is not None
-    lost = [each for each in standing.attempts.values() if not owner.is_at_work(each)]
+    lost = [each for each in standing.attempts.values() if not ownership.is_at_work(each)]
     return {
         "id": run.id,
         "of": "file",
@@ -197,11 +199,11 @@ def file_summary(standing: Standing) -> Document:
     }
 
 
-def document(flow: Flow) -> Document:
+def document(flow: WorkflowRun) -> Document:
     """All that is known of a workflow."""
     import msgspec
 
-    calls: Any = {place: msgspec.to_builtins(call) for place, call in flow.calls.items()}
+    calls: Any = {step_id: msgspec.to_builtins(call) for step_id, call in flow.steps.items()}
     return {
         **summary(flow),
         "arguments": flow.arguments,
@@ -214,7 +216,7 @@ def document(flow: Flow) -> Document:
     }
 
 
-def spoken(flow: Flow) -> str:
+def spoken(flow: WorkflowRun) -> str:
     """The status as a person would say it."""
     if _is_left(flow):
         return "interrupted"
@@ -225,25 +227,25 @@ def spoken(flow: Flow) -> str:
     return flow.status
 
 
-def doing(flow: Flow) -> str:
+def doing(flow: WorkflowRun) -> str:
     """What it does now, or what is wrong."""
     if flow.why:
         return flow.why
-    begun = [call for call in flow.calls.values() if call.status == "started"]
+    begun = [call for call in flow.steps.values() if call.status == "started"]
     return ", ".join(what(call) for call in begun[:3])
 
 
-def _colour(flow: Flow) -> str:
+def _colour(flow: WorkflowRun) -> str:
     return {"completed": "green", "failed": "red", "cancelled": "red", "changed": "yellow"}.get(flow.status, "cyan")
 
 
-def what(call: Call) -> str:
+def what(call: Step) -> str:
     """What a call does, as a person would say it."""
     given = f"({call.about['given']})" if call.about.get("given") else ""
     return f"{call.name}{given}" if call.kind == "step" else f"{call.kind} {call.name}"
 
 
-def _said(call: Call) -> str:
+def _said(call: Step) -> str:
     from maos.cli import render
 
     if call.error and call.status != "done":

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from maos.cli import documents as shared
-from maos.cli.commands import Command, LazyGroup, dry_run_option, json_option, yes_option
-from maos.cli.database import Target, ask, need_yes
+from maos.cli.commands import LazyCommand, LazyGroup, dry_run_option, json_option, yes_option
+from maos.cli.database import DatabaseTarget, ask, need_yes
 
 if TYPE_CHECKING:
     from maos.app import Maos
@@ -30,7 +30,7 @@ def state() -> None:
     """Look at what is kept of workflows, and remove what is old."""
 
 
-@click.command(cls=Command, examples=["maos workflow state cleanup --retention-days 30"])
+@click.command(cls=LazyCommand, examples=["maos workflow state cleanup --retention-days 30"])
 @click.option(
     "--retention-days",
     type=click.FloatRange(min=0),
@@ -42,7 +42,7 @@ def state() -> None:
 @yes_option
 @json_option
 @click.pass_obj
-def cleanup(database: Target, retention_days: float, dry_run: bool, yes: bool, as_json: bool) -> None:
+def cleanup(database: DatabaseTarget, retention_days: float, dry_run: bool, yes: bool, as_json: bool) -> None:
     """Remove the calls of workflows that ended so long ago; that they were there, and their results, stay.
 
     The worktrees of agents, which a workflow file has too, are removed by `maos orchestration cleanup`.

@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from maos.cli import documents as shared
-from maos.cli.commands import Command, json_option
-from maos.cli.database import Target
+from maos.cli.commands import LazyCommand, json_option
+from maos.cli.database import DatabaseTarget
 from maos.errors import InvalidInput
 
 if TYPE_CHECKING:
     from maos.app import Maos
-    from maos.model.flow import Flow
+    from maos.model.workflow import WorkflowRun
 
 id_argument = click.argument("id", metavar="ID")
 why_option = click.option("--why", default="", help="A reason, as shown with it.")
 
 
 @click.command(
-    cls=Command,
+    cls=LazyCommand,
     examples=["maos workflow signal order-7 paid '{\"amount\": 7}'", "maos workflow signal order-7 go --key go-1"],
 )
 @id_argument
@@ -31,14 +31,14 @@ why_option = click.option("--why", default="", help="A reason, as shown with it.
 @click.option("--key", help="Repeating the command with the same key sends nothing more.")
 @json_option
 @click.pass_obj
-def signal(database: Target, id: str, name: str, value: str | None, key: str | None, as_json: bool) -> None:
+def signal(database: DatabaseTarget, id: str, name: str, value: str | None, key: str | None, as_json: bool) -> None:
     """Send a workflow a signal that it waits for, or will."""
     sent = _json(value)
     _tell(database, id, lambda m, whole: m.workflows.signal(whole, name, sent, key=key), f"sent {name!r}", as_json)
 
 
 @click.command(
-    cls=Command,
+    cls=LazyCommand,
     examples=[
         "maos workflow settle order-7 3 done --value '{\"receipt\": 12}'",
         "maos workflow settle order-7 3 again",
@@ -52,7 +52,9 @@ def signal(database: Target, id: str, name: str, value: str | None, key: str | N
 @why_option
 @json_option
 @click.pass_obj
-def settle(database: Target, id: str, call: str, outcome: str, value: str | None, why: str, as_json: bool) -> None:
+def settle(
+    database: DatabaseTarget, id: str, call: str, outcome: str, value: str | None, why: str, as_json: bool
+) -> None:
     """Say what became of a step that was interrupted, of which nobody knows whether it took effect."""
     result = _json(value)
 
@@ -69,22 +71,22 @@ def settle(database: Target, id: str, call: str, outcome: str, value: str | None
     _tell(database, id, work, f"settled call {call}: {outcome}", as_json)
 
 
-@click.command(cls=Command, examples=["maos workflow pause order-7"])
+@click.command(cls=LazyCommand, examples=["maos workflow pause order-7"])
 @id_argument
 @why_option
 @json_option
 @click.pass_obj
-def pause(database: Target, id: str, why: str, as_json: bool) -> None:
+def pause(database: DatabaseTarget, id: str, why: str, as_json: bool) -> None:
     """Have a workflow let go of, when the steps that run have ended."""
     _tell(database, id, lambda m, whole: m.workflows.pause(whole, why=why), "asked for a pause", as_json)
 
 
-@click.command(cls=Command, examples=["maos workflow cancel order-7 --why 'not needed any more'"])
+@click.command(cls=LazyCommand, examples=["maos workflow cancel order-7 --why 'not needed any more'"])
 @id_argument
 @why_option
 @json_option
 @click.pass_obj
-def cancel(database: Target, id: str, why: str, as_json: bool) -> None:
+def cancel(database: DatabaseTarget, id: str, why: str, as_json: bool) -> None:
     """End a workflow for good, when the steps that run have ended; one that nobody runs, at once.
 
     Its definition is not needed: it may be gone, or have changed.
@@ -92,10 +94,12 @@ def cancel(database: Target, id: str, why: str, as_json: bool) -> None:
     _tell(database, id, lambda m, whole: m.workflows.cancel(whole, why=why), "asked to cancel it", as_json)
 
 
-def _tell(database: Target, id: str, act: Callable[[Maos, str], Awaitable[None]], said: str, as_json: bool) -> None:
-    async def work(m: Maos) -> tuple[Flow, bool]:
+def _tell(
+    database: DatabaseTarget, id: str, act: Callable[[Maos, str], Awaitable[None]], said: str, as_json: bool
+) -> None:
+    async def work(m: Maos) -> tuple[WorkflowRun, bool]:
         from maos.cli.workflow import finding
-        from maos.engine import owner
+        from maos.engine import ownership
         from maos.model.run import Run
 
         flow = await finding.by_id(m, id)
@@ -106,7 +110,7 @@ def _tell(database: Target, id: str, act: Callable[[Maos, str], Awaitable[None]]
             )
         await act(m, flow.id)
         flow = await m.workflows.get(flow.id)
-        return flow, flow.status == "running" and not owner.is_gone(flow.owner)
+        return flow, flow.status == "running" and not ownership.is_gone(flow.owner)
 
     flow, runs = database.write(work)
     if as_json:

@@ -7,7 +7,7 @@ by the server, so a client that was killed and resumed goes on where it was, als
 """
 
 from maos.testing.model_stub.conversation import END_TEXT
-from maos.testing.model_stub.script import Call, Fault, Step, Tokens, read_scripts
+from maos.testing.model_stub.script import ScriptFault, ScriptStep, TokenCount, ToolCall, read_scripts
 from maos.testing.model_stub.server import Asked, ModelStub
 
-__all__ = ["END_TEXT", "Asked", "Call", "Fault", "ModelStub", "Step", "Tokens", "read_scripts"]
+__all__ = ["END_TEXT", "Asked", "ToolCall", "ScriptFault", "ModelStub", "ScriptStep", "TokenCount", "read_scripts"]

@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from maos.testing.model_stub.script import DEFAULT, Scripts, Step
+from maos.testing.model_stub.script import DEFAULT, Scripts, ScriptStep
 
 MARKER = re.compile(r"\bSCRIPT=([A-Za-z0-9_.-]*[A-Za-z0-9_])")
 END_TEXT = "The script has ended."
@@ -19,7 +19,7 @@ SYNTHETIC = frozenset({"No response requested."})
 """Turns that a client puts in by itself when it resumes: nothing the stub said, so no step of a script."""
 
 
-class Said(NamedTuple):
+class ModelMessage(NamedTuple):
     """One thing said in a conversation, whichever API it came through."""
 
     who: str
@@ -29,7 +29,7 @@ class Said(NamedTuple):
     """Ids of calls it makes, if the model says it."""
 
 
-class Place(NamedTuple):
+class ScriptPosition(NamedTuple):
     """A place in a script."""
 
     script: str
@@ -40,7 +40,7 @@ class UnknownScript(Exception):
     """A prompt names a script that the stub does not have."""
 
 
-def place(said: Sequence[Said]) -> Place:
+def place(said: Sequence[ModelMessage]) -> ScriptPosition:
     """The script that a conversation follows, and the number of its next step."""
     script, steps = DEFAULT, 0
     speaking = False
@@ -59,10 +59,10 @@ def place(said: Sequence[Said]) -> Place:
             steps += 1
         known |= turns
         speaking = True
-    return Place(script, steps)
+    return ScriptPosition(script, steps)
 
 
-def next_step(scripts: Scripts, where: Place) -> Step:
+def next_step(scripts: Scripts, where: ScriptPosition) -> ScriptStep:
     """What to say at a place; a short farewell behind the end of the script."""
     steps = scripts.get(where.script)
     if steps is None:
@@ -71,7 +71,7 @@ def next_step(scripts: Scripts, where: Place) -> Step:
         else:
             hint = "check the name behind SCRIPT= in the prompt"
         raise UnknownScript(f"the stub has no script {where.script!r}, only {', '.join(sorted(scripts))}: {hint}")
-    return steps[where.step] if where.step < len(steps) else Step(text=END_TEXT)
+    return steps[where.step] if where.step < len(steps) else ScriptStep(text=END_TEXT)
 
 
 def call_id(prefix: str, turn: str, index: int) -> str:

@@ -12,7 +12,7 @@ HEADER_BYTES_MAX = 64 * 1024
 REASONS = {200: "OK", 400: "Bad Request", 404: "Not Found", 405: "Method Not Allowed", 429: "Too Many Requests"}
 
 
-class Request(NamedTuple):
+class HttpRequest(NamedTuple):
     """One request; names of headers are in lower case."""
 
     method: str
@@ -25,7 +25,7 @@ class BadRequest(Exception):
     """Bytes that are no request, or more of them than we take."""
 
 
-async def read_request(reader: asyncio.StreamReader) -> Request | None:
+async def read_request(reader: asyncio.StreamReader) -> HttpRequest | None:
     """The next request of a connection; None when the client has gone."""
     try:
         head = await reader.readuntil(b"\r\n\r\n")
@@ -45,7 +45,7 @@ async def read_request(reader: asyncio.StreamReader) -> Request | None:
             body = await reader.readexactly(_size(headers.get("content-length", "0"), 10))
     except asyncio.IncompleteReadError:
         return None
-    return Request(words[0], words[1].partition("?")[0], headers, body)
+    return HttpRequest(words[0], words[1].partition("?")[0], headers, body)
 
 
 async def _read_chunks(reader: asyncio.StreamReader) -> bytes:

@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from maos.testing.model_stub.conversation import Said, call_id, example_of, text_of
-from maos.testing.model_stub.reply import Event, Turn, chunks
-from maos.testing.model_stub.script import Fault, Step
+from maos.testing.model_stub.conversation import ModelMessage, call_id, example_of, text_of
+from maos.testing.model_stub.reply import StreamEvent, Turn, chunks
+from maos.testing.model_stub.script import ScriptFault, ScriptStep
 
 ERROR_TYPES = {
     400: "invalid_request_error", 401: "authentication_error", 403: "permission_error", 404: "not_found_error",
@@ -16,7 +16,7 @@ ERROR_TYPES = {
 }  # fmt: skip
 
 
-def said(body: Mapping[str, Any]) -> list[Said]:
+def said(body: Mapping[str, Any]) -> list[ModelMessage]:
     """The conversation in a request."""
     found = []
     for message in body.get("messages", ()):
@@ -24,12 +24,12 @@ def said(body: Mapping[str, Any]) -> list[Said]:
         blocks = [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
         if message.get("role") == "assistant":
             calls = frozenset(str(block.get("id")) for block in blocks if block.get("type") == "tool_use")
-            found.append(Said("model", text_of(content), calls))
+            found.append(ModelMessage("model", text_of(content), calls))
         elif message.get("role") == "user":
             if any(block.get("type") == "tool_result" for block in blocks):
-                found.append(Said("tool"))
+                found.append(ModelMessage("tool"))
             if text := text_of(content):
-                found.append(Said("user", text))
+                found.append(ModelMessage("user", text))
     return found
 
 
@@ -38,7 +38,7 @@ def conversation(body: Mapping[str, Any], headers: Mapping[str, str]) -> str:
     return headers.get("x-claude-code-session-id", "")
 
 
-def side_reply(body: Mapping[str, Any]) -> Step | None:
+def side_reply(body: Mapping[str, Any]) -> ScriptStep | None:
     """The reply to a request beside the conversation, which must not use up a step; None for an ordinary one.
 
     Programs ask for titles and summaries with a schema for the answer, and try whether the API answers at all with a
@@ -47,9 +47,9 @@ def side_reply(body: Mapping[str, Any]) -> Step | None:
     output = body.get("output_config") or {}
     shape = body.get("output_format") or (output.get("format") if isinstance(output, dict) else None)
     if isinstance(shape, dict) and shape.get("type") == "json_schema":
-        return Step(text=json.dumps(example_of(shape.get("schema"))))
+        return ScriptStep(text=json.dumps(example_of(shape.get("schema"))))
     if body.get("max_tokens") == 1:
-        return Step(text="OK", stop_reason="max_tokens")
+        return ScriptStep(text="OK", stop_reason="max_tokens")
     return None
 
 
@@ -68,7 +68,7 @@ def whole(turn: Turn) -> dict[str, Any]:
     return _message(turn, content, stop_reason=_stop_reason(step), output=step.tokens.output)
 
 
-def events(turn: Turn) -> Iterator[Event]:
+def events(turn: Turn) -> Iterator[StreamEvent]:
     """A reply as a stream."""
     message = whole(turn)
     yield _event("message_start", message=_message(turn, [], stop_reason=None, output=1))
@@ -100,13 +100,13 @@ def events(turn: Turn) -> Iterator[Event]:
     yield _event("message_stop")
 
 
-def error_body(fault: Fault) -> dict[str, Any]:
+def error_body(fault: ScriptFault) -> dict[str, Any]:
     """What an HTTP error says."""
     kind = ERROR_TYPES.get(fault.status, "api_error")
     return {"type": "error", "error": {"type": kind, "message": fault.message or kind.replace("_", " ")}}
 
 
-def error_event(fault: Fault, turn: Turn) -> Event:
+def error_event(fault: ScriptFault, turn: Turn) -> StreamEvent:
     """An error in the middle of a stream."""
     return _event("error", error=error_body(fault)["error"])
 
@@ -130,7 +130,7 @@ def _message(turn: Turn, content: list[dict[str, Any]], *, stop_reason: str | No
     }
 
 
-def _stop_reason(step: Step) -> str:
+def _stop_reason(step: ScriptStep) -> str:
     return step.stop_reason or ("tool_use" if step.calls else "end_turn")
 
 
@@ -138,5 +138,5 @@ def _signature(turn: Turn) -> str:
     return f"c3R1Yi{turn.id}"
 
 
-def _event(name: str, **data: Any) -> Event:
-    return Event(name, {"type": name, **data})
+def _event(name: str, **data: Any) -> StreamEvent:
+    return StreamEvent(name, {"type": name, **data})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from maos.testing.model_stub.script import Step
+from maos.testing.model_stub.script import ScriptStep
 
 
 class Turn(NamedTuple):
@@ -12,10 +12,10 @@ class Turn(NamedTuple):
 
     id: str
     model: str
-    step: Step
+    step: ScriptStep
 
 
-class Event(NamedTuple):
+class StreamEvent(NamedTuple):
     """One server-sent event."""
 
     name: str
@@ -24,7 +24,7 @@ class Event(NamedTuple):
     """How much of the reply it carries; 0 for events of the protocol."""
 
 
-def chunks(text: str, step: Step) -> list[str]:
+def chunks(text: str, step: ScriptStep) -> list[str]:
     """A text in the pieces in which it is streamed."""
     size = max(1, step.chunk_chars)
     return [text[start : start + size] for start in range(0, len(text), size)]

@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from maos.testing.model_stub.conversation import Said, call_id, example_of, text_of
-from maos.testing.model_stub.reply import Event, Turn, chunks
-from maos.testing.model_stub.script import Call, Fault, Step
+from maos.testing.model_stub.conversation import ModelMessage, call_id, example_of, text_of
+from maos.testing.model_stub.reply import StreamEvent, Turn, chunks
+from maos.testing.model_stub.script import ScriptFault, ScriptStep, ToolCall
 
 ERROR_CODES = {
     400: "invalid_request_error", 401: "invalid_api_key", 402: "insufficient_quota", 404: "model_not_found",
@@ -19,22 +19,22 @@ OUTCOMES = ("function_call_output", "custom_tool_call_output", "local_shell_call
 CALLS = ("function_call", "custom_tool_call", "local_shell_call")
 
 
-def said(body: Mapping[str, Any]) -> list[Said]:
+def said(body: Mapping[str, Any]) -> list[ModelMessage]:
     """The conversation in a request."""
     given = body.get("input", ())
     if isinstance(given, str):
-        return [Said("user", given)]
+        return [ModelMessage("user", given)]
     found = []
     for item in given:
         kind = item.get("type", "message")
         if kind in CALLS:
-            found.append(Said("model", calls=frozenset({str(item.get("call_id"))})))
+            found.append(ModelMessage("model", calls=frozenset({str(item.get("call_id"))})))
         elif kind in OUTCOMES:
-            found.append(Said("tool"))
+            found.append(ModelMessage("tool"))
         elif kind == "message" and item.get("role") == "assistant":
-            found.append(Said("model", text_of(item.get("content"))))
+            found.append(ModelMessage("model", text_of(item.get("content"))))
         elif kind == "message" and item.get("role") == "user":
-            found.append(Said("user", text_of(item.get("content"))))
+            found.append(ModelMessage("user", text_of(item.get("content"))))
     return found
 
 
@@ -46,12 +46,12 @@ def conversation(body: Mapping[str, Any], headers: Mapping[str, str]) -> str:
     return str(body.get("prompt_cache_key") or "")
 
 
-def side_reply(body: Mapping[str, Any]) -> Step | None:
+def side_reply(body: Mapping[str, Any]) -> ScriptStep | None:
     """The reply to a request beside the conversation, which must not use up a step; None for an ordinary one."""
     text = body.get("text")
     shape = text.get("format") if isinstance(text, dict) else None
     if isinstance(shape, dict) and shape.get("type") == "json_schema":
-        return Step(text=json.dumps(example_of(shape.get("schema"))))
+        return ScriptStep(text=json.dumps(example_of(shape.get("schema"))))
     return None
 
 
@@ -60,14 +60,14 @@ def whole(turn: Turn) -> dict[str, Any]:
     return _response(turn, "completed", _items(turn), with_usage=True)
 
 
-def events(turn: Turn) -> Iterator[Event]:
+def events(turn: Turn) -> Iterator[StreamEvent]:
     """A reply as a stream; every event carries its number."""
     for number, event in enumerate(_events(turn)):
         event.data["sequence_number"] = number
         yield event
 
 
-def _events(turn: Turn) -> Iterator[Event]:
+def _events(turn: Turn) -> Iterator[StreamEvent]:
     items = _items(turn)
     yield _event("response.created", response=_response(turn, "in_progress", []))
     yield _event("response.in_progress", response=_response(turn, "in_progress", []))
@@ -84,7 +84,7 @@ def _events(turn: Turn) -> Iterator[Event]:
     yield _event("response.completed", response=_response(turn, "completed", items, with_usage=True))
 
 
-def error_body(fault: Fault) -> dict[str, Any]:
+def error_body(fault: ScriptFault) -> dict[str, Any]:
     """What an HTTP error says."""
     code = ERROR_CODES.get(fault.status, "server_error")
     return {
@@ -92,14 +92,14 @@ def error_body(fault: Fault) -> dict[str, Any]:
     }
 
 
-def error_event(fault: Fault, turn: Turn) -> Event:
+def error_event(fault: ScriptFault, turn: Turn) -> StreamEvent:
     """An error in the middle of a stream."""
     error = error_body(fault)["error"]
     response = _response(turn, "failed", []) | {"error": {"code": error["code"], "message": error["message"]}}
     return _event("response.failed", response=response)
 
 
-def _reasoning_events(turn: Turn, item: dict[str, Any], place: dict[str, Any]) -> Iterator[Event]:
+def _reasoning_events(turn: Turn, item: dict[str, Any], place: dict[str, Any]) -> Iterator[StreamEvent]:
     place = {**place, "summary_index": 0}
     yield _event("response.reasoning_summary_part.added", **place, part={"type": "summary_text", "text": ""})
     for part in chunks(turn.step.thought, turn.step):
@@ -108,7 +108,7 @@ def _reasoning_events(turn: Turn, item: dict[str, Any], place: dict[str, Any]) -
     yield _event("response.reasoning_summary_part.done", **place, part=item["summary"][0])
 
 
-def _message_events(turn: Turn, item: dict[str, Any], place: dict[str, Any]) -> Iterator[Event]:
+def _message_events(turn: Turn, item: dict[str, Any], place: dict[str, Any]) -> Iterator[StreamEvent]:
     place = {**place, "content_index": 0}
     empty = {**item["content"][0], "text": ""}
     yield _event("response.content_part.added", **place, part=empty)
@@ -118,7 +118,7 @@ def _message_events(turn: Turn, item: dict[str, Any], place: dict[str, Any]) -> 
     yield _event("response.content_part.done", **place, part=item["content"][0])
 
 
-def _call_events(turn: Turn, item: dict[str, Any], place: dict[str, Any]) -> Iterator[Event]:
+def _call_events(turn: Turn, item: dict[str, Any], place: dict[str, Any]) -> Iterator[StreamEvent]:
     free = item["type"] == "custom_tool_call"
     name = "response.custom_tool_call_input" if free else "response.function_call_arguments"
     key = "input" if free else "arguments"
@@ -141,7 +141,7 @@ def _items(turn: Turn) -> list[dict[str, Any]]:
     return items
 
 
-def _call(turn: Turn, index: int, call: Call) -> dict[str, Any]:
+def _call(turn: Turn, index: int, call: ToolCall) -> dict[str, Any]:
     free = isinstance(call.input, str)
     item = {
         "type": "custom_tool_call" if free else "function_call",
@@ -187,5 +187,5 @@ def _response(turn: Turn, status: str, output: list[dict[str, Any]], *, with_usa
     }
 
 
-def _event(name: str, **data: Any) -> Event:
-    return Event(name, {"type": name, **data})
+def _event(name: str, **data: Any) -> StreamEvent:
+    return StreamEvent(name, {"type": name, **data})

@@ -11,7 +11,7 @@ DEFAULT = "default"
 """The script of conversations that name none."""
 
 
-class Tokens(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class TokenCount(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a reply is said to have used."""
 
     input: int = 100
@@ -20,7 +20,7 @@ class Tokens(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     cache_write: int = 0
 
 
-class Call(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ToolCall(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A tool the model wants to use."""
 
     name: str
@@ -30,7 +30,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """The group of the tool, for the Responses API."""
 
 
-class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ScriptFault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Something that goes wrong instead of a reply, `times` times, before the step is answered as it should be.
 
     `status` is an HTTP error; `drop` cuts the connection and `hang` falls silent in the middle of the reply; `error`
@@ -48,23 +48,23 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """How much of the reply comes before a drop, a hang or an error; half of it when not given."""
 
 
-class Step(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ScriptStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One reply of the model."""
 
     text: str = ""
     thought: str = ""
-    calls: Sequence[Call] = ()
-    tokens: Tokens = Tokens()
+    calls: Sequence[ToolCall] = ()
+    tokens: TokenCount = TokenCount()
     wait_s: float = 0.0
     """Silence before the first byte."""
     delay_s: float = 0.0
     """Silence before each chunk of text."""
     chunk_chars: int = 24
-    faults: Sequence[Fault] = ()
+    faults: Sequence[ScriptFault] = ()
     stop_reason: str = ""
     """What the reply gives as its end, where it is not the ordinary one; Messages API only."""
 
-    def fault(self, tries: int) -> Fault | None:
+    def fault(self, tries: int) -> ScriptFault | None:
         """What goes wrong at this try (counted from 0); None when nothing does."""
         for fault in self.faults:
             if fault.times == 0 or tries < fault.times:
@@ -73,17 +73,17 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         return None
 
 
-Scripts = Mapping[str, Sequence[Step]]
+Scripts = Mapping[str, Sequence[ScriptStep]]
 
 
-def read_scripts(data: bytes) -> dict[str, Sequence[Step]]:
+def read_scripts(data: bytes) -> dict[str, Sequence[ScriptStep]]:
     """Scripts from JSON: a list of steps, or an object of such lists by name."""
     try:
-        return as_scripts(msgspec.json.decode(data, type=list[Step] | dict[str, list[Step]]))
+        return as_scripts(msgspec.json.decode(data, type=list[ScriptStep] | dict[str, list[ScriptStep]]))
     except msgspec.DecodeError as error:
         raise ValueError(f"not a script for the model stub: {error}") from None
 
 
-def as_scripts(scripts: Scripts | Sequence[Step]) -> dict[str, Sequence[Step]]:
+def as_scripts(scripts: Scripts | Sequence[ScriptStep]) -> dict[str, Sequence[ScriptStep]]:
     """Scripts by name; a list alone is the default script."""
     return dict(scripts) if isinstance(scripts, Mapping) else {DEFAULT: scripts}

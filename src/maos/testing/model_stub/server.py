@@ -12,9 +12,9 @@ from typing import Any, NamedTuple, Self
 import msgspec
 
 from maos.testing.model_stub import http, messages, responses
-from maos.testing.model_stub.conversation import Place, UnknownScript, next_step, place
+from maos.testing.model_stub.conversation import ScriptPosition, UnknownScript, next_step, place
 from maos.testing.model_stub.reply import Turn
-from maos.testing.model_stub.script import Fault, Scripts, Step, as_scripts
+from maos.testing.model_stub.script import ScriptFault, Scripts, ScriptStep, as_scripts
 
 REQUESTS_MAX = 256
 COUNTS_MAX = 10_000
@@ -39,7 +39,7 @@ class ModelStub:
     `scripts` is a list of steps, or several such lists by name; a prompt chooses one with `SCRIPT=name`.
     """
 
-    def __init__(self, scripts: Scripts | Sequence[Step], *, port: int = 0) -> None:
+    def __init__(self, scripts: Scripts | Sequence[ScriptStep], *, port: int = 0) -> None:
         self.scripts = as_scripts(scripts)
         self.requests: deque[Asked] = deque(maxlen=REQUESTS_MAX)
         self.arrived = asyncio.Event()
@@ -47,7 +47,7 @@ class ModelStub:
         self._port = port
         self._server: asyncio.Server | None = None
         self._clients: set[asyncio.Task[None]] = set()
-        self._tries: Counter[tuple[str, Place]] = Counter()
+        self._tries: Counter[tuple[str, ScriptPosition]] = Counter()
         self._bodies: Counter[bytes] = Counter()
 
     @property
@@ -106,7 +106,9 @@ class ModelStub:
             self._clients.discard(task)
             writer.close()
 
-    async def _answer(self, request: http.Request, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+    async def _answer(
+        self, request: http.HttpRequest, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> bool:
         """Answer one request; whether the connection can go on."""
         api = _api(request.path)
         if request.method != "POST" or api is None:
@@ -124,7 +126,7 @@ class ModelStub:
             step = side or next_step(self.scripts, where)
         except (msgspec.MsgspecError, AttributeError, TypeError, UnknownScript) as error:
             self._record(Asked(request.path, request.headers, body))
-            await http.send_json(writer, 400, api.error_body(Fault(status=400, message=f"model stub: {error}")))
+            await http.send_json(writer, 400, api.error_body(ScriptFault(status=400, message=f"model stub: {error}")))
             return True
         turn = Turn(self._turn_id(request.body), str(body.get("model") or "stub"), step)
         if side is not None:
@@ -143,7 +145,12 @@ class ModelStub:
         return whole
 
     async def _reply(
-        self, api: ModuleType, turn: Turn, fault: Fault | None, body: Mapping[str, Any], writer: asyncio.StreamWriter
+        self,
+        api: ModuleType,
+        turn: Turn,
+        fault: ScriptFault | None,
+        body: Mapping[str, Any],
+        writer: asyncio.StreamWriter,
     ) -> bool:
         """Say a step, or spoil it; whether the reply came to its end."""
         if turn.step.wait_s:
@@ -162,7 +169,12 @@ class ModelStub:
         return fault is None
 
     async def _stream(
-        self, api: ModuleType, turn: Turn, fault: Fault | None, about: Mapping[str, str], writer: asyncio.StreamWriter
+        self,
+        api: ModuleType,
+        turn: Turn,
+        fault: ScriptFault | None,
+        about: Mapping[str, str],
+        writer: asyncio.StreamWriter,
     ) -> bool:
         events = list(api.events(turn))
         chars_max = sum(event.chars for event in events)
@@ -184,7 +196,7 @@ class ModelStub:
         await http.end_stream(writer)
         return True
 
-    async def _answer_beside(self, request: http.Request, writer: asyncio.StreamWriter) -> None:
+    async def _answer_beside(self, request: http.HttpRequest, writer: asyncio.StreamWriter) -> None:
         if request.method == "HEAD":
             writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
             await writer.drain()

@@ -16,14 +16,14 @@ from typing import Any, NamedTuple
 import msgspec
 
 from maos.clock import Clock
-from maos.engine.travel import held
 from maos.errors import InvalidInput
 from maos.journal.codec import Event
 from maos.journal.journal import Journal
 from maos.model.branch import content, still_asked
 from maos.model.plan import ASK, BadPlan, Plan, Task, check
 from maos.model.run import DONE, FAILED, GATED, PAUSED, RUNNING, WAITING, Run, TaskState, agent_name
-from maos.workflows.errors import Changed
+from maos.travel.rollback import held
+from maos.workflows.errors import WorkflowChanged
 from maos.workflows.files.positions import BadFile
 from maos.workflows.files.reading import Read, load, parse
 
@@ -34,11 +34,11 @@ KEEP, REPLAY, REFUSE = "keep", "replay", "refuse"
 
 SAME, CHANGED, GONE, WRONG = "same", "changed", "gone", "wrong"
 
-_WORK = ("task", "agent", "kind", "command", "door", "model", "tools")
+_WORK = ("task", "agent", "kind", "command", "mcp", "model", "tools")
 """What a step does. Limits, the priority and what it needs say when and for how long."""
 
 
-class Origin(msgspec.Struct, frozen=True):
+class FileOrigin(msgspec.Struct, frozen=True):
     """The file that a run was made from, as it was."""
 
     file: str
@@ -74,9 +74,9 @@ class Changes(NamedTuple):
         return any(self)
 
 
-def origin_of_text(read: Read, path: str, variables: Mapping[str, Any]) -> Origin:
+def origin_of_text(read: Read, path: str, variables: Mapping[str, Any]) -> FileOrigin:
     """What a run keeps of the file that it is made from."""
-    return Origin(
+    return FileOrigin(
         str(Path(path).absolute()), digest(read.text), name_of(read, path), dict(variables),
         [task.name for task in read.plan.tasks],
     )  # fmt: skip
@@ -92,10 +92,10 @@ def digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def origin(run: Run) -> Origin | None:
+def origin(run: Run) -> FileOrigin | None:
     """The file that a run was made from; None when it was made from none, or comes from another machine."""
     try:
-        return msgspec.convert(run.options.get(OPTION), Origin)
+        return msgspec.convert(run.options.get(OPTION), FileOrigin)
     except msgspec.ValidationError:
         return None
 
@@ -103,7 +103,7 @@ def origin(run: Run) -> Origin | None:
 class Look(NamedTuple):
     """How it stands with the file of a run."""
 
-    origin: Origin
+    origin: FileOrigin
     state: str
     """same: what it says has not changed · changed: it has · gone: it cannot be read · wrong: it is no workflow now."""
     changes: Changes = Changes()
@@ -129,12 +129,12 @@ def look(run: Run) -> Look | None:
     return Look(made_from, CHANGED if changes else SAME, changes)
 
 
-def reread(made_from: Origin) -> Read:
+def reread(made_from: FileOrigin) -> Read:
     """The file as it is now, with the variables that were given then; InvalidInput when it is no workflow."""
     return parse(load(made_from.file), made_from.file, made_from.variables)
 
 
-def compare(run: Run, made_from: Origin, read: Read) -> Changes:
+def compare(run: Run, made_from: FileOrigin, read: Read) -> Changes:
     """What it means for a run to go on with its file as it is now."""
     new = {task.name: task for task in read.plan.tasks}
     removed, changed, misfits = [], [], []
@@ -193,7 +193,7 @@ def _spoken(state: TaskState) -> str:
     return "is done" if state.status == DONE else "has begun"
 
 
-def whole(run: Run, made_from: Origin, plan: Plan) -> Plan:
+def whole(run: Run, made_from: FileOrigin, plan: Plan) -> Plan:
     """All tasks that a run has when it goes on with a new plan; BadPlan when they make no sense together."""
     later = [_plan(state) for name, state in run.tasks.items() if name not in made_from.steps]
     found = msgspec.structs.replace(plan, tasks=[*plan.tasks, *later])
@@ -203,11 +203,11 @@ def whole(run: Run, made_from: Origin, plan: Plan) -> Plan:
     return found
 
 
-def refuse_misfits(run: Run, made_from: Origin, changes: Changes) -> None:
+def refuse_misfits(run: Run, made_from: FileOrigin, changes: Changes) -> None:
     """Changed when something that was done, or is under way, is not so in the new file."""
     if changes.misfits:
         told = "; ".join(f"{step} {why}" for step, why in changes.misfits)
-        raise Changed(
+        raise WorkflowChanged(
             f"{made_from.file} as it is now does not fit what {run.id} has done: {told}",
             hint=f"`maos workflow resume {run.id}` finishes with the file as it was; "
             f"`maos orchestration rollback {run.id}` goes back to before a step; or change the file back there",
@@ -242,7 +242,7 @@ async def go_over(journal: Journal, clock: Clock, run: Run, read: Read, *, agent
         return run
 
 
-def _state(run: Run, plan: Plan, read: Read, made_from: Origin, agents: Mapping[str, Any]) -> dict[str, Any]:
+def _state(run: Run, plan: Plan, read: Read, made_from: FileOrigin, agents: Mapping[str, Any]) -> dict[str, Any]:
     """The content of a run with a new plan."""
     found = content(run)
     states = {task.name: _task(run, task) for task in plan.tasks}

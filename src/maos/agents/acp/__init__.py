@@ -1,0 +1,1 @@
+"""Dialect of the Agent Client Protocol."""

@@ -1,0 +1,400 @@
+"""The client's side of one conversation in the Agent Client Protocol: JSON-RPC 2.0, one message a line.
+
+initialize → session/resume, session/load or session/new → (choice of the model) → session/prompt → … → the end of the
+turn, after which the next session/prompt may follow. All that is known between two lines is in `state`, so whoever
+takes over goes on with the next line; ids of requests and replies are counted there and come out the same again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from maos.agents.acp import updates as updates
+from maos.agents.acp.permissions import is_allowed, option, outcome
+from maos.agents.acp.speech import Speech
+from maos.agents.contract import Interpreted, LaunchOrder, Reply
+from maos.agents.values import Object, as_count, as_json, as_list, as_number, as_object, as_text, decoded
+from maos.model import facts, failure
+from maos.model.facts import Fact
+
+PROTOCOL_VERSION = 1
+CLIENT_VERSION = "1"
+"""What agents are told: the version of this side of the conversation, which is what could matter to them."""
+INITIALIZE_ID = 0
+
+SAY_PREFIX = "say/"
+"""Prompts that come later carry the id of their message, so that their response is known whoever asked."""
+
+AUTH_REQUIRED = -32000
+METHOD_NOT_FOUND = -32601
+
+QUESTIONS_MAX = 32
+SESSION_CHARS_MAX = 1000
+
+INITIALIZE, OPEN, MODEL, TURN, READY, OVER = "initialize", "open", "model", "turn", "ready", "over"
+_STOPS = {
+    "max_tokens": ("context_overflow", "the agent reached the maximum number of tokens"),
+    "max_turn_requests": ("turns_reached", "the agent reached its limit of requests in one turn"),
+    "refusal": ("failed", "the agent refuses to go on"),
+}
+
+
+class AcpConversation:
+    """One conversation with an agent that speaks the protocol."""
+
+    def __init__(self, order: LaunchOrder, state: Mapping[str, Any] | None = None) -> None:
+        self._order = order
+        state = state or {}
+        self._phase: str = state.get("phase", INITIALIZE)
+        self._next: int = state.get("next", INITIALIZE_ID + 1)
+        self._awaited: int | str = state.get("awaited", INITIALIZE_ID)
+        """The request whose response moves us on."""
+        self._session: str = state.get("session", "")
+        self._way: str = state.get("way", "")
+        self._other_ways: list[str] = list(state.get("other_ways", ()))
+        self._version: str = state.get("version", "")
+        self._logins: str = state.get("logins", "")
+        self._turn: int = state.get("turn", 0)
+        self._cost: float | None = state.get("cost")
+        """The session's cost so far, as last told; None while nobody has told where it began."""
+        self._cost_before: float = state.get("cost_before", 0.0)
+        """The same before this turn."""
+        self._speech = Speech(state.get("speech"))
+        self._questions: dict[str, list[Any]] = dict(state.get("questions", {}))
+        """Permissions that were asked for in this turn: the request's id, the option that allows, the one that
+        refuses, whether it was answered. They stay after that, so that an answer can be repeated."""
+
+    def state(self) -> Mapping[str, Any]:
+        """Where the conversation is."""
+        everything = {
+            "phase": self._phase, "next": self._next, "awaited": self._awaited, "session": self._session,
+            "way": self._way, "other_ways": list(self._other_ways), "version": self._version, "logins": self._logins,
+            "turn": self._turn, "cost_before": self._cost_before, "speech": self._speech.state(),
+            "questions": dict(self._questions),
+        }  # fmt: skip
+        known = {name: value for name, value in everything.items() if value or name in ("phase", "next", "awaited")}
+        return known if self._cost is None else {**known, "cost": self._cost}
+
+    # --- hearing ---------------------------------------------------------------------------------------------
+
+    def hear(self, line: bytes, *, stderr: bool) -> Interpreted:
+        """The meaning of one line; what is no message of the protocol is kept as it is."""
+        if stderr:
+            return Interpreted([facts.line(line, stderr=True)])
+        message = decoded(line)
+        if message is None:
+            return Interpreted([facts.unknown(line)])
+        if "method" in message:
+            params = as_object(message.get("params"))
+            if "id" not in message:
+                heard = self._hear_notification(message["method"], params)
+            elif isinstance(message["id"], (int, str)):
+                heard = self._hear_request(message["id"], message["method"], params, line)
+            else:
+                heard = None
+        elif "id" in message and ("result" in message or "error" in message):
+            heard = self._hear_response(message["id"], message)
+        else:
+            heard = None
+        return Interpreted([facts.unknown(line)]) if heard is None else heard
+
+    def _hear_response(self, id: Any, message: Object) -> Interpreted | None:
+        is_awaited = type(id) is type(self._awaited) and id == self._awaited
+        if self._phase == READY and isinstance(id, str) and id.startswith(SAY_PREFIX) and not is_awaited:
+            self._begin_turn(id)  # asked by an engine that is gone and could not record it
+        elif not is_awaited or self._phase == READY:
+            return None
+        if message.get("error") is not None:
+            return self._hear_error(as_object(message["error"]))
+        result = as_object(message.get("result"))
+        match self._phase:
+            case "initialize":
+                return self._initialized(result)
+            case "open":
+                return self._opened(result)
+            case "model":
+                return self._prompted()
+            case "turn":
+                return self._turn_ended(result)
+        return None
+
+    def _hear_error(self, error: Object) -> Interpreted:
+        text = updates.error_text(error) or "the agent reports an error without a word"
+        name = failure.from_words(text, status=updates.error_status(error))
+        if error.get("code") == AUTH_REQUIRED:
+            name = "login_expired"
+            text += f"; it offers these logins: {self._logins}" if self._logins else ""
+        if self._phase == OPEN and self._way != "new" and name in ("failed", "bad_request", "session_missing"):
+            return self._open(text)
+        return self._give_up(name, text, ends=self._phase != TURN)
+
+    def _initialized(self, result: Object) -> Interpreted:
+        version = result.get("protocolVersion")
+        if version != PROTOCOL_VERSION:
+            why = f"the agent speaks version {str(version)[:20]} of the protocol, maos speaks {PROTOCOL_VERSION}"
+            return self._give_up("start_failed", why)
+        about = as_object(result.get("agentInfo"))
+        self._version = f"{as_text(about.get('name'))} {as_text(about.get('version'))}".strip()[:100]
+        logins = [as_text(as_object(each).get("name")) for each in as_list(result.get("authMethods"))]
+        self._logins = ", ".join(filter(None, logins))[:200]
+        able = as_object(result.get("agentCapabilities"))
+        if not self._order.resume:
+            self._other_ways = ["new"]
+        else:
+            if as_object(able.get("sessionCapabilities")).get("resume") is not None:
+                self._other_ways.append("resume")
+            if able.get("loadSession") is True:
+                self._other_ways.append("load")
+            if self._order.task_anew:
+                self._other_ways.append("new")
+        return self._open("the agent cannot take up a session again")
+
+    def _open(self, why_not: str) -> Interpreted:
+        """Try the next way into a session."""
+        if not self._other_ways:
+            return self._give_up("session_missing", why_not)
+        self._phase, self._way = OPEN, self._other_ways.pop(0)
+        servers = [
+            {
+                "name": server.name,
+                "command": server.argv[0],
+                "args": list(server.argv[1:]),
+                "env": [{"name": name, "value": value} for name, value in server.env.items()],
+            }
+            for server in self._order.mcp
+        ]
+        params: dict[str, Any] = {"cwd": str(self._order.cwd), "mcpServers": servers}
+        if self._way != "new":
+            params["sessionId"] = self._order.session
+        return Interpreted(replies=[self._ask(f"session/{self._way}", params)])
+
+    def _opened(self, result: Object) -> Interpreted:
+        is_new = self._way == "new"
+        self._session = as_text(result.get("sessionId")) if is_new else self._order.session
+        if not self._session or len(self._session) > SESSION_CHARS_MAX:
+            return self._give_up("start_failed", "the agent opened a session without a usable id")
+        if is_new:
+            self._cost = 0.0
+        lost = self._order.session if is_new and self._order.resume else ""
+        choice = _model_choice(result)
+        current = as_text(choice.get("currentValue"))
+        session = facts.session(self._session, model=current, version=self._version, instead_of=lost)
+        wanted = self._order.model
+        if not wanted or wanted == current:
+            return self._prompted([session])
+        offered = _offered(choice)
+        if wanted not in offered:
+            instead = ", ".join(sorted(set(offered.values()))) or "no choice"
+            given_up = self._give_up("start_failed", f"the agent has no model {wanted!r}; it offers {instead}"[:1000])
+            return given_up._replace(facts=[session, *given_up.facts])
+        self._phase = MODEL
+        params = {"sessionId": self._session, "configId": choice.get("id"), "value": offered[wanted]}
+        return Interpreted([session], [self._ask("session/set_config_option", params)])
+
+    def _prompted(self, told: list[Fact] | None = None) -> Interpreted:
+        """The first prompt of this process."""
+        order = self._order
+        text = order.task_anew if order.resume and self._way == "new" else order.task
+        if self._way == "new" and order.instructions:
+            text = f"{order.instructions}\n\n{text}"
+        self._begin_turn(self._next)
+        return Interpreted(told or [], [self._ask("session/prompt", self._prompt(text))])
+
+    def _turn_ended(self, result: Object) -> Interpreted:
+        found = self._speech.pause()
+        reason = as_text(result.get("stopReason"))[:100]
+        used = as_object(result.get("usage"))
+        if used:
+            found.append(
+                facts.usage(
+                    self._turn_name(),
+                    input=as_count(used.get("inputTokens")),
+                    output=as_count(used.get("outputTokens")),
+                    cache_read=as_count(used.get("cachedReadTokens")),
+                    cache_write=as_count(used.get("cachedWriteTokens")),
+                )
+            )
+        if reason in _STOPS:
+            found.append(facts.trouble(*_STOPS[reason]))
+        found.append(facts.turn_ended("", failed=reason != "end_turn", reason=reason))
+        self._phase, self._questions = READY, {}
+        return Interpreted(found)
+
+    def _give_up(self, name: str, why: str, *, ends: bool = True) -> Interpreted:
+        """Trouble; if there is no way on, the end of the input lets the agent go."""
+        found = [*self._speech.pause(), facts.trouble(name, why), facts.turn_ended("", failed=True, reason="error")]
+        self._phase, self._questions = (OVER if ends else READY), {}
+        return Interpreted(found, [Reply("acp/end", b"", closes=True)] if ends else [])
+
+    def _hear_notification(self, method: Any, params: Object) -> Interpreted | None:
+        if method != "session/update":
+            return None
+        update = as_object(params.get("update"))
+        kind = update.get("sessionUpdate")
+        if self._phase == OPEN:  # what it remembers: all of this was recorded when it happened
+            if kind == "usage_update":
+                self._cost_told(update)
+                self._cost_before = self._cost or 0.0
+            return Interpreted()
+        if params.get("sessionId") != self._session:
+            return None
+        match kind:
+            case "agent_message_chunk" | "agent_thought_chunk":
+                voice = "text" if kind == "agent_message_chunk" else "thought"
+                message = as_text(update.get("messageId"))[: updates.ID_CHARS_MAX]
+                words = updates.words_of(update.get("content"))
+                return Interpreted(self._speech.hear(voice, message, words, turn=self._turn_name()))
+            case "tool_call" | "tool_call_update":
+                found = updates.tool_facts(update, is_new=kind == "tool_call")
+                return Interpreted([*self._speech.pause(), *found]) if as_text(update.get("toolCallId")) else None
+            case "plan" if isinstance(update.get("entries"), list):
+                return Interpreted([*self._speech.pause(), updates.plan_fact(update)])
+            case "usage_update":
+                return self._cost_told(update)
+        return Interpreted() if kind in updates.SILENT else None
+
+    def _cost_told(self, update: Object) -> Interpreted | None:
+        """The session's cost so far becomes what this turn has cost so far."""
+        cost = as_object(update.get("cost"))
+        if not cost:
+            return Interpreted()
+        amount = as_number(cost.get("amount"))
+        if amount is None or amount < 0 or cost.get("currency") != "USD":
+            return None
+        if self._cost is None or amount < self._cost_before:
+            self._cost = self._cost_before = amount  # a count that began before us, or anew: only what follows counts
+            return Interpreted()
+        self._cost = amount
+        return Interpreted([facts.cost(round(amount - self._cost_before, 10), turn=self._turn_name())])
+
+    def rest(self) -> list[Fact]:
+        """What was said before the program ended in the middle of a line."""
+        return self._speech.pause()
+
+    # --- permissions -----------------------------------------------------------------------------------------
+
+    def _hear_request(self, id: int | str, method: Any, params: Object, line: bytes) -> Interpreted:
+        if method != "session/request_permission":
+            error = {"code": METHOD_NOT_FOUND, "message": "maos does not offer this method"}
+            return Interpreted([facts.unknown(line)], [self._respond(id, {"error": error})])
+        call = as_object(params.get("toolCall"))
+        name = updates.tool_name(call) or "tool"
+        options = [as_object(each) for each in as_list(params.get("options"))]
+        allow, refuse = option(options, "allow"), option(options, "reject")
+        if self._order.permission == "deny" and not is_allowed(call, self._order):
+            denied = facts.permission_denied(name, "nothing needs to be asked: the order says deny")
+            return Interpreted([*self._speech.pause(), denied], [self._respond(id, outcome(refuse))])
+        if allow and is_allowed(call, self._order):
+            return Interpreted(replies=[self._respond(id, outcome(allow))])
+        if not allow or not self._has_room():
+            denied = facts.permission_denied(name, "it cannot be asked for: too many questions, or no way to say yes")
+            return Interpreted([*self._speech.pause(), denied], [self._respond(id, outcome(refuse))])
+        question = str(self._next)
+        self._next += 1
+        self._questions[question] = [id, allow, refuse, False]
+        choices = [
+            {"id": as_text(each.get("optionId")), "name": as_text(each.get("name")), "kind": as_text(each.get("kind"))}
+            for each in options
+        ]
+        asked = facts.permission_requested(question, name, updates.tool_input(call), options=choices)
+        return Interpreted([*self._speech.pause(), asked])
+
+    def _has_room(self) -> bool:
+        """Whether one more question can be kept: the oldest that was answered makes room."""
+        if len(self._questions) >= QUESTIONS_MAX:
+            answered = [question for question, (*_, is_answered) in self._questions.items() if is_answered]
+            for question in answered[:1]:
+                del self._questions[question]
+        return len(self._questions) < QUESTIONS_MAX
+
+    # --- speaking --------------------------------------------------------------------------------------------
+
+    def say(self, id: str, text: str) -> Reply | None:
+        """The next prompt; None while a turn runs, for the protocol has no messages in between.
+
+        Asked again for the message that is being answered, it gives the same bytes: whoever took over may repeat it.
+        """
+        request = SAY_PREFIX + id
+        if self._phase == READY and request != self._awaited:
+            self._begin_turn(request)
+        elif self._phase != TURN or request != self._awaited:
+            return None
+        return Reply(id, _message({"id": request, "method": "session/prompt", "params": self._prompt(text)}))
+
+    def answer(self, request: str, *, allow: bool, why: str = "") -> Reply | None:
+        """The answer to a permission that was asked for in this turn; given twice, it is the same."""
+        if request not in self._questions:
+            return None
+        id, allowing, refusing, _ = self._questions[request]
+        self._questions[request] = [id, allowing, refusing, True]
+        result = outcome(allowing if allow else refusing)
+        return Reply(f"permission/{request}", _message({"id": id, **result}))
+
+    def cancel(self) -> Reply | None:
+        """What breaks off the turn: the agent answers with the end of it. None when none runs."""
+        if self._phase != TURN:
+            return None
+        data = _message({"method": "session/cancel", "params": {"sessionId": self._session}})
+        for id, _, _, is_answered in self._questions.values():
+            data += b"" if is_answered else _message({"id": id, **outcome("")})
+        return Reply(f"acp/cancel/{self._turn}", data)
+
+    def end(self) -> Reply | None:
+        """The end of its input, on which an agent leaves."""
+        return Reply("acp/end", b"", closes=True)
+
+    def _begin_turn(self, request: int | str) -> None:
+        self._phase, self._awaited = TURN, request
+        self._turn += 1
+        self._cost_before = self._cost or 0.0
+
+    def _turn_name(self) -> str:
+        return f"{self._order.attempt}/{self._turn}"
+
+    def _prompt(self, text: str) -> dict[str, Any]:
+        words = text.encode("utf-8", "backslashreplace").decode()
+        return {"sessionId": self._session, "prompt": [{"type": "text", "text": words}]}
+
+    def _ask(self, method: str, params: Mapping[str, Any]) -> Reply:
+        """A request of ours, whose response is waited for."""
+        self._awaited, self._next = self._next, self._next + 1
+        data = _message({"id": self._awaited, "method": method, "params": params})
+        return Reply(f"acp/{self._awaited}", data)
+
+    def _respond(self, id: int | str, outcome: Mapping[str, Any]) -> Reply:
+        self._next += 1
+        return Reply(f"acp/{self._next - 1}", _message({"id": id, **outcome}))
+
+
+def initialize() -> bytes:
+    """The first message: who we are, and that agents use files and terminals themselves."""
+    capabilities = {"fs": {"readTextFile": False, "writeTextFile": False}, "terminal": False}
+    params = {
+        "protocolVersion": PROTOCOL_VERSION,
+        "clientCapabilities": capabilities,
+        "clientInfo": {"name": "maos", "title": "maos", "version": CLIENT_VERSION},
+    }
+    return _message({"id": INITIALIZE_ID, "method": "initialize", "params": params})
+
+
+def _message(fields: Mapping[str, Any]) -> bytes:
+    return as_json({"jsonrpc": "2.0", **fields}).encode() + b"\n"
+
+
+def _model_choice(result: Object) -> Object:
+    """The choice of the model, if the agent offers one."""
+    options = [as_object(each) for each in as_list(result.get("configOptions"))]
+    chosen = [each for each in options if each.get("category") == "model" and as_text(each.get("id"))]
+    return chosen[0] if chosen else {}
+
+
+def _offered(choice: Object) -> dict[str, str]:
+    """The models by every name they have: the agent's value for each, and the name it shows."""
+    found: dict[str, str] = {}
+    groups = [as_object(each) for each in as_list(choice.get("options"))]
+    for each in groups + [as_object(inner) for group in groups for inner in as_list(group.get("options"))]:
+        value = as_text(each.get("value"))
+        if value:
+            found.setdefault(as_text(each.get("name")) or value, value)
+    return found | {value: value for value in found.values()}

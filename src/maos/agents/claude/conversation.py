@@ -1,0 +1,341 @@
+"""A conversation with Claude Code: what its JSON lines mean, and the lines it is answered with.
+
+Text is told in paragraphs while it streams; the paragraph in the making is part of the state, so a crash loses nothing
+that was read. When the finished block arrives, only what was not told yet is told. A turn has ended when the program
+says that it is idle: a result may come before, while agents of its own are still at work.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from maos.agents.claude import result
+from maos.agents.claude.fields import DECODE_ERRORS, as_dict, as_int, as_list, as_str, output_text
+from maos.agents.claude.result import Counted
+from maos.agents.contract import Interpreted, LaunchOrder, Reply
+from maos.agents.values import storable
+from maos.model import facts
+from maos.model.facts import Fact
+
+TAIL_CHARS_MAX = 1000
+"""A paragraph in the making that is longer is told in parts: it would be written down again with every line heard."""
+ASKED_MAX = 64
+NAMESPACE = uuid.UUID("a3e0c1f4-52b7-4f0e-8d0c-6f1d7c2f9b11")
+
+OWN_AGENTS = ("local_agent", "local_workflow")
+"""Kinds of background work that wake the agent when they end. Others, such as a server it started, may never end."""
+FINISHED = ("completed", "failed", "stopped", "killed", "cancelled")
+
+SILENT = frozenset(
+    "status thinking_tokens session_state_changed task_progress background_tasks_changed hook_started hook_progress "
+    "hook_response compact_boundary files_persisted local_command_output elicitation_complete".split()
+)
+"""Messages of the program about itself that mean nothing to us."""
+SILENT_TYPES = frozenset("control_response command_lifecycle keep_alive tool_progress tool_use_summary".split())
+
+
+class ClaudeState(msgspec.Struct, omit_defaults=True):
+    """What must be known to understand the next line."""
+
+    session: str = ""
+    message: str = ""
+    """The message that is being streamed."""
+    model: str = ""
+    usage: dict[str, int] = {}
+    """What that message used, as far as its beginning tells; empty once its end has told it rightly."""
+    told: int = 0
+    """How many characters of the block that is being streamed have been told."""
+    tail: str = ""
+    """The rest of it, up to here."""
+    counted: dict[str, int] = {}
+    """Tokens told since the last result."""
+    total_usd: float = 0.0
+    asked: dict[str, str] = {}
+    """Permissions that were asked for and are open, with the use of a tool that each is about."""
+    agents: list[str] = []
+    """Agents of its own that are at work."""
+    busy: bool = False
+    """It says that it is working; programs that never say so are taken at their results."""
+    ended: Fact = {}
+    """The end of a turn, to be told when it is idle."""
+    reset_s: int = 0
+    """When a limit that was reported will be lifted."""
+    closed: bool = False
+
+
+class ClaudeConversation:
+    """One conversation with a running Claude Code."""
+
+    def __init__(self, order: LaunchOrder, state: Mapping[str, Any] | None = None) -> None:
+        self._order = order
+        self._state = ClaudeState() if state is None else msgspec.convert(dict(state), ClaudeState)
+
+    def state(self) -> Mapping[str, Any]:
+        """The little that another process must know to go on hearing."""
+        state: dict[str, Any] = msgspec.to_builtins(self._state)
+        return state
+
+    def hear(self, line: bytes, *, stderr: bool) -> Interpreted:
+        """The meaning of one line."""
+        if not line.strip():
+            return Interpreted()
+        if stderr:
+            return Interpreted([facts.unknown(line, stderr=True)])
+        try:
+            message = msgspec.json.decode(line)
+        except DECODE_ERRORS:
+            return Interpreted([facts.unknown(line)])
+        if not isinstance(message, dict):
+            return Interpreted([facts.unknown(line)])
+        kind = as_str(message, "type")
+        if kind == "control_request":
+            return self._hear_request(message, line)
+        understand = {
+            "system": self._system,
+            "stream_event": self._stream_event,
+            "assistant": self._assistant,
+            "user": self._user,
+            "result": self._result,
+            "control_cancel_request": self._withdrawn,
+            "rate_limit_event": self._rate_limit,
+        }.get(kind)
+        if understand is not None:
+            found = understand(message)
+            return Interpreted([facts.unknown(line)] if found is None else found)
+        return Interpreted() if kind in SILENT_TYPES else Interpreted([facts.unknown(line)])
+
+    def say(self, id: str, text: str) -> Reply | None:
+        """A message; while it works, it gets it after the tool that is running."""
+        return None if self._state.closed else Reply(id, user_line(self._order.session, id, text))
+
+    def answer(self, request: str, *, allow: bool, why: str = "") -> Reply | None:
+        """Yes or no; the reason of a no is told to the model."""
+        if request not in self._state.asked:
+            return None
+        answer = {"behavior": "allow"}
+        if not allow:
+            answer = {"behavior": "deny", "message": why or "This was not allowed. Go on without it, or say why not."}
+        response = {"subtype": "success", "request_id": request, "response": answer}
+        return Reply(f"permission/{request}", _line({"type": "control_response", "response": response}))
+
+    def interrupt(self, id: str) -> Reply | None:
+        """What makes it stop what it is doing and take another message."""
+        if self._state.closed:
+            return None
+        return Reply(id, _line({"type": "control_request", "request_id": id, "request": {"subtype": "interrupt"}}))
+
+    def end(self) -> Reply | None:
+        """The end of its input: it finishes what it is doing, and ends."""
+        self._state.closed = True
+        return Reply("end", b"", closes=True)
+
+    def rest(self) -> Sequence[Fact]:
+        """What was heard and not told yet, once the program has ended in the middle of it."""
+        state = self._state
+        found: list[Fact] = []
+        if state.tail.strip():
+            found.append(facts.text(state.tail, message=state.message))
+        state.tail = ""
+        if state.usage:
+            found += self._count(state.usage)
+        if state.ended:
+            found.append(state.ended)
+            state.ended = {}
+        return found
+
+    # --- the program about itself ----------------------------------------------------------------------------
+
+    def _system(self, message: dict[str, Any]) -> Sequence[Fact] | None:
+        state = self._state
+        subtype = as_str(message, "subtype")
+        if subtype == "init":
+            return self._init(message)
+        if subtype == "session_state_changed":
+            state.busy = as_str(message, "state") != "idle"
+            return () if state.busy else self._idle()
+        if subtype == "task_started" and as_str(message, "task_type") in OWN_AGENTS:
+            task = as_str(message, "task_id")
+            state.agents = [*(each for each in state.agents[1 - ASKED_MAX :] if each != task), task]
+            return ()
+        if subtype in ("task_started", "task_updated", "task_notification"):
+            status = as_str(message, "status") or as_str(as_dict(message, "patch"), "status")
+            if subtype == "task_notification" or status in FINISHED:
+                state.agents = [each for each in state.agents if each != as_str(message, "task_id")]
+            return ()
+        if subtype == "api_retry":
+            delay_s = as_int(message, "retry_delay_ms") / 1000
+            attempt, status_code = as_int(message, "attempt"), as_int(message, "error_status")
+            return [facts.retry(attempt=attempt, delay_s=delay_s, status=status_code, error=as_str(message, "error"))]
+        if subtype == "permission_denied":
+            return [facts.permission_denied(as_str(message, "tool_name"), as_str(message, "message"))]
+        return () if subtype in SILENT else None
+
+    def _init(self, message: dict[str, Any]) -> Sequence[Fact]:
+        """It introduces itself at every turn; once is enough."""
+        session = as_str(message, "session_id")
+        if not session or session == self._state.session:
+            return ()
+        self._state.session = session
+        version = as_str(message, "claude_code_version")
+        return [facts.session(session, model=as_str(message, "model"), version=version)]
+
+    def _idle(self) -> Sequence[Fact]:
+        ended, self._state.ended = self._state.ended, {}
+        return [ended] if ended else ()
+
+    def _rate_limit(self, message: dict[str, Any]) -> Sequence[Fact]:
+        info = as_dict(message, "rate_limit_info")
+        if as_str(info, "status") == "rejected":
+            self._state.reset_s = as_int(info, "resetsAt")
+        return ()
+
+    # --- permissions -----------------------------------------------------------------------------------------
+
+    def _hear_request(self, message: dict[str, Any], line: bytes) -> Interpreted:
+        id, request = as_str(message, "request_id"), as_dict(message, "request")
+        if not id:
+            return Interpreted([facts.unknown(line)])
+        if as_str(request, "subtype") != "can_use_tool":
+            # It would wait for ever for something that we do not know.
+            error = {"subtype": "error", "request_id": id, "error": "not supported"}
+            reply = Reply(f"control/{id}", _line({"type": "control_response", "response": error}))
+            return Interpreted([facts.unknown(line)], [reply])
+        asked = list(self._state.asked.items())[1 - ASKED_MAX :]
+        self._state.asked = {**dict(asked), id: as_str(request, "tool_use_id")}
+        return Interpreted(
+            [facts.permission_requested(id, as_str(request, "tool_name"), storable(request.get("input")))]
+        )
+
+    def _withdrawn(self, message: dict[str, Any]) -> Sequence[Fact]:
+        id = as_str(message, "request_id")
+        self._state.asked = {key: value for key, value in self._state.asked.items() if key != id}
+        return ()
+
+    # --- the model's words -----------------------------------------------------------------------------------
+
+    def _stream_event(self, message: dict[str, Any]) -> Sequence[Fact]:
+        state, event = self._state, as_dict(message, "event")
+        if message.get("parent_tool_use_id"):
+            return ()
+        kind = as_str(event, "type")
+        if kind == "message_start":
+            begun = as_dict(event, "message")
+            state.message, state.model = as_str(begun, "id"), as_str(begun, "model")
+            state.usage = result.tokens(as_dict(begun, "usage"))
+            state.told, state.tail = 0, ""
+        elif kind == "content_block_start":
+            state.told, state.tail = 0, ""
+        elif kind == "content_block_delta":
+            return self._more(as_str(as_dict(event, "delta"), "text"))
+        elif kind == "content_block_stop":
+            state.told, state.tail = 0, ""  # told with the whole block, or the request failed and will be repeated
+        elif kind == "message_delta":
+            used = result.tokens(as_dict(event, "usage"))
+            return self._count({**state.usage, **{name: count for name, count in used.items() if count}})
+        return ()
+
+    def _more(self, text: str) -> Sequence[Fact]:
+        """Whole paragraphs of what has been streamed so far."""
+        state = self._state
+        state.tail += text
+        place = state.tail.rfind("\n\n")
+        cut = place + 2 if place >= 0 else 0
+        if not cut and len(state.tail) > TAIL_CHARS_MAX:
+            cut = (state.tail.rfind("\n") + 1) or (state.tail.rfind(" ") + 1) or len(state.tail)
+        if not cut:
+            return ()
+        whole, state.tail = state.tail[:cut], state.tail[cut:]
+        state.told += cut
+        return [facts.text(whole.rstrip("\n"), message=state.message)] if whole.strip() else ()
+
+    def _count(self, usage: dict[str, int]) -> Sequence[Fact]:
+        state = self._state
+        state.usage = {}
+        if not any(usage.values()):
+            return ()
+        state.counted = result.added(state.counted, usage)
+        return [facts.usage(state.message, model=state.model, **usage)]
+
+    def _assistant(self, message: dict[str, Any]) -> Sequence[Fact]:
+        if message.get("is_api_error_message") or message.get("error"):
+            return ()  # written by the program; the result tells it with its status
+        said = as_dict(message, "message")
+        id = as_str(said, "id")
+        of_own_agent = bool(message.get("parent_tool_use_id"))
+        found: list[Fact] = []
+        for block in as_list(said, "content"):
+            kind = as_str(block, "type")
+            if kind == "text":
+                found += self._told_to_itself(block, id) if of_own_agent else self._text(as_str(block, "text"), id)
+            elif kind == "thinking" and as_str(block, "thinking"):
+                found.append(facts.thought(as_str(block, "thinking"), message=id))
+            elif kind.endswith("tool_use"):
+                found.append(facts.tool_use(as_str(block, "id"), as_str(block, "name"), storable(block.get("input"))))
+            elif kind.endswith("tool_result"):
+                found.append(self._tool_result(block))
+        return found
+
+    def _told_to_itself(self, block: dict[str, Any], id: str) -> Sequence[Fact]:
+        """What an agent of its own says is told to the agent, not to us."""
+        return [facts.thought(as_str(block, "text"), message=id)] if as_str(block, "text") else ()
+
+    def _text(self, text: str, id: str) -> Sequence[Fact]:
+        state = self._state
+        if id == state.message:
+            text = text[state.told :]
+            state.told, state.tail = 0, ""
+        text = text.strip("\n")
+        return [facts.text(text, message=id)] if text.strip() else ()
+
+    def _user(self, message: dict[str, Any]) -> Sequence[Fact]:
+        blocks = as_list(as_dict(message, "message"), "content")
+        return [self._tool_result(block) for block in blocks if as_str(block, "type").endswith("tool_result")]
+
+    def _tool_result(self, block: dict[str, Any]) -> Fact:
+        id = as_str(block, "tool_use_id")
+        self._state.asked = {key: tool for key, tool in self._state.asked.items() if tool != id}
+        return facts.tool_result(id, output_text(block.get("content")), failed=block.get("is_error") is True)
+
+    # --- results ---------------------------------------------------------------------------------------------
+
+    def _result(self, message: dict[str, Any]) -> Sequence[Fact]:
+        state = self._state
+        turn = as_str(message, "uuid")
+        used = result.used(message, Counted(state.total_usd, resumed=self._order.resume))
+        found: list[Fact] = []
+        rest = result.missing(used.tokens, state.counted)
+        if any(rest.values()):  # its own agents, a repeated request, a summary: told nowhere else
+            found.append(facts.usage(f"turn {turn}", model="", **rest))
+        if used.usd > 0:
+            found.append(facts.cost(used.usd, turn=turn))
+        state.counted, state.total_usd = {}, used.total_usd
+        trouble = result.trouble(message, reset_s=state.reset_s)
+        found += trouble
+        ended = result.ended(message)
+        if state.agents and not ended.get("failed"):
+            return found  # an interim report: the end of its own agents wakes it for another
+        if not state.busy:
+            return [*found, ended]
+        state.ended = ended
+        return found
+
+
+def user_line(session: str, id: str, text: str) -> bytes:
+    """A message as the program reads it.
+
+    Its id makes it count once: the program drops a message whose id is in its transcript. `client_composed` keeps text
+    that looks like a command (`/clear`) or a file (`@secret`) from being taken for one.
+    """
+    message = {"role": "user", "content": re.sub(r"[\ud800-\udfff]", "�", text)}
+    id = str(uuid.uuid5(NAMESPACE, f"{session}/{id}"))
+    return _line({"type": "user", "message": message, "uuid": id, "client_composed": True})
+
+
+def _line(message: dict[str, Any]) -> bytes:
+    return json.dumps(message).encode() + b"\n"

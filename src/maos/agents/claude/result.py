@@ -1,0 +1,111 @@
+"""The result line of Claude Code: what a turn used and cost, what went wrong, and how it ended.
+
+`is_error` says whether it went wrong; `subtype` does not (an API failure is a "success"). Figures named `total` go on
+counting over turns, and over a resume; only differences of them are facts.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NamedTuple
+
+from maos.agents.claude.fields import as_dict, as_float, as_int, as_str
+from maos.model import facts
+from maos.model.facts import Fact
+from maos.model.failure import from_words
+
+BY_SUBTYPE = {"error_max_turns": "turns_reached", "error_max_budget_usd": "budget_reached"}
+EPOCH = re.compile(r"\|(\d{10})\b")
+"""The time of a reset, as older versions put it behind the message of a usage limit."""
+
+NAMES = {
+    "input": ("input_tokens", "inputTokens"),
+    "output": ("output_tokens", "outputTokens"),
+    "cache_read": ("cache_read_input_tokens", "cacheReadInputTokens"),
+    "cache_write": ("cache_creation_input_tokens", "cacheCreationInputTokens"),
+}
+
+
+class Counted(NamedTuple):
+    """What is known before a result."""
+
+    total_usd: float
+    """The total of the result before; 0 if there was none."""
+    resumed: bool
+    """Whether the total may begin with the cost of earlier attempts."""
+
+
+class Used(NamedTuple):
+    """What a turn used."""
+
+    tokens: dict[str, int]
+    usd: float
+    total_usd: float
+
+
+def tokens(usage: dict[str, Any]) -> dict[str, int]:
+    """Counts of tokens by our names, from either way of writing them."""
+    return {name: as_int(usage, theirs[0]) or as_int(usage, theirs[1]) for name, theirs in NAMES.items()}
+
+
+def added(one: dict[str, int], other: dict[str, int]) -> dict[str, int]:
+    """The sum of two counts."""
+    return {name: one.get(name, 0) + other.get(name, 0) for name in NAMES}
+
+
+def missing(all_: dict[str, int], told: dict[str, int]) -> dict[str, int]:
+    """What was used and not told yet."""
+    return {name: max(0, all_.get(name, 0) - told.get(name, 0)) for name in NAMES}
+
+
+def used(result: dict[str, Any], before: Counted) -> Used:
+    """Tokens and cost since the result before."""
+    total_usd = as_float(result, "total_cost_usd")
+    since = result.get("model_usage_since_last_result")
+    if isinstance(since, dict):
+        sum_: dict[str, int] = {}
+        usd = 0.0
+        for model in since.values():
+            if isinstance(model, dict):
+                sum_ = added(sum_, tokens(model))
+                usd += as_float(model, "costUSD")
+        return Used(sum_, usd, total_usd)
+    # An older version. The first total after a resume has the cost of earlier attempts in it, nobody knows how much.
+    unknown = before.resumed and not before.total_usd
+    usd = 0.0 if unknown else max(0.0, total_usd - before.total_usd)
+    return Used(tokens(as_dict(result, "usage")), usd, total_usd)
+
+
+def trouble(result: dict[str, Any], *, reset_s: int) -> list[Fact]:
+    """What went wrong, if anything did that was not wanted."""
+    reason = as_str(result, "terminal_reason")
+    if result.get("is_error") is not True or reason.startswith("aborted"):
+        return []
+    words = _words(result)
+    status = as_int(result, "api_error_status")
+    failure = BY_SUBTYPE.get(as_str(result, "subtype"))
+    if failure is None:
+        failure = "context_overflow" if reason == "prompt_too_long" else from_words(words, status=status)
+    if (told := EPOCH.search(words)) is not None:
+        reset_s = int(told.group(1))
+    reset_us = reset_s * 1_000_000 if failure == "rate_limited" else 0
+    return [facts.trouble(failure, words, status=status, reset_us=reset_us)]
+
+
+def ended(result: dict[str, Any]) -> Fact:
+    """The end of the turn."""
+    failed = result.get("is_error") is True
+    reason = as_str(result, "terminal_reason") or as_str(result, "subtype")
+    words = "interrupted" if reason.startswith("aborted") else _words(result)
+    return facts.turn_ended(
+        words if failed else as_str(result, "result"),
+        failed=failed,
+        reason=reason if failed else "",
+        turns=as_int(result, "num_turns"),
+    )
+
+
+def _words(result: dict[str, Any]) -> str:
+    errors = result.get("errors")
+    told = [each for each in errors if isinstance(each, str)] if isinstance(errors, list) else []
+    return "; ".join(told) or as_str(result, "result") or as_str(result, "subtype")

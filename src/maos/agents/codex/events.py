@@ -1,0 +1,290 @@
+"""What Codex says with `--json`: one event a line, each with a `type`; work is told in items that begin and end.
+
+Codex prints no words of its model before a message is complete, and tells its tokens only when a turn has gone well.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from maos.agents.codex.settings import TOKENS, count_of
+from maos.agents.contract import Interpreted, LaunchOrder, Reply
+from maos.agents.values import as_count, as_json, as_list, as_object, as_text, decoded, storable
+from maos.clock import MICROSECONDS
+from maos.model import facts, failure
+from maos.model.facts import Fact
+
+THREAD_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z-]{0,63}")
+OPEN_MAX = 64
+"""More tools at once are not remembered as begun; their intent is then told again with their outcome."""
+
+_STATUS = re.compile(r"\b(?:unexpected|last) status:? (\d{3})\b")
+_RETRY = re.compile(r"Reconnecting\.\.\. (?:(\d{1,6})/\d+|waiting for network)(?: \((.*)\))?", re.DOTALL)
+_RESET = re.compile(
+    r"try again at (?:(?P<month>[A-Z][a-z]{2}) (?P<day>\d{1,2})(?:st|nd|rd|th), (?P<year>\d{4})\s)?"
+    r"(?P<hour>\d{1,2}):(?P<minute>\d{2})\s(?P<half>[AP])M"
+)
+_MONTHS = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split()
+_NOISE = re.compile(rb"Reading (additional input|prompt) from stdin|WARNING: proceeding, even though we could not")
+_LAST_WORDS = re.compile(r"(?:Error|error)(?:: | loading )")
+
+_WORDS = tuple(
+    (name, re.compile(pattern, re.IGNORECASE))
+    for name, pattern in (
+        ("start_failed", r"required MCP servers failed|error loading (config|configuration)|unexpected argument"),
+        ("login_expired", r"missing environment variable|refresh token"),
+        ("no_credit", r"\bquota exceeded|out of credits"),
+        ("server_error", r"experiencing high demand"),  # what it makes of a 500
+        ("connection_lost", r"connection failed"),
+        ("crashed", r"already has an active writer"),  # its predecessor is still about to end
+        ("bad_request", r'"type": ?"invalid_request_error"'),  # a refusal with 400 is passed on as it came
+    )
+)
+
+_STATES = {True: "completed", False: "pending"}
+
+
+class CodexConversation:
+    """One run of Codex."""
+
+    def __init__(self, order: LaunchOrder, state: Mapping[str, Any]) -> None:
+        self._order = order
+        self._since_us = as_count(state.get("since_us"))
+        before = [as_count(count) for count in as_list(state.get("before"))]
+        self._before = before if len(before) == len(TOKENS) else [0] * len(TOKENS)
+        self._open = [as_text(id) for id in as_list(state.get("open"))]
+        self._troubled = state.get("troubled") is True
+
+    def state(self) -> Mapping[str, Any]:
+        """The tools under way, and from when and from how many tokens on this run counts."""
+        return {
+            "since_us": self._since_us,
+            "before": list(self._before),
+            "open": list(self._open),
+            "troubled": self._troubled,
+        }
+
+    def hear(self, line: bytes, *, stderr: bool) -> Interpreted:
+        """The meaning of one line."""
+        if stderr:
+            return Interpreted(self._aside(line))
+        if not line.strip():
+            return Interpreted()
+        event = decoded(line)
+        known = None if event is None else self._event(event)
+        return Interpreted([facts.unknown(line)] if known is None else known)
+
+    def say(self, id: str, text: str) -> Reply | None:
+        """None: it takes one prompt, before it begins."""
+        return None
+
+    def answer(self, request: str, *, allow: bool, why: str = "") -> Reply | None:
+        """None: it never asks."""
+        return None
+
+    def end(self) -> Reply | None:
+        """None: it ends by itself."""
+        return None
+
+    def rest(self) -> Sequence[Fact]:
+        """Nothing: what it says comes in whole pieces."""
+        return ()
+
+    def _event(self, event: Mapping[str, Any]) -> Sequence[Fact] | None:
+        match event.get("type"):
+            case "thread.started":
+                return self._thread(as_text(event.get("thread_id")))
+            case "turn.started":
+                self._troubled = False
+                return []
+            case "item.started" | "item.updated" | "item.completed" as kind:
+                return self._item(kind.removeprefix("item."), as_object(event.get("item")))
+            case "error":
+                return self._error(as_text(event.get("message")))
+            case "turn.failed":
+                return self._failed(as_text(as_object(event.get("error")).get("message")))
+            case "turn.completed":
+                return [self._usage(as_object(event.get("usage"))), facts.turn_ended("")]
+            case _:
+                return None
+
+    def _thread(self, id: str) -> Sequence[Fact] | None:
+        if not THREAD_ID.fullmatch(id):
+            return None
+        lost = self._order.session if self._order.resume and self._order.session != id else ""
+        return [facts.session(id, model=self._order.model, instead_of=lost)]
+
+    def _usage(self, total: Mapping[str, Any]) -> Fact:
+        """The tokens of this run: the sum over the whole thread without what was told of it before."""
+        read, cached, cache_write, output = (
+            max(0, count_of(total, name) - before) for name, before in zip(TOKENS, self._before, strict=True)
+        )
+        return facts.usage(
+            self._order.attempt,
+            model=self._order.model,
+            input=max(0, read - cached - cache_write),
+            output=output,
+            cache_read=cached,
+            cache_write=cache_write,
+        )
+
+    def _error(self, message: str) -> Sequence[Fact] | None:
+        if not message:
+            return None
+        if again := _RETRY.fullmatch(message):
+            number, error = again.groups()
+            return [facts.retry(attempt=int(number or 0), delay_s=0.0, status=_status(message), error=error or message)]
+        self._troubled = True
+        return [self._trouble(message)]
+
+    def _failed(self, message: str) -> Sequence[Fact]:
+        told = [] if self._troubled or not message else [self._trouble(message)]  # an error before it said the same
+        self._troubled = True
+        return [*told, facts.turn_ended(message, failed=True, reason=failure_of(message))]
+
+    def _trouble(self, message: str) -> Fact:
+        return facts.trouble(
+            failure_of(message), message, status=_status(message), reset_us=reset_of(message, self._since_us)
+        )
+
+    def _aside(self, line: bytes) -> Sequence[Fact]:
+        """A line of its log; the one that says why it gives up is the only place where that is told."""
+        if not line.strip() or _NOISE.match(line):
+            return []
+        text = line.decode("utf-8", "backslashreplace")
+        return [self._trouble(text) if _LAST_WORDS.match(text) else facts.line(line, stderr=True)]
+
+    def _item(self, phase: str, item: Mapping[str, Any]) -> Sequence[Fact] | None:
+        id, kind = as_text(item.get("id"))[:200], as_text(item.get("type"))
+        match kind:
+            case "agent_message" | "reasoning":
+                says = facts.text if kind == "agent_message" else facts.thought
+                text = as_text(item.get("text"))
+                return [says(text, message=id)] if phase == "completed" and text else []
+            case "todo_list":
+                steps = [as_object(step) for step in as_list(item.get("items"))]
+                return [
+                    facts.plan(
+                        [
+                            {"content": as_text(step.get("text")), "status": _STATES[step.get("completed") is True]}
+                            for step in steps
+                        ]
+                    )
+                ]
+            case "error":  # a warning: what stops it is an event of its own
+                return [facts.line(as_text(item.get("message")), stderr=True)]
+            case "command_execution" | "file_change" | "mcp_tool_call" | "collab_tool_call" | "web_search" if id:
+                return self._tool(phase, id, kind, item)
+            case _:
+                return None
+
+    def _tool(self, phase: str, id: str, kind: str, item: Mapping[str, Any]) -> Sequence[Fact]:
+        intent = facts.tool_use(id, _tool_name(kind, item), _tool_input(kind, item))
+        if phase == "started":
+            if id not in self._open and len(self._open) < OPEN_MAX:
+                self._open.append(id)
+            return [intent]
+        if phase == "updated":
+            output = as_text(item.get("aggregated_output"))
+            return [facts.tool_progress(id, output)] if output else [intent]
+        begun = id in self._open
+        if begun:
+            self._open.remove(id)
+        outcome = facts.tool_result(id, _tool_output(kind, item), failed=_tool_failed(kind, item))
+        return [outcome] if begun else [intent, outcome]
+
+
+def failure_of(message: str) -> str:
+    """The failure that an error of Codex stands for."""
+    for name, pattern in _WORDS:
+        if pattern.search(message):
+            # A refusal can be about the length of the conversation, which somebody can do something about.
+            return failure.from_words(message, status=400) if name == "bad_request" else name
+    return failure.from_words(message, status=_status(message))
+
+
+def reset_of(message: str, since_us: int) -> int:
+    """When a limit ends, if it is said; in local time, without the day when that is the day on which it is said."""
+    found = _RESET.search(message)
+    if found is None or not since_us:
+        return 0
+    hour = int(found["hour"]) % 12 + (12 if found["half"] == "P" else 0)
+    minute = int(found["minute"])
+    if hour > 23 or minute > 59:
+        return 0
+    if found["month"]:
+        if found["month"] not in _MONTHS or int(found["year"]) > 9999:
+            return 0
+        day = (int(found["year"]), _MONTHS.index(found["month"]) + 1, int(found["day"]))
+        return _local_us(day, hour, minute)
+    began = time.localtime(since_us // MICROSECONDS)
+    day = (began.tm_year, began.tm_mon, began.tm_mday)
+    reset_us = _local_us(day, hour, minute)
+    if reset_us < since_us:  # the run went on over midnight
+        reset_us = _local_us((day[0], day[1], day[2] + 1), hour, minute)
+    return reset_us
+
+
+def _local_us(day: tuple[int, int, int], hour: int, minute: int) -> int:
+    try:
+        return int(time.mktime((*day, hour, minute, 0, 0, 0, -1))) * MICROSECONDS
+    except (OverflowError, ValueError):
+        return 0
+
+
+def _status(message: str) -> int:
+    found = _STATUS.search(message)
+    return int(found.group(1)) if found else 0
+
+
+def _tool_name(kind: str, item: Mapping[str, Any]) -> str:
+    if kind == "mcp_tool_call":
+        return f"mcp__{as_text(item.get('server'))}__{as_text(item.get('tool'))}"
+    return as_text(item.get("tool")) or kind
+
+
+def _tool_input(kind: str, item: Mapping[str, Any]) -> Any:
+    match kind:
+        case "command_execution":
+            return {"command": as_text(item.get("command"))}
+        case "file_change":
+            return {"changes": storable(as_list(item.get("changes")))}
+        case "mcp_tool_call":
+            return storable(item.get("arguments"))
+        case _:
+            left_out = ("id", "type", "tool", "status", "agents_states")
+            return storable({name: value for name, value in item.items() if name not in left_out and value})
+
+
+def _tool_output(kind: str, item: Mapping[str, Any]) -> str:
+    match kind:
+        case "command_execution":
+            output = as_text(item.get("aggregated_output"))
+            code = item.get("exit_code")
+            if not isinstance(code, int) or isinstance(code, bool) or code == 0:
+                return output
+            return f"{output}{'' if not output or output.endswith(chr(10)) else chr(10)}[exit code {code}]"
+        case "file_change":
+            changes = [as_object(change) for change in as_list(item.get("changes"))]
+            return "\n".join(f"{as_text(each.get('kind'))} {as_text(each.get('path'))}" for each in changes)
+        case "mcp_tool_call":
+            result = as_object(item.get("result"))
+            parts = [as_object(part) for part in as_list(result.get("content"))]
+            said = [as_text(part.get("text")) or as_json(storable(part)) for part in parts]
+            error = as_text(as_object(item.get("error")).get("message"))
+            return "\n".join(part for part in (*said, error) if part)
+        case "web_search":
+            return as_text(item.get("query"))
+        case _:
+            states = as_object(item.get("agents_states"))
+            return as_json(storable(states)) if states else ""
+
+
+def _tool_failed(kind: str, item: Mapping[str, Any]) -> bool:
+    code = item.get("exit_code")
+    if kind == "command_execution" and isinstance(code, int):
+        return code != 0
+    return as_text(item.get("status")) in ("failed", "declined") or bool(item.get("error"))

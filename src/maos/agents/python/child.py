@@ -1,0 +1,169 @@
+"""The process of a Python function that runs as an agent: `python -P -m maos.agents.python.child`.
+
+It reads its order from the standard input, then moves both ends of the protocol to descriptors of its own: whatever
+the function and its children print goes elsewhere, so no printed text can be taken for a line of the protocol.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import importlib
+import inspect
+import io
+import json
+import os
+import platform
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from maos.agents.python.context import READ_BYTES, Channel, Context, FunctionInbox
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
+ENDED_BY_TERM = 128 + signal.SIGTERM
+TRACEBACK_CHARS_MAX = 20_000
+
+_OURS = (__file__, os.path.dirname(asyncio.__file__), os.path.dirname(importlib.__file__), "<frozen importlib")
+
+
+class Printed(io.BufferedIOBase):
+    """What the function prints, sent to the engine as soon as a line is whole."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._rest = b""
+
+    def writable(self) -> bool:
+        """Yes."""
+        return True
+
+    def fileno(self) -> int:
+        """The standard output of its child processes, which is its standard error."""
+        return 1
+
+    def write(self, data: ReadableBuffer) -> int:
+        """Send the lines that are whole now."""
+        new = bytes(data)
+        *lines, self._rest = (self._rest + new).split(b"\n")
+        for line in lines:
+            self._send(line)
+        return len(new)
+
+    def finish(self) -> None:
+        """Send what was printed without a newline."""
+        if self._rest:
+            self._send(self._rest)
+            self._rest = b""
+
+    def _send(self, line: bytes) -> None:
+        try:
+            self._channel.send("line", text=line.decode())
+        except UnicodeDecodeError:
+            self._channel.send("line", base64=base64.b64encode(line).decode("ascii"))
+
+
+def main() -> int:
+    """Run the function that the order names; the exit code says whether it returned."""
+    channel, inbox = Channel(os.dup(1)), os.dup(0)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    os.dup2(2, 1)
+    printed = Printed(channel)
+    sys.stdout = io.TextIOWrapper(printed, encoding="utf-8", errors="backslashreplace", write_through=True)
+    order, rest = _first_line(inbox)
+    mailbox = FunctionInbox(inbox, rest)
+    mailbox.open()
+    channel.send("started", python=platform.python_version())
+    try:
+        function = _load(order["function"])
+    except Exception as error:  # noqa: BLE001  # whatever a module does while it is imported
+        channel.send("failed", failure="start_failed", text=_told(error))
+        return 1
+    try:
+        result = _call(function, Context(order, channel, mailbox))
+    except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001  # it is told, in full
+        printed.finish()
+        channel.send("failed", failure="failed", text=_told(error))
+        return 1
+    printed.finish()
+    channel.send("result", text=_as_text(result))
+    return 0
+
+
+def _first_line(descriptor: int) -> tuple[dict[str, Any], bytes]:
+    data = b""
+    while b"\n" not in data:
+        more = os.read(descriptor, READ_BYTES)
+        if not more:
+            sys.exit("no order came")
+        data += more
+    line, _, rest = data.partition(b"\n")
+    return json.loads(line), rest
+
+
+def _load(name: str) -> Callable[[Context], Any]:
+    """The function `module:name`, looked for in the folder the agent works in first."""
+    sys.path.insert(0, os.getcwd())
+    module, _, path = name.partition(":")
+    found: Any = importlib.import_module(module)
+    for part in path.split("."):
+        found = getattr(found, part)
+    if not callable(found):
+        raise TypeError(f"{name} is not a function")
+    function: Callable[[Context], Any] = found
+    return function
+
+
+def _call(function: Callable[[Context], Any], context: Context) -> Any:
+    if inspect.iscoroutinefunction(function):
+        return asyncio.run(_until_terminated(function(context)))
+    signal.signal(signal.SIGTERM, _leave)
+    result = function(context)
+    return asyncio.run(_until_terminated(result)) if inspect.iscoroutine(result) else result
+
+
+async def _until_terminated(work: Any) -> Any:
+    """The result; a TERM cancels the function, so that it can put things in order, and then ends the process."""
+    task = asyncio.ensure_future(work)
+    terminated = asyncio.Event()
+
+    def terminate() -> None:
+        terminated.set()
+        task.cancel()
+
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, terminate)
+    try:
+        return await task
+    except asyncio.CancelledError:
+        if terminated.is_set():
+            sys.exit(ENDED_BY_TERM)
+        raise
+
+
+def _leave(number: int, frame: Any) -> None:
+    sys.exit(ENDED_BY_TERM)
+
+
+def _told(error: BaseException) -> str:
+    """The traceback from the first frame that is not ours or Python's own; its end, if it is long."""
+    at: TracebackType | None = error.__traceback__
+    while at is not None and at.tb_frame.f_code.co_filename.startswith(_OURS):
+        at = at.tb_next
+    return "".join(traceback.format_exception(type(error), error, at))[-TRACEBACK_CHARS_MAX:].strip()
+
+
+def _as_text(result: Any) -> str:
+    if result is None:
+        return ""
+    return result if isinstance(result, str) else json.dumps(result, ensure_ascii=False, default=repr)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,142 @@
+"""A Python function as an agent, in a process of its own (see `maos.agents.python.context` for what it is given)."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from maos.agents import environment as environments
+from maos.agents.contract import AgentProgram, Capabilities, Interpreted, LaunchCommand, LaunchOrder, Reply
+from maos.errors import InvalidInput, NotFound
+from maos.model import facts
+from maos.model.facts import Fact
+from maos.model.failure import TABLE
+
+_FUNCTION = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
+
+
+class Python:
+    """The dialect of functions."""
+
+    kind = "python"
+    summary = "a Python function, module:name"
+    capabilities = Capabilities(resume=True, steer=True, cost=False, mcp=False, permission=False, prose=False)
+    variables: Sequence[str] = ()
+    secret_variables: Sequence[str] = ()
+
+    def find(self, environment: Mapping[str, str], order_argv: Sequence[str] = ()) -> AgentProgram:
+        """The Python that maos runs on; InvalidInput when the order names no function."""
+        name = order_argv[0] if order_argv else ""
+        if len(order_argv) != 1 or not _FUNCTION.fullmatch(name):
+            raise InvalidInput(
+                f"{' '.join(order_argv)!r} does not name a function",
+                hint="name it as module:function, such as jobs.nightly:run",
+            )
+        return AgentProgram(Path(sys.executable), ".".join(map(str, sys.version_info[:3])))
+
+    def command(self, order: LaunchOrder, program: AgentProgram, environment: Mapping[str, str]) -> LaunchCommand:
+        """A Python without the working folder on its path until the function is looked for."""
+        told = {
+            "function": order.argv[0],
+            "task": order.task,
+            "session": order.session,
+            "attempt": order.attempt,
+            "resumed": order.resume,
+        }
+        return LaunchCommand(
+            [str(program.path), "-P", "-m", "maos.agents.python.child"],
+            environments.of_child(order, environment, self.variables),
+            first_input=json.dumps(told).encode() + b"\n",
+            keeps_input_open=True,
+            secrets=environments.secrets_of(order, environment),
+        )
+
+    def converse(self, order: LaunchOrder, state: Mapping[str, Any] | None = None) -> PythonConversation:
+        """A new conversation, or one taken up again."""
+        return PythonConversation(order.session, returned=bool(state and state.get("returned")))
+
+    def transcript(self, order: LaunchOrder, session: str) -> Path | None:
+        """None: a function keeps no record of its own."""
+        return None
+
+    def transcript_home(self, order: LaunchOrder, session: str, name: str) -> Path:
+        """Nowhere: there is never a transcript to put back."""
+        raise NotFound(f"a function has no place for the transcript {name!r}", hint="call it again")
+
+
+class PythonConversation:
+    """One call of a function."""
+
+    def __init__(self, session: str, *, returned: bool) -> None:
+        self._session = session
+        self._returned = returned
+
+    def state(self) -> Mapping[str, Any]:
+        """Whether the function has returned."""
+        return {"returned": True} if self._returned else {}
+
+    def hear(self, line: bytes, *, stderr: bool) -> Interpreted:
+        """What the function's process says of it. Its standard error is what its children print, and warnings."""
+        if stderr:
+            return Interpreted([facts.line(line, stderr=True)])
+        try:
+            message = msgspec.json.decode(line)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return Interpreted([facts.unknown(line)])
+        if not isinstance(message, dict) or not all(isinstance(each, str) for each in message.values()):
+            return Interpreted([facts.unknown(line)])
+        return Interpreted(self._understand(message) or [facts.unknown(line)])
+
+    def _understand(self, message: dict[str, str]) -> list[Fact]:
+        text = message.get("text", "")
+        match message.get("is"):
+            case "started":
+                return [facts.session(self._session, version=f"Python {message.get('python', '')}")]
+            case "line":
+                return _printed(message)
+            case "report":
+                return [facts.text(text)]
+            case "discovery":
+                return [facts.discovery(message.get("keyword", ""), text)]
+            case "result":
+                self._returned = True
+                return [facts.turn_ended(text)]
+            case "failed":
+                self._returned = True
+                failure = message.get("failure", "")
+                return [
+                    facts.trouble(failure if failure in TABLE else "failed", text),
+                    facts.turn_ended("", failed=True),
+                ]
+        return []
+
+    def say(self, id: str, text: str) -> Reply | None:
+        """A message for the function; None once it has returned."""
+        if self._returned:
+            return None
+        return Reply(id, msgspec.json.encode({"say": text.encode("utf-8", "backslashreplace").decode()}) + b"\n")
+
+    def answer(self, request: str, *, allow: bool, why: str = "") -> Reply | None:
+        """None: a function asks for nothing."""
+        return None
+
+    def end(self) -> Reply | None:
+        """None: its process ends when it has returned."""
+        return None
+
+    def rest(self) -> Sequence[Fact]:
+        """Nothing: a line is told when it is heard."""
+        return ()
+
+
+def _printed(message: dict[str, str]) -> list[Fact]:
+    try:
+        return [facts.line(facts.raw(message))]
+    except ValueError:  # not what our own process writes
+        return []

@@ -1,0 +1,135 @@
+"""What an attempt is to do, as recorded before it starts: another engine, or the next attempt, goes on from this.
+
+Values of variables are never recorded, only their names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from maos.agents.contract import LaunchOrder, McpServer
+from maos.errors import InvalidInput
+from maos.journal.codec import Event
+from maos.model.attempt import Attempt
+from maos.redact import Redactor
+
+
+class AttemptSpec(NamedTuple):
+    """An attempt about to be made."""
+
+    agent: str
+    number: int
+    kind: str
+    task: str
+    """What the person asked for; `order.task` is what the agent is told now."""
+    order: LaunchOrder
+    time_limit_s: float
+    workspace: dict[str, Any]
+    inbox_cursor: int = 0
+    told: tuple[int, ...] = ()
+    """The messages that are told with the task."""
+    run: str = ""
+    """The run it belongs to, if any."""
+    transcript: tuple[str, int] = ("", 0)
+
+
+def build_spec(plan: AttemptSpec, owner: dict[str, Any], *, folder: Path, at_us: int) -> Event:
+    """The event that begins an attempt."""
+    order = plan.order
+
+    def clean(text: str) -> str:
+        return without_secrets(text, order.env)
+
+    data: dict[str, Any] = {
+        "agent": plan.agent,
+        "number": plan.number,
+        "agent_kind": plan.kind,
+        "task": clean(plan.task),
+        "session": order.session,
+        "owner": owner,
+        "folder": str(folder),
+        "workspace": plan.workspace,
+        "inbox_cursor": plan.inbox_cursor,
+        "told": list(plan.told),
+        "transcript": list(plan.transcript),
+        "at_us": at_us,
+        "order": {
+            "task": clean(order.task),
+            "resume": order.resume,
+            "cwd": str(order.cwd),
+            "home": str(order.home),
+            "model": order.model,
+            "instructions": clean(order.instructions),
+            "turns_max": order.turns_max,
+            "budget_usd": order.budget_usd,
+            "tools_allowed": list(order.tools_allowed),
+            "permission": order.permission,
+            "takes_input": order.takes_input,
+            "mcp": [{"name": each.name, "argv": list(each.argv), "env": sorted(each.env)} for each in order.mcp],
+            "env": sorted(order.env),
+            "argv": [clean(each) for each in order.argv],
+            "time_limit_s": plan.time_limit_s,
+            "run": plan.run,
+        },
+    }
+    return Event("attempt_planned", data)
+
+
+def without_secrets(text: str, values: Mapping[str, str]) -> str:
+    """Text as it may be written down: without key shapes, and without the given values."""
+    return Redactor(values).lines(text.encode("utf-8", "surrogatepass")).decode("utf-8", "replace")
+
+
+def check_same(before: Attempt, given: Mapping[str, Any], values: Mapping[str, str]) -> None:
+    """InvalidInput unless an attempt was begun with what is given now, as it is for `Attempts.start`: what came with a
+    file can say anything. `values` are those of the variables that were passed on."""
+    order = before.order
+    found = {
+        "kind": (before.kind, given.get("kind", "shell")),
+        "command": (list(order["argv"]), [without_secrets(each, values) for each in given.get("argv", ())]),
+        "task": (before.task, without_secrets(given.get("task", ""), values)),
+        "instructions": (order["instructions"], without_secrets(given.get("instructions", ""), values)),
+        "list of tools": (list(order["tools_allowed"]), list(given.get("tools_allowed", ()))),
+        "permission": (order["permission"], given.get("permission", "ask")),
+    }
+    for name, (one, other) in found.items():
+        if one != other:
+            raise InvalidInput(
+                f"{before.agent} was begun with another {name} than is wanted of it now: {one!r}, not {other!r}",
+                hint=f"nothing was started; `maos agent show {before.agent}` shows what is recorded of it",
+            )
+
+
+def from_data(attempt: Attempt) -> AttemptSpec:
+    """The plan of a recorded attempt; variables have their names and no values."""
+    data = attempt.order
+    order = LaunchOrder(
+        attempt=attempt.id,
+        task=data["task"],
+        session=attempt.session,
+        resume=data["resume"],
+        cwd=Path(data["cwd"]),
+        home=Path(data["home"]),
+        model=data["model"],
+        instructions=data["instructions"],
+        turns_max=data["turns_max"],
+        budget_usd=data["budget_usd"],
+        tools_allowed=tuple(data["tools_allowed"]),
+        permission=data["permission"],
+        takes_input=data["takes_input"],
+        mcp=tuple(McpServer(each["name"], each["argv"], dict.fromkeys(each["env"], "")) for each in data["mcp"]),
+        env=dict.fromkeys(data["env"], ""),
+        argv=tuple(data["argv"]),
+    )
+    return AttemptSpec(
+        attempt.agent,
+        attempt.number,
+        attempt.kind,
+        attempt.task,
+        order,
+        data["time_limit_s"],
+        attempt.workspace,
+        run=data.get("run", ""),
+    )

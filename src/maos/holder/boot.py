@@ -1,0 +1,118 @@
+"""How a holder begins: it reads the spec, claims the folder, and serves.
+
+Started by the engine with one end of a socket pair as standard input. The engine sends the spec through it, and is
+attached through it from then on. If the engine dies before the spec is complete, nothing has happened and the holder
+ends; if it dies later, the agent runs and the holder can be found.
+"""
+
+from __future__ import annotations
+
+import _socket
+import os
+
+from maos.holder import process_tree
+from maos.holder.connections import Connection
+from maos.holder.guard import rename
+from maos.holder.machine import boot_id, crash_point, now_us
+from maos.holder.server import Holder
+from maos.holder.wire import FRAME, FRAME_BYTES, FRAME_BYTES_MAX, REFUSED, START, TAKEN, HolderSpec, frame
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import signal
+else:
+    import _signal as signal
+
+IDENTITY = "holder"
+SPEC_S_MAX = 10.0
+"""How long an engine may take to say what to start."""
+
+
+def main(folder: str) -> None:
+    """Be the holder of a folder."""
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) > 2:
+            os.closerange(int(name), int(name) + 1)  # whatever the engine had open without saying so
+    os.chdir(folder)
+    os.umask(0o077)
+    os.setsid()
+    rename("maos-holder")
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_IGN)
+    waking, wakes = os.pipe()
+    os.set_blocking(waking, False)
+    os.set_blocking(wakes, False)
+    signal.set_wakeup_fd(wakes, warn_on_full_buffer=False)
+    signal.signal(signal.SIGTERM, _noted)
+
+    engine = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, _take_standard_input())
+    engine.settimeout(SPEC_S_MAX)
+    try:
+        order = _receive(engine)
+    except OSError:
+        order = None
+    if order is None:
+        return  # the engine died or stopped before it had said what to start: nothing has happened
+    crash_point("holder has the spec")
+    if not claim(order.attempt):
+        engine.send(frame(REFUSED, TAKEN))
+        return
+    crash_point("holder has claimed the folder")
+    holder = Holder(order, Connection(engine), waking)
+    holder.start()
+    holder.run()
+
+
+def claim(attempt: str) -> bool:
+    """Write down who we are, unless somebody else has: of all holders of a folder, one gets further than this."""
+    myself = process_tree.look(os.getpid())
+    assert myself is not None
+    text = f"{myself.pid}\n{myself.start_ticks}\n{boot_id()}\n{now_us()}\n{attempt}\n"
+    draft = f"{IDENTITY}.{myself.pid}"
+    fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        os.write(fd, text.encode())
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+    try:
+        os.link(draft, IDENTITY)
+    except FileExistsError:
+        return False
+    finally:
+        os.unlink(draft)
+    return True
+
+
+def _take_standard_input() -> int:
+    """The connection we were started with, away from where the agent's input will be."""
+    fd = os.dup(0)
+    null = os.open("/dev/null", os.O_RDWR)
+    os.dup2(null, 0)
+    os.close(null)
+    return fd
+
+
+def _receive(engine: _socket.socket) -> HolderSpec | None:
+    head = _exactly(engine, FRAME_BYTES)
+    if head is None:
+        return None
+    length, kind = FRAME.unpack(head)
+    if kind != START or length > FRAME_BYTES_MAX:
+        return None
+    body = _exactly(engine, length)
+    return None if body is None else HolderSpec.from_body(body)
+
+
+def _exactly(engine: _socket.socket, count: int) -> bytes | None:
+    data = bytearray()
+    while len(data) < count:
+        more = engine.recv(min(count - len(data), 1 << 16))
+        if not more:
+            return None
+        data += more
+    return bytes(data)
+
+
+def _noted(_number: int, _frame: object) -> None:
+    """A handler, so that the signal is written to the pipe that wakes us."""

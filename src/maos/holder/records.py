@@ -1,0 +1,156 @@
+"""What an agent did, in order: records, as the holder wrote them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from maos.holder import wire
+from maos.holder.spool import SUFFIX
+
+PARTIAL = wire.PARTIAL
+NO_NEWLINE = wire.NO_NEWLINE
+
+_OUTPUT = (wire.STDOUT, wire.STDERR)
+_SEGMENT = re.compile(rf"(\d{{20}}){re.escape(SUFFIX)}")
+
+
+class SpoolRecord(NamedTuple):
+    """One thing that happened to an agent."""
+
+    offset: int
+    """Where to read on after this record."""
+    time_us: int
+    kind: str
+    """started, stdout, stderr, input, stopping, exit; never stored: trouble (with the disk), torn (left_behind)."""
+    data: bytes
+    """A line without its newline, an id, a reason, or nothing."""
+    flags: int = 0
+
+    @property
+    def partial(self) -> bool:
+        """Whether the line goes on in the next record of this kind."""
+        return bool(self.flags & PARTIAL)
+
+    @property
+    def no_newline(self) -> bool:
+        """Whether the output ended here without a newline."""
+        return bool(self.flags & NO_NEWLINE)
+
+
+class Exit(NamedTuple):
+    """How an agent ended."""
+
+    code: int | None
+    """Its exit status; None when a signal ended it or nobody knows."""
+    signal: int | None
+    core: bool
+    oom: bool
+    """Whether the kernel seems to have killed it for want of memory."""
+    errno: int | None
+    """Why it could not be started, when it could not."""
+    where: str
+    """What failed then: program, cwd or prepare."""
+    utime_us: int
+    stime_us: int
+    rss_max_bytes: int
+    duration_us: int
+
+    @staticmethod
+    def of(record: SpoolRecord) -> Exit:
+        """What an exit record says."""
+        said = wire.unpack_map(record.data)
+
+        def number(name: str) -> int | None:
+            return int(said[name]) if name in said else None
+
+        return Exit(
+            code=number("code"),
+            signal=number("signal"),
+            core=bool(number("core")),
+            oom=bool(number("oom")),
+            errno=number("errno"),
+            where=said.get("where", ""),
+            utime_us=number("utime_us") or 0,
+            stime_us=number("stime_us") or 0,
+            rss_max_bytes=number("rss_max_bytes") or 0,
+            duration_us=number("duration_us") or 0,
+        )
+
+
+class Parser:
+    """Turns the bytes of a spool into records, line by line, up to the first that does not verify."""
+
+    def __init__(self, begin: int, *, after: int) -> None:
+        self.at = begin
+        """The offset of the next record that was not parsed."""
+        self.damage = ""
+        """What is wrong there; empty while all is well."""
+        self._after = after
+        self._rest = b""
+
+    def feed(self, data: bytes) -> list[SpoolRecord]:
+        """The records that are whole now and end after the wanted offset."""
+        if self._rest:
+            data = self._rest + data
+        records: list[SpoolRecord] = []
+        place = 0
+        size = len(data)
+        while size - place >= wire.HEADER_BYTES and not self.damage:
+            length, checksum, kind, flags, time_us = wire.HEADER.unpack_from(data, place)
+            begin = place + wire.HEADER_BYTES
+            end = begin + length
+            if kind in wire.KINDS and end > size:
+                break
+            content = data[begin:end]
+            if not wire.intact(self.at, checksum, kind, flags, time_us, content):
+                self.damage = f"the record at offset {self.at} is damaged"
+                break
+            self.at += end - place
+            place = end
+            if self.at > self._after:
+                self._split(records, time_us, kind, flags, content)
+        self._rest = data[place:]
+        return records
+
+    def _split(self, records: list[SpoolRecord], time_us: int, kind: int, flags: int, content: bytes) -> None:
+        name = wire.KINDS[kind]
+        if kind not in _OUTPUT or flags & PARTIAL:
+            records.append(SpoolRecord(self.at, time_us, name, content, flags))
+            return
+        lines = content.split(b"\n")
+        last = lines.pop()  # what follows the last newline: nothing, unless the output ended without one
+        offset = self.at - len(content)
+        for line in lines:
+            offset += len(line) + 1
+            if offset > self._after:
+                records.append(SpoolRecord(offset, time_us, name, line))
+        if last:
+            records.append(SpoolRecord(self.at, time_us, name, last, flags))
+
+
+def left_behind(folder: Path, *, after: int) -> Iterator[SpoolRecord]:
+    """The records of a spool whose holder is gone, after an offset.
+
+    What does not verify is cut off, with everything behind it, and said: the last record is then of kind `torn` and
+    tells in its data how many bytes were cut.
+    """
+    segments = sorted((int(match[1]), path) for path in folder.iterdir() if (match := _SEGMENT.fullmatch(path.name)))
+    while len(segments) > 1 and segments[1][0] <= after:
+        del segments[0]  # all of it is known already
+    at = segments[0][0] if segments else after
+    for number, (start, path) in enumerate(segments):
+        end = start
+        if start == at:
+            content = path.read_bytes()
+            parser = Parser(start, after=after)
+            yield from parser.feed(content)
+            at, end = parser.at, start + len(content)
+        if start > at or end > at:
+            lost = end - at if start <= at else 0
+            lost += sum(path.stat().st_size for first, path in segments[number:] if first > at or first > start)
+            if at + lost > after:
+                yield SpoolRecord(max(at, after), 0, "torn", str(lost).encode())
+            return

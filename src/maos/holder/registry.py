@@ -1,0 +1,188 @@
+"""Every holder of a machine: who is there, who was left behind, and how they are ended."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+from pathlib import Path
+from typing import NamedTuple
+
+from maos.holder import identity, process_tree, wire
+from maos.holder.boot import SPEC_S_MAX
+from maos.holder.connect import connect
+from maos.holder.guard import ORPHANED_S
+from maos.holder.spool import SUFFIX
+
+ANSWER_S_MAX = 1.0
+END_S_MAX = 5.0
+
+
+class HolderInfo(NamedTuple):
+    """The holder of one attempt, living or dead."""
+
+    folder: Path
+    attempt: str
+    pid: int
+    """0 when none was ever started."""
+    alive: bool
+    agent_pid: int
+    """0 when it is not known, because the holder is dead or does not answer."""
+    since_us: int
+    attached: bool
+    over: bool
+    """Whether the agent has ended."""
+    spool_bytes: int
+
+
+class Stray(NamedTuple):
+    """A process of an attempt that no living holder looks after."""
+
+    pid: int
+    start_ticks: int
+    attempt: str
+    folder: Path
+    command: str
+
+
+def holders(root: Path) -> list[HolderInfo]:
+    """The holder of every attempt folder below a folder."""
+    found = []
+    for folder in sorted(path for path in root.iterdir() if path.is_dir()) if root.is_dir() else ():
+        who = identity.read(folder)
+        alive = who is not None and who.process() is not None
+        state = _ask(folder) if alive else {}
+        found.append(
+            HolderInfo(
+                folder=folder,
+                attempt=who.attempt if who else folder.name,
+                pid=who.pid if who else 0,
+                alive=alive,
+                agent_pid=int(state.get("agent_pid", 0)),
+                since_us=who.since_us if who else 0,
+                attached=state.get("attached") == "1",
+                over=state.get("over") == "1",
+                spool_bytes=sum(path.stat().st_size for path in folder.glob(f"*{SUFFIX}")),
+            )
+        )
+    return found
+
+
+async def end(info: HolderInfo) -> int:
+    """End a holder, its agent and everything that came from them, strays too; returns how many processes died.
+
+    What it had spooled stays. A process that merely has the pid of one that is gone is left alone.
+    """
+    return await asyncio.to_thread(_end, info)
+
+
+def strays(root: Path) -> list[Stray]:
+    """Processes of attempts below a folder whose holder does not live any more.
+
+    They are known by the environment they were started with, which children inherit. One that was given another
+    environment is not found.
+    """
+    root = root.absolute()
+    held: dict[Path, bool | None] = {}
+    found = []
+    for process in process_tree.everybody():
+        variables = _environment(process.pid)
+        folder = Path(os.fsdecode(variables.get(b"MAOS_ATTEMPT_FOLDER", b"")))
+        if b"MAOS_ATTEMPT" not in variables or root not in folder.parents:
+            continue
+        if folder not in held:
+            who = identity.read(folder)
+            held[folder] = who.process() is not None if who else None
+        if held[folder] is None and _age_s(process) < SPEC_S_MAX:
+            continue  # a holder that is just starting has not written down yet who it is
+        if not held[folder]:
+            attempt = variables[b"MAOS_ATTEMPT"].decode(errors="replace")
+            found.append(Stray(process.pid, process.start_ticks, attempt, folder, _command(process.pid)))
+    return found
+
+
+async def end_stray(stray: Stray) -> int:
+    """Kill a stray with everything that came from it; returns how many processes died."""
+    process = process_tree.look(stray.pid)
+    if process is None or process.start_ticks != stray.start_ticks:
+        return 0
+    return await asyncio.to_thread(_kill_all, [process])
+
+
+def _end(info: HolderInfo) -> int:
+    who = identity.read(info.folder)
+    holder = who.process() if who else None
+    if holder is not None:
+        return _end_living(holder)
+    return _kill_all(
+        [
+            process
+            for stray in strays(info.folder.absolute().parent)
+            if stray.folder == info.folder.absolute()
+            and (process := process_tree.look(stray.pid)) is not None
+            and process.start_ticks == stray.start_ticks
+        ]
+    )
+
+
+def _end_living(holder: process_tree.Seen) -> int:
+    """Kill the holder and let its guard end the rest: it alone knows for certain when nobody is left."""
+    below = process_tree.descendants(holder.pid)
+    guards = [process for process in below if process.parent == holder.pid]
+    process_tree.send(holder, signal.SIGKILL)
+    for guard in guards:
+        process_tree.send(guard, signal.SIGCONT)
+    if not process_tree.gone([holder, *below], ORPHANED_S + END_S_MAX):
+        process_tree.kill_all([process for process in below if process_tree.is_alive(process)])
+        process_tree.gone(below, END_S_MAX)
+    return 1 + len(below)
+
+
+def _kill_all(roots: list[process_tree.Seen]) -> int:
+    everyone = {process.pid: process for root in roots for process in [root, *process_tree.descendants(root.pid)]}
+    killed = process_tree.kill_all(roots)
+    process_tree.gone(list(everyone.values()), END_S_MAX)
+    return killed
+
+
+def _ask(folder: Path) -> dict[str, str]:
+    """What a holder says of itself; nothing when it does not answer."""
+    try:
+        with connect(folder) as sock:
+            sock.settimeout(ANSWER_S_MAX)
+            sock.sendall(wire.frame(wire.STATUS))
+            length, _kind = wire.FRAME.unpack(_exactly(sock, wire.FRAME_BYTES))
+            return wire.unpack_map(wire.unpack(_exactly(sock, length))[0])
+    except (OSError, EOFError):
+        return {}
+
+
+def _exactly(sock: socket.socket, count: int) -> bytes:
+    data = b""
+    while len(data) < count:
+        more = sock.recv(count - len(data))
+        if not more:
+            raise EOFError
+        data += more
+    return data
+
+
+def _age_s(process: process_tree.Seen) -> float:
+    uptime_s = float(Path("/proc/uptime").read_text().split()[0])
+    return uptime_s - process.start_ticks / os.sysconf("SC_CLK_TCK")
+
+
+def _environment(pid: int) -> dict[bytes, bytes]:
+    try:
+        text = Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return {}  # another user's, or gone
+    return dict(entry.partition(b"=")[::2] for entry in text.split(b"\0") if entry)
+
+
+def _command(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+    except OSError:
+        return ""

@@ -1,0 +1,198 @@
+"""The bytes holder and engine exchange: records of the spool, frames of the socket, and the spec.
+
+A record is a header and data. The same bytes are in the spool and on the socket, so the holder never decodes what it
+has written, and the engine verifies the checksum that was made before the first write.
+
+    length of data: 4 | checksum: 4 | kind: 1 | flags: 1 | time in µs: 8 | data
+
+The checksum covers everything behind it and the offset of the record, so neither a torn end nor a record in the wrong
+place passes for a good one. Output is recorded in blocks of whole lines, one record for all lines that were read
+together; the offset of a line is where it ends within its record.
+"""
+
+from __future__ import annotations
+
+from binascii import crc32
+from struct import Struct
+
+HEADER = Struct("<IIBBQ")
+HEADER_BYTES = HEADER.size
+_CHECKED = Struct("<BBQ")
+
+STARTED, STDOUT, STDERR, INPUT, STOPPING, EXIT = 1, 2, 3, 4, 5, 6
+KINDS = {STARTED: "started", STDOUT: "stdout", STDERR: "stderr", INPUT: "input", STOPPING: "stopping", EXIT: "exit"}
+
+PARTIAL = 1
+"""The line goes on in the next record of this kind."""
+NO_NEWLINE = 2
+"""The output ended without a newline."""
+
+FRAME = Struct("<IB")
+FRAME_BYTES = FRAME.size
+FRAME_BYTES_MAX = 64 << 20
+"""Nobody sends more in one piece: a length beyond it is not ours."""
+
+# From the engine.
+START, HELLO, CONFIRM, WRITE, STOP, KILL, STATUS, FINISH = 1, 2, 3, 4, 5, 6, 7, 8
+# From the holder.
+ATTACHED, REFUSED, DATA, WRITTEN, STATE, TROUBLE, REPLACED, FINISHED = 33, 34, 35, 36, 37, 38, 39, 40
+
+OLD_TOKEN, BAD_OFFSET, START_FAILED, NOT_OVER, TAKEN = b"token", b"offset", b"start", b"not over", b"taken"
+"""Why a holder refuses."""
+ACCEPTED, CLOSED, FULL = b"accepted", b"closed", b"full"
+"""What became of an input."""
+
+
+def record(offset: int, kind: int, flags: int, time_us: int, data: bytes) -> bytes:
+    """The bytes of a record that begins at an offset."""
+    checksum = crc32(data, crc32(_CHECKED.pack(kind, flags, time_us), offset & 0xFFFFFFFF))
+    return HEADER.pack(len(data), checksum, kind, flags, time_us) + data
+
+
+def intact(offset: int, checksum: int, kind: int, flags: int, time_us: int, data: bytes) -> bool:
+    """Whether this is what was written at that offset."""
+    return kind in KINDS and checksum == crc32(data, crc32(_CHECKED.pack(kind, flags, time_us), offset & 0xFFFFFFFF))
+
+
+def frame(kind: int, *parts: bytes) -> bytes:
+    """A frame that holds a list of byte strings."""
+    body = pack(parts)
+    return FRAME.pack(len(body), kind) + body
+
+
+def pack(parts: tuple[bytes, ...] | list[bytes]) -> bytes:
+    """A list of byte strings as one."""
+    pieces = []
+    for part in parts:
+        pieces.append(len(part).to_bytes(4, "little"))
+        pieces.append(part)
+    return b"".join(pieces)
+
+
+def unpack(body: bytes) -> list[bytes]:
+    """The list of byte strings that `pack` made one of."""
+    parts = []
+    at = 0
+    while at < len(body):
+        length = int.from_bytes(body[at : at + 4], "little")
+        at += 4
+        if at + length > len(body):
+            raise ValueError("a list that ends before its last item does")
+        parts.append(body[at : at + length])
+        at += length
+    return parts
+
+
+def pack_map(values: dict[str, str]) -> bytes:
+    """Names and values as one byte string."""
+    return pack([part.encode("utf-8", "surrogateescape") for item in values.items() for part in item])
+
+
+def unpack_map(body: bytes) -> dict[str, str]:
+    """The names and values that `pack_map` made one byte string of."""
+    parts = [part.decode("utf-8", "surrogateescape") for part in unpack(body)]
+    return dict(zip(parts[::2], parts[1::2], strict=True))
+
+
+class HolderSpec:
+    """What a holder is asked to run: the spec, as it travels."""
+
+    __slots__ = (
+        "argv",
+        "attempt",
+        "cwd",
+        "env",
+        "first_input",
+        "keep_stdin_open",
+        "line_bytes_max",
+        "linger_s",
+        "secrets",
+        "spool_bytes_max",
+        "stop_grace_s",
+        "time_limit_s",
+        "token",
+        "umask",
+        "unattended_limit_s",
+    )
+
+    def __init__(
+        self,
+        *,
+        argv: list[str],
+        env: dict[str, str],
+        cwd: str,
+        attempt: str,
+        token: int,
+        first_input: bytes,
+        keep_stdin_open: bool,
+        time_limit_s: float | None,
+        stop_grace_s: float,
+        unattended_limit_s: float,
+        linger_s: float,
+        spool_bytes_max: int,
+        line_bytes_max: int,
+        secrets: dict[str, str],
+        umask: int,
+    ) -> None:
+        self.argv = argv
+        self.env = env
+        self.cwd = cwd
+        self.attempt = attempt
+        self.token = token
+        self.first_input = first_input
+        self.keep_stdin_open = keep_stdin_open
+        self.time_limit_s = time_limit_s
+        self.stop_grace_s = stop_grace_s
+        self.unattended_limit_s = unattended_limit_s
+        self.linger_s = linger_s
+        self.spool_bytes_max = spool_bytes_max
+        self.line_bytes_max = line_bytes_max
+        self.secrets = secrets
+        self.umask = umask
+
+    def frame(self) -> bytes:
+        """It as the first frame of a connection."""
+        numbers = {
+            "token": str(self.token),
+            "keep_stdin_open": str(int(self.keep_stdin_open)),
+            "time_limit_s": "" if self.time_limit_s is None else repr(float(self.time_limit_s)),
+            "stop_grace_s": repr(float(self.stop_grace_s)),
+            "unattended_limit_s": repr(float(self.unattended_limit_s)),
+            "linger_s": repr(float(self.linger_s)),
+            "spool_bytes_max": str(self.spool_bytes_max),
+            "line_bytes_max": str(self.line_bytes_max),
+            "umask": str(self.umask),
+        }
+        return frame(
+            START,
+            pack([part.encode("utf-8", "surrogateescape") for part in self.argv]),
+            pack_map(self.env),
+            self.cwd.encode("utf-8", "surrogateescape"),
+            self.attempt.encode(),
+            self.first_input,
+            pack_map(self.secrets),
+            pack_map(numbers),
+        )
+
+    @staticmethod
+    def from_body(body: bytes) -> HolderSpec:
+        """It from the body of that frame."""
+        argv, env, cwd, attempt, first_input, secrets, packed = unpack(body)
+        numbers = unpack_map(packed)
+        return HolderSpec(
+            argv=[part.decode("utf-8", "surrogateescape") for part in unpack(argv)],
+            env=unpack_map(env),
+            cwd=cwd.decode("utf-8", "surrogateescape"),
+            attempt=attempt.decode(),
+            token=int(numbers["token"]),
+            first_input=first_input,
+            keep_stdin_open=numbers["keep_stdin_open"] == "1",
+            time_limit_s=float(numbers["time_limit_s"]) if numbers["time_limit_s"] else None,
+            stop_grace_s=float(numbers["stop_grace_s"]),
+            unattended_limit_s=float(numbers["unattended_limit_s"]),
+            linger_s=float(numbers["linger_s"]),
+            spool_bytes_max=int(numbers["spool_bytes_max"]),
+            line_bytes_max=int(numbers["line_bytes_max"]),
+            secrets=unpack_map(secrets),
+            umask=int(numbers["umask"]),
+        )

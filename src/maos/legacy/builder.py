@@ -1,0 +1,320 @@
+"""From an orchestration of the original to the events of a run: those of a run that was carried out here.
+
+What is composed is the difference to what is here already. Nothing is taken back: a task that is done stays done.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import uuid
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from maos.agents.contract import LaunchOrder
+from maos.bus.limits import MessageLimits
+from maos.engine import agent_types, attempt_spec
+from maos.engine.agent_types import AgentType
+from maos.engine.workplace import ASKED
+from maos.journal.codec import Event
+from maos.journal.journal import Append
+from maos.legacy.parser import FAILED_TASK, INTERRUPTED, LegacyAgent, LegacyMessage, LegacyRun
+from maos.model import attempt, facts, message
+from maos.model.failure import TABLE
+from maos.model.plan import Plan, Task
+from maos.model.run import DONE, FAILED, PAUSED, WAITING, Run, agent_name
+from maos.redact import Redactor
+from maos.workspaces import Workspace
+
+KIND = "claude"
+TIME_LIMIT_S = 3600.0
+"""What the original gave each agent."""
+CONCURRENCY = 3
+PERMISSION = "edits"
+TRIGGER = "original"
+WHY = {
+    "running": "it was running when the original was left",
+    "paused": "it was paused in the original",
+    "": "the original was killed while it ran",
+}
+_SESSIONS = uuid.UUID("6f1c2b1e-5f0e-4c51-9d7b-3c1a86d0a0c4")
+_UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+class ImportTarget(NamedTuple):
+    """Where imported runs go on."""
+
+    folder: Path
+    """The folder that the original worked in."""
+    home: Path
+    """Where this machine keeps the files of agents."""
+    types: Mapping[str, AgentType]
+
+
+class KnownAgents(NamedTuple):
+    """What is here of an orchestration already."""
+
+    run: Run
+    """Its run; one of version 0 when there is none."""
+    messages: Collection[str] = ()
+    """Ids of messages."""
+    notes: Collection[str] = ()
+    """Hashes of what was kept as it stands in the file."""
+
+
+class BuiltRun(NamedTuple):
+    """What is to be written."""
+
+    run: list[Event]
+    others: list[Append]
+    """What goes to inboxes, histories and attempts."""
+    messages: int
+    waiting: int
+    """How many of the messages are still to be delivered."""
+
+
+class RunBuilder:
+    """Composes the events of one orchestration."""
+
+    def __init__(
+        self,
+        orchestration: LegacyRun,
+        known: KnownAgents,
+        place: ImportTarget,
+        *,
+        names: Mapping[str, str],
+        transcripts: Mapping[str, Sequence[Event]],
+        owner: dict[str, Any],
+        now_us: int,
+    ) -> None:
+        """`names` are what agents of all orchestrations are called here, `transcripts` those of their sessions that
+        were found on this machine."""
+        self._from = orchestration
+        self._known = known
+        self._place = place
+        self._names = names
+        self._transcripts = transcripts
+        self._owner = owner
+        self._redactor = Redactor({})
+        self._created_us = orchestration.created_us or now_us
+        self._events: list[Event] = []
+        self._others: list[Append] = []
+
+    def compose(self) -> BuiltRun:
+        """What is new."""
+        before, run = self._known.run, self._from
+        planned = [each for each in run.agents if each.name not in before.tasks]
+        imported = self._imported()
+        if not before.version:
+            self._add("run_created", self._created_us, **self._created())
+        if planned or before.options.get("imported", imported) != imported:
+            tasks = [msgspec.to_builtins(self._task(each)) for each in planned]
+            more = {"options": {"imported": imported}} if before.version else {}
+            self._add("run_planned", self._created_us, tasks=tasks, **more)
+        for each in sorted(run.agents, key=lambda one: one.ended_us):
+            self._carry_over(each)
+        self._keep_checkpoints()
+        self._keep_notes()
+        sent, waiting = self._send()
+        is_moved = any(each.type not in ("run_note_added", "run_checkpointed") for each in self._events)
+        if is_moved or before.status != run.status:
+            self._close()
+        return BuiltRun(self._events, self._others, sent, waiting)
+
+    # --- the run ---------------------------------------------------------------------------------------------
+
+    def _created(self) -> dict[str, Any]:
+        plan = Plan(tasks=[self._task(each) for each in self._from.agents])
+        options = {
+            "kind": KIND, "model": "", "permission": PERMISSION, "in_place": True, "concurrency": CONCURRENCY,
+            "time_limit_s": TIME_LIMIT_S, "budget": {}, "agents": agent_types.to_data(plan, self._place.types),
+            "imported": self._imported(),
+        }  # fmt: skip
+        request = self._clean(self._from.request)
+        return {"request": request, "folder": str(self._place.folder), "options": options, "owner": self._owner}
+
+    def _imported(self) -> dict[str, Any]:
+        """By what a later import recognises it."""
+        return {"id": self._from.id, "agents": [each.id for each in self._from.agents]}
+
+    def _task(self, agent: LegacyAgent) -> Task:
+        return Task(name=agent.name, task=self._clean(agent.task), agent=agent.type, needs=agent.needs)
+
+    def _carry_over(self, agent: LegacyAgent) -> None:
+        """What became of a task, and the attempt in which it did."""
+        before = self._known.run.tasks.get(agent.name)
+        status, number = (before.status, before.attempts) if before is not None else (WAITING, 0)
+        is_news = {DONE: status != DONE, FAILED_TASK: status == WAITING, INTERRUPTED: status == WAITING and not number}
+        if not is_news.get(agent.standing):
+            return
+        number += 1
+        began_us = max(agent.began_us, self._created_us)
+        ended_us = max(agent.ended_us, began_us)
+        spent = {"task": agent.name, "cost_usd": agent.cost_usd - (before.cost_usd if before is not None else 0.0)}
+        self._add("task_started", began_us, task=agent.name, number=number)
+        if agent.standing == DONE:
+            self._add("task_finished", ended_us, result=self._clean(agent.result), **spent)
+        elif agent.standing == FAILED_TASK:
+            why = "it failed in the original"
+            self._add("task_failed", ended_us, failure="failed", why=why, **spent)
+        else:
+            why = TABLE["interrupted"].meaning
+            self._add("task_released", ended_us, failure="interrupted", why=why, **spent)
+        self._record(agent, number, began_us, ended_us)
+
+    def _keep_checkpoints(self) -> None:
+        names = {each["name"] for each in self._known.run.checkpoints}
+        for row in self._from.checkpoints:
+            name = self._clean(str(row["name"]))
+            if name not in names:
+                names.add(name)
+                self._add("run_checkpointed", self._ended_us(), name=name, commit="", trigger=TRIGGER)
+
+    def _keep_notes(self) -> None:
+        """Everything as it stands in the file, for what has no place in a run."""
+        kept: list[tuple[str, dict[str, Any]]] = [(f"agent {each.id}", each.rows) for each in self._from.agents]
+        if self._from.rows:
+            kept.insert(0, ("orchestration", self._from.rows))
+        kept += [(f"checkpoint {row['name']}", {"checkpoint": row}) for row in self._from.checkpoints]
+        for what, rows in kept:
+            cleaned = self._cleaned(rows)
+            sha = hashlib.sha256(msgspec.json.encode([what, cleaned], order="deterministic")).hexdigest()[:16]
+            if sha not in self._known.notes:
+                original = {"of": self._clean(what), "sha": sha, **cleaned}
+                self._add("run_note_added", self._ended_us(), text="imported from the original", original=original)
+
+    def _close(self) -> None:
+        status, ended_us = self._from.status, self._ended_us()
+        if status == PAUSED:
+            why = WHY.get(self._from.said_status, f"it was {self._from.said_status} in the original")
+            self._add("run_paused", ended_us, why=self._clean(why))
+            return
+        bad = [each.name for each in self._from.agents if each.standing == FAILED_TASK]
+        more = {"why": f"{', '.join(bad)} failed"} if status == FAILED and bad else {}
+        self._add("run_ended", ended_us, status=status, **more)
+
+    def _ended_us(self) -> int:
+        return max(self._from.ended_us, self._created_us)
+
+    def _add(self, type_: str, at_us: int, **data: Any) -> None:
+        self._events.append(Event(type_, {**data, "at_us": at_us}))
+
+    # --- attempts --------------------------------------------------------------------------------------------
+
+    def _record(self, agent: LegacyAgent, number: int, began_us: int, ended_us: int) -> None:
+        name = agent_name(self._known.run.id, agent.name)
+        id = attempt.attempt_id(name, number)
+        role = self._place.types.get(agent.type) or AgentType(name=agent.type)
+        home, folder = self._place.home, self._place.folder
+        order = LaunchOrder(
+            attempt=id,
+            task=self._clean(agent.task),
+            session=agent.session or str(uuid.uuid5(_SESSIONS, agent.id)),
+            resume=False,
+            cwd=folder,
+            home=home / "homes" / name,
+            model=role.model,
+            instructions=role.instructions,
+            turns_max=role.turns_max,
+            budget_usd=role.budget_usd,
+            tools_allowed=tuple(role.tools),
+            permission=role.permission or PERMISSION,
+        )
+        workspace = Workspace(name, folder, folder, None, None, None, (ASKED,)).to_data()
+        time_limit_s = role.time_limit_s or TIME_LIMIT_S
+        plan = attempt_spec.AttemptSpec(
+            name, number, KIND, order.task, order, time_limit_s, workspace, run=self._known.run.id
+        )
+        status, failure = {
+            DONE: (attempt.DONE, ""),
+            FAILED_TASK: (attempt.FAILED, "failed"),
+            INTERRUPTED: (attempt.FAILED, "interrupted"),
+        }[agent.standing]
+        ended = {"status": status, "failure": failure, "message": "", "at_us": ended_us}
+        events = [
+            attempt_spec.build_spec(plan, self._owner, folder=home / "holders" / id, at_us=began_us),
+            Event("attempt_started", {"pid": 0, "at_us": began_us}),
+            Event("attempt_output", {"offset": 0, "at_us": ended_us, "facts": self._facts(agent)}),
+            *self._transcripts.get(agent.session, ()),
+            Event("attempt_ended", ended),
+        ]
+        self._others.append(Append(attempt.stream(id), events, expected=0))
+
+    def _facts(self, agent: LegacyAgent) -> list[facts.Fact]:
+        """What is known of an agent's work, as its program would have said it."""
+        heard = [facts.discovery(TRIGGER, self._clean(text)) for text in agent.discoveries]
+        if agent.session:
+            heard.insert(0, facts.session(agent.session))
+        if agent.last_text:
+            heard.append(facts.text(self._clean(agent.last_text)))
+        if agent.cost_usd:
+            heard.append(facts.cost(agent.cost_usd, turn=TRIGGER))
+        if agent.standing != INTERRUPTED:
+            heard.append(facts.turn_ended(self._clean(agent.result), failed=agent.standing == FAILED_TASK))
+        return heard
+
+    # --- messages --------------------------------------------------------------------------------------------
+
+    def _send(self) -> tuple[int, int]:
+        """Put every message into the history, and those that nobody has acknowledged into inboxes too."""
+        run = self._known.run.id
+        said: list[Event] = []
+        inboxes: dict[str, list[Event]] = {}
+        for each in self._from.messages:
+            id = f"o-{each.id}"
+            if id in self._known.messages:
+                continue
+            names = self._recipients(each)
+            told = self._message(each, id, run)
+            to = tuple(names) if each.to else ()
+            event = Event("message_sent", told._replace(to=to).data())
+            said.append(event if to else Event("message_sent", {**event.data, "to": names}))
+            if not each.acknowledged:
+                for name in names:
+                    inboxes.setdefault(name, []).append(event)
+        if said:
+            self._others.append(Append(message.history(run), said))
+        self._others += [Append(message.inbox(name), events) for name, events in inboxes.items()]
+        return len(said), sum(map(len, inboxes.values()))
+
+    def _message(self, each: LegacyMessage, id: str, run: str) -> message.Message:
+        """In the sender's name: never a person's, whatever the file says."""
+        fits = each.type in message.TYPES
+        sender = self._names.get(each.sender) or f"original.{_UNFIT.sub('-', each.sender)[:60] or 'somebody'}"
+        text = each.text.encode()[: MessageLimits().text_bytes_max].decode("utf-8", "ignore")
+        return message.Message(
+            id=id,
+            sender=sender,
+            text=self._clean(text),
+            type=each.type if fits else "info",
+            run=run,
+            topic="" if each.to else message.of_run(run),
+            metadata={} if fits else {"type": self._clean(each.type)},
+            at_us=each.at_us or self._created_us,
+        )
+
+    def _recipients(self, each: LegacyMessage) -> list[str]:
+        """One agent, or all of the orchestration that have something left to do."""
+        if each.to:
+            return [self._names[each.to]] if each.to in self._names else []
+        run = self._known.run.id
+        others = [one for one in self._from.agents if one.standing != DONE and one.id != each.sender]
+        return [agent_name(run, one.name) for one in others]
+
+    # --- texts -----------------------------------------------------------------------------------------------
+
+    def _clean(self, text: str) -> str:
+        return self._redactor.text(text)
+
+    def _cleaned(self, value: Any) -> Any:
+        """Plain data without secrets."""
+        if isinstance(value, str):
+            return self._clean(value)
+        if isinstance(value, Mapping):
+            return {str(key): self._cleaned(item) for key, item in value.items()}
+        if isinstance(value, list):
+            return [self._cleaned(item) for item in value]
+        return value

@@ -1,0 +1,189 @@
+"""Brings orchestrations of the original into the journal, each in one append: all of it, or nothing yet.
+
+Doing it again is harmless. What is here already is recognised by the id of the orchestration or of one of its agents,
+and only what is new is added; a run that was carried on here since is left alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import re
+from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from maos.clock import Clock
+from maos.engine import ownership, transcripts
+from maos.engine.types import RUN
+from maos.errors import Conflict, InvalidInput, NotFound
+from maos.faults import crash_point
+from maos.journal.codec import Event
+from maos.journal.journal import Append, Journal
+from maos.legacy import file, parser
+from maos.legacy.builder import BuiltRun, ImportTarget, KnownAgents, RunBuilder
+from maos.legacy.parser import DONE, WAITING, LegacyContents, LegacyRun
+from maos.model import message
+from maos.model.run import Run, agent_name, stream
+from maos.store.contract import Lease
+
+ID_CHARS = (8, 12, 16, 20)
+TRANSCRIPT_BYTES_MAX = 64 << 20
+TRIES_MAX = 5
+NEW, MORE, SAME, MOVED_ON = "new", "more", "same", "moved_on"
+"""What became of an orchestration: it came; there was more of it; all of it was here; it was carried on here since."""
+
+_UNFIT = re.compile(r"[^A-Za-z0-9-]+")
+
+
+class LegacyImport(NamedTuple):
+    """An orchestration that was brought here, or would be."""
+
+    what: str
+    run: Run
+    """As it is here afterwards."""
+    orchestration: LegacyRun
+    messages: int
+    """How many came."""
+    waiting: int
+    """How many of those wait to be delivered."""
+    sessions: int
+    """How many of its unfinished agents can go on in their conversations."""
+    unfinished: int
+
+
+class LegacyImporter:
+    """Brings what was found in a file into a journal."""
+
+    def __init__(self, journal: Journal, clock: Clock, place: ImportTarget, *, claude: Path) -> None:
+        """`claude` is where Claude Code keeps the transcripts of its sessions."""
+        self._journal = journal
+        self._clock = clock
+        self._place = place
+        self._claude = claude
+        self._runs: dict[str, Run] = {}
+
+    async def bring(
+        self, found: LegacyContents, *, wanted: str = "", dry_run: bool = False
+    ) -> AsyncIterator[LegacyImport]:
+        """Bring all of it, or one orchestration by its id or the beginning of it."""
+        self._runs = {run.id: run async for run in self._imported()}
+        chosen = _chosen(found, wanted)
+        ids = {id(each): await self._id(each, found) for each in found.orchestrations}
+        names = {
+            agent.id: agent_name(ids[id(each)], agent.name) for each in found.orchestrations for agent in each.agents
+        }
+        for each in chosen:
+            yield await self._bring(each, ids[id(each)], names, dry_run=dry_run)
+
+    async def _bring(self, each: LegacyRun, id: str, names: Mapping[str, str], *, dry_run: bool) -> LegacyImport:
+        found = await asyncio.to_thread(self._transcripts, each)
+        unfinished = [agent for agent in each.agents if agent.standing not in (DONE, WAITING)]
+        sessions = sum(agent.session in found for agent in unfinished)
+        for _ in range(TRIES_MAX):
+            known = await self._known(id)
+            run = known.run
+            if run.restored:
+                return LegacyImport(MOVED_ON, run, each, 0, 0, sessions, len(unfinished))
+            identity = ownership.identity(Lease(stream(id), self._journal.owner, 0, 0))
+            composed = RunBuilder(
+                each, known, self._place, names=names, transcripts=found, owner=identity, now_us=self._clock.now_us()
+            ).compose()
+            what = NEW if not run.version else MORE if composed.run or composed.others else SAME
+            version = run.version
+            for event in composed.run:
+                run.apply(event.type, event.data)
+            try:
+                if what != SAME and not dry_run:
+                    await self._write(run, version, composed)
+            except Conflict:
+                continue  # somebody else brings it, or goes on with it, at this moment
+            self._runs[id] = run
+            return LegacyImport(what, run, each, composed.messages, composed.waiting, sessions, len(unfinished))
+        raise InvalidInput(f"orchestration {id} changes all the time", hint="pause it, and import again")
+
+    async def _write(self, run: Run, version: int, composed: BuiltRun) -> None:
+        """One append. It needs no lease: nobody has taken the run yet, and whoever does so moves it, and is noticed."""
+        crash_point("import:before append")
+        await self._journal.append_all(
+            [Append(stream(run.id), composed.run, expected=version), *composed.others], documents=[RUN.keep(run)]
+        )
+        crash_point("import:after append")
+
+    # --- what is here ----------------------------------------------------------------------------------------
+
+    async def _imported(self) -> AsyncIterator[Run]:
+        async for name in self._journal.streams(stream("")):
+            run = await RUN.load(self._journal, name.removeprefix(stream("")))
+            if run is not None and "imported" in run.options:
+                yield run
+
+    async def _id(self, each: LegacyRun, found: LegacyContents) -> str:
+        """The id that an orchestration has here, or will have: the beginning of its own, so that people know it."""
+        agents = {agent.id for agent in each.agents}
+        for run in self._runs.values():
+            imported = run.options["imported"]
+            if imported["id"] == each.id or agents & set(imported["agents"]):
+                return run.id
+        others = [one for one in found.orchestrations if one is not each]
+        plain = _UNFIT.sub("", each.id).strip("-").lower()
+        for chars in ID_CHARS:
+            id = plain[:chars].rstrip("-")
+            is_free = id and not any(_UNFIT.sub("", one.id).lower().startswith(id) for one in others)
+            if is_free and not await self._journal.version(stream(id)):
+                return id
+        return f"o-{hashlib.sha256(each.id.encode()).hexdigest()[:12]}"
+
+    async def _known(self, id: str) -> KnownAgents:
+        run = await RUN.load(self._journal, id)
+        if run is None:
+            return KnownAgents(Run(id=id))
+        notes = [
+            record.data["original"]["sha"]
+            async for record in self._journal.read(stream(id))
+            if record.type == "run_note_added" and "original" in record.data
+        ]
+        messages = [record.data.get("id") async for record in self._journal.read(message.history(id))]
+        return KnownAgents(run, frozenset(filter(None, messages)), frozenset(notes))
+
+    def _transcripts(self, each: LegacyRun) -> dict[str, Sequence[Event]]:
+        """What this machine still has of the conversations of an orchestration's agents, by session."""
+        found: dict[str, Sequence[Event]] = {}
+        for session in sorted({agent.session for agent in each.agents} - {""}):
+            for path in sorted(self._claude.glob(f"projects/*/{session}.jsonl")):
+                try:
+                    if path.is_file() and path.stat().st_size <= TRANSCRIPT_BYTES_MAX:
+                        events = transcripts.read(path)
+                        if events:
+                            found[session] = events
+                            break
+                except OSError:
+                    continue  # one that cannot be read is as good as none: its agent is told what is known
+        return found
+
+
+def read(path: Path) -> LegacyContents:
+    """The orchestrations in a file of the original."""
+    return parser.parse(file.read(path))
+
+
+def claude_folder() -> Path:
+    """Where Claude Code keeps its files, as the original let it."""
+    given = os.environ.get("CLAUDE_CONFIG_DIR")
+    return Path(given) if given else Path.home() / ".claude"
+
+
+def _chosen(found: LegacyContents, wanted: str) -> list[LegacyRun]:
+    if not wanted:
+        return found.orchestrations
+    exact = [each for each in found.orchestrations if each.id == wanted]
+    chosen = exact or [each for each in found.orchestrations if each.id.startswith(wanted)]
+    if not chosen:
+        known = ", ".join(each.id[:8] for each in found.orchestrations[:10])
+        hint = f"it has {known}" if known else "it has none; check that it is the right file"
+        raise NotFound(f"the file has no orchestration {wanted!r}", hint=hint)
+    if len(chosen) > 1:
+        could = ", ".join(each.id for each in chosen[:5])
+        raise InvalidInput(f"{wanted!r} could be {could}", hint="give more of the id")
+    return chosen

@@ -1,0 +1,101 @@
+"""What may be removed to make room, by age, number and size; and what was removed so far."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+STREAM = "cleanup"
+PERMANENT = "permanent"
+"""The stream of runs that are never cleaned up. Of this journal, and none of the run: a bundle does not bring it."""
+EVENT_TYPES = ("removal_started", "cleanup_ended", "pin_added", "pin_removed")
+AGE, NUMBER, SIZE = "age", "number", "size"
+
+
+class Rule(NamedTuple):
+    """What is removed of the runs of one kind; 0 where there is no limit."""
+
+    before_us: int = 0
+    """Those that were completed before this."""
+    keep_runs: int = 0
+    """All but so many, the newest."""
+    bytes_max: int = 0
+    """The oldest, until the rest takes no more than this."""
+
+
+class Old(NamedTuple):
+    """A completed run that takes room."""
+
+    id: str
+    kind: str
+    ended_us: int
+    bytes: int
+
+
+def choose(completed: Sequence[Old], rule_of: Callable[[str], Rule]) -> dict[str, str]:
+    """Which runs are to give their room back, the oldest first, and why."""
+    chosen: dict[str, str] = {}
+    for kind in sorted({each.kind for each in completed}):
+        rule = rule_of(kind)
+        newest_first = sorted((each for each in completed if each.kind == kind), key=_age, reverse=True)
+        room = sum(each.bytes for each in newest_first)
+        for number, each in reversed(list(enumerate(newest_first, 1))):
+            if each.ended_us < rule.before_us:
+                chosen[each.id] = AGE
+            elif rule.keep_runs and number > rule.keep_runs:
+                chosen[each.id] = NUMBER
+            elif rule.bytes_max and room > rule.bytes_max:
+                chosen[each.id] = SIZE
+            else:
+                break  # those that are left are newer, and fewer, and smaller together
+            room -= each.bytes
+    return chosen
+
+
+def _age(each: Old) -> tuple[int, str]:
+    return each.ended_us, each.id
+
+
+class Permanent:
+    """The runs that are never cleaned up, and why: a fold of their stream."""
+
+    def __init__(self) -> None:
+        self.runs: dict[str, str] = {}
+
+    def apply(self, type_: str, data: Mapping[str, Any]) -> None:
+        """Fold one more event in."""
+        if type_ == "pin_added":
+            self.runs[data["run"]] = data["why"]
+        elif type_ == "pin_removed":
+            self.runs.pop(data["run"], None)
+
+
+class Statistics:
+    """What was removed so far: a fold of the stream."""
+
+    def __init__(self) -> None:
+        self.version = 0
+        self.ended_us = 0
+        """When a cleanup last came to its end."""
+        self._removed: dict[tuple[str, str], int] = {}
+
+    @property
+    def worktrees(self) -> int:
+        """How many; one that was begun twice, because of a crash, counts once."""
+        return len(self._removed)
+
+    @property
+    def bytes(self) -> int:
+        """How much room they took."""
+        return sum(self._removed.values())
+
+    def apply(self, type_: str, data: Mapping[str, Any]) -> None:
+        """Fold one more event in."""
+        self.version += 1
+        if type_ == "removal_started":
+            key = (data["run"], data["agent"])
+            self._removed[key] = max(int(data["bytes"]), self._removed.get(key, 0))
+        elif type_ == "cleanup_ended":
+            for run, agent in data.get("refused", ()):
+                self._removed.pop((run, agent), None)
+            self.ended_us = int(data["at_us"])

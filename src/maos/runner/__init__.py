@@ -1,1 +1,0 @@
-"""Processes and workspaces: agents that outlive the engine, and the folders they work in."""

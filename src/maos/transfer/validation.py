@@ -1,0 +1,216 @@
+"""Looks through what a bundle brings, before anything of it is written: a stranger may have made it.
+
+Each stream must belong to what the bundle is of, each event to its stream; all of it must fold, here and now, to
+something of the right types. What is left are texts and numbers of a run, and those can do no harm until somebody goes
+on with it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from maos.engine import agent_types
+from maos.errors import Corrupt, InvalidInput, MaosError
+from maos.journal.codec import Event
+from maos.journal.journal import Record
+from maos.model.agent import PREFIX
+from maos.model.attempt import Attempt, check_agent, check_run, stream
+from maos.model.message import Acknowledgements
+from maos.model.notice import Notices
+from maos.model.plan import Task
+from maos.model.run import Run
+from maos.model.tool_calls import Reports
+from maos.model.workflow import WorkflowRun
+from maos.state import loader
+from maos.transfer import membership, shapes
+from maos.transfer.contents import RUN, Contents, Manifest
+from maos.transfer.membership import FAMILIES, Members
+from maos.transfer.rebase import PLANNED
+from maos.workspaces.layout import check_workspace_name, is_object
+
+TRANSCRIPT_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
+_SESSION = re.compile(r"[A-Za-z0-9._:-]{0,200}")
+_TASK = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
+_REF = re.compile(r"refs/maos/([^/]+)/[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+
+
+class Checked(NamedTuple):
+    """A bundle that nobody need fear to look at."""
+
+    root: Run | WorkflowRun
+    members: Members
+    attempts: dict[str, Attempt]
+    """By id."""
+    flows: dict[str, WorkflowRun]
+
+
+def check(contents: Contents) -> Checked:
+    """What the bundle folds to; Corrupt, naming the place, for whatever it should not have."""
+    manifest, streams = contents.manifest, contents.streams
+    try:
+        (check_run if manifest.kind == RUN else check_agent)(manifest.id)  # children of workflows have dots
+    except InvalidInput as error:
+        raise _bad(f"{manifest.id!r} cannot name a run") from error
+    flows: dict[str, WorkflowRun] = {}
+    for name, events in streams.items():
+        _check_types(name, events)
+        if name.startswith("workflow/"):
+            flows[name[5:]] = _folded(WorkflowRun(id=name[5:]), events, name)
+    members = membership.of_run(manifest.id) if manifest.kind == RUN else membership.of_workflow(manifest.id, flows)
+    _check_belonging(manifest, streams, members)
+    attempts: dict[str, Attempt] = {}
+    root: Run | WorkflowRun = Run(id=manifest.id)
+    for name, events in streams.items():
+        family, _, id = name.partition("/")
+        if family == "run":
+            root = _run(_folded(Run(id=id), events, name))
+        elif family == "attempt":
+            attempts[id] = _attempt(id, events, name, manifest.id)
+        else:
+            _other(family, id, events, name)
+    if manifest.kind != RUN:
+        root = flows[manifest.id]
+    _check_refs(manifest, members)
+    return Checked(root, members, attempts, flows)
+
+
+def _check_types(name: str, events: Sequence[Event]) -> None:
+    whose = membership.split(name)
+    if whose is None:
+        raise _bad(f"the stream {name!r} is none of a run")
+    try:
+        check_agent(whose[1])
+    except InvalidInput as error:
+        raise _bad(f"{name!r} cannot name a stream of a run") from error
+    if not events:
+        raise _bad(f"{name} is empty")
+    for version, event in enumerate(events, 1):
+        if event.type not in FAMILIES[whose[0]]:
+            raise _bad(f"{name}@{version} is {event.type!r}, which does not belong there")
+        shapes.check(event, f"{name}@{version}")
+
+
+def _check_belonging(manifest: Manifest, streams: Mapping[str, Sequence[Event]], members: Members) -> None:
+    for name in streams:
+        whose = membership.split(name)
+        assert whose is not None
+        if not members.has(whose[1]):
+            raise _bad(f"the stream {name!r} is not one of {manifest.id}")
+        if name.startswith("run/") and (manifest.kind != RUN or whose[1] != manifest.id):
+            raise _bad(f"the stream {name!r} is another run")
+        if name.startswith("workflow/") and (manifest.kind == RUN or whose[1] not in members.roots):
+            raise _bad(f"the stream {name!r} is another workflow")
+    beginning = f"{'run' if manifest.kind == RUN else 'flow'}/{manifest.id}"
+    if beginning not in streams:
+        raise _bad(f"it has no {beginning}")
+
+
+def _folded(fold: Any, events: Sequence[Event], name: str) -> Any:
+    """What some events come to, with everything in it of its type."""
+    version = 1
+    try:
+        for event in events:
+            fold.apply(event.type, event.data)
+            version += 1
+        if isinstance(fold, msgspec.Struct):
+            msgspec.convert(msgspec.to_builtins(fold), type(fold))
+            shapes.check_fold(fold, name)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        what = f"{name}@{version} does not follow from what is before it: {type(error).__name__}: {error}"
+        raise _bad(what) from error
+    return fold
+
+
+def _run(run: Run) -> Run:
+    for name, task in run.tasks.items():
+        try:
+            plan = msgspec.convert(task.plan, Task)
+            agent_types.of_task(run.options, plan.agent)
+        except (msgspec.ValidationError, AttributeError) as error:
+            raise _bad(f"task {name!r} is not as it should be: {error}") from error
+        if not _TASK.fullmatch(name) or plan.name != name or any(need not in run.tasks for need in task.needs):
+            raise _bad(f"{name!r} cannot be a task")
+    options = run.options
+    for key, kind in (("agents", dict), ("budget", dict), ("workspace", dict), ("notes", list)):
+        if not isinstance(options.get(key) or kind(), kind):
+            raise _bad(f"its option {key} is no {kind.__name__}")
+    if run.commit and not is_object(run.commit):
+        raise _bad(f"{run.commit!r} is no commit")
+    return run
+
+
+def _attempt(id: str, events: Sequence[Event], name: str, run: str) -> Attempt:
+    first = events[0]
+    if first.type != PLANNED or any(each.type == PLANNED for each in events[1:]):
+        raise _bad(f"{name} does not begin as an attempt does")
+    found: Attempt = _folded(Attempt(id=id), events, name)
+    try:
+        check_agent(found.agent)
+        check_workspace_name(found.agent)
+    except InvalidInput as error:
+        raise _bad(f"{found.agent!r} cannot name an agent") from error
+    if stream(f"{found.agent}.{found.number}") != name:
+        raise _bad(f"{name} is not the attempt that it says it is")
+    moved = [each.data for each in events if each.type == "attempt_moved"]
+    if any((each["agent"], each["number"]) != (found.agent, found.number) for each in moved):
+        raise _bad(f"{name} speaks of another attempt")
+    if found.order.get("run") not in (None, "", run):
+        raise _bad(f"{name} belongs to another run")
+    if not _SESSION.fullmatch(found.session):
+        raise _bad(f"{name} has no session {found.session!r}")
+    names = [each.data["name"] for each in events if each.type == "attempt_transcript"]
+    names.append(str(first.data["transcript"][0]))
+    for given in (found.transcript_name, *names):
+        if given and not TRANSCRIPT_NAME.fullmatch(given):
+            raise _bad(f"{given!r} cannot name a transcript")
+    for each in found.checkpoints:
+        if each.commit and not is_object(each.commit):
+            raise _bad(f"{each.commit!r} is no commit")
+    return found
+
+
+def _other(family: str, id: str, events: Sequence[Event], name: str) -> None:
+    if family == "acks":
+        _folded(Acknowledgements(id=id), events, name)
+    elif family == "notices":
+        _folded(Notices(), events, name)
+    elif family == "tools":
+        _folded(Reports(), events, name)
+    elif family == "agent":
+        _state(id, events)
+
+
+def _state(agent: str, events: Sequence[Event]) -> None:
+    fold = loader.StateFold(loader.empty(agent))
+    try:
+        for version, event in enumerate(events, 1):
+            data = dict(event.data)
+            fold.add(Record(0, PREFIX + agent, version, 1, event.type, 0, 0, data, b"", 0))
+        loader.check(fold.state())
+    except (MaosError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise _bad(f"the state of {agent!r} does not come about: {error}") from error
+
+
+def _check_refs(manifest: Manifest, members: Members) -> None:
+    if manifest.object_format not in ("sha1", "sha256"):
+        raise _bad("its commits are of no known kind")
+    chars = 40 if manifest.object_format == "sha1" else 64
+    for ref, commit in manifest.refs.items():
+        if not is_ref_of(members, ref):
+            raise _bad(f"{ref!r} is not a name of its commits")
+        if not is_object(commit) or len(commit) != chars:
+            raise _bad(f"{commit!r} is no commit")
+
+
+def is_ref_of(members: Members, ref: str) -> bool:
+    """Whether a ref is one that agents of a run or a workflow have."""
+    found = _REF.fullmatch(ref)
+    return found is not None and members.has(found[1])
+
+
+def _bad(what: str) -> Corrupt:
+    return Corrupt(f"the bundle cannot be imported: {what}", hint="nothing was imported; do not trust who made it")

@@ -1,0 +1,1 @@
+"""Points in time of a run: rollback, fork, comparison, join and relocation."""

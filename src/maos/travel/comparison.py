@@ -1,0 +1,172 @@
+"""How two moments differ, of one run or of two: tasks, questions, findings, what was said, and merged files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from maos import workspaces as workspaces
+from maos.engine.types import ATTEMPT, RUN
+from maos.journal.journal import Journal
+from maos.model import bundle, tool_calls
+from maos.model.attempt import attempt_id
+from maos.model.branch import Segment, line_of
+from maos.model.message import Message, history, message
+from maos.model.run import Run, TaskState, stream
+from maos.travel import points_in_time
+from maos.travel.points_in_time import PointInTime
+
+
+class Side(NamedTuple):
+    """A run at a moment."""
+
+    moment: PointInTime
+    run: Run
+    """As it was then."""
+    messages: Mapping[str, Message]
+    """What its agents had said by then, by id; what was said in a branch that was given up does not count."""
+    findings: Mapping[tuple[str, str], str]
+    """What they had found: keywords, by task and text."""
+
+
+class ChangedField(NamedTuple):
+    """A task, or a question, that is not the same on both sides."""
+
+    name: str
+    before: str
+    """How it stands; empty where there is none."""
+    after: str
+    said_before: str
+    """Its result or answer."""
+    said_after: str
+
+
+class Difference(NamedTuple):
+    """How two sides differ."""
+
+    tasks: list[ChangedField]
+    questions: list[ChangedField]
+    messages: tuple[list[Message], list[Message]]
+    """Those that only the one side has, and only the other."""
+    findings: tuple[list[tuple[str, str]], list[tuple[str, str]]]
+    files: list[workspaces.FileChange] | None
+    """Merged files; None when they are not kept apart, or not kept at all."""
+    commits: tuple[str, str]
+    patch: str = ""
+
+
+async def side(journal: Journal, moment: PointInTime) -> Side:
+    """All there is to know of a run at a moment."""
+    run = await points_in_time.run_at(journal, moment)
+    return Side(moment, run, await _messages(journal, run, moment), await _findings(journal, run, moment))
+
+
+async def compare(one: Side, other: Side, *, patch: bool = False) -> Difference:
+    """What is different in the other."""
+    commits = (_commit(one.run), _commit(other.run))
+    files: list[workspaces.FileChange] | None = None
+    text = ""
+    place = other.run.options.get("workspace")
+    if place and all(commits):
+        workspace = workspaces.Workspace.from_data(place)
+        files = await workspaces.diff(workspace, *commits)
+        text = await workspaces.patch(workspace, *commits) if patch else ""
+    return Difference(
+        _changed(one.run.tasks, other.run.tasks, _standing),
+        _changed(one.run.questions, other.run.questions, _asked),
+        (_only(one.messages, other.messages), _only(other.messages, one.messages)),
+        (sorted(set(one.findings) - set(other.findings)), sorted(set(other.findings) - set(one.findings))),
+        files,
+        commits,
+        text,
+    )
+
+
+def _commit(run: Run) -> str:
+    return run.commit or str((run.options.get("workspace") or {}).get("base") or "")
+
+
+def _only(some: Mapping[str, Message], others: Mapping[str, Message]) -> list[Message]:
+    return [said for id, said in some.items() if id not in others]
+
+
+def _changed(before: Mapping[str, Any], after: Mapping[str, Any], told: Any) -> list[ChangedField]:
+    found = []
+    for name in dict.fromkeys((*before, *after)):
+        one, other = told(before.get(name)), told(after.get(name))
+        if one != other:
+            found.append(ChangedField(name, one[0], other[0], one[1], other[1]))
+    return found
+
+
+def _standing(task: TaskState | None) -> tuple[str, str, str]:
+    return ("", "", "") if task is None else (task.status, task.result or task.why, task.commit)
+
+
+def _asked(question: Any) -> tuple[str, str]:
+    if question is None:
+        return "", ""
+    return ("open", question.question) if question.answer is None else ("answered", question.answer)
+
+
+async def lineage(journal: Journal, run: Run) -> dict[str, Run]:
+    """A run, and those that it comes from, as far as they are here."""
+    found = {run.id: run}
+    while run.origin:
+        known = await RUN.load(journal, run.origin["run"])
+        if known is None:
+            break  # it came here without them
+        run = found[known.id] = known
+    return found
+
+
+async def _messages(journal: Journal, run: Run, moment: PointInTime) -> dict[str, Message]:
+    """What was said on the way to a moment."""
+    newest = await RUN.load(journal, run.id) or run
+    runs = await lineage(journal, newest)
+    found: dict[str, Message] = {}
+    until = moment.position
+    windows = []
+    for each in line_of(runs, run.id, moment.version):
+        first = await journal.event(stream(each.run), each.first)
+        windows.append((each.run, first.position if first is not None and each.first > 1 else 0, until))
+        until = await _parted_at(journal, runs, each)
+    for name, after, last in reversed(windows):
+        async for record in journal.read(history(name)):
+            if record.position > last:
+                break
+            if record.position >= after:
+                said = message(record.data)
+                found.setdefault(said.id, said)
+    return found
+
+
+async def _parted_at(journal: Journal, runs: Mapping[str, Run], stretch: Segment) -> int:
+    """The position that a stretch of a run goes on from. Of one that was imported only the version is known: positions
+    are those of the journal that it comes from."""
+    run = runs[stretch.run]
+    begun = next((one for one in run.branches if one["version"] == stretch.first), None)
+    if begun is None and (not run.origin or run.origin["run"] not in runs):
+        return 0
+    of, told = (run, begun) if begun is not None else (runs[run.origin["run"]], run.origin)
+    if not await journal.version(bundle.stream(run.id)):
+        return int(told["position"])
+    version = told["to"] if begun is not None else told["version"]
+    return (await points_in_time.at_version(journal, of, version)).position
+
+
+async def _findings(journal: Journal, run: Run, moment: PointInTime) -> dict[tuple[str, str], str]:
+    found: dict[tuple[str, str], str] = {}
+    for name, task in run.tasks.items():
+        agent = run.agent(name)
+        for number in range(1, task.attempts + 1):
+            attempt = await ATTEMPT.at(journal, attempt_id(agent, number), position=moment.position)
+            for each in attempt.discoveries if attempt is not None else ():
+                found[(name, str(each.get("text", "")))] = str(each.get("keyword", ""))
+        reports = tool_calls.Reports()
+        async for record in journal.read(tool_calls.stream(agent)):
+            if record.position > moment.position:
+                break
+            reports.apply(record.type, record.data)
+        found |= {(name, each["text"]): each["keyword"] for each in reports.discoveries}
+    return found

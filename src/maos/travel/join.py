@@ -1,0 +1,244 @@
+"""Bringing two runs of one origin together: what the other one has done becomes part of ours, and its files are merged.
+
+The other run is only read. Files are merged in a worktree of their own, from where the two runs parted; what both sides
+changed is decided by a policy or by a person, who is asked as by any run. One append makes it so, and a rollback to
+the version before undoes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from maos import workspaces as workspaces
+from maos.clock import Clock
+from maos.engine import consent, questions, stopping
+from maos.engine.attempts import Attempts
+from maos.engine.orchestration import check_places
+from maos.engine.runs import Runs
+from maos.errors import Corrupt, InvalidInput, NotFound
+from maos.faults import crash_point
+from maos.journal.codec import Event
+from maos.journal.journal import Append, Journal
+from maos.model.attempt import inbox
+from maos.model.branch import BranchPoint, digest, line_of, parted
+from maos.model.join import FILES, JOIN, OURS, THEIRS, JoinConflict, Joined, decided, join
+from maos.model.run import Run
+from maos.travel import branches, points_in_time
+from maos.travel.comparison import lineage
+from maos.travel.rollback import GRACE_S, held, joined, keep, position_before
+
+
+class Union(NamedTuple):
+    """What a join does, or did."""
+
+    run: str
+    other: str
+    base: BranchPoint
+    """Where the two parted."""
+    before: int
+    """The position of the journal before it; going back there undoes this."""
+    taken: Sequence[str]
+    added: Sequence[str]
+    conflicts: Sequence[JoinConflict]
+    chosen: dict[str, str]
+    """How each of them was decided, by its id."""
+    open: Sequence[JoinConflict]
+    """Those that nobody has decided: nothing was joined."""
+    commit: str = ""
+    """The merged files, once they are."""
+    asked: Sequence[questions.Open] = ()
+    """What a person is asked, in the place of joining."""
+
+    @property
+    def undo(self) -> str:
+        """The moment to go back to, to undo it."""
+        return f"@{self.before}"
+
+
+class Join:
+    """Joins runs."""
+
+    def __init__(self, journal: Journal, clock: Clock, runs: Runs, attempts: Attempts) -> None:
+        self._journal = journal
+        self._clock = clock
+        self._runs = runs
+        self._attempts = attempts
+
+    async def foresee(self, id: str, other: str, *, policy: str = "") -> Union:
+        """What joining would do; nothing is changed."""
+        ours, theirs = await self._runs.get(id), await self._runs.get(other)
+        union, _found = await self._union(ours, theirs, policy)
+        return union
+
+    async def join(self, id: str, other: str, *, policy: str = "") -> Union:
+        """Bring the work of another run into a run. With conflicts that nobody has decided, nothing but questions."""
+        theirs = await self._runs.get(other)
+        await consent.check(self._journal, theirs.id)  # what it would do, ours would
+        async with held(self._journal, self._clock, await self._runs.get(id)) as recorder:
+            ours = recorder.fold
+            union, found = await self._union(ours, theirs, policy)
+            if union.open:
+                return union
+            last = ours.branches[-1] if ours.branches else {}
+            if last.get("joined") == [theirs.id, theirs.version] and last["version"] == ours.version:
+                before = await position_before(self._journal, ours)
+                return union._replace(before=before, commit=ours.commit)  # it was done before
+            await stopping.end_all(self._attempts, ours.id, GRACE_S)
+            await keep(ours)
+            prefer = union.chosen.get(FILES, "")
+            found.content["commit"], place = await self._merged(ours, theirs, prefer)
+            if place is not None:
+                found.content["options"]["workspace"] = place
+            at_us, heard = self._clock.now_us(), await self._journal.version(inbox(ours.id))
+            data = {
+                "to": ours.version,
+                "position": await self._journal.head(),
+                "branch": ours.branch + 1,
+                "other": {"run": theirs.id, "version": theirs.version, "digest": digest(theirs)},
+                "base": union.base._asdict(),
+                "chosen": union.chosen,
+                "state": found.content,
+                "inbox_version": heard,
+                "at_us": at_us,
+            }
+            answers = [_answer(each, at_us) for each in found.answers]
+            crash_point("travel: joined files")
+            wishes = [*await self._wishes(ours, until=heard), *answers]
+            also = joined([Append(inbox(ours.id), [each]) for each in wishes])
+            await recorder.append(Event("run_joined", data), also=also)
+            return union._replace(before=await position_before(self._journal, ours), commit=ours.commit)
+
+    async def ask(self, union: Union) -> list[questions.Open]:
+        """Put what nobody has decided to a person; asked twice, it is asked once."""
+        run = await self._runs.get(union.run)
+        known = (await questions.wishes_of(self._journal, run)).questions
+        theirs = await self._runs.get(union.other)
+        for each in union.open:
+            id = f"{_prefix(theirs)}{each.id}"
+            if id not in known:
+                data = {
+                    "id": id,
+                    "question": f"Joining {union.other} to {union.run}: {_told(each)} Which one counts?",
+                    "choices": [OURS, THEIRS],
+                    "context": f"{OURS} ({union.run}): {each.ours}\n{THEIRS} ({union.other}): {each.theirs}",
+                    "asked_by": [],
+                    "at_us": self._clock.now_us(),
+                }
+                await self._journal.append(inbox(run.id), Event("question_asked", data))
+        asked = questions.of_run(run, await questions.wishes_of(self._journal, run))
+        return [each for each in asked if each.id.startswith(_prefix(theirs))]
+
+    # --- inside ----------------------------------------------------------------------------------------------
+
+    async def _union(self, ours: Run, theirs: Run, policy: str) -> tuple[Union, Joined]:
+        for each in (ours, theirs):
+            check_places(each)
+        base = await self._parted(ours, theirs)
+        runs = {**await lineage(self._journal, ours), **await lineage(self._journal, theirs)}
+        moment = await points_in_time.at_version(self._journal, runs[base.run], base.version)
+        then = await points_in_time.run_at(self._journal, moment)
+        answers = (await questions.wishes_of(self._journal, ours)).questions
+        chosen: dict[str, str] = {}
+
+        def choose(conflict: JoinConflict) -> str:
+            asked = answers.get(f"{_prefix(theirs)}{conflict.id}")
+            said = decided(conflict, policy or (asked.answer or "" if asked is not None else ""))
+            if said:
+                chosen[conflict.id] = said
+            return said
+
+        found = join(then, ours, theirs, branch=ours.branch + 1, choose=choose)
+        conflicts, undecided = list(found.conflicts), list(found.open)
+        files = await self._files_in_conflict(ours, theirs)
+        if files is not None:
+            conflicts.append(files)
+            if not choose(files):
+                undecided.append(files)
+        union = Union(
+            ours.id, theirs.id, base, await self._journal.head(), found.taken, found.added, conflicts, chosen, undecided
+        )  # fmt: skip
+        return union, found
+
+    async def _parted(self, ours: Run, theirs: Run) -> BranchPoint:
+        if ours.id == theirs.id:
+            raise InvalidInput(f"{ours.id} cannot be joined with itself", hint="name a fork of it, or where it is from")
+        runs = [await lineage(self._journal, run) for run in (ours, theirs)]
+        lines = [line_of(known, run.id, run.version) for known, run in zip(runs, (ours, theirs), strict=True)]
+        found = parted(*lines)
+        missing = [run.origin["run"] for known in runs for run in known.values()
+                   if run.origin and run.origin["run"] not in known]  # fmt: skip
+        if found is None and missing:
+            raise NotFound(f"they come from {missing[0]}, which is not here", hint="import it too, and join them then")
+        if found is None:
+            hint = "only a run and its forks, or two forks of one run, can be joined"
+            raise InvalidInput(f"{ours.id} and {theirs.id} have nothing in common", hint=hint)
+        return found
+
+    async def _files_in_conflict(self, ours: Run, theirs: Run) -> JoinConflict | None:
+        place = theirs.options.get("workspace")
+        if not place or not theirs.commit:
+            return None
+        workspace = workspaces.Workspace.from_data(place)
+        onto = ours.commit or str(workspace.base)
+        files = await workspaces.preview(workspace, theirs.commit, onto=onto)
+        if not files:
+            return None
+        return JoinConflict(FILES, "", ", ".join(files), ", ".join(files), _last_us(ours), _last_us(theirs), files)
+
+    async def _merged(self, ours: Run, theirs: Run, side: str) -> tuple[str, dict[str, Any] | None]:
+        """The merged files of both, in a worktree of their own."""
+        place = ours.options.get("workspace")
+        if not place:
+            return ours.commit, None
+        base = workspaces.Workspace.from_data(place).base
+        name = f"{ours.id}-b{ours.branch + 1}"
+        folder = Path(ours.folder)
+        into = await branches.fresh(self._attempts, name, folder, base=base, at=ours.commit or base)
+        crash_point("travel: merged files")
+        if not theirs.commit or not theirs.options.get("workspace"):
+            return ours.commit, into.to_data()
+        done = await workspaces.merge(
+            workspaces.Workspace.from_data(theirs.options["workspace"]),
+            theirs.commit,
+            into=into.path,
+            message=f"Join {theirs.id}",
+            prefer={OURS: workspaces.OTHERS, THEIRS: workspaces.OWN}.get(side, ""),
+        )
+        if not isinstance(done, workspaces.Merged):
+            raise Corrupt(f"the files of {theirs.id} could not be merged: {done.files}", hint="join them again")
+        return done.commit, into.to_data()
+
+    async def _wishes(self, ours: Run, *, until: int) -> list[Event]:
+        """What was wanted of our run and nobody has carried out, but what this join itself asked. What comes later
+        stays where it is."""
+        found = []
+        async for record in self._journal.read(inbox(ours.id), after=ours.inbox_cursor, until=until):
+            own = str(record.data.get("id", "")).startswith(JOIN)
+            if not own and record.type in ("question_asked", "question_answered", "tasks_requested"):
+                found.append(Event(record.type, dict(record.data)))
+        return found
+
+
+def _answer(question: Any, at_us: int) -> Event:
+    data = {"id": question.id, "answer": question.answer, "by": question.answered_by, "at_us": at_us}
+    return Event("question_answered", data)
+
+
+def _prefix(theirs: Run) -> str:
+    return f"{JOIN}{theirs.id}@{theirs.version}/"
+
+
+def _last_us(run: Run) -> int:
+    return max((task.ended_us for task in run.tasks.values()), default=0)
+
+
+def _told(conflict: JoinConflict) -> str:
+    if conflict.kind == FILES:
+        return f"both changed {conflict.ours}."
+    if conflict.kind == "question":
+        return f"the question {conflict.name} was answered with {conflict.ours!r} and {conflict.theirs!r}."
+    if conflict.kind == "plan":
+        return f"both have planned a task {conflict.name}, and not the same."
+    return f"both have done {conflict.name}, with different results."

@@ -1,0 +1,285 @@
+"""A run whose files are elsewhere now: the folder was moved or renamed, or another machine has a copy of it.
+
+What says where things are is put right on disk first, which can be done again and changes no file of anybody's. Then
+one append tells the run and the newest attempt of each of its agents. Everything else follows from these: the next
+attempts, gates and merges, and ways back to moments before (`moments.run_at`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from maos import workspaces as workspaces
+from maos.clock import Clock
+from maos.engine import claims, consent
+from maos.engine.attempts import Attempts
+from maos.engine.types import RUN
+from maos.errors import InvalidInput
+from maos.faults import crash_point
+from maos.journal.codec import Event
+from maos.journal.journal import Append, Journal
+from maos.model.attempt import Attempt, agent_of, stream
+from maos.model.run import DONE, Run
+from maos.model.run import stream as stream_of
+from maos.travel.rollback import held
+from maos.workspaces import Workspace, commits
+
+NAMES_SHOWN_MAX = 3
+
+
+class Moved(NamedTuple):
+    """Where a run is now, or would be."""
+
+    run: str
+    before: str
+    folder: str
+    repository: str
+    """The git folder that has its commits; empty when its agents work in the folder itself."""
+    found: Sequence[str]
+    """Worktrees that are there."""
+    anew: Sequence[str]
+    """Those that are not, and are made from what was last saved."""
+    changed: bool
+    """Whether anything is elsewhere than it was."""
+
+
+class _Ways:
+    """What was where, and where it is now."""
+
+    def __init__(self, pairs: Iterable[tuple[Path, Path]]) -> None:
+        self._pairs = sorted(set(pairs), key=lambda pair: len(pair[0].parts), reverse=True)
+
+    def path(self, before: Path) -> Path:
+        """Where something is."""
+        for old, new in self._pairs:
+            if before.is_relative_to(old):
+                return new / before.relative_to(old)
+        return before
+
+    def workspace(self, before: Workspace) -> Workspace:
+        """Where a workspace is."""
+        repository = None if before.repository is None else self.path(before.repository)
+        gitdir = None if before.gitdir is None else self.path(before.gitdir)
+        return before._replace(
+            path=self.path(before.path), tree=self.path(before.tree), repository=repository, gitdir=gitdir
+        )
+
+
+class _Agent(NamedTuple):
+    attempt: Attempt
+    """Its newest."""
+    before: Workspace
+    now: Workspace
+    saved: str
+    """The commit of the files that it would go on with; empty when none was saved."""
+    needed: bool
+    """Whether it has something left to do."""
+
+
+async def move(
+    journal: Journal, clock: Clock, attempts: Attempts, id: str, folder: Path, *, dry_run: bool = False
+) -> Moved:
+    """Have a run go on in another folder, with the same repository or a copy of it; Held while somebody carries it out.
+
+    InvalidInput when that cannot work: its commits are not there, or it is another part of the repository.
+    """
+    run = await RUN.load(journal, id)
+    assert run is not None
+    if dry_run:
+        return await _Move(journal, clock, attempts, run, folder).foresee()
+    async with held(journal, clock, run) as recorder:
+        found = _Move(journal, clock, attempts, recorder.fold, folder)
+        moved = await found.foresee()
+        place = await found.lay_out()
+        crash_point("move: laid out")
+        if moved.changed:
+            data = {"folder": moved.folder, "from": moved.before, "at_us": clock.now_us()}
+            data |= {"workspace": place.to_data()} if place is not None else {}
+            async with AsyncExitStack() as leases:
+                for each in found.agents:
+                    if each.attempt.is_open:
+                        await leases.enter_async_context(_alone(journal, clock, each.attempt))
+                # Not under the lease of the run, which we hold: its token would be in streams that have another.
+                own = Append(stream_of(run.id), [Event("run_moved", data)], expected=recorder.fold.version)
+                await journal.append_all([own, *(_told(each, found.ways) for each in found.agents)])
+        return moved
+
+
+async def merged_work(folder: Path, place: Workspace, commit: str) -> Workspace:
+    """The worktree that the work of all tasks is merged into, made if it is gone, at a commit; empty for its base."""
+    wanted = commit or place.base
+    how: dict[str, Any] = {"root": place.tree.parent, "base": place.base, "at": wanted}
+    made = await workspaces.prepare(folder, place.name, **how)
+    if await workspaces.head(made) != wanted:  # its repository knows it no more, or the work went on elsewhere
+        await workspaces.checkpoint(made, "before it is brought up to date")
+        await workspaces.remove(made)
+        made = await workspaces.prepare(folder, place.name, **how)
+    return made
+
+
+class _Move:
+    """One move of one run."""
+
+    def __init__(self, journal: Journal, clock: Clock, attempts: Attempts, run: Run, folder: Path) -> None:
+        self._journal = journal
+        self._attempts = attempts
+        self._run = run
+        self._given = folder
+        self.ways: _Ways
+        self.agents: list[_Agent] = []
+
+    async def foresee(self) -> Moved:
+        """What it comes to; InvalidInput when it cannot work."""
+        run, given = self._run, await asyncio.to_thread(self._given.resolve)
+        if not await asyncio.to_thread(given.is_dir):
+            raise InvalidInput(f"{self._given} is not a folder", hint="give the folder that the run works in now")
+        self._folder = given
+        own = run.options.get("workspace")
+        self._own = Workspace.from_data(own) if own else None
+        newest = [each async for each in self._newest()]
+        places = [Workspace.from_data(each.workspace) for each in newest]
+        in_git = [each for each in (self._own, *places) if each is not None and not each.in_place]
+        target = await commits.target(given) if in_git else None
+        pairs = [(Path(run.folder), given)]
+        if target is not None and in_git:
+            repository = _checked(run, given, target, in_git[0])
+            pairs += [(each.repository, repository) for each in in_git if each.repository is not None]
+        pairs += await asyncio.to_thread(self._homes, newest, in_git)
+        self.ways = _Ways(pairs)
+        self.agents = [await self._agent(each, place) for each, place in zip(newest, places, strict=True)]
+        if target is not None and target.repository is not None:
+            await self._check_commits(target.repository, given)
+        found: list[str] = []
+        anew: list[str] = []
+        for place in self._needed():
+            here = await asyncio.to_thread(workspaces.is_left, place)
+            (found if here else anew).append(place.name)
+        changed = str(given) != run.folder or any(each.before != each.now for each in self.agents)
+        changed = changed or (self._own is not None and self.ways.workspace(self._own) != self._own)
+        repository_now = "" if target is None else str(target.repository)
+        return Moved(run.id, run.folder, str(given), repository_now, found, anew, changed)
+
+    async def lay_out(self) -> Workspace | None:
+        """Put right what says where things are, and make what is gone; the workspace of the run, if it has one."""
+        waits = bool(await consent.waits(self._journal, self._run.id))  # then they are made once a person has agreed
+        own = None if self._own is None else self.ways.workspace(self._own)
+        await self._keep()
+        if own is not None and (await workspaces.relocate(own) or not waits):
+            own = await merged_work(self._folder, own, self._run.commit)
+        for each in self.agents:
+            if each.now.in_place:
+                continue
+            if not await workspaces.relocate(each.now):
+                if each.needed and not waits:
+                    how: dict[str, Any] = {"root": each.now.tree.parent, "base": each.now.base}
+                    await workspaces.prepare(self._folder, each.now.name, **how, start=each.saved or None)
+            elif each.needed and not each.attempt.is_open:
+                await workspaces.verify(each.now, each.saved or None)
+            crash_point("move: one laid out")
+        return own
+
+    async def _keep(self) -> None:
+        """Have refs lead to what will be needed: in a copy there may be none, and git clears such commits away."""
+        needed = [(each.now, each.saved or each.now.base) for each in self.agents if each.needed]
+        if self._own is not None:
+            own = self.ways.workspace(self._own)
+            needed += [(own, own.base), (own, self._run.commit)]
+        for place, commit in needed:
+            if place.repository is None or not commit:
+                continue
+            if commit not in (await commits.known(place.repository)).values():
+                await workspaces.keep(place.repository, place.name, f"moved-{commit[:12]}", commit)
+
+    async def _newest(self) -> AsyncIterator[Attempt]:
+        """The newest attempt of every agent of the run, those of its gates and of branches that were given up too."""
+        names = {f"{self._run.id}-plan"}
+        async for name in self._journal.streams(stream(f"{self._run.id}.")):
+            names.add(agent_of(name.removeprefix(stream(""))))
+        for name in sorted(names):
+            if not await self._journal.version(stream(f"{name}.1")):
+                continue
+            attempt = await self._attempts.get(name)
+            if attempt.order.get("run", "") in ("", self._run.id):
+                yield attempt
+
+    def _homes(self, newest: Sequence[Attempt], places: Sequence[Workspace]) -> list[tuple[Path, Path]]:
+        """Where agents have their files: where they were, if they are there; or else where this machine keeps them. The
+        last part of that has a checksum of where the database is, and a folder that was moved has the one of before."""
+        known = {Path(each.folder).parent.parent for each in newest} | {each.tree.parent.parent for each in places}
+        here = self._attempts.folder.resolve()
+        gone = [each for each in known if each.resolve() != here and not each.is_dir()]
+        return [(each, moved if (moved := here.parent / each.name).is_dir() else here) for each in gone]
+
+    async def _agent(self, attempt: Attempt, place: Workspace) -> _Agent:
+        history = await self._attempts.history(attempt.agent)
+        saved = [each.commit for one in history for each in one.checkpoints if each.commit]
+        tasks = [each for each in self._run.tasks.values() if self._run.agent(each.name) == attempt.agent]
+        done = next((each.commit for each in tasks if each.commit), "")
+        needed = any(each.status != DONE for each in tasks)
+        return _Agent(attempt, place, self.ways.workspace(place), done or (saved[-1] if saved else ""), needed)
+
+    def _needed(self) -> list[Workspace]:
+        own = [] if self._own is None else [self.ways.workspace(self._own)]
+        return own + [each.now for each in self.agents if each.needed and not each.now.in_place]
+
+    async def _check_commits(self, repository: Path, given: Path) -> None:
+        needed = [each.saved or each.now.base for each in self.agents if each.needed and not each.now.in_place]
+        own = [] if self._own is None else [self._own.base, self._run.commit]
+        missing = await workspaces.lacking(repository, [each for each in (*own, *needed) if each])
+        if not missing:
+            return
+        shown = ", ".join(each[:12] for each in missing[:NAMES_SHOWN_MAX])
+        raise InvalidInput(
+            f"the repository of {given} has not the commits of {self._run.id}: {shown} "
+            f"{'is' if len(missing) == 1 else 'are'} missing",
+            hint="give the repository it was made in, wherever that is now; a clone needs what its agents have saved: "
+            "`git fetch OLD 'refs/maos/*:refs/maos/*'` there, or `maos export` and `maos import --cwd`",
+        )
+
+
+def _checked(run: Run, given: Path, target: commits.CommitTarget, before: Workspace) -> Path:
+    """The repository of a folder, if the run can go on there."""
+    if target.repository is None:
+        raise InvalidInput(
+            f"{given} is not in a git repository, and the files of {run.id} are commits",
+            hint="give the repository it was made in, wherever that is now",
+        )
+    prefix = str(before.path.relative_to(before.tree))
+    now = str(Path(target.prefix))
+    if prefix != now:
+        top = given if now == "." else given.parents[len(Path(now).parts) - 1]
+        raise InvalidInput(
+            f"{run.id} works in {'the root' if prefix == '.' else prefix} of its repository, and {given} is "
+            f"{'its root' if now == '.' else f'{now} of it'}",
+            hint=f"--cwd {top / prefix}",
+        )
+    return target.repository
+
+
+@asynccontextmanager
+async def _alone(journal: Journal, clock: Clock, attempt: Attempt) -> AsyncIterator[None]:
+    """An attempt that has not ended, for us alone: Held while somebody runs it."""
+    hint = f"`maos agent stop {attempt.agent}` ends it"
+    name = f"attempt/{attempt.agent}"
+    lease = await claims.claim(journal, clock, name, attempt, is_open=True, hint=hint)
+    try:
+        yield
+    finally:
+        await journal.release(lease)
+
+
+def _told(agent: _Agent, ways: _Ways) -> Append:
+    attempt = agent.attempt
+    data = {
+        "agent": attempt.agent,
+        "number": attempt.number,
+        "workspace": agent.now.to_data(),
+        "folder": str(ways.path(Path(attempt.folder))),
+        "cwd": str(ways.path(Path(attempt.order["cwd"]))),
+        "home": str(ways.path(Path(attempt.order["home"]))),
+    }
+    return Append(stream(attempt.id), [Event("attempt_moved", data)], expected=attempt.version)

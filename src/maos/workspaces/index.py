@@ -1,0 +1,248 @@
+"""Brings an index up to the files of a tree, and says what had to be left out.
+
+`git add` would stop at the first file it cannot read, descend into nothing that has a `.git`, and take a file of any
+size. So git is asked what changed, each change is looked at here, and what passes is handed to git.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import signal
+import stat
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from maos.workspaces.git import CHECKOUT_LIMIT_S, Git, GitFailed, Result
+from maos.workspaces.layout import shown
+
+TOO_LARGE = "too large"
+NESTED = "nested repository"
+SUBMODULE = "submodule"
+UNREADABLE = "unreadable"
+CHANGING = "changed while it was read, or has a name git refuses"
+NOT_A_FILE = "not a file"
+
+_TRIES = 20
+_RETRY_S = 0.02
+_UNREADABLE_FOLDER = re.compile(rb"^warning: could not open directory '(.*)': ", re.MULTILINE)
+# What is wrong with the repository or the disk, not with one file.
+_EVERYWHERE = (
+    b"No space left on device",
+    b"Disk quota exceeded",
+    b"Read-only file system",
+    b"Input/output error",
+    b".lock'",
+    b"insufficient permission for adding an object",
+    b"index file",
+)
+
+
+class LeftOut(NamedTuple):
+    """A file or folder that is not in a checkpoint, and why."""
+
+    path: str
+    why: str
+
+
+class Staged(NamedTuple):
+    """What bringing the index up to the files came to."""
+
+    changed: int
+    """How many files differ from HEAD."""
+    left_out: tuple[LeftOut, ...]
+
+
+class Rules(NamedTuple):
+    """Which files are taken."""
+
+    base: str | None
+    """Files of this commit are taken whatever their size: they are in the repository already."""
+    file_bytes_max: int
+    keep_ignored: tuple[str, ...] = ()
+    also: frozenset[bytes] = frozenset()
+    """Files that are taken although they are ignored or large."""
+
+
+async def stage(git: Git, tree: Path, rules: Rules) -> Staged:
+    """Make the index of `git` say what is in the tree."""
+    result = await _changed(git)
+    left = [LeftOut(shown(path), UNREADABLE) for path in _UNREADABLE_FOLDER.findall(result.errors)]
+    left += [LeftOut(shown(path), SUBMODULE) for path in await _filled_submodules(git, tree)]
+    found = _Found(tree, rules)
+    kept = await _ignored_to_keep(git, rules.keep_ignored)
+    await asyncio.to_thread(found.sort_out, result.output.split(b"\0")[:-1], (*kept, *rules.also))
+    await found.settle_large(git)
+    if found.gone:
+        nothing = b"0 " + b"0" * 40 + b"\t"
+        await git.run(
+            "update-index", "-z", "--index-info", given=b"".join(nothing + path + b"\0" for path in found.gone)
+        )
+    refused = await put_into_index(git, found.wanted)
+    found.touched.difference_update(refused)
+    left += [LeftOut(shown(path), why) for path, why in found.left]
+    left += [LeftOut(shown(path), await asyncio.to_thread(_why_refused, tree, path)) for path in refused]
+    return Staged(len(found.touched), tuple(sorted(left)))
+
+
+async def _changed(git: Git) -> Result:
+    """What git says differs. It maps files into memory, and one that shrinks meanwhile kills it: then once more."""
+    for _ in range(_TRIES):
+        result = await git.run(
+            "status",
+            "--porcelain=v1",
+            "-z",
+            "--untracked-files=all",
+            "--no-renames",
+            "--ignore-submodules=all",  # looking into one would run git with its configuration
+            "--no-ahead-behind",
+            limit_s=CHECKOUT_LIMIT_S,
+            allowed=(0, -signal.SIGBUS),
+        )
+        if result.status == 0:
+            return result
+        await _unlock(git)
+        await asyncio.sleep(_RETRY_S)
+    raise GitFailed("status", result, hint="some file changes all the time; wait until it is quiet, and try again")
+
+
+async def _unlock(git: Git) -> None:
+    """Remove the lock of an index that is ours alone; a git that is killed by its files leaves it behind."""
+    await asyncio.to_thread(Path(git.variables["GIT_INDEX_FILE"] + ".lock").unlink, missing_ok=True)
+
+
+class _Found:
+    """Changes, each looked at."""
+
+    def __init__(self, tree: Path, rules: Rules) -> None:
+        self.tree = os.fsencode(tree)
+        self.rules = rules
+        self.touched: set[bytes] = set()
+        self.wanted: list[bytes] = []
+        self.gone: list[bytes] = []
+        self.left: list[tuple[bytes, str]] = []
+        self.large: list[tuple[bytes, bool]] = []
+
+    def sort_out(self, entries: Sequence[bytes], also: Iterable[bytes]) -> None:
+        """Look at what git says has changed, and at what is to be taken besides."""
+        for entry in entries:
+            side, path = entry[:2], entry[3:]
+            if path.endswith(b"/"):
+                self.left.append((path, NESTED))
+            elif side[1:] == b" ":
+                self.touched.add(path)  # the index has it already; a call that was killed got that far
+            elif side[1:] == b"D":
+                self.gone.append(path)
+                self.touched.add(path)
+            else:
+                self._look_at(path, tracked=side != b"??")
+        for path in also:
+            if path not in self.touched:
+                self._look_at(path, tracked=False)
+
+    def _look_at(self, path: bytes, *, tracked: bool) -> None:
+        why = _why_not(os.path.join(self.tree, path), self.rules.file_bytes_max)
+        if why is None or (why == TOO_LARGE and path in self.rules.also):
+            self.wanted.append(path)
+            self.touched.add(path)
+        elif why == TOO_LARGE:
+            self.large.append((path, tracked))
+        else:
+            self.left.append((path + b"/" if why == NESTED else path, why))
+            if tracked and why != UNREADABLE:  # an unreadable one stays as it was last saved
+                self.gone.append(path)
+                self.touched.add(path)
+
+    async def settle_large(self, git: Git) -> None:
+        """Take those that the base has too; the others are not, or no longer, in the index."""
+        if not self.large:
+            return
+        known: set[bytes] = set()
+        if self.rules.base is not None:
+            paths = [path for path, _tracked in self.large]
+            listed = await git.run("ls-tree", "-z", "--name-only", "--full-tree", self.rules.base, "--", *paths)
+            known = set(listed.output.split(b"\0"))
+        for path, tracked in self.large:
+            if path in known:
+                self.wanted.append(path)
+                self.touched.add(path)
+                continue
+            self.left.append((path, TOO_LARGE))
+            if tracked:
+                self.gone.append(path)
+                self.touched.add(path)
+
+
+def _why_not(path: bytes, file_bytes_max: int) -> str | None:
+    """Why a file cannot be taken, if it cannot. A link is taken as a link, wherever it leads (A13)."""
+    try:
+        status = os.lstat(path)
+        if stat.S_ISLNK(status.st_mode):
+            return None
+        if not stat.S_ISREG(status.st_mode):
+            return NESTED if stat.S_ISDIR(status.st_mode) else NOT_A_FILE
+        if status.st_size > file_bytes_max:
+            return TOO_LARGE
+        os.close(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC))
+    except (FileNotFoundError, NotADirectoryError):
+        return None  # it has gone since; git will see that too
+    except OSError:
+        return UNREADABLE
+    return None
+
+
+def _why_refused(tree: Path, path: bytes) -> str:
+    return _why_not(os.path.join(os.fsencode(tree), path), 1 << 62) or CHANGING
+
+
+async def put_into_index(git: Git, paths: Sequence[bytes]) -> list[bytes]:
+    """Put files into the index; those that git does not manage to take are given back."""
+    if not paths:
+        return []
+    given = b"".join(path + b"\0" for path in paths)
+    try:
+        result = await git.run(
+            "update-index", "-z", "--add", "--remove", "--replace", "--stdin", given=given, limit_s=CHECKOUT_LIMIT_S
+        )
+    except GitFailed as error:
+        if any(sign in error.result.errors for sign in _EVERYWHERE):
+            raise
+        await _unlock(git)
+        if len(paths) == 1:
+            return list(paths)
+        half = len(paths) // 2
+        return await put_into_index(git, paths[:half]) + await put_into_index(git, paths[half:])
+    if b"Ignoring path " in result.errors:  # names that would be another name for .git somewhere
+        return [path for path in paths if b"Ignoring path " + path + b"\n" in result.errors]
+    return []
+
+
+async def _ignored_to_keep(git: Git, globs: Sequence[str]) -> list[bytes]:
+    """Ignored files that the rules want all the same."""
+    if not globs:
+        return []
+    listed = await git.run(
+        "ls-files",
+        *("-z", "--others", "--ignored", "--exclude-standard", "--"),
+        *(f":(glob){glob}" for glob in globs),
+        variables={"GIT_LITERAL_PATHSPECS": "0"},
+    )
+    return listed.output.split(b"\0")[:-1]
+
+
+async def _filled_submodules(git: Git, tree: Path) -> list[bytes]:
+    """Submodules with something in them. Only the commit they are at is part of a tree, not their files."""
+    if not await asyncio.to_thread((tree / ".gitmodules").is_file):
+        return []
+    listed = await git.run("ls-files", "-z", "--stage")
+    links = [entry.split(b"\t", 1)[1] for entry in listed.output.split(b"\0") if entry.startswith(b"160000 ")]
+    return [path for path in links if await asyncio.to_thread(_has_content, os.path.join(os.fsencode(tree), path))]
+
+
+def _has_content(folder: bytes) -> bool:
+    try:
+        return not os.path.islink(folder) and bool(os.listdir(folder))
+    except OSError:
+        return False

@@ -1,0 +1,355 @@
+"""Brings the work of a workspace into the user's branch and tree: wholly, or not at all.
+
+The merge is worked out on trees alone. Only when it is clean, and the user has nothing of their own in the files that
+it would write, are those files written and the branch moved. A merge that was killed in between is finished by asking
+for it again: a file that already has its new content is not in the way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+from collections.abc import Collection
+from pathlib import Path
+from typing import NamedTuple
+
+from maos.errors import InvalidInput
+from maos.faults import crash_point
+from maos.workspaces.checkpoints import in_the_way, repositories_at, trailers
+from maos.workspaces.git import CHECKOUT_LIMIT_S, Git, GitFailed, held
+from maos.workspaces.index import put_into_index
+from maos.workspaces.layout import PRIVATE, Workspace, find_commit, is_there, lay_out, private_git, refs_of, shown
+from maos.workspaces.source import Source, discover
+
+OWN, OTHERS = SIDES = ("own", "others")
+"""Whose files are taken where both sides changed the same: those of the workspace that is merged, or those it meets."""
+_UNDER_WAY = ("MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "rebase-merge", "rebase-apply", "BISECT_LOG")
+
+
+class Merged(NamedTuple):
+    """The work is in the user's branch and tree."""
+
+    commit: str
+    files: tuple[str, ...]
+    """What was written; empty when everything was there already."""
+
+
+class Conflicted(NamedTuple):
+    """Both sides changed the same; nothing was touched."""
+
+    files: tuple[str, ...]
+    messages: tuple[str, ...]
+    """What git says about each."""
+    commit: str
+    """A commit on top of both sides: the files merged as far as possible, with conflict markers in those named.
+
+    Work that goes on from it, with the markers gone, can be merged.
+    """
+
+
+class Blocked(NamedTuple):
+    """The merge is clean, but the user's tree is not ready for it; nothing was touched."""
+
+    why: str
+    files: tuple[str, ...]
+    hint: str
+
+
+class _Tried(NamedTuple):
+    tree: str
+    files: tuple[bytes, ...]
+    messages: tuple[str, ...]
+
+
+async def merge(
+    workspace: Workspace, commit: str, *, into: Path, message: str, prefer: str = ""
+) -> Merged | Conflicted | Blocked:
+    """Merge a checkpoint into the branch that is checked out at `into`, as one commit on top of it.
+
+    With `prefer`, files that both sides changed in the same places are taken whole from one of them: OWN or OTHERS.
+    """
+    if workspace.repository is None:
+        raise InvalidInput(f"{workspace.path} was worked in directly", hint="there is nothing to merge")
+    source = await discover(await asyncio.to_thread(into.resolve))
+    repository = await asyncio.to_thread(workspace.repository.resolve)  # it may have moved, with a link where it was
+    if source is None or source.repository != repository:
+        raise InvalidInput(
+            f"{into} is not in the repository of workspace {workspace.name}",
+            hint=f"merge into a worktree of {workspace.repository}",
+        )
+    if source.top == workspace.tree:
+        raise InvalidInput(f"{into} is the workspace itself", hint="merge into the user's tree")
+    await asyncio.to_thread((workspace.tree.parent / PRIVATE).mkdir, 0o700, parents=True, exist_ok=True)
+    async with held(workspace.tree.parent / PRIVATE / ".merge.lock"):
+        with tempfile.TemporaryDirectory(prefix="maos-merge-") as scratch:
+            return await _Merge(workspace, source, Path(scratch), prefer).run(commit, message)
+
+
+async def preview(workspace: Workspace, commit: str, *, onto: str) -> tuple[str, ...]:
+    """Files that would be in conflict if a checkpoint was merged onto a commit; no file and no ref is touched."""
+    source = None if workspace.repository is None else await discover(workspace.tree)
+    if source is None:
+        raise InvalidInput(f"{workspace.tree} is not in a git repository", hint="put it back from a copy")
+    with tempfile.TemporaryDirectory(prefix="maos-merge-") as scratch:
+        return await _Merge(workspace, source, Path(scratch), "").foresee(commit, onto)
+
+
+class _Merge:
+    """One merge, with a private git folder: no merge driver or filter of the repository's choice is run."""
+
+    def __init__(self, workspace: Workspace, source: Source, scratch: Path, prefer: str) -> None:
+        assert workspace.base is not None
+        self.prefer = prefer
+        self.workspace = workspace
+        self.base = workspace.base
+        self.source = source
+        self.scratch = scratch
+        self.book = refs_of(workspace.name) + "merged"
+        self.git = private_git(scratch / "git", source.repository, scratch)
+
+    async def run(self, named: str, message: str) -> Merged | Conflicted | Blocked:
+        """All of it."""
+        lay_out(self.scratch / "git", object_format=self.source.object_format)
+        commit = await find_commit(self.source.git, named)
+        head = await self.source.head()
+        if head is None:
+            return Blocked("nothing is committed in the repository yet", (), "commit your files, then merge again")
+        if trouble := await asyncio.to_thread(self._under_way):
+            return Blocked(f"{trouble} is under way in {self.source.top}", (), "finish or abort it, then merge again")
+        since = await self._since(head, commit)
+        theirs = await self._as_git_would_commit(since, commit)
+        tried = await self._try(since, head, theirs)
+        if tried.files and self.prefer:
+            tried = await self._chosen(tried, theirs if self.prefer == OWN else head)
+        if tried.files:
+            told = (await trailers(self.source.git, commit)).get("Head", self.base)
+            text = f"conflict\n\nMaos-Base: {self.base}\nMaos-Head: {told}\n"
+            both = await self.git.line("commit-tree", tried.tree, "-p", commit, "-p", head, given=text.encode())
+            return Conflicted(tuple(map(shown, tried.files)), tried.messages, both)
+        if tried.tree == await self.git.line("rev-parse", head + "^{tree}"):
+            return Merged(head, ())
+        text = f"{message.strip() or 'Merge ' + self.workspace.name}\n\nMaos-Checkpoint: {commit}\n"
+        new = await self.git.line("commit-tree", tried.tree, "-p", head, given=text.encode("utf-8", "replace"))
+        # Noted first: a note about a commit that never gets into the branch is not believed.
+        note = await self.git.line("commit-tree", tried.tree, "-p", new, "-p", commit, given=b"merged\n")
+        await self.source.git.run("update-ref", self.book, note)
+        crash_point("merge: noted")
+        changed = await self.git.run("diff-tree", "-r", "-z", "--name-only", "--no-renames", head, new)
+        return await _Landing(self.source, self.scratch).land(head, new, changed.output.split(b"\0")[:-1])
+
+    async def foresee(self, named: str, onto: str) -> tuple[str, ...]:
+        """Those files that both sides changed in the same places."""
+        lay_out(self.scratch / "git", object_format=self.source.object_format)
+        commit, head = await find_commit(self.source.git, named), await find_commit(self.source.git, onto)
+        since = await self._since(head, commit)
+        tried = await self._try(since, head, await self._as_git_would_commit(since, commit))
+        return tuple(map(shown, tried.files))
+
+    def _under_way(self) -> str:
+        return next((name for name in _UNDER_WAY if is_there(self.source.gitdir / name)), "")
+
+    async def _since(self, head: str, commit: str) -> str:
+        """What both sides have in common: what was merged last, else where they parted, else where the work began."""
+        git = self.source.git
+        noted = await git.run("rev-parse", "-q", "--verify", self.book, allowed=(0, 1, 128))
+        if noted.status == 0:
+            landed, merged = (await git.run("rev-parse", noted.line + "^1", noted.line + "^2")).output.decode().split()
+            if await self._contains(head, landed) and await self._contains(commit, merged):
+                return merged
+        parted = await git.run("merge-base", head, commit, allowed=(0, 1))
+        if parted.status == 0 and await self._contains(parted.line, self.base):
+            return parted.line  # the agent may have taken in newer work of others
+        return self.base
+
+    async def _contains(self, newer: str, older: str) -> bool:
+        return (await self.source.git.run("merge-base", "--is-ancestor", older, newer, allowed=(0, 1))).status == 0
+
+    async def _as_git_would_commit(self, since: str, commit: str) -> str:
+        """The tree of a checkpoint with line ends and encodings as the attributes in it want them committed.
+
+        A checkpoint has the bytes of the files. What lands in a branch should look as if it was added with git.
+        """
+        attributes = self.source.repository / "info" / "attributes"
+        local = await asyncio.to_thread(lambda: attributes.read_bytes() if attributes.is_file() else b"")
+        before, after = await listing(self.git, since), await listing(self.git, commit)
+        known = [path for path in after if path.split(b"/")[-1] == b".gitattributes"]
+        changed = [path for path, line in after.items() if line != before.get(path) and line.startswith(b"100")]
+        if not changed or not (known or local):
+            return await self.git.line("rev-parse", commit + "^{tree}")
+        files = self.scratch / "files"
+        await asyncio.to_thread(files.mkdir)
+        raw = private_git(self.scratch / "git", self.source.repository, files)
+        await raw.run("read-tree", commit)
+        wanted = b"".join(path + b"\0" for path in {*known, *changed})
+        await raw.run("checkout-index", "-z", "--stdin", given=wanted, limit_s=CHECKOUT_LIMIT_S)
+        lay_out(self.scratch / "convert", object_format=self.source.object_format, attributes=local)
+        converting = private_git(self.scratch / "convert", self.source.repository, files)
+        await converting.run("read-tree", commit)
+        # What git does to line ends depends on those it finds in the index: it is to find what was there before.
+        old = (before.get(path, b"0 " + b"0" * len(commit) + b"\t" + path) for path in changed)
+        await converting.run("update-index", "-z", "--index-info", given=b"".join(line + b"\0" for line in old))
+        refused = await put_into_index(converting, changed)
+        as_they_are = b"".join(after[path] + b"\0" for path in refused)
+        await converting.run("update-index", "-z", "--index-info", given=as_they_are)
+        return await converting.line("write-tree")
+
+    async def _try(self, since: str, head: str, theirs: str) -> _Tried:
+        """Merge three trees. Git wants commits, and finds by itself what they come from: it gets some to its taste."""
+        base = await self.git.line("commit-tree", since + "^{tree}", given=b"base\n")
+        sides = [
+            await self.git.line("commit-tree", tree, "-p", base, given=b"side\n") for tree in (head + "^{tree}", theirs)
+        ]
+        result = await self.git.run("merge-tree", "--write-tree", "-z", "--messages", *sides, allowed=(0, 1))
+        tree, *fields = result.output.split(b"\0")
+        if result.status == 0:
+            return _Tried(tree.decode(), (), ())
+        end = fields.index(b"")
+        files = sorted({field.split(b"\t", 1)[1] for field in fields[:end]})
+        return _Tried(tree.decode(), tuple(files), tuple(_messages(fields[end + 1 :])))
+
+    async def _chosen(self, tried: _Tried, side: str) -> _Tried:
+        """The merged tree, with the files in conflict as one side has them, or without them if it has not."""
+        entries = await listing(self.git, side)
+        await self.git.run("read-tree", tried.tree)
+        gone = b"0 " + b"0" * len(tried.tree) + b"\t"
+        lines = b"".join(entries.get(path, gone + path) + b"\0" for path in tried.files)
+        await self.git.run("update-index", "-z", "--index-info", given=lines)
+        return _Tried(await self.git.line("write-tree"), (), ())
+
+
+def _messages(fields: list[bytes]) -> list[str]:
+    """What git has to say: how many paths, the paths, a kind, a text; again and again."""
+    found = []
+    at = 0
+    while at < len(fields) and fields[at].isdigit():
+        at += 1 + int(fields[at])
+        if fields[at].startswith(b"CONFLICT"):
+            found.append(shown(fields[at + 1].strip()))
+        at += 2
+    return found
+
+
+class _Landing:
+    """Moves the user's branch, index and files from one commit to the next."""
+
+    def __init__(self, source: Source, scratch: Path) -> None:
+        self.source = source
+        self.scratch = scratch
+        self.git = source.git
+
+    async def land(self, head: str, new: str, files: list[bytes]) -> Merged | Blocked:
+        """Write the files and move the branch, if nothing of the user's is in the way."""
+        if self.source.top is not None:
+            self.git = Git(
+                self.source.top,
+                {"GIT_DIR": str(self.source.gitdir), "GIT_WORK_TREE": str(self.source.top)},
+                await self._without_filters(),
+            )
+            if blocked := await self._blocked(head, new, files):
+                return blocked
+            await self.git.run("read-tree", "-m", "-u", head, new, limit_s=CHECKOUT_LIMIT_S)
+            crash_point("merge: files")
+        try:
+            await self.git.run("update-ref", "-m", "maos: merge", "HEAD", new, head)
+        except GitFailed as error:
+            if self.source.top is not None:
+                await self.git.run("read-tree", "-m", "-u", new, head, limit_s=CHECKOUT_LIMIT_S)
+            return Blocked(f"the branch could not be moved: {error.result.complaint}", (), "merge again")
+        crash_point("merge: branch")
+        return Merged(new, tuple(shown(path) for path in files))
+
+    async def _without_filters(self) -> tuple[tuple[str, str], ...]:
+        """Settings that turn off every program that would convert files."""
+        drivers = await self._drivers()
+        return tuple(
+            (f"filter.{driver}.{key}", value)
+            for driver in sorted(drivers)
+            for key, value in (("clean", ""), ("smudge", ""), ("process", ""), ("required", "false"))
+        )
+
+    async def _drivers(self) -> set[str]:
+        listed = await self.git.run("config", "-z", "--name-only", "--get-regexp", r"^filter\.", allowed=(0, 1))
+        names = listed.output.decode("utf-8", "surrogateescape").split("\0")[:-1]
+        return {name.split(".", 1)[1].rpartition(".")[0] for name in names}
+
+    async def _blocked(self, head: str, new: str, files: list[bytes]) -> Blocked | None:
+        """Why the user's tree cannot take the files, if it cannot."""
+        if filtered := await self._filtered(files):
+            return Blocked(
+                "some files pass through a filter program, and maos runs none",
+                tuple(map(shown, filtered)),
+                f"merge it yourself: git cherry-pick {new}",
+            )
+        assert self.source.top is not None
+        if nested := await asyncio.to_thread(repositories_at, self.source.top, files):
+            return Blocked(
+                "repositories are where the merge would write files",
+                tuple(map(shown, nested)),
+                "move them away, then merge again",
+            )
+        lock = self.source.gitdir / "index.lock"
+        if is_there(lock):
+            return Blocked(
+                f"another git is at work in {self.source.top}", (), f"wait for it, or if there is none, remove {lock}"
+            )
+        if unmerged := (await self.git.run("ls-files", "-z", "--unmerged")).output.split(b"\0")[:-1]:
+            files = sorted({line.split(b"\t", 1)[1] for line in unmerged})
+            hint = "resolve them and git add them, then merge again"
+            return Blocked("there are conflicts that are not resolved yet", tuple(map(shown, files)), hint)
+        await self.git.run("update-index", "-q", "--refresh", allowed=(0, 1))
+        same = await self._there_already(new, files)
+        if dirty := await self._dirty(head, new, same):
+            return Blocked(
+                "you have changes of your own in files that the merge would write",
+                tuple(map(shown, dirty)),
+                "commit or stash them, or move them away, then merge again",
+            )
+        changed = b"".join(line + b"\0" for line in same.values())
+        await self.git.run("update-index", "-z", "--index-info", given=changed)
+        result = await self.git.run("read-tree", "-m", "-u", "-n", head, new, allowed=(0, 128))
+        return None if result.status == 0 else Blocked(result.complaint, (), "put that right, then merge again")
+
+    async def _filtered(self, files: list[bytes]) -> list[bytes]:
+        drivers = {os.fsencode(driver) for driver in await self._drivers()}
+        if not drivers:
+            return []
+        given = b"".join(path + b"\0" for path in files)
+        fields = (await self.git.run("check-attr", "-z", "--stdin", "filter", given=given)).output.split(b"\0")[:-1]
+        return [path for path, driver in zip(fields[::3], fields[2::3], strict=True) if driver in drivers]
+
+    async def _there_already(self, new: str, files: list[bytes]) -> dict[bytes, bytes]:
+        """Those files whose content on disk is already the new one, with their lines for the index."""
+        wanted = await listing(self.git, new)
+        lay_out(self.scratch / "look", object_format=self.source.object_format, attributes=b"")
+        assert self.source.top is not None
+        top = os.fsencode(self.source.top)
+        look = private_git(self.scratch / "look", self.source.repository, self.source.top)
+        present = [path for path in files if path in wanted and is_there(os.path.join(top, path))]
+        await put_into_index(look, present)
+        listed = (await look.run("ls-files", "-z", "--stage")).output.split(b"\0")[:-1]
+        found = {}
+        for line in listed:
+            mode, identity, _stage_and_path = line.split(b" ", 2)
+            path = line.split(b"\t", 1)[1]
+            if wanted[path].split(b"\t")[0].split(b" ")[::2] == [mode, identity]:
+                found[path] = wanted[path]
+        gone = [path for path in files if path not in wanted and not is_there(os.path.join(top, path))]
+        return {**found, **{path: b"0 " + b"0" * len(new) + b"\t" + path for path in gone}}
+
+    async def _dirty(self, head: str, new: str, same: Collection[bytes]) -> list[bytes]:
+        """Files of the user that the merge would change or remove, and that no commit has as they are."""
+        assert self.source.top is not None
+        before, after = await listing(self.git, head), await listing(self.git, new)
+        touched = {path for path in {*before, *after} if before.get(path) != after.get(path)}
+        added, leaving = touched - set(before), touched - set(after)
+        changed = (await self.git.run("diff-index", "-z", "--name-only", "--ignore-submodules", head)).output
+        own = touched & set(changed.split(b"\0"))
+        own.update(await asyncio.to_thread(lambda: set(in_the_way(Path(self.git.cwd), added, leaving))))
+        return sorted(own - set(same))
+
+
+async def listing(git: Git, commit: str) -> dict[bytes, bytes]:
+    """The files of a commit: paths, and what `update-index --index-info` takes for them."""
+    lines = (await git.run("ls-tree", "-r", "-z", "--full-tree", commit)).output.split(b"\0")[:-1]
+    return {line.split(b"\t", 1)[1]: line for line in lines}

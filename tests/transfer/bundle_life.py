@@ -1,0 +1,31 @@
+"""The program that crash tests kill: imports a bundle, agrees to it, and exports it again.
+
+python -m tests.transfer.bundle_life BUNDLE DATABASE HOME FOLDER EXPORTED SCHEMA
+"""
+
+import asyncio
+import sys
+from pathlib import Path
+
+import maos
+from maos.clock import SystemClock
+from maos.testing.crash import ack
+from maos.transfer import exporter, file, materialization
+from tests.transfer.runs import ID, bring
+
+
+async def main(bundle: Path, database: str, home: Path, folder: Path, target: Path, schema: str) -> None:
+    mark = home.parent / "mark" if "://" in database else None
+    async with maos.open(database, home=home, schema=schema, mark_path=mark) as m:
+        ack((await bring(m, bundle.read_bytes(), folder)).what)
+        await materialization.materialize(m.journal, SystemClock(), m.attempts, await m.runs.get(ID))
+        ack("settled")
+        if not target.exists():
+            with file.written(target) as written:
+                await exporter.export(m.journal, SystemClock(), written, "run", ID, made_by="maos test")
+        ack("exported")
+
+
+if __name__ == "__main__":
+    given = [Path(each) for each in sys.argv[1:]]
+    asyncio.run(main(given[0], sys.argv[2], given[2], given[3], given[4], sys.argv[6]))
