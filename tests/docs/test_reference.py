@@ -53,9 +53,17 @@ def test_every_error_is_explained() -> None:
 def test_every_event_type_is_explained() -> None:
     text = (REFERENCE / "event-types.md").read_text()
     names = [
-        *agent.EVENT_TYPES, *attempt.EVENT_TYPES, *attempt.INBOX_TYPES, *run.EVENT_TYPES, *run.INBOX_TYPES,
-        *message.EVENT_TYPES, *tool_calls.EVENT_TYPES, *tool_calls.INBOX_TYPES, *saving.EVENT_TYPES, *cleanup.EVENT_TYPES,
-    ]  # fmt: skip
+        *agent.EVENT_TYPES,
+        *attempt.EVENT_TYPES,
+        *attempt.INBOX_TYPES,
+        *run.EVENT_TYPES,
+        *run.INBOX_TYPES,
+        *message.EVENT_TYPES,
+        *tool_calls.EVENT_TYPES,
+        *tool_calls.INBOX_TYPES,
+        *saving.EVENT_TYPES,
+        *cleanup.EVENT_TYPES,
+    ]
     assert [name for name in names if f"`{name}`" not in text] == []
 
 

@@ -14,8 +14,8 @@ from tests.mutants.__main__ import execute
 from tests.mutants.planted import PROJECT, Mutant
 
 PARTS = {
-    "agents", "bundle", "bus", "cli", "engine", "journal", "mcp", "model", "original", "redact.py", "runner",
-    "settings", "state", "store", "views", "workflows",
+    "agents", "bus", "cli", "engine", "holder", "journal", "legacy", "mcp", "model", "redact.py", "settings", "state",
+    "store", "transfer", "travel", "views", "workflows", "workspaces",
 }  # fmt: skip
 
 

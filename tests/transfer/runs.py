@@ -86,7 +86,7 @@ def told() -> dict[str, list[Event]]:
         "inbox/r-1": [event("question_answered", id="q-1", answer="a", by="person")],
         "inbox/r-1.two": [Event("message_sent", said), event("stop_requested", grace_s=1.0)],
         "acks/r-1.two": [Event("message_delivered", {"versions": [1]})],
-        "dead-letters/r-1.two": [Event("dead_letter_added", {"version": 1, "why": "nobody", "tries": 3, "message": "m-1"})],
+        "dead-letters/r-1.two": [Event("dead_letter_added", {"version": 1, "why": "late", "tries": 3, "message": "m"})],
         "messages/r-1": [Event("message_sent", {**said, "to": [two]})],
         chat.stream(ID): [event("chat_said", text="how is it going?")],
         notice.stream(ID): [

@@ -189,7 +189,8 @@ async def test_tasks_that_are_only_wished_for_are_shown_too(
     parts = Parts(await ordered(here, tmp_path, {"name": "nice", "command": ["true"]}))
     evil, worse = proves(proof, "EVIL"), proves(proof, "WORSE")
     parts.add(f"inbox/{ID}",
-              event("tasks_requested", tasks=[{"name": "evil", "command": ["true"], "needs": ["x"]}], asked_by="person"),
+              event("tasks_requested", tasks=[{"name": "evil", "command": ["true"], "needs": ["x"]}],
+                    asked_by="person"),
               event("tasks_requested", tasks=[{"name": "evil", "command": evil}], asked_by="person"),
               event("tasks_requested", tasks=[{"name": "worse", "command": ["true"]}], asked_by="person"))  # fmt: skip
     parts.add(f"attempt/{ID}.worse.1", planned(f"{ID}.worse", argv=tuple(worse)),

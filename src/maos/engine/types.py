@@ -32,7 +32,7 @@ _PLAIN = frozenset((*run.EVENT_TYPES, *message.EVENT_TYPES, "attempt_planned", "
 """What `maos.views` shows to other programs; what agents say, by far the most, is not among it and is compressed."""
 
 _NAMES = (*attempt.EVENT_TYPES, *attempt.INBOX_TYPES, *run.EVENT_TYPES, *run.INBOX_TYPES, *message.EVENT_TYPES,
-          *tool_calls.EVENT_TYPES, *tool_calls.INBOX_TYPES, *saving.EVENT_TYPES, *cleanup.EVENT_TYPES, *chat.EVENT_TYPES,
-          *notice.EVENT_TYPES, *bundle.EVENT_TYPES, *workflow.EVENT_TYPES, *workflow.INBOX_TYPES,
+          *tool_calls.EVENT_TYPES, *tool_calls.INBOX_TYPES, *saving.EVENT_TYPES, *cleanup.EVENT_TYPES,
+          *chat.EVENT_TYPES, *notice.EVENT_TYPES, *bundle.EVENT_TYPES, *workflow.EVENT_TYPES, *workflow.INBOX_TYPES,
           *schedule.EVENT_TYPES)  # fmt: skip
 TYPES = tuple(EventType(name, plain=name in _PLAIN) for name in dict.fromkeys(_NAMES))

@@ -1,7 +1,7 @@
 """Messages between agents: what one is, how it is told to its receiver, and what became of it there.
 
 Streams: `inbox/<name>` has what was sent to somebody, `acks/<name>` what became of it (handed out, acknowledged),
-`dead-letters/<name>` the dead letters, `messages/<run>` every message of a run once, and `topics` who wants to hear of what.
+`dead-letters/<name>` the dead letters, `messages/<run>` every message of a run once, and `topics` the subscriptions.
 Receipts stand apart from the inbox so that whoever takes over finds its place without reading past all that waits.
 """
 

@@ -43,9 +43,9 @@ STEP, SLEEP, SIGNAL, GATE, CHILD, VALUE, AGENT, PATCH = (
 )  # fmt: skip
 
 EVENT_TYPES = (
-    "workflow_started", "workflow_claimed", "workflow_signalled", "workflow_published", "workflow_checkpointed", "workflow_paused",
-    "workflow_changed", "workflow_ended", "workflow_compacted", "step_started", "step_retried", "step_unknown", "step_abandoned",
-    "step_completed", "step_failed",
+    "workflow_started", "workflow_claimed", "workflow_signalled", "workflow_published", "workflow_checkpointed",
+    "workflow_paused", "workflow_changed", "workflow_ended", "workflow_compacted", "step_started", "step_retried",
+    "step_unknown", "step_abandoned", "step_completed", "step_failed",
 )  # fmt: skip
 INBOX_TYPES = ("signal_sent", "question_answered", "resolve_requested", "cancel_requested", "pause_requested")
 

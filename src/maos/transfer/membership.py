@@ -19,7 +19,8 @@ from maos.transfer.contents import RUN
 from maos.workflows.elsewhere import name_of
 
 _WISHES = (
-    *attempt.INBOX_TYPES, *run.INBOX_TYPES, *workflow.INBOX_TYPES, *tool_calls.INBOX_TYPES, "question_asked", "question_answered",
+    *attempt.INBOX_TYPES, *run.INBOX_TYPES, *workflow.INBOX_TYPES, *tool_calls.INBOX_TYPES,
+    "question_asked", "question_answered",
 )  # fmt: skip
 _COMPACTION = ("compacted", "merged", "baseline")
 """What compactions put into a stream: it speaks of other events of the same journal, and is nothing without them."""

@@ -21,12 +21,12 @@ from maos.workflows.scopes import key
 
 __all__ = [
     "NOT_DONE",
-    "WorkflowChanged",
     "FoundWorkflow",
     "NotWaiting",
     "StepDefinition",
     "StepFailed",
     "Workflow",
+    "WorkflowChanged",
     "WorkflowFailed",
     "agent",
     "checkpoint",

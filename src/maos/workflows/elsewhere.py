@@ -66,8 +66,8 @@ def name_of(parent: str, step_id: str) -> str:
 
 
 async def child(
-    parent: WorkflowExecution, step_id: str, workflow: Workflow[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
-    id: str,
+    parent: WorkflowExecution, step_id: str, workflow: Workflow[..., Any], args: tuple[Any, ...],
+    kwargs: dict[str, Any], id: str,
 ) -> Any:  # fmt: skip
     """Begin, or take up, a child, and wait for it; it is paused and cancelled with its parent."""
     id = id or name_of(parent.id, step_id)

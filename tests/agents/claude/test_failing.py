@@ -23,13 +23,22 @@ async def test_a_rate_limit_is_waited_out_and_told_as_retries(tmp_path: Path) ->
 async def test_failures_of_the_api_are_told_apart(tmp_path: Path) -> None:
     """One session goes through them all: it takes another message after each."""
     faults = {
-        "limited": (ScriptFault(status=429, times=0, message="This request would exceed your rate limit"), "rate_limited"),
+        "limited": (
+            ScriptFault(status=429, times=0, message="This request would exceed your rate limit"),
+            "rate_limited",
+        ),
         "overload": (ScriptFault(status=529, times=0), "overloaded"),
         "broken": (ScriptFault(status=500, times=0, message="boom"), "server_error"),
-        "long": (ScriptFault(status=400, times=0, message="prompt is too long: 9 tokens > 8 maximum"), "context_overflow"),
-        "poor": (ScriptFault(status=400, times=0, message="Your credit balance is too low to access the API"), "no_credit"),
+        "long": (
+            ScriptFault(status=400, times=0, message="prompt is too long: 9 tokens > 8 maximum"),
+            "context_overflow",
+        ),
+        "poor": (
+            ScriptFault(status=400, times=0, message="Your credit balance is too low to access the API"),
+            "no_credit",
+        ),
         "key": (ScriptFault(status=401, times=0, message="invalid x-api-key"), "login_expired"),
-    }  # fmt: skip
+    }
     scripts = {name: [ScriptStep(text="never", faults=[fault])] for name, (fault, _) in faults.items()}
     names = list(faults)
     async with ModelStub(scripts) as stub, agent(stub, tmp_path, f"SCRIPT={names[0]}", variables=NO_RETRY) as run:

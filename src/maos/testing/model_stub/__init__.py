@@ -10,4 +10,4 @@ from maos.testing.model_stub.conversation import END_TEXT
 from maos.testing.model_stub.script import ScriptFault, ScriptStep, TokenCount, ToolCall, read_scripts
 from maos.testing.model_stub.server import Asked, ModelStub
 
-__all__ = ["END_TEXT", "Asked", "ToolCall", "ScriptFault", "ModelStub", "ScriptStep", "TokenCount", "read_scripts"]
+__all__ = ["END_TEXT", "Asked", "ModelStub", "ScriptFault", "ScriptStep", "TokenCount", "ToolCall", "read_scripts"]
