@@ -81,6 +81,16 @@ def test_a_newer_database(db: Path, run: Run) -> None:
     assert "hint: upgrade maos" in done.stderr
 
 
+def test_a_database_with_the_names_of_a_pre_release(db: Path, run: Run) -> None:
+    alter(db, "PRAGMA user_version = 1")
+    before = db.read_bytes()
+    done = run("state", "show", "reviewer")
+    assert done.returncode == 1
+    assert "schema level 1, which only pre-release versions of maos wrote" in done.stderr
+    assert "hint: finish its runs with the maos that wrote it" in done.stderr
+    assert db.read_bytes() == before
+
+
 def test_a_damaged_event_is_named(db: Path, run: Run) -> None:
     connection = apsw.Connection(str(db))
     query = (

@@ -1,4 +1,4 @@
-"""A schema with a second level, for tests of upgrades."""
+"""A schema with one more level, for tests of upgrades."""
 
 import shutil
 from pathlib import Path
@@ -21,7 +21,7 @@ def two_levels(folder: Path) -> Path:
     shipped = Path(upgrade.__file__).parent / "schema"
     for dialect, statements in SECOND.items():
         shutil.copytree(shipped / dialect, levels / dialect)
-        (levels / dialect / "0002_types.sql").write_text(statements)
+        (levels / dialect / "0003_types.sql").write_text(statements)
     return levels
 
 

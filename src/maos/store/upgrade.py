@@ -1,5 +1,6 @@
 """Schema levels: numbered files, applied upwards only, each in one transaction.
 
+The first level is 2: level 1 belonged to pre-release versions, whose events have other names, and is refused.
 A database of a newer level is refused: guessing what a newer maos meant is how data gets lost. Before an existing
 database is changed, a copy of it is kept; the databases do that in their own ways.
 """
@@ -47,8 +48,14 @@ def _read(folder: Traversable) -> list[UpgradeStep]:
 
 
 def pending(known: list[UpgradeStep], level: int, place: str) -> list[UpgradeStep]:
-    """The steps still to take from a level; refuses a level newer than any known."""
-    newest = known[-1].level
+    """Return the steps from a level to the newest; refuse a level above the newest or below the first."""
+    first, newest = known[0].level, known[-1].level
+    if 0 < level < first:
+        raise UnknownFormat(
+            f"{place} has schema level {level}, which only pre-release versions of maos wrote; "
+            f"this maos reads levels {first} to {newest}",
+            hint="finish its runs with the maos that wrote it, and give this one a new database; nothing was changed",
+        )
     if level > newest:
         raise UnknownFormat(
             f"{place} has schema level {level}, this maos knows levels up to {newest}",
