@@ -73,7 +73,7 @@ PARTS: list[tuple[str, str, list[tuple[str, list[str]]]]] = [
         [
             ("workflows/definition.py", ["workflow", "step"]),
             (
-                "workflows/calls.py",
+                "workflows/api.py",
                 [
                     "sleep",
                     "signal",
@@ -90,8 +90,8 @@ PARTS: list[tuple[str, str, list[tuple[str, list[str]]]]] = [
                     "checkpoint",
                 ],
             ),
-            ("workflows/scopes.py", ["key"]),
-            ("workflows/workflows.py", ["Workflows"]),
+            ("workflows/steps.py", ["key"]),
+            ("workflows/service.py", ["Workflows"]),
         ],
     ),
     (
@@ -203,7 +203,8 @@ EXPORTED = set(maos.__all__)
 HIDDEN = {
     "access_ns", "add", "clock_ns", "codec", "decode", "grow", "hits", "loader", "look", "misses", "owner", "page",
     "page_back", "put", "raw", "refreshes", "snapshot_store", "store", "total", "warm_with",
-    "execute_agent", "find", "handle", "now_us", "start_child", "stop_agent", "without_secrets",
+    "apply_file", "find", "handle", "needs_consent", "notices", "now_us", "schedule_with", "start_child", "upcoming",
+    "without_secrets",
 }  # fmt: skip
 """Public for maos' own modules; not part of what is promised to others."""
 
@@ -231,7 +232,7 @@ def python_api() -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-PREFIXES = {"definition": "maos", "calls": "maos.workflows", "scopes": "maos.workflows"}
+PREFIXES = {"definition": "maos", "api": "maos.workflows", "steps": "maos.workflows"}
 """What the functions of a module are called by those who use them, where it is not the module's own name."""
 
 

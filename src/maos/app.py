@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from maos.settings.current import Current
     from maos.transfer.service import Transfer
     from maos.travel.service import TimeTravel
-    from maos.workflows.workflows import Workflows
+    from maos.workflows.service import Workflows
 
 
 class Maos:
@@ -148,7 +148,7 @@ class Maos:
         """
         if self._workflows is None:
             from maos.workflows.policy import CheckpointPolicy
-            from maos.workflows.workflows import Workflows
+            from maos.workflows.service import Workflows
 
             values = self.settings.values
             self._workflows = Workflows(

@@ -33,7 +33,7 @@ from maos.state.cache import Cache
 from maos.store.contract import Lease
 from maos.transfer.service import Transfer
 from maos.travel.service import TimeTravel
-from maos.workflows.workflows import Workflows
+from maos.workflows.service import Workflows
 from tests.docs.documents import ROOT
 
 EXAMPLE_LINES_MAX = 4

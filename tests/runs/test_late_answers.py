@@ -17,8 +17,8 @@ from maos.model.plan import Gate, Plan, Task
 from maos.model.run import Run
 from maos.settings.current import Current
 from maos.settings.locations import find
-from maos.workflows.files import changing
-from maos.workflows.files.reading import parse
+from maos.workflows.yaml import changes as changing
+from maos.workflows.yaml.parser import parse
 
 PERSON = {"name": "a", "command": ["true"], "gates": [{"person": "good?"}]}
 
@@ -95,7 +95,7 @@ def changed(run: Run, *gates: Gate, command: str = "true") -> Run:
     """The run with another plan for its task."""
     plan = Plan(tasks=[Task(name="a", command=[command], gates=list(gates))])
     read = parse("name: x\nsteps:\n  - name: a\n    command: ['true']\n", "x.yaml", {})._replace(plan=plan)
-    state = changing._state(run, plan, read, changing.FileOrigin("/x.yaml", "d", "x", {}, ["a"]), {})
+    state = changing._state(run, plan, read, changing.Origin("/x.yaml", "d", "x", {}, ["a"]), {})
     apply(run, "run_changed", state=state, branch=1, to=5, position=5)
     return run
 

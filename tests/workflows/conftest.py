@@ -10,7 +10,7 @@ import pytest
 import maos
 from maos.app import Maos
 from maos.testing.manual_clock import ManualClock
-from maos.workflows import moments
+from maos.workflows import waits
 from tests.engine.conftest import home  # noqa: F401
 
 Engine = Callable[[], AbstractAsyncContextManager[Maos]]
@@ -32,7 +32,7 @@ async def m(home: Path) -> AsyncIterator[Maos]:  # noqa: F811
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> ManualClock:
     """A clock that only the test moves; sleepers look at it often."""
-    monkeypatch.setattr(moments, "NAP_S_MAX", 0.001)
+    monkeypatch.setattr(waits, "NAP_S_MAX", 0.001)
     return ManualClock()
 
 

@@ -13,8 +13,8 @@ from maos.engine.claims import Held
 from maos.model.plan import BadPlan
 from maos.model.run import Run
 from maos.workflows.errors import WorkflowChanged
-from maos.workflows.files import changing
-from maos.workflows.files.reading import Read, parse
+from maos.workflows.yaml import changes as changing
+from maos.workflows.yaml.parser import Read, parse
 
 FILE = """\
 name: release

@@ -11,6 +11,7 @@ import pytest
 import maos
 from maos.app import Maos
 from maos.workflows import StepFailed, Workflow, WorkflowChanged, definition, gather, patched, signal
+from maos.workflows import source as source_digest
 from maos.workflows.definition import find
 from tests.workflows.conftest import Engine
 from tests.workflows.define import Outside, eventually, workflow
@@ -349,7 +350,7 @@ async def test_a_child_whose_code_changed_stops_its_parent_with_the_reason(engin
     async with engine() as m:
         handle = await m.workflows.start(outer, id="o")
         await eventually(lambda: handle.flow.steps)
-        await eventually(lambda: "i" in m.workflows._running and m.workflows._running["i"].flow.waiting)
+        await eventually(lambda: "i" in m.workflows._executions and m.workflows._executions["i"].flow.waiting)
         await m.workflows.signal("i", "go")
     inners.append(inner_now)
     async with engine() as m:
@@ -435,11 +436,11 @@ def test_a_traceback_printed_while_a_function_is_read_changes_nothing() -> None:
             ast.parse("[one for one in (1, (2, (3, 4)))]")
 
     source = "async def long():\n" + "    await step(1, [2, (3, 4)])\n" * 500
-    known = ast.dump(definition._parsed(source))
+    known = ast.dump(source_digest._parse(source))
     before = gc.get_threshold()
     gc.set_threshold(20)
     try:
         Finalised()
-        assert ast.dump(definition._parsed(source)) == known
+        assert ast.dump(source_digest._parse(source)) == known
     finally:
         gc.set_threshold(*before)

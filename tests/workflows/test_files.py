@@ -7,10 +7,10 @@ from xml.etree import ElementTree
 import msgspec
 import pytest
 
-from maos.workflows.files import drawing
-from maos.workflows.files.format import schema
-from maos.workflows.files.positions import BadFile
-from maos.workflows.files.reading import parse
+from maos.workflows.yaml import graph
+from maos.workflows.yaml.format import schema
+from maos.workflows.yaml.parser import parse
+from maos.workflows.yaml.positions import BadFile
 
 RELEASE = """\
 name: release
@@ -119,11 +119,11 @@ def test_yes_and_on_are_words_and_dates_too() -> None:
 
 def test_the_picture_has_every_step_and_every_line() -> None:
     plan = parse(RELEASE.replace("name: release", "name: <release & more>"), "release.yaml").plan
-    drawn = ElementTree.fromstring(drawing.svg(plan))
+    drawn = ElementTree.fromstring(graph.svg(plan))
     kinds = [each.tag.rpartition("}")[2] for each in drawn.iter()]
     assert kinds.count("rect") == len(plan.tasks)
     assert kinds.count("path") == sum(len(task.needs) for task in plan.tasks)
-    assert drawing.lines(plan)[0].endswith("test-3-11")
+    assert graph.lines(plan)[0].endswith("test-3-11")
 
 
 def test_the_schema_in_the_docs_is_that_of_the_code() -> None:

@@ -15,9 +15,10 @@ from maos.engine.types import WORKFLOW_RUN
 from maos.errors import NotFound, StoreUnavailable
 from maos.model.attempt import Attempt
 from maos.testing.manual_clock import ManualClock
-from maos.workflows import agent, child, elsewhere, moments, notes, signal
+from maos.workflows import agent, child, children, record, signal
+from maos.workflows import waits as waits_module
 from maos.workflows.errors import StepFailed
-from maos.workflows.workflows import Handle
+from maos.workflows.handle import Handle
 from tests.engine.conftest import processes_below
 from tests.workflows.conftest import Engine
 from tests.workflows.define import eventually, workflow
@@ -49,7 +50,7 @@ async def status(m: Maos, id: str) -> tuple[str, str]:
 
 def waits(m: Maos, id: str) -> Callable[[], bool]:
     """Whether a workflow waits for something."""
-    return lambda: (running := m.workflows._running.get(id)) is not None and bool(running.flow.waiting)
+    return lambda: (running := m.workflows._executions.get(id)) is not None and bool(running.flow.waiting)
 
 
 # --- children --------------------------------------------------------------------------------------------------------
@@ -116,7 +117,7 @@ async def test_a_child_is_not_ended_before_it_is_on_disk_that_its_parent_left_it
 async def test_an_engine_can_be_closed_while_the_end_of_a_child_waits_for_the_disk(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(notes, "CLOSE_S_MAX", 0.01)
+    monkeypatch.setattr(record, "CLOSE_S_MAX", 0.01)
     append = Recorder.append
     stuck = asyncio.Event()
 
@@ -185,7 +186,7 @@ async def test_a_parent_takes_up_a_child_whose_process_has_gone(engine: Engine) 
         async with engine() as m:
             await m.workflows.resume("p.1")
             handle = await n.workflows.resume("p", workflow=parent)
-            await asyncio.sleep(elsewhere.HELD_S)
+            await asyncio.sleep(children.HELD_S)
             assert not waits(n, "p.1")()
         await eventually(waits(n, "p.1"))
         await n.workflows.signal("p.1", "go", 5)
@@ -214,8 +215,8 @@ async def test_a_store_that_is_away_says_nothing_about_a_child(engine: Engine, m
         with monkeypatch.context() as patched:
             start_child = m.workflows.start_child
 
-            async def start(*args: Any) -> Handle:
-                await start_child(*args)
+            async def start(*args: Any, **how: Any) -> Handle[Any]:
+                await start_child(*args, **how)
                 raise StoreUnavailable("the disk is gone", written=False)
 
             patched.setattr(m.workflows, "start_child", start)
@@ -367,10 +368,10 @@ class Limited:
 async def test_a_rate_limit_without_a_known_end_is_waited_for(clock: ManualClock) -> None:
     """By the one table of failures: limits do not count as tries, and are not met in a loop."""
     attempts = Limited(clock, ["rate_limited"] * 5 + ["crashed"] * 3)
-    working = asyncio.create_task(elsewhere.agent(attempts, clock, "a", "build", {}))  # type: ignore[arg-type]
+    working = asyncio.create_task(children.run_agent(attempts, clock, "a", "build", {}))  # type: ignore[arg-type]
     for met in range(1, 6):
         await eventually(lambda met=met: len(attempts.begun_us) == met)
-        await asyncio.sleep(20 * moments.NAP_S_MAX)
+        await asyncio.sleep(20 * waits_module.NAP_S_MAX)
         assert len(attempts.begun_us) == met
         clock.advance(LIMIT_UNKNOWN_S)
     assert await working == "built"

@@ -64,7 +64,7 @@ async def test_a_step_that_runs_ends_before_its_workflow_is_let_go_of(
         await eventually(lambda: outside.seen)
         asked = n if other else m
         await (asked.workflows.pause("t", why="later") if leaving == "pause" else asked.workflows.cancel("t"))
-        await eventually(lambda: handle._running.leaving)
+        await eventually(lambda: m.workflows._executions["t"].control.leaving)
         assert handle.flow.status == "running"
         outside.hold.set()
         flow = await handle.wait()
@@ -155,7 +155,7 @@ async def test_who_says_to_go_on_means_it_though_a_wish_to_pause_was_never_heard
     async with engine() as m:
         handle = await m.workflows.resume("w")
         await eventually(lambda: handle.flow.signals)
-        assert not handle._running.leaving
+        assert not m.workflows._executions["w"].control.leaving
         await m.workflows.signal("w", "go", 7)
         assert await handle.result() == 7
 
@@ -173,7 +173,7 @@ async def test_a_wish_to_pause_that_was_overruled_counts_no_more(engine: Engine)
         await m.workflows.signal("w", "other")
         (handle,) = await m.workflows.resume_all()
         await eventually(lambda: handle.flow.signals)
-        assert not handle._running.leaving
+        assert not m.workflows._executions["w"].control.leaving
         await m.workflows.pause("w")
         assert (await handle.wait()).status == "paused"
 
@@ -260,7 +260,7 @@ async def test_whoever_lost_a_workflow_to_another_process_does_nothing_more_for_
     async with engine() as m, engine() as n:
         first = await m.workflows.start(stubborn, id="s")
         await eventually(lambda: outside.seen)
-        running = first._running
+        running = m.workflows._executions["s"]
         await m.journal.release(running.recorder.lease)  # as if it had run out while the machine slept
         second = await n.workflows.start(stubborn, id="s")
         await eventually(lambda: second.flow.unknown)
@@ -439,7 +439,7 @@ async def test_one_that_nobody_can_run_any_more_is_cancelled_and_cleaned_up(engi
 
     async with engine() as m:
         handle = await m.workflows.start(outer, id="o")
-        await eventually(lambda: "i" in m.workflows._running)
+        await eventually(lambda: "i" in m.workflows._executions)
     async with engine() as m:
         with pytest.raises(maos.NotFound, match="no workflow 'outer' is defined"):
             await m.workflows.resume("o")
@@ -472,7 +472,7 @@ async def test_two_processes_that_run_the_same_id_have_one_result(engine: Engine
 
     async with engine() as m, engine() as n:
         both = [asyncio.create_task(each.workflows.run(slow, id="w")) for each in (m, n)]
-        await eventually(lambda: m.workflows._tasks or n.workflows._tasks)
+        await eventually(lambda: m.workflows._executions or n.workflows._executions)
         await asyncio.sleep(0.3)  # the other one finds it begun
         await m.workflows.signal("w", "go", 7)
         assert await asyncio.gather(*both) == [7, 7]
@@ -502,7 +502,7 @@ async def test_one_that_follows_takes_over_when_the_other_is_gone(engine: Engine
             following = asyncio.create_task(n.workflows.run(waiting, id="w"))
             await asyncio.sleep(0.3)
             assert not following.done()
-        await eventually(lambda: n.workflows._tasks)
+        await eventually(lambda: n.workflows._executions)
         await n.workflows.signal("w", "go", "over")
         assert await following == "over"
 

@@ -26,14 +26,14 @@ from maos.workflows import (
     StepDefinition,
     StepFailed,
     child,
+    children,
     gather,
-    notes,
     parallel,
-    running,
-    stepping,
+    record,
+    steps,
     unique,
 )
-from maos.workflows.workflows import Workflows
+from maos.workflows.service import Workflows
 from tests.workflows.define import workflow
 
 Node = list[Any]
@@ -173,9 +173,9 @@ KINDS = ("step", "chance", "catch", "child", "sequence", "gather", "tasks", "par
 @pytest.fixture(autouse=True)
 def killer(monkeypatch: pytest.MonkeyPatch) -> None:
     """Crash points are those of the world above, and the dead say no last words."""
-    for module in (recorder, running, stepping):
+    for module in (recorder, children, steps):
         monkeypatch.setattr(module, "crash_point", world.crash_point)
-    monkeypatch.setattr(notes, "CLOSE_S_MAX", 0.0)
+    monkeypatch.setattr(record, "CLOSE_S_MAX", 0.0)
 
 
 async def attend(workflows: Workflows) -> None:
@@ -266,8 +266,8 @@ async def check_records(store: MemoryStore) -> None:
         found = await WORKFLOW_RUN.load(journal, id)
         assert found is not None
         afresh = WorkflowRun(id=id)
-        async for record in journal.read(name):
-            afresh.apply(record.type, record.data)
+        async for each in journal.read(name):
+            afresh.apply(each.type, each.data)
         assert WORKFLOW_RUN.keep(afresh) == WORKFLOW_RUN.keep(found)
         assert not found.is_open
         for step_id, call in found.steps.items():

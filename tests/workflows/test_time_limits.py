@@ -14,7 +14,7 @@ from maos.engine.recorder import Recorder
 from maos.model.workflow import WorkflowRun
 from maos.workflows import NOT_DONE, FoundWorkflow, StepFailed, signal
 from maos.workflows.definition import StepDefinition
-from maos.workflows.workflows import Handle
+from maos.workflows.handle import Handle
 from tests.workflows.conftest import Engine
 from tests.workflows.define import Outside, eventually, workflow
 

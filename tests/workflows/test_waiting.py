@@ -11,7 +11,7 @@ from maos.app import Maos
 from maos.journal.journal import Record
 from maos.testing.manual_clock import ManualClock
 from maos.workflows import NotWaiting, Workflow, gate, gather, signal, sleep
-from maos.workflows.workflows import Handle
+from maos.workflows.execution import Execution
 from tests.workflows.conftest import Engine
 from tests.workflows.define import eventually, workflow
 
@@ -161,20 +161,21 @@ async def test_a_signal_that_came_as_somebody_stopped_waiting_goes_to_the_next(m
 
     handle = await m.workflows.start(handed_on, id="h")
     await eventually(lambda: len(handle.flow.waiting) == 2)
-    heard = caught(handle)
+    execution = m.workflows._executions[handle.id]
+    heard = caught(execution)
     await m.workflows.signal("h", "paid", 1)
     await eventually(lambda: heard)
-    handle._running.receive(heard[0])
+    execution.receive(heard[0])
     tasks[0].cancel()
     assert await handle.result() == 1
 
 
-def caught(handle: Handle) -> list[Record]:
+def caught(execution: Execution) -> list[Record]:
     """Mail that comes from now on, kept from the workflow."""
     found: list[Record] = []
-    mail = handle._running.mail
+    mail = execution.mail
     deliver, mail.deliver = mail.deliver, lambda record: None if record in found else found.append(record)  # type: ignore[method-assign]
-    handle._running.receive = deliver  # type: ignore[method-assign]
+    execution.receive = deliver  # type: ignore[method-assign]
     return found
 
 
@@ -210,12 +211,13 @@ async def test_mail_that_comes_out_of_order_is_heard_in_order(m: Maos) -> None:
     """Whoever registers hears of old mail from one reader and of new mail from another."""
     handle = await m.workflows.start(paid, 3, id="p")
     await eventually(lambda: handle.flow.waiting)
-    heard = caught(handle)
+    execution = m.workflows._executions[handle.id]
+    heard = caught(execution)
     for amount in (1, 2, 3):
         await m.workflows.signal("p", "paid", Payment(amount))
     await eventually(lambda: len(heard) == 3)
     for record in (heard[2], heard[0], heard[2], heard[1], heard[0]):
-        handle._running.receive(record)
+        execution.receive(record)
     assert await handle.result() == [1, 2, 3]
 
 

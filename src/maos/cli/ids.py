@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from maos.errors import InvalidInput
 
 if TYPE_CHECKING:
+    from maos.app import Maos
     from maos.journal.journal import Journal
 
 RUN, WORKFLOW_RUN = "run", "workflow"
@@ -21,6 +22,11 @@ class Meant(NamedTuple):
 
     kind: str
     id: str
+
+
+async def workflow(m: Maos, given: str) -> Meant | None:
+    """The workflow run, or the run of a workflow file, that a person means."""
+    return await meant(m.journal, given, WORKFLOW_RUN, RUN)
 
 
 async def meant(journal: Journal, given: str, *kinds: str) -> Meant | None:

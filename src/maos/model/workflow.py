@@ -28,6 +28,7 @@ CANCELLED = "cancelled"
 CHANGED = "changed"
 """Its code makes other calls than those that are recorded. Runs again with code that fits: the old, or a patch."""
 OPEN = (RUNNING, PAUSED, CHANGED)
+ENDED = (COMPLETED, FAILED, CANCELLED)
 
 STARTED = "started"
 """Begun. Done, failed, left or, when the process dies, unknown."""

@@ -16,7 +16,7 @@ from maos.journal.journal import Journal
 from maos.model import agent, attempt, chat, notice, run, tool_calls, workflow
 from maos.model.workflow import AGENT, CHILD, WorkflowRun
 from maos.transfer.contents import RUN
-from maos.workflows.elsewhere import name_of
+from maos.workflows.children import name_of
 
 _WISHES = (
     *attempt.INBOX_TYPES, *run.INBOX_TYPES, *workflow.INBOX_TYPES, *tool_calls.INBOX_TYPES,

@@ -1,6 +1,6 @@
 """Durable workflows: plain async functions whose calls to the outside are recorded."""
 
-from maos.workflows.calls import (
+from maos.workflows.api import (
     agent,
     checkpoint,
     child,
@@ -17,11 +17,13 @@ from maos.workflows.calls import (
 )
 from maos.workflows.definition import NOT_DONE, FoundWorkflow, StepDefinition, Workflow, find, step, workflow
 from maos.workflows.errors import NotWaiting, StepFailed, WorkflowChanged, WorkflowFailed
-from maos.workflows.scopes import key
+from maos.workflows.handle import Handle
+from maos.workflows.steps import key
 
 __all__ = [
     "NOT_DONE",
     "FoundWorkflow",
+    "Handle",
     "NotWaiting",
     "StepDefinition",
     "StepFailed",

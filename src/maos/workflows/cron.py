@@ -39,7 +39,7 @@ _FIELDS = (
 
 class Cron:
     """When something is due, in a time zone: an hour that is left out in spring is made up for, and of one that comes
-    twice in autumn the first counts; except for what is due in every hour, which goes on in both.
+    twice in autumn the first counts; except for what is due in every hour, which runs in both.
     """
 
     def __init__(self, text: str, zone: str = "UTC") -> None:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import ast
+import asyncio
 import functools
-import hashlib
 import inspect
-import textwrap
 from collections.abc import Awaitable, Callable
-from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar, overload
+from contextvars import ContextVar
+from typing import Any, Generic, NamedTuple, ParamSpec, Protocol, TypeVar, overload
 
 from maos.errors import InvalidInput, NotFound
-from maos.workflows import scopes, values
+from maos.workflows import source, values
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -65,16 +64,26 @@ class StepDefinition(Generic[P, R]):
 
     async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """In a workflow: once, whatever is killed. Elsewhere: as the plain function it is."""
-        scope = scopes.here_or_none()
-        if scope is None:
-            result: R = await called(self.function, args, kwargs)
-            return result
-        done: R = await scope.flow.step(scope, self, args, kwargs)
-        return done
+        current = executor.get()
+        working = call(self.function, args, kwargs) if current is None else current.run_step(self, args, kwargs)
+        result: R = await working
+        return result
+
+
+class Executor(Protocol):
+    """Executes the steps of the workflow function that runs now, and records their outcomes."""
+
+    async def run_step(self, step: StepDefinition[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Return the recorded outcome of the step, or that of calling it now."""
+        ...
+
+
+executor: ContextVar[Executor | None] = ContextVar("maos_executor", default=None)
+"""None outside of workflows and inside of steps."""
 
 
 class Workflow(Generic[P, R]):
-    """A function whose calls of steps are recorded, so that it can go on after anything."""
+    """A function whose calls of steps are recorded, so that it can be resumed after a crash."""
 
     def __init__(self, function: Callable[P, Awaitable[R]], *, name: str, version: str) -> None:
         if not inspect.iscoroutinefunction(function):
@@ -91,23 +100,8 @@ class Workflow(Generic[P, R]):
 
     @functools.cached_property
     def code(self) -> str:
-        """A digest of what the function takes and does; comments, names of files and its docstring do not count, nor
-        which Python reads it. The types of its arguments do not either: whether what was recorded fits them is seen.
-        """
-        try:
-            tree = _parsed(textwrap.dedent(inspect.getsource(self.function)))
-        except (OSError, TypeError, SyntaxError):
-            compiled = self.function.__code__
-            takes = compiled.co_varnames[: compiled.co_argcount + compiled.co_kwonlyargcount]
-            return hashlib.sha256(compiled.co_code + repr((compiled.co_names, takes)).encode()).hexdigest()[:16]
-        function: Any = tree.body[0]  # a function's own source is one definition
-        body = function.body
-        if isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant):
-            body = body[1:]
-        for each in ast.walk(function.args):
-            if isinstance(each, ast.arg):
-                each.annotation = None
-        return hashlib.sha256(_spelled([function.args, body]).encode()).hexdigest()[:16]
+        """A digest of what the function takes and does."""
+        return source.digest(self.function)
 
     @property
     def where(self) -> dict[str, str]:
@@ -120,35 +114,22 @@ class Workflow(Generic[P, R]):
         return await self.function(*args, **kwargs)
 
 
-def _parsed(source: str) -> ast.Module:
-    try:
-        return ast.parse(source)
-    except SystemError:
-        # Python 3.11 counts the depth of all trees together: a finaliser that ran meanwhile and printed a traceback,
-        # which parses the line it shows, makes the count wrong.
-        return ast.parse(source)
-
-
-def _spelled(part: Any) -> str:
-    """A part of a program as text that every Python writes alike: fields that are empty, or that only some know, are
-    left out. Neither `ast.dump` nor `ast.unparse` keeps that from one Python to the next.
-    """
-    if isinstance(part, ast.AST):
-        fields = sorted((name, each) for name, each in ast.iter_fields(part) if name not in _UNSPELLED)
-        said = ",".join(f"{name}={_spelled(each)}" for name, each in fields if each is not None and each != [])
-        return f"{type(part).__name__}({said})"
-    if isinstance(part, list):
-        return f"[{','.join(map(_spelled, part))}]"
-    return ascii(part)
-
-
-_UNSPELLED = ("ctx", "kind", "type_comment")
-"""What says nothing of its own: it follows from the place, or is a comment."""
 _workflows: dict[tuple[str, str], Workflow[..., Any]] = {}
+
+
+class StepDecorator(Protocol):
+    """Makes a step of an `async def` or of a plain `def`; the step has the result type of the function."""
+
+    @overload
+    def __call__(self, function: Callable[P, Awaitable[R]], /) -> StepDefinition[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> StepDefinition[P, R]: ...
 
 
 @overload
 def step(function: Callable[P, Awaitable[R]], /) -> StepDefinition[P, R]: ...
+@overload
+def step(function: Callable[P, R], /) -> StepDefinition[P, R]: ...
 @overload
 def step(
     *,
@@ -158,7 +139,7 @@ def step(
     timeout_s: float = 0.0,
     idempotent: bool = False,
     probe: Callable[..., Any] | None = None,
-) -> Callable[[Callable[P, Any]], StepDefinition[P, Any]]: ...
+) -> StepDecorator: ...
 
 
 def step(
@@ -245,11 +226,9 @@ def _register(defined: Workflow[..., Any]) -> None:
     _workflows[defined.name, defined.version] = defined
 
 
-async def called(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Call a function of either kind; a plain one in a thread, so that it holds up nobody."""
+async def call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call a function of either kind; a plain `def` in a thread, so that the event loop stays free."""
     if inspect.iscoroutinefunction(function):
         return await function(*args, **kwargs)
-    import asyncio
-
     result = await asyncio.to_thread(function, *args, **kwargs)
     return await result if inspect.isawaitable(result) else result

@@ -1,4 +1,4 @@
-"""What others tell a running workflow: signals, answers, and what became of steps whose outcome nobody knew.
+"""Commands to a running workflow: signals, answers, and the outcomes of steps that were unknown.
 
 Each is written down, with its place in the inbox, when it comes; so a crash loses and repeats none of them, however
 far the function is by then.
@@ -12,8 +12,9 @@ from collections.abc import Callable
 from typing import Any
 
 from maos.journal.journal import Record
-from maos.model.workflow import CANCELLED, GATE, PAUSED, STARTED, STEP, UNKNOWN, WorkflowRun
-from maos.workflows.notes import RecordWriter
+from maos.model.workflow import CANCELLED, GATE, PAUSED, STARTED, STEP, UNKNOWN
+from maos.workflows.control import Control
+from maos.workflows.record import RunRecord
 
 Wait = Callable[["asyncio.Future[None]"], Any]
 
@@ -21,22 +22,14 @@ Wait = Callable[["asyncio.Future[None]"], Any]
 class WorkflowInbox:
     """The inbox of one running workflow."""
 
-    def __init__(
-        self,
-        flow: WorkflowRun,
-        notes: RecordWriter,
-        *,
-        unreached: Callable[[str], bool],
-        let_go: Callable[[str, str, int], None],
-    ) -> None:
-        self._flow = flow
-        self._notes = notes
-        self._unreached = unreached
-        self._let_go = let_go
-        self._heard = flow.inbox_cursor
+    def __init__(self, record: RunRecord, control: Control) -> None:
+        self._record = record
+        self._flow = record.flow
+        self._control = control
+        self._heard = record.flow.inbox_cursor
         self._early: dict[int, Record] = {}
         """What came before something that was sent before it: a reader of old and one of new mail take turns."""
-        self._signals = {name: deque(map(tuple, found)) for name, found in flow.signals.items()}
+        self._signals = {name: deque(map(tuple, found)) for name, found in record.flow.signals.items()}
         self._listeners: dict[str, deque[asyncio.Future[None]]] = {}
         self._waiting: dict[str, asyncio.Future[None]] = {}
         self._settled: set[str] = set()
@@ -56,8 +49,7 @@ class WorkflowInbox:
         data, version = record.data, record.version
         if record.type == "signal_sent":
             name, value = data["name"], data.get("value")
-            self._notes.note("workflow_signalled", name=name, value=value, inbox_version=version)
-            self._notes.flush_soon()
+            self._record.note_signal(name, value, version)
             self._signals.setdefault(name, deque()).append((version, value))
             self._wake_listener(name)
         elif record.type == "question_answered":
@@ -65,9 +57,9 @@ class WorkflowInbox:
         elif record.type == "resolve_requested":
             self._hear_settled(data["step_id"], data, version)
         elif record.type == "cancel_requested":
-            self._let_go(CANCELLED, data.get("why", ""), version)
+            self._control.leave(CANCELLED, data.get("why", ""), version)
         elif record.type == "pause_requested" and version > self._flow.overruled:
-            self._let_go(PAUSED, data.get("why", ""), version)
+            self._control.leave(PAUSED, data.get("why", ""), version)
 
     # --- signals ---------------------------------------------------------------------------------------------
 
@@ -96,7 +88,7 @@ class WorkflowInbox:
     # --- answers ---------------------------------------------------------------------------------------------
 
     async def settled(self, step_id: str, wait: Wait) -> None:
-        """Return when the call at a place has an outcome, or is to be made again, because somebody said so."""
+        """Return when the call at a place has an outcome, or is to be made again, by a command."""
         if step_id not in self._settled and step_id not in self._again:
             self._waiting[step_id] = asyncio.get_running_loop().create_future()
             try:
@@ -118,41 +110,41 @@ class WorkflowInbox:
         self._again.discard(step_id)
 
     def has_said(self, step_id: str) -> bool:
-        """Whether somebody said what became of a call, or that it is to be made again."""
+        """Whether a command gave the outcome of a call, or said that it is to be made again."""
         return step_id in self._settled or step_id in self._again
 
     def _hear_answer(self, step_id: str, answer: str, version: int) -> None:
         call = self._flow.steps.get(step_id)
         if call is None or (call.kind, call.status) != (GATE, STARTED) or step_id in self._settled:
             return
-        self._notes.note("step_completed", step_id=step_id, result=answer, inbox_version=version)
+        self._record.note_done(step_id, answer, inbox_version=version)
         self._settle(step_id)
 
     def _hear_settled(self, step_id: str, data: dict[str, Any], version: int) -> None:
         call = self._flow.steps.get(step_id)
         if call is None or call.kind != STEP or step_id in self._settled or step_id in self._again:
             return
-        if call.status != UNKNOWN and not (call.status == STARTED and self._unreached(step_id)):
+        if call.status != UNKNOWN and not (call.status == STARTED and step_id in self._record.unseen):
             return  # it has an outcome, or runs right now
         if data.get("tries", call.tries) != call.tries:
-            return  # somebody said so of an earlier try, perhaps twice
+            return  # the command is about an earlier try, or came twice
         outcome = data["outcome"]
         if outcome == "again":
-            self._notes.note("step_started", step_id=step_id, kind=STEP, name=call.name, inbox_version=version)
+            self._record.note_restarted(step_id, call.name, version)
             self._again.add(step_id)
-            self._notes.flush_soon()
+            self._record.flush_soon()
             self._wake(step_id)
             return
         if outcome == "done":
-            self._notes.note("step_completed", step_id=step_id, result=data.get("value"), inbox_version=version)
+            self._record.note_done(step_id, data.get("value"), inbox_version=version)
         else:
             error = {"type": "", "message": data.get("why") or "a person said that it failed"}
-            self._notes.note("step_failed", step_id=step_id, error=error, inbox_version=version)
+            self._record.note_step_failed(step_id, error, inbox_version=version)
         self._settle(step_id)
 
     def _settle(self, step_id: str) -> None:
         self._settled.add(step_id)
-        self._notes.flush_soon()
+        self._record.flush_soon()
         self._wake(step_id)
 
     def _wake(self, step_id: str) -> None:

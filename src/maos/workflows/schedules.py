@@ -1,21 +1,21 @@
 """Workflows that begin by themselves: each time once, however many processes serve them.
 
-The id of what begins is made of the schedule's name and the time, so whoever comes second finds it begun. Of the times
-that passed while nobody served, the last one is made up for.
+The id of what begins is made of the schedule's name and the time, so a second process finds it begun. Of the times
+that passed while no process served, the last one is made up for.
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from maos.clock import MICROSECONDS, Clock, to_datetime, to_us
-from maos.engine.types import SCHEDULES
+from maos.engine.types import SCHEDULES, WORKFLOW_RUN
 from maos.errors import Conflict, Corrupt, InvalidInput, MaosError, NotFound, StoreUnavailable
 from maos.journal.codec import Event
 from maos.journal.journal import Journal
@@ -24,15 +24,13 @@ from maos.workflows import values
 from maos.workflows.cron import Cron
 from maos.workflows.definition import Workflow, find
 
-if TYPE_CHECKING:
-    from maos.workflows.workflows import Workflows
-
 LOOK_S = 5.0
-"""How often schedules and workflows that nobody runs are looked for."""
+"""How often schedules and interrupted workflows are looked for."""
 
 Told = Callable[[str], None]
 Load = Callable[[Schedule], Workflow[..., Any]]
 """How the workflow of a schedule is found."""
+Start = Callable[..., Awaitable[Any]]
 
 
 async def all_of(journal: Journal) -> dict[str, Schedule]:
@@ -82,7 +80,7 @@ async def remove(journal: Journal, clock: Clock, name: str) -> None:
             await journal.append(SCHEDULES.stream(NAME), event, expected=known.version)
             return
         except Conflict:
-            continue  # somebody else has changed one of them
+            continue  # another process has changed one of them
 
 
 def due(schedule: Schedule, now_us: int) -> datetime | None:
@@ -97,14 +95,15 @@ def next_time(schedule: Schedule, now_us: int) -> datetime | None:
 
 
 class ScheduleServer:
-    """Runs what is due, and goes on with what nobody runs, until it is stopped."""
+    """Starts what is due, and resumes what was interrupted, until it is stopped."""
 
     def __init__(
-        self, workflows: Workflows, journal: Journal, clock: Clock, *, tell: Told, load: Load | None = None
+        self, journal: Journal, clock: Clock, *, start: Start, resume: Start, tell: Told, load: Load | None = None
     ) -> None:
-        self._workflows = workflows
         self._journal = journal
         self._clock = clock
+        self._start = start
+        self._resume = resume
         self._tell = tell
         self._load = load or _defined_here
         self._told: set[str] = set()
@@ -118,7 +117,7 @@ class ScheduleServer:
             try:
                 known = await all_of(self._journal)
                 ready = [each for each in known.values() if self._is_ready(each)]
-                for handle in await self._workflows.resume_all(tell=self._tell_once):
+                for handle in await self._resume(tell=self._tell_once):
                     self._tell(f"went on with {handle.id}")
                 for schedule in ready:
                     await self._begin_if_due(schedule)
@@ -146,23 +145,25 @@ class ScheduleServer:
         if id in self._settled:
             return
         try:
-            await self._workflows.get(id)
-        except NotFound:
-            try:
-                arguments = schedule.arguments
-                workflow = self._load(schedule)
-                handle = await self._workflows.start_with(workflow, arguments["args"], arguments["kwargs"], id=id)
-            except Conflict:
-                return  # another process was faster, which is seen at the next look
-            except MaosError as error:
-                self._tell_once(f"{id} could not begin: {error}")
-                if not isinstance(error, InvalidInput):
-                    return  # it may at the next look
-            else:
-                self._tell(f"began {handle.id}")
+            is_begun = await WORKFLOW_RUN.load(self._journal, id) is not None
         except Corrupt as error:
             self._tell_once(f"{id} cannot be read: {error}")
-        self._settled.add(id)
+            is_begun = True
+        if is_begun or await self._begin(schedule, id):
+            self._settled.add(id)
+
+    async def _begin(self, schedule: Schedule, id: str) -> bool:
+        """Start the workflow of a schedule; whether it has begun, or never can."""
+        try:
+            arguments = schedule.arguments
+            await self._start(self._load(schedule), arguments["args"], arguments["kwargs"], id=id)
+        except Conflict:
+            return False  # another process was faster, which is seen at the next look
+        except MaosError as error:
+            self._tell_once(f"{id} could not begin: {error}")
+            return isinstance(error, InvalidInput)  # anything else may work at the next look
+        self._tell(f"began {id}")
+        return True
 
     def _tell_once(self, text: str) -> None:
         if text not in self._told:

@@ -52,7 +52,7 @@ def plain(value: Any, what: str, *, is_kept: bool = True) -> Any:
 def typed(value: Any, annotation: Any, what: str) -> Any:
     """Recorded data as what it was: of the type that the function's signature names, and never the record itself."""
     if value.__class__ is dict or value.__class__ is list:
-        value = msgspec.to_builtins(value)  # whoever gets it may change it
+        value = msgspec.to_builtins(value)  # the caller may change it
     if annotation is Any or annotation is None or (annotation.__class__ is type and value.__class__ is annotation):
         return value
     try:
@@ -93,7 +93,7 @@ def given(
 
 
 def _annotation(function: Callable[..., Any], name: str) -> Any:
-    """One annotation, whatever becomes of the others; names that only its surroundings know are found there."""
+    """One annotation, also when others cannot be evaluated; names that only its surroundings know are found there."""
     hint = getattr(function, "__annotations__", {}).get(name, Any)
     around = inspect.getclosurevars(function).nonlocals if inspect.isfunction(function) else {}
     try:

@@ -1,5 +1,6 @@
 """`maos workflow`, as a person types it: real processes, a real kill, and everything that can be said to a workflow."""
 
+import json
 import signal
 import time
 
@@ -19,7 +20,9 @@ def test_a_step_in_doubt_is_never_repeated_by_itself(shop: Shop) -> None:
         time.sleep(0.02)
     engine.send_signal(signal.SIGKILL)
     engine.wait()
-    assert "interrupted" in shop.maos("workflow", "list")
+    assert "interrupted" in shop.maos("workflow", "list", "--status", "interrupted")
+    assert shop.show("o1")["status"] == "interrupted"
+    assert json.loads(shop.maos("workflow", "list", "--json", "--status", "running")) == {"workflows": []}
     assert "unknown" in shop.maos("effects", "--unknown")
     again = shop.begin("workflow", "resume", "o1")
     shop.wait_for("o1", "unknown")

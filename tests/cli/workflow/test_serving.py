@@ -131,12 +131,12 @@ def test_variables_stay_as_they_were_typed(shop: Shop) -> None:
 
 def test_what_is_loaded_is_looked_for_after_pythons_own(tmp_path: Path) -> None:
     """In this process: a folder of flows comes before what is installed, and after what belongs to Python."""
-    from maos.cli.workflow import loading
+    from maos.workflows import loader
 
     (tmp_path / "flow_of_its_own.py").write_text("")
     before, modules = list(sys.path), set(sys.modules)
     try:
-        loading.everything(str(tmp_path / "flow_of_its_own.py"))
+        loader.load_all(str(tmp_path / "flow_of_its_own.py"))
         here = sys.path.index(str(tmp_path))
         assert sysconfig.get_path("stdlib") in sys.path[:here]
         assert not any(each.endswith("site-packages") for each in sys.path[:here])

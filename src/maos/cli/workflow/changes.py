@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -15,7 +14,7 @@ from maos.cli.plain import clean
 if TYPE_CHECKING:
     from maos.app import Maos
     from maos.model.run import Run
-    from maos.workflows.files.changing import Look
+    from maos.workflows.yaml.changes import Look
 
 on_change_option = click.option(
     "--on-change", type=click.Choice(["keep", "replay", "refuse"]),
@@ -23,43 +22,30 @@ on_change_option = click.option(
     "(replay), or refuse.  [default: keep for a file, refuse for a function]",
 )  # fmt: skip
 
-STATES = {"changed": "has changed since", "gone": "cannot be read any more", "wrong": "has changed since, and is wrong"}
-
 
 async def heed(m: Maos, run: Run, on_change: str, *, as_json: bool) -> Run:
-    """The run that is to be gone on with, after what was said about a changed file is done, or refused."""
-    from maos.workflows.errors import WorkflowChanged
-    from maos.workflows.files import changing
+    """Apply --on-change to a run whose file may have changed, and say so; the run that is resumed."""
+    from maos.workflows.yaml.changes import ways
 
-    found = changing.look(run)
-    if found is None or found.state == changing.SAME:
+    run, found = await m.workflows.apply_file(run, on_change)
+    if found is None:
         return run
-    if on_change == changing.REFUSE:
-        raise WorkflowChanged(_sentence(run, found), hint=_ways(run))
-    if on_change == changing.REPLAY:
-        from maos.cli.orchestrate import adding, plans
-        from maos.clock import SystemClock
-        from maos.engine import agent_types
-
-        read, types = changing.reread(found.origin), adding.types_for(run)
-        agents = agent_types.to_data(plans.checked(read.plan, types), types)
-        run = await changing.go_over(m.journal, SystemClock(), run, read, agents=agents)
     if as_json:
         shared.show_line({"kind": "workflow_changed", "run": run.id, **_document(found, on_change)})
-    elif on_change == changing.REPLAY:
+    elif on_change == "replay":
         note(f"goes on with {found.origin.file} as it is now")
         for line in _lines(found):
             click.echo(f"  {clean(line)}", err=True)
     else:
-        note(f"{_sentence(run, found)}; it goes on with the file as it was ({_ways(run)})")
+        note(f"{found.describe(run)}; it goes on with the file as it was ({ways(run)})")
     return run
 
 
 def document(run: Run, on_change: str = "keep") -> Document:
     """What a program is told of the file that a run was made from; nothing when it was made from none."""
-    from maos.workflows.files import changing
+    from maos.workflows.yaml.changes import look
 
-    found = changing.look(run)
+    found = look(run)
     return {} if found is None else {"made_from": _document(found, on_change)}
 
 
@@ -79,9 +65,9 @@ def _document(found: Look, on_change: str) -> Document:
 
 def line(run: Run) -> str:
     """The file that a run was made from, and whether it is another one now; empty when it was made from none."""
-    from maos.workflows.files import changing
+    from maos.workflows.yaml.changes import STATES, look
 
-    found = changing.look(run)
+    found = look(run)
     if found is None:
         return ""
     state = STATES.get(found.state, "")
@@ -91,28 +77,22 @@ def line(run: Run) -> str:
 def show(run: Run, on_change: str) -> None:
     """What a changed file means for going on with a run, before that is done."""
     from maos.cli import render
-    from maos.workflows.files import changing
+    from maos.workflows.yaml.changes import CHANGED, SAME, look, ways
 
-    found = changing.look(run)
-    if found is None or found.state == changing.SAME:
+    found = look(run)
+    if found is None or found.state == SAME:
         return
-    does_fit = found.state == changing.CHANGED and not found.changes.misfits
+    does_fit = found.state == CHANGED and not found.changes.misfits
     meant = {
         "keep": "it goes on with the file as it was",
         "refuse": "it is refused",
         "replay": "it goes on with the new one" if does_fit else "it is refused, as what was done does not fit",
-    }[on_change if found.state == changing.CHANGED or on_change != "replay" else "refuse"]
-    render.line((_sentence(run, found), "yellow"), f"; {meant}")
+    }[on_change if found.state == CHANGED or on_change != "replay" else "refuse"]
+    render.line((found.describe(run), "yellow"), f"; {meant}")
     for each in _lines(found):
         render.line(f"  {clean(each)}")
     if on_change != "replay":
-        render.line((f"  {_ways(run)}", "dim"))
-
-
-def _sentence(run: Run, found: Look) -> str:
-    """What has become of the file."""
-    why = f": {found.what}" if found.state == "wrong" else ""
-    return f"{Path(found.origin.file).name}, which {run.id} was made from, {STATES[found.state]}{why}"
+        render.line((f"  {ways(run)}", "dim"))
 
 
 def _lines(found: Look) -> list[str]:
@@ -125,10 +105,3 @@ def _lines(found: Look) -> list[str]:
         *(f"~ {name} is as the file says now" for name in changes.settings),
         *(f"! {name} {why}" for name, why in changes.misfits),
     ]
-
-
-def _ways(run: Run) -> str:
-    return (
-        f"`maos workflow resume {run.id}` finishes with the file as it was, and with --on-change replay takes the new "
-        "one if that fits; --dry-run shows what would be done"
-    )

@@ -12,11 +12,11 @@ from maos.cli import documents as shared
 from maos.cli.commands import LazyCommand, json_option
 from maos.cli.failures import FAILED
 from maos.cli.plain import clean
-from maos.cli.workflow.running import named_text
+from maos.cli.workflow.arguments import named_text
 from maos.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from maos.workflows.files.reading import Read
+    from maos.workflows.yaml.parser import Read
 
 variables_option = click.option(
     "--var", "variables", multiple=True, metavar="NAME=VALUE", help="A variable of the file. Can be repeated."
@@ -30,9 +30,9 @@ def is_file(target: str) -> bool:
 
 def load(path: str, variables: tuple[str, ...] = ()) -> Read:
     """A workflow file that makes sense; BadFile has everything that is wrong with it."""
-    from maos.workflows.files import reading
+    from maos.workflows.yaml import parser
 
-    return reading.parse(reading.load(path), path, _given(variables))
+    return parser.parse(parser.load(path), path, _given(variables))
 
 
 def _given(variables: tuple[str, ...]) -> dict[str, str]:
@@ -43,10 +43,10 @@ def _given(variables: tuple[str, ...]) -> dict[str, str]:
 def execute(ctx: click.Context, path: str, variables: tuple[str, ...], **how: Any) -> NoReturn:
     """Carry out a workflow file as any other plan; the run remembers what it was made from."""
     from maos.cli.orchestrate import plans, starting
-    from maos.workflows.files import changing
+    from maos.workflows.yaml.changes import origin_of_text
 
     read = load(path, variables)
-    more = changing.origin_of_text(read, path, _given(variables)).option()
+    more = origin_of_text(read, path, _given(variables)).option()
     if read.file.concurrency is not None:
         more["concurrency"] = read.file.concurrency
     starting.execute(ctx, lambda _begun: plans.as_draft(read.plan, path), tells_others=True, more=more, **how)
@@ -61,7 +61,7 @@ def execute(ctx: click.Context, path: str, variables: tuple[str, ...], **how: An
 @click.pass_context
 def validate(ctx: click.Context, files: tuple[str, ...], variables: tuple[str, ...], as_json: bool) -> None:
     """Check workflow files; every mistake is named by file, line and column."""
-    from maos.workflows.files.positions import BadFile
+    from maos.workflows.yaml.positions import BadFile
 
     told: list[dict[str, Any]] = []
     steps = 0
@@ -98,19 +98,19 @@ def graph(file: str, variables: tuple[str, ...], picture: str | None, as_json: b
     """Show which steps of a workflow file can run together, and what each needs."""
     from maos.cli import render
     from maos.model.plan import batches
-    from maos.workflows.files import drawing
+    from maos.workflows.yaml import graph as graph_of
 
     plan = load(file, variables).plan
     if as_json:
         shared.show({"batches": batches(plan), "needs": {task.name: task.needs for task in plan.tasks}})
     elif picture is None:
-        for line in drawing.lines(plan):
+        for line in graph_of.lines(plan):
             render.line(clean(line))
     elif picture == "-":
-        sys.stdout.write(drawing.svg(plan))
+        sys.stdout.write(graph_of.svg(plan))
     else:
         try:
-            Path(picture).write_text(drawing.svg(plan), encoding="utf-8")
+            Path(picture).write_text(graph_of.svg(plan), encoding="utf-8")
         except OSError as error:
             raise InvalidInput(
                 f"{picture} cannot be written: {error.strerror}", hint="name a file in a folder that is there"
@@ -120,6 +120,6 @@ def graph(file: str, variables: tuple[str, ...], picture: str | None, as_json: b
 @click.command(cls=LazyCommand, examples=["maos workflow schema > workflow.schema.json"])
 def schema() -> None:
     """Print the JSON Schema of workflow files, for editors."""
-    from maos.workflows.files.format import schema as made
+    from maos.workflows.yaml.format import schema as made
 
     shared.show(made())

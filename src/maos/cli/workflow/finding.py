@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
 async def by_id(m: Maos, id: str) -> WorkflowRun | Run:
     """The workflow that is meant: by its id, or an unambiguous beginning of it."""
-    from maos.workflows.files import changing
+    from maos.workflows.yaml.changes import origin
 
     if not id:
         raise InvalidInput("an empty id names no workflow", hint="`maos workflow list` shows them")
-    found = await ids.meant(m.journal, id, ids.WORKFLOW_RUN, ids.RUN)
+    found = await ids.workflow(m, id)
     if found is None or found.kind == ids.WORKFLOW_RUN:
         return await m.workflows.get(found.id if found else id)
     run = await m.runs.get(found.id)
-    if changing.origin(run) is None:
+    if origin(run) is None:
         raise InvalidInput(
             f"{run.id} is an orchestration, and was made from no workflow file",
             hint=f"`maos orchestration status {run.id}` shows it, `maos resume {run.id}` goes on with it",
@@ -33,9 +33,9 @@ async def by_id(m: Maos, id: str) -> WorkflowRun | Run:
 
 async def of_files(m: Maos) -> list[Run]:
     """All runs that were made from workflow files."""
-    from maos.workflows.files import changing
+    from maos.workflows.yaml.changes import origin
 
-    return [run async for run in m.runs.all() if changing.origin(run) is not None]
+    return [run async for run in m.runs.all() if origin(run) is not None]
 
 
 async def latest(m: Maos) -> WorkflowRun | Run:

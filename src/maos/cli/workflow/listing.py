@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from maos.cli.orchestration.standing import RunStanding
     from maos.model.workflow import WorkflowRun
 
-STATUSES = ("running", "paused", "changed", "completed", "failed", "cancelled")
+STATUSES = ("running", "interrupted", "paused", "changed", "completed", "failed", "cancelled")
 
 
 @click.command("list", cls=LazyCommand, examples=["maos workflow list", "maos workflow list --status running --json"])
@@ -27,14 +27,14 @@ STATUSES = ("running", "paused", "changed", "completed", "failed", "cancelled")
 @click.pass_obj
 def list_(database: DatabaseTarget, status: str | None, as_json: bool) -> None:
     """List workflows, functions and files, those that may go on first."""
-    from maos.cli.workflow import finding
+    from maos.cli.workflow import finding, showing
 
     async def work(m: Maos) -> list[WorkflowRun | RunStanding]:
         from maos.cli.orchestration import standing
 
-        flows = [flow async for flow in m.workflows.all() if status in (None, flow.status)]
-        runs = [await standing.of_run(m, run) for run in await finding.of_files(m) if status in (None, run.status)]
-        return [*flows, *runs]
+        flows = [each.flow for each in await m.workflows.list(status or "")]
+        runs = [await standing.of_run(m, run) for run in await finding.of_files(m)]
+        return [*flows, *(each for each in runs if status in (None, showing.file_status(each)))]
 
     found = sorted(map(Listed.of, database.read(work)), key=lambda each: (not each.is_open, -each.changed_us))
     if as_json:

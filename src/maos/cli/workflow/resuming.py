@@ -6,16 +6,19 @@ from typing import TYPE_CHECKING
 
 import click
 
+from maos.cli import documents as shared
 from maos.cli.commands import LazyCommand, dry_run_option, json_option
 from maos.cli.database import DatabaseTarget
+from maos.cli.plain import clean
 from maos.cli.workflow.changes import on_change_option
 from maos.cli.workflow.running import until_ended
-from maos.errors import InvalidInput
+from maos.errors import InvalidInput, NotFound
 
 if TYPE_CHECKING:
     from maos.app import Maos
     from maos.model.run import Run
     from maos.model.workflow import WorkflowRun
+    from maos.workflows.preview import Preview
 
 
 @click.command(
@@ -72,12 +75,6 @@ def resume(
     _go_on(ctx, found, step_id, on_change or "refuse", trust=trust, dry_run=dry_run, as_json=as_json)
 
 
-async def _waits(m: Maos, flow: WorkflowRun) -> str:
-    from maos.engine import consent
-
-    return await consent.waits(m.journal, flow.id)
-
-
 async def _find(m: Maos, id: str) -> WorkflowRun | Run:
     from maos.cli.workflow import finding
 
@@ -87,8 +84,8 @@ async def _find(m: Maos, id: str) -> WorkflowRun | Run:
 def _go_on(
     ctx: click.Context, flow: WorkflowRun, step_id: str, on_change: str, *, trust: bool, dry_run: bool, as_json: bool
 ) -> None:
-    """Go on with a function."""
-    from maos.cli.workflow import loading
+    """Resume a function."""
+    from maos.workflows import loader
 
     if on_change == "keep":
         raise InvalidInput(
@@ -96,30 +93,74 @@ def _go_on(
             hint="put the old one beside the new one, each with a version=; or use replay",
         )
     database: DatabaseTarget = ctx.obj
-    waits = database.read(lambda m: _waits(m, flow))
-    if waits and flow.is_open and not (trust or dry_run):
-        from maos.engine.consent import NotAgreed
-
-        raise NotAgreed(waits)
+    refuse = flow.is_open and not (trust or dry_run)
+    is_foreign = database.read(lambda m: m.workflows.needs_consent(flow.id, refuse=refuse))
     if step_id:
-        loading.by_name(step_id)
+        loader.load(step_id)
     # nothing is loaded because a file from elsewhere names it, only what the person does
-    where = {} if waits and not trust else flow.options.get("where", {})
+    where = {} if is_foreign and not trust else flow.options.get("where", {})
+    try:
+        definition = loader.load_recorded(flow.name, flow.definition, where)
+    except (NotFound, InvalidInput):
+        if not dry_run:
+            raise
+        definition = None
     if dry_run:
-        from maos.cli.workflow import foreseeing
-
-        known = database.read(lambda m: foreseeing.settled(m, flow))
-        foreseeing.show(flow, on_change, known, where, as_json=as_json)
+        found = database.read(lambda m: m.workflows.preview(flow.id, workflow=definition, on_change=on_change))
+        render_preview(found, on_change, str(where.get("file", "")), as_json=as_json)
         return
-    definition = loading.recorded(flow.name, flow.definition, where)
 
     async def work(m: Maos) -> int:
-        if trust:
-            from maos.clock import SystemClock
-            from maos.engine import consent
-
-            await consent.agree(m.journal, SystemClock(), flow.id)
-        handle = await m.workflows.resume(flow.id, workflow=definition, on_change=on_change)
-        return await until_ended(handle, as_json=as_json)
+        handle = await m.workflows.resume(flow.id, workflow=definition, on_change=on_change, trust=trust)
+        return await until_ended(m, handle, as_json=as_json)
 
     ctx.exit(database.write(work))
+
+
+NEXT = {
+    "again": "was interrupted, and is called again: it is idempotent",
+    "probe": "was interrupted: its probe is asked what became of it",
+    "unknown": "nobody knows whether it took effect, and you are asked",
+    "interrupted": "was interrupted: called again if it is idempotent, else its probe or you are asked",
+    "later": "failed, and is tried again",
+    "settled": "goes on as you have settled it",
+    "waits": "is waited for",
+    "taken_up": "is taken up",
+}
+
+
+def render_preview(found: Preview, on_change: str, file: str, *, as_json: bool) -> None:
+    """Whether the definition is the same, which calls are not made again, and what happens to those under way."""
+    flow = found.status.flow
+    if as_json:
+        calls = [
+            {"call": each.step_id, "kind": each.call.kind, "name": each.call.name, "next": each.next,
+             "given": each.call.about.get("given")}
+            for each in found.pending
+        ]  # fmt: skip
+        shared.show(
+            {"kind": "dry_run", "id": flow.id, "status": found.status.name, "definition": found.definition,
+             "on_change": on_change, "refused": found.is_refused, "calls_done": flow.done, "calls": calls,
+             "unknown": found.unknown}
+        )  # fmt: skip
+        return
+    from maos.cli import render
+    from maos.cli.workflow import showing
+
+    render.line((clean(flow.id), "bold"), f" is {showing.spoken(flow)}, {render.many(flow.done, 'call')} done")
+    if not flow.is_open:
+        render.line("  it has ended, and only tells its result")
+        return
+    if found.definition == "gone":
+        where = clean(file) or "it came from elsewhere"
+        render.line(("  its definition is not there: ", "yellow"), where, "; name it with --from")
+    elif found.definition == "changed":
+        meant = "it is refused; --on-change replay goes on with it if it makes the same calls"
+        if on_change == "replay":
+            meant = "it goes on with the new code as long as that makes the calls that were made"
+        render.line(("  its code has changed since: ", "yellow"), meant)
+    for each in found.pending:
+        style = "yellow" if each.next in ("unknown", "interrupted") else ""
+        render.line(f"  {each.step_id}  ", (clean(showing.what(each.call)), "bold"), "  ", (NEXT[each.next], style))
+        if each.next == "unknown":
+            render.line(f"     maos workflow settle {flow.id} {each.step_id} done --value JSON | failed | again")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import math
 import signal
 from typing import TYPE_CHECKING, Any
 
@@ -15,11 +13,12 @@ from maos.cli.commands import LazyCommand, json_lines_option
 from maos.cli.database import DatabaseTarget
 from maos.cli.failures import FAILED, note
 from maos.cli.orchestrate.options import current, new_run, notify_option, summary_option
+from maos.cli.workflow.arguments import named_value, value
 from maos.errors import InvalidInput
 
 if TYPE_CHECKING:
     from maos.app import Maos
-    from maos.workflows.workflows import Handle
+    from maos.workflows.handle import Handle
 
 INTERRUPTED = 130
 
@@ -90,16 +89,16 @@ def run(
         files.execute(ctx, target, variables, auto=auto, summary=summary, notify=notify, as_json=as_json, given=given)
     if variables:
         raise InvalidInput("a function has no variables", hint="use --arg NAME=VALUE")
-    from maos.cli.workflow import loading
+    from maos.workflows import loader
 
-    definition = loading.by_name(target)
+    definition = loader.load(target)
     words = [value(each) for each in args]
     by_name = dict(named_value(each) for each in named)
     options = _options(frequency, every, interval)
 
     async def work(m: Maos) -> int:
         handle = await m.workflows.start_with(definition, words, by_name, id=id, options=options)
-        return await until_ended(handle, as_json=as_json)
+        return await until_ended(m, handle, as_json=as_json)
 
     database: DatabaseTarget = ctx.obj
     ctx.exit(database.write(work, create=True, in_memory=True))
@@ -118,7 +117,7 @@ def _options(frequency: str | None, every: int | None, interval_s: float | None)
     return {"checkpoints": CheckpointPolicy.as_set(msgspec.structs.replace(current().values.checkpoint, **given))}
 
 
-async def until_ended(handle: Handle, *, as_json: bool) -> int:
+async def until_ended(m: Maos, handle: Handle[Any], *, as_json: bool) -> int:
     """Until it has ended or is paused, telling what happens; the exit code."""
     from maos.cli.signals import heard
     from maos.cli.workflow import showing
@@ -131,11 +130,11 @@ async def until_ended(handle: Handle, *, as_json: bool) -> int:
             task.cancel()
             return
         interrupted = True
-        handle.let_go("paused", "Ctrl+C")
+        handle.leave("paused", "Ctrl+C")
         note(f"{handle.id} is paused when the steps that run have ended; Ctrl+C once more does not wait for them")
 
     task = asyncio.create_task(handle.wait())
-    watching = asyncio.create_task(showing.narrate(handle)) if not as_json else None
+    watching = asyncio.create_task(showing.narrate(m, handle)) if not as_json else None
     try:
         with heard(interrupted=stop, sent_away=stop):
             flow = await task
@@ -154,26 +153,3 @@ async def until_ended(handle: Handle, *, as_json: bool) -> int:
     if flow.status == "completed":
         return 0
     return INTERRUPTED if interrupted else FAILED
-
-
-def value(text: str) -> Any:
-    """An argument as a person typed it: JSON, or text. What no number can hold is text too, such as 12e4567."""
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
-        return text
-    return text if found.__class__ is float and not math.isfinite(found) else found
-
-
-def named_value(text: str) -> tuple[str, Any]:
-    """An argument with its name."""
-    name, rest = named_text(text, "--arg")
-    return name, value(rest)
-
-
-def named_text(text: str, option: str) -> tuple[str, str]:
-    """Text with its name."""
-    name, equals, rest = text.partition("=")
-    if not equals or not name.isidentifier():
-        raise InvalidInput(f"{text!r} is no argument", hint=f"use {option} NAME=VALUE")
-    return name, rest

@@ -11,12 +11,16 @@ from maos.cli import documents as shared
 from maos.cli.commands import LazyCommand, LazyGroup, json_lines_option, json_option
 from maos.cli.database import DatabaseTarget
 from maos.cli.documents import Document, time
-from maos.cli.workflow.running import named_value, value
+from maos.cli.workflow.arguments import named_value, value
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from maos.app import Maos
     from maos.model.schedule import Schedule
     from maos.workflows.definition import Workflow
+
+    Upcoming = tuple[Schedule, datetime | None]
 
 
 @click.group(
@@ -61,18 +65,16 @@ def add(
 
     A schedule of that NAME is replaced.
     """
-    from maos.cli.workflow import loading
+    from maos.workflows import loader
 
-    definition = loading.by_name(target)
+    definition = loader.load(target)
 
-    async def work(m: Maos) -> Schedule:
-        from maos.clock import SystemClock
-        from maos.workflows import schedules
+    async def work(m: Maos) -> list[Upcoming]:
+        words, by_name = list(map(value, args)), dict(named_value(each) for each in named)
+        await m.workflows.schedule_with(name, cron, definition, words, by_name, zone=zone)
+        return [each for each in await m.workflows.upcoming() if each[0].name == name]
 
-        words, by_name = tuple(map(value, args)), dict(named_value(each) for each in named)
-        return await schedules.put(m.journal, SystemClock(), name, cron, definition, words, by_name, zone)
-
-    _show([database.write(work, create=True)], as_json=as_json)
+    _show(database.write(work, create=True), as_json=as_json)
 
 
 @click.command("list", cls=LazyCommand, examples=["maos workflow schedule list"])
@@ -81,8 +83,8 @@ def add(
 def list_(database: DatabaseTarget, as_json: bool) -> None:
     """List what begins by itself, and when next."""
 
-    async def work(m: Maos) -> list[Schedule]:
-        return list((await m.workflows.schedules()).values())
+    async def work(m: Maos) -> list[Upcoming]:
+        return await m.workflows.upcoming()
 
     _show(database.read(work), as_json=as_json)
 
@@ -119,14 +121,14 @@ def serve(database: DatabaseTarget, targets: tuple[str, ...], as_json: bool) -> 
     """
     from maos.cli.failures import note
     from maos.cli.signals import heard
-    from maos.cli.workflow import loading
+    from maos.workflows import loader
 
     for each in targets:
-        loading.everything(each)
+        loader.load_all(each)
 
     async def work(m: Maos) -> None:
         def load(known: Schedule) -> Workflow[..., Any]:
-            return loading.recorded(known.workflow, known.definition, known.where)
+            return loader.load_recorded(known.workflow, known.definition, known.where)
 
         tell = (lambda text: shared.show_line({"told": text})) if as_json else note
         serving = asyncio.create_task(m.workflows.serve(tell=tell, load=load))
@@ -143,22 +145,17 @@ def _stop(serving: asyncio.Task[Any]) -> None:
     serving.cancel()
 
 
-def _show(found: list[Schedule], *, as_json: bool) -> None:
-    from maos.clock import SystemClock, to_us
-    from maos.workflows.schedules import next_time
+def _show(found: list[Upcoming], *, as_json: bool) -> None:
+    from maos.clock import to_us
 
-    now_us = SystemClock().now_us()
-    coming = {each.name: next_time(each, now_us) for each in found}
-
-    def document(each: Schedule) -> Document:
-        due = coming[each.name]
+    def document(each: Schedule, due: datetime | None) -> Document:
         return {
             "name": each.name, "cron": each.cron, "zone": each.zone, "workflow": each.workflow,
             "version": each.definition, "arguments": each.arguments, **time(to_us(due) if due else None, "next"),
         }  # fmt: skip
 
     if as_json:
-        shared.show({"schedules": [document(each) for each in found]})
+        shared.show({"schedules": [document(*each) for each in found]})
         return
     from maos.cli import render
 
@@ -169,8 +166,7 @@ def _show(found: list[Schedule], *, as_json: bool) -> None:
         render.Column("name", style="bold"), render.Column("when"), render.Column("zone"), render.Column("workflow"),
         render.Column("next"),
     )  # fmt: skip
-    rows = []
-    for each in found:
-        due = coming[each.name]
-        rows.append((each.name, each.cron, each.zone, each.workflow, render.when(to_us(due)) if due else ""))
+    rows = [
+        (each.name, each.cron, each.zone, each.workflow, render.when(to_us(due)) if due else "") for each, due in found
+    ]
     render.table(columns, rows)

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from maos.app import Maos
     from maos.cli.orchestration.standing import RunStanding
     from maos.model.workflow import Step, WorkflowRun
-    from maos.workflows.workflows import Handle
+    from maos.workflows.handle import Handle
+    from maos.workflows.status import Status
 
 CALLS_SHOWN_MAX = 40
 
@@ -105,21 +106,15 @@ def ending(flow: WorkflowRun, *, brief: bool = False) -> None:
             render.line(f"go on with it: maos workflow resume {flow.id}")
 
 
-def in_doubt(flow: WorkflowRun) -> list[str]:
-    """Places of steps that may or may not have taken effect: asked about, or begun by a process that is gone."""
-    begun = [step_id for step_id, call in flow.steps.items() if (call.kind, call.status) == ("step", "started")]
-    return [*flow.unknown, *(begun if _is_left(flow) else ())]
-
-
 def go_on(flow: WorkflowRun) -> str:
-    """The command that goes on with a workflow that stopped by itself; nothing when it runs, is paused or has ended."""
-    return f"maos workflow resume {flow.id}" if flow.status == "changed" or _is_left(flow) else ""
+    """The command that resumes a workflow that stopped by itself; empty when it runs, is paused or has ended."""
+    return f"maos workflow resume {flow.id}" if _status(flow).needs_resume else ""
 
 
-def _is_left(flow: WorkflowRun) -> bool:
-    from maos.engine import ownership
+def _status(flow: WorkflowRun) -> Status:
+    from maos.workflows.status import Status
 
-    return flow.status == "running" and ownership.is_gone(flow.owner)
+    return Status.of(flow)
 
 
 def trouble(flow: WorkflowRun) -> None:
@@ -132,23 +127,20 @@ def trouble(flow: WorkflowRun) -> None:
     render.line(("  to go on: ", "dim"), (go_on(flow), "bold"))
 
 
-async def narrate(handle: Handle) -> None:
-    """Tell what happens while it runs."""
+async def narrate(m: Maos, handle: Handle[Any]) -> None:
+    """Print what a person should know while a workflow runs."""
     from maos.cli.failures import note
-    from maos.model.workflow import stream
 
-    journal = handle._running.workflows.journal
-    async for record in journal.follow_stream(stream(handle.id), after=max(0, handle.flow.version - 1)):
-        data = record.data
-        if record.type == "step_started" and data["kind"] in ("gate", "signal"):
-            how = f"maos answer {handle.id}/{data['step_id']} ANSWER" if data["kind"] == "gate" else (
-                f"maos workflow signal {handle.id} {data['name']} [JSON]")  # fmt: skip
-            note(f"waits for {clean(data['name'])!r}: {how}")
-        elif record.type == "step_unknown":
-            note(f"nobody knows whether call {data['step_id']} took effect: maos workflow settle {handle.id} "
-                 f"{data['step_id']} done|failed|again")  # fmt: skip
-        elif record.type == "step_retried":
-            note(f"call {data['step_id']} failed and is tried again: {clean(data['error']['message'])}")
+    async for each in m.workflows.notices(handle.id, after=max(0, handle.flow.version - 1)):
+        if each.what == "waits":
+            how = f"maos answer {handle.id}/{each.step_id} ANSWER" if each.kind == "gate" else (
+                f"maos workflow signal {handle.id} {each.name} [JSON]")  # fmt: skip
+            note(f"waits for {clean(each.name)!r}: {how}")
+        elif each.what == "unknown":
+            note(f"nobody knows whether call {each.step_id} took effect: maos workflow settle {handle.id} "
+                 f"{each.step_id} done|failed|again")  # fmt: skip
+        else:
+            note(f"call {each.step_id} failed and is tried again: {clean(each.message)}")
 
 
 def summary(flow: WorkflowRun) -> Document:
@@ -158,7 +150,7 @@ def summary(flow: WorkflowRun) -> Document:
         "of": "function",
         "workflow": flow.name,
         "version": flow.definition,
-        "status": flow.status,
+        "status": _status(flow).name,
         "why": flow.why or None,
         "parent": flow.parent or None,
         "calls": len(flow.steps),
@@ -173,30 +165,34 @@ def summary(flow: WorkflowRun) -> Document:
 
 def file_summary(standing: RunStanding) -> Document:
     """The run of a workflow file in the same list."""
-    from maos.engine import ownership
-    from maos.workflows.files import changing
+    from maos.workflows.status import unfinished_tools
+    from maos.workflows.yaml.changes import origin
 
     run = standing.run
-    made_from = changing.origin(run)
+    made_from = origin(run)
     assert made_from is not None
-    lost = [each for each in standing.attempts.values() if not ownership.is_at_work(each)]
     return {
         "id": run.id,
         "of": "file",
         "workflow": made_from.name,
         "version": made_from.digest[:12],
-        "status": run.status,
+        "status": file_status(standing),
         "why": standing.now.error or run.why or None,
         "parent": None,
         "calls": len(run.tasks),
         "calls_done": run.done,
         "waiting": [each.ref for each in standing.questions],
-        "unknown": [f"{each.id}/{tool}" for each in lost for tool in each.tools_open],
+        "unknown": unfinished_tools(standing.attempts.values()),
         "file": made_from.file,
         **time(run.created_us, "started"),
         **time(run.updated_us, "changed"),
         **time(run.ended_us or None, "ended"),
     }
+
+
+def file_status(standing: RunStanding) -> str:
+    """The status of the run of a workflow file, including whether a process executes it."""
+    return "interrupted" if standing.now.state == "interrupted" else standing.run.status
 
 
 def document(flow: WorkflowRun) -> Document:
@@ -218,13 +214,10 @@ def document(flow: WorkflowRun) -> Document:
 
 def spoken(flow: WorkflowRun) -> str:
     """The status as a person would say it."""
-    if _is_left(flow):
-        return "interrupted"
-    if flow.unknown and flow.is_open:
-        return "waits for you"
-    if flow.status == "running" and any(call.kind == "gate" for call in flow.waiting.values()):
-        return "asks you"
-    return flow.status
+    status = _status(flow)
+    if status.name == "interrupted":
+        return status.name
+    return {"resolve": "waits for you", "answer": "asks you"}.get(status.needs_person, status.name)
 
 
 def doing(flow: WorkflowRun) -> str:

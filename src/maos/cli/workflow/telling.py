@@ -15,7 +15,7 @@ from maos.errors import InvalidInput
 
 if TYPE_CHECKING:
     from maos.app import Maos
-    from maos.model.workflow import WorkflowRun
+    from maos.workflows.status import Status
 
 id_argument = click.argument("id", metavar="ID")
 why_option = click.option("--why", default="", help="A reason, as shown with it.")
@@ -58,11 +58,8 @@ def settle(
     """Say what became of a step that was interrupted, of which nobody knows whether it took effect."""
     result = _json(value)
 
-    from maos.cli.workflow import showing
-
     async def work(m: Maos, whole: str) -> None:
-        flow = await m.workflows.get(whole)
-        open_ = showing.in_doubt(flow)
+        open_ = (await m.workflows.status(whole)).unknown
         if call not in open_:
             there = f"unknown are: {', '.join(open_)}" if open_ else "no call of it is unknown"
             raise InvalidInput(f"the outcome of call {call!r} of {whole} is not unknown", hint=there)
@@ -97,9 +94,8 @@ def cancel(database: DatabaseTarget, id: str, why: str, as_json: bool) -> None:
 def _tell(
     database: DatabaseTarget, id: str, act: Callable[[Maos, str], Awaitable[None]], said: str, as_json: bool
 ) -> None:
-    async def work(m: Maos) -> tuple[WorkflowRun, bool]:
+    async def work(m: Maos) -> Status:
         from maos.cli.workflow import finding
-        from maos.engine import ownership
         from maos.model.run import Run
 
         flow = await finding.by_id(m, id)
@@ -109,10 +105,10 @@ def _tell(
                 hint=f"`maos orchestration pause {flow.id}`, `maos answer`, `maos agent send`",
             )
         await act(m, flow.id)
-        flow = await m.workflows.get(flow.id)
-        return flow, flow.status == "running" and not ownership.is_gone(flow.owner)
+        return await m.workflows.status(flow.id)
 
-    flow, runs = database.write(work)
+    status = database.write(work)
+    flow, runs = status.flow, status.name == "running"
     if as_json:
         shared.show({"id": flow.id, "done": said, "running": runs})
         return

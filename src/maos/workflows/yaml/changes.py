@@ -1,4 +1,4 @@
-"""A workflow file that has changed since its run began: what of it still fits, and going on with the new one.
+"""A workflow file that has changed since its run began: what of it still fits, and resuming with the new one.
 
 A run has its plan in the journal, so the file as it was is never needed to finish what was begun. The new one can be
 taken in its place if all that was done is done in it too. One event says what the run is from then on; what has not
@@ -15,7 +15,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from maos import settings
 from maos.clock import Clock
+from maos.engine import agent_types
 from maos.errors import InvalidInput
 from maos.journal.codec import Event
 from maos.journal.journal import Journal
@@ -24,21 +26,22 @@ from maos.model.plan import ASK, BadPlan, Plan, Task, check
 from maos.model.run import DONE, FAILED, GATED, PAUSED, RUNNING, WAITING, Run, TaskState, agent_name
 from maos.travel.rollback import held
 from maos.workflows.errors import WorkflowChanged
-from maos.workflows.files.positions import BadFile
-from maos.workflows.files.reading import Read, load, parse
+from maos.workflows.yaml.parser import Read, load, parse
+from maos.workflows.yaml.positions import BadFile
 
 OPTION = "workflow"
 """Where a run keeps what it was made from."""
 KEEP, REPLAY, REFUSE = "keep", "replay", "refuse"
-"""What to do about a file that has changed: finish with the old one, go on with the new one, or neither."""
+"""What to do about a file that has changed: finish with the old one, resume with the new one, or neither."""
 
 SAME, CHANGED, GONE, WRONG = "same", "changed", "gone", "wrong"
+STATES = {CHANGED: "has changed since", GONE: "cannot be read any more", WRONG: "has changed since, and is wrong"}
 
 _WORK = ("task", "agent", "kind", "command", "mcp", "model", "tools")
 """What a step does. Limits, the priority and what it needs say when and for how long."""
 
 
-class FileOrigin(msgspec.Struct, frozen=True):
+class Origin(msgspec.Struct, frozen=True):
     """The file that a run was made from, as it was."""
 
     file: str
@@ -74,9 +77,9 @@ class Changes(NamedTuple):
         return any(self)
 
 
-def origin_of_text(read: Read, path: str, variables: Mapping[str, Any]) -> FileOrigin:
+def origin_of_text(read: Read, path: str, variables: Mapping[str, Any]) -> Origin:
     """What a run keeps of the file that it is made from."""
-    return FileOrigin(
+    return Origin(
         str(Path(path).absolute()), digest(read.text), name_of(read, path), dict(variables),
         [task.name for task in read.plan.tasks],
     )  # fmt: skip
@@ -92,10 +95,10 @@ def digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def origin(run: Run) -> FileOrigin | None:
+def origin(run: Run) -> Origin | None:
     """The file that a run was made from; None when it was made from none, or comes from another machine."""
     try:
-        return msgspec.convert(run.options.get(OPTION), FileOrigin)
+        return msgspec.convert(run.options.get(OPTION), Origin)
     except msgspec.ValidationError:
         return None
 
@@ -103,12 +106,25 @@ def origin(run: Run) -> FileOrigin | None:
 class Look(NamedTuple):
     """How it stands with the file of a run."""
 
-    origin: FileOrigin
+    origin: Origin
     state: str
     """same: what it says has not changed · changed: it has · gone: it cannot be read · wrong: it is no workflow now."""
     changes: Changes = Changes()
     what: str = ""
     """Why it cannot be read, or what is wrong with it."""
+
+    def describe(self, run: Run) -> str:
+        """A sentence about a file that is not the same any more."""
+        why = f": {self.what}" if self.state == WRONG else ""
+        return f"{Path(self.origin.file).name}, which {run.id} was made from, {STATES[self.state]}{why}"
+
+
+def ways(run: Run) -> str:
+    """What a person can do about a file that has changed."""
+    return (
+        f"`maos workflow resume {run.id}` finishes with the file as it was, and with --on-change replay takes the new "
+        "one if that fits; --dry-run shows what would be done"
+    )
 
 
 def look(run: Run) -> Look | None:
@@ -129,13 +145,13 @@ def look(run: Run) -> Look | None:
     return Look(made_from, CHANGED if changes else SAME, changes)
 
 
-def reread(made_from: FileOrigin) -> Read:
+def reread(made_from: Origin) -> Read:
     """The file as it is now, with the variables that were given then; InvalidInput when it is no workflow."""
     return parse(load(made_from.file), made_from.file, made_from.variables)
 
 
-def compare(run: Run, made_from: FileOrigin, read: Read) -> Changes:
-    """What it means for a run to go on with its file as it is now."""
+def compare(run: Run, made_from: Origin, read: Read) -> Changes:
+    """Compare what a run has done with its file as it is now."""
     new = {task.name: task for task in read.plan.tasks}
     removed, changed, misfits = [], [], []
     for name, state in run.tasks.items():
@@ -193,8 +209,8 @@ def _spoken(state: TaskState) -> str:
     return "is done" if state.status == DONE else "has begun"
 
 
-def whole(run: Run, made_from: FileOrigin, plan: Plan) -> Plan:
-    """All tasks that a run has when it goes on with a new plan; BadPlan when they make no sense together."""
+def whole(run: Run, made_from: Origin, plan: Plan) -> Plan:
+    """All tasks that a run has when it is resumed with a new plan; BadPlan when they make no sense together."""
     later = [_plan(state) for name, state in run.tasks.items() if name not in made_from.steps]
     found = msgspec.structs.replace(plan, tasks=[*plan.tasks, *later])
     problems = check(found)
@@ -203,7 +219,7 @@ def whole(run: Run, made_from: FileOrigin, plan: Plan) -> Plan:
     return found
 
 
-def refuse_misfits(run: Run, made_from: FileOrigin, changes: Changes) -> None:
+def refuse_misfits(run: Run, made_from: Origin, changes: Changes) -> None:
     """Changed when something that was done, or is under way, is not so in the new file."""
     if changes.misfits:
         told = "; ".join(f"{step} {why}" for step, why in changes.misfits)
@@ -214,10 +230,30 @@ def refuse_misfits(run: Run, made_from: FileOrigin, changes: Changes) -> None:
         )
 
 
-async def go_over(journal: Journal, clock: Clock, run: Run, read: Read, *, agents: Mapping[str, Any]) -> Run:
-    """Have a run go on with its file as it is now; Changed when what it has done does not fit.
+async def apply(journal: Journal, clock: Clock, run: Run, on_change: str) -> tuple[Run, Look | None]:
+    """Apply what was said about a file that has changed; the run that is resumed, and how the file differs, if it does.
 
-    Nobody carries it out meanwhile. `agents` are the types of agents that the new plan names.
+    Changed when the run is not to be resumed, or the new file does not fit.
+    """
+    found = look(run)
+    if found is None or found.state == SAME:
+        return run, None
+    if on_change == REFUSE:
+        raise WorkflowChanged(found.describe(run), hint=ways(run))
+    if on_change == REPLAY:
+        read = reread(found.origin)
+        known = agent_types.known(Path(run.folder), settings.config_folder())
+        types = {**known, **{name: agent_types.of_task(run.options, name) for name in run.options.get("agents") or {}}}
+        if problems := agent_types.problems(read.plan, types):
+            raise BadPlan(problems)
+        run = await go_over(journal, clock, run, read, agents=agent_types.to_data(read.plan, types))
+    return run, found
+
+
+async def go_over(journal: Journal, clock: Clock, run: Run, read: Read, *, agents: Mapping[str, Any]) -> Run:
+    """Make the file as it is now the plan of a run; Changed when what it has done does not fit.
+
+    No process executes it meanwhile. `agents` are the types of agents that the new plan names.
     """
     async with held(journal, clock, run) as recorder:
         run = recorder.fold
@@ -242,7 +278,7 @@ async def go_over(journal: Journal, clock: Clock, run: Run, read: Read, *, agent
         return run
 
 
-def _state(run: Run, plan: Plan, read: Read, made_from: FileOrigin, agents: Mapping[str, Any]) -> dict[str, Any]:
+def _state(run: Run, plan: Plan, read: Read, made_from: Origin, agents: Mapping[str, Any]) -> dict[str, Any]:
     """The content of a run with a new plan."""
     found = content(run)
     states = {task.name: _task(run, task) for task in plan.tasks}

@@ -12,11 +12,9 @@ from typing import Any, TypeVar
 
 from maos.clock import SystemClock, to_datetime
 from maos.errors import InvalidInput
-from maos.model.workflow import AGENT, CHILD
-from maos.workflows import elsewhere, scopes, values
-from maos.workflows.definition import Workflow
+from maos.workflows.definition import Workflow, executor
 from maos.workflows.errors import WorkflowChanged
-from maos.workflows.scopes import Scope
+from maos.workflows.execution import Scope, current_scope, need_scope
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -31,11 +29,11 @@ async def sleep(seconds: float) -> None:
 
         await maos.workflows.sleep(0.01)  # or three weeks
     """
-    scope = scopes.here_or_none()
+    scope = current_scope()
     if scope is None:
         await asyncio.sleep(seconds)
     else:
-        await scope.flow.sleep(scope, seconds)
+        await scope.execution.waits.sleep(scope.next_place(), seconds)
 
 
 async def signal(name: str, *, type: Any = Any, timeout_s: float = 0.0) -> Any:
@@ -45,8 +43,8 @@ async def signal(name: str, *, type: Any = Any, timeout_s: float = 0.0) -> Any:
 
         payment = await maos.workflows.signal("paid", timeout_s=3600)  # m.workflows.signal(id, "paid", 7)
     """
-    scope = scopes.here("signal()")
-    return await scope.flow.signal(scope, name, timeout_s, type)
+    scope = need_scope("signal()")
+    return await scope.execution.waits.signal(scope.next_place(), name, timeout_s, type)
 
 
 async def gate(
@@ -57,16 +55,16 @@ async def gate(
     default: str | None = None,
     timeout_s: float = 0.0,
 ) -> str:
-    """What a person answers, with `maos answer` or `m.workflows.answer`; the default when nobody does in time.
+    """What a person answers, with `maos answer` or `m.workflows.answer`; the default when no answer comes in time.
 
     Example::
 
         answer = await maos.workflows.gate("Publish it?", choices=["yes", "no"])
     """
-    scope = scopes.here("gate()")
+    scope = need_scope("gate()")
     if default is not None and choices and default not in choices:
         raise InvalidInput(f"the default {default!r} is not one of the choices")
-    return await scope.flow.gate(scope, question, list(choices), context, default, timeout_s)
+    return await scope.execution.waits.gate(scope.next_place(), question, list(choices), context, default, timeout_s)
 
 
 async def gather(*branches: Coroutine[Any, Any, Any]) -> list[Any]:
@@ -76,7 +74,7 @@ async def gather(*branches: Coroutine[Any, Any, Any]) -> list[Any]:
 
         first, second = await maos.workflows.gather(fetch("a"), fetch("b"))
     """
-    scope = scopes.here_or_none()
+    scope = current_scope()
     if scope is None:
         return await asyncio.gather(*branches)
     step_id = scope.next_place()
@@ -96,7 +94,7 @@ async def parallel(function: Callable[[T], Awaitable[R]], items: Iterable[T], *,
     """
     if limit < 1:
         raise InvalidInput("at least one must be allowed at once")
-    scope = scopes.here_or_none()
+    scope = current_scope()
     step_id = scope.next_place() if scope is not None else ""
     return await _all(scope, step_id, [partial(function, item) for item in items], limit)
 
@@ -109,16 +107,16 @@ async def _all(
     skipped: list[int] = []
     left = iter(range(len(begin)))
     try:
-        begun = scope.flow.recall.branches_begun(step_id, len(begin)) if scope is not None else None
+        recorded = scope.execution.record.skipped_branches(step_id) if scope is not None else None
     except WorkflowChanged:
         for each in begin:
             _close(each)
         raise
 
     def is_skipped(number: int) -> bool:
-        if begun is not None:
-            return number not in begun
-        return bool(failures) and (scope is None or not scope.flow.recall.has_begun(f"{step_id}:{number + 1}."))
+        if recorded is not None:
+            return number in recorded
+        return bool(failures) and (scope is None or not scope.execution.record.has_begun(f"{step_id}:{number + 1}."))
 
     async def work() -> None:
         for number in left:
@@ -127,7 +125,7 @@ async def _all(
                 _close(begin[number])
                 continue
             if scope is not None:
-                scopes.enter(Scope(scope.flow, f"{step_id}:{number + 1}.", asyncio.current_task()))
+                executor.set(Scope(scope.execution, f"{step_id}:{number + 1}.", asyncio.current_task()))
             try:
                 results[number] = await begin[number]()
             except Exception as error:  # noqa: BLE001 - raised below, when the others have ended
@@ -142,8 +140,8 @@ async def _all(
         for number in left:  # of workers that were cancelled before they began
             _close(begin[number])
         await asyncio.gather(*workers, return_exceptions=True)
-    if skipped and begun is None and scope is not None:
-        scope.flow.recall.note_skipped(step_id, skipped)
+    if skipped and recorded is None and scope is not None:
+        scope.execution.record.note_value(step_id, "branches", skipped)
     if failures:
         raise failures[min(failures)]
     return results
@@ -162,18 +160,11 @@ async def child(workflow: Workflow[..., R], *args: Any, id: str = "", **kwargs: 
 
         loud = await maos.workflows.child(shout, "hello")
     """
-    scope = scopes.here_or_none()
+    scope = current_scope()
     if scope is None:
         return await workflow(*args, **kwargs)
-    flow = scope.flow
-
-    async def work(step_id: str) -> Any:
-        return await elsewhere.child(flow, step_id, workflow, args, kwargs, id)
-
-    digest = values.digest(args, kwargs, f"an argument of {workflow.name}")
-    result = await flow.elsewhere(scope, CHILD, workflow.name, digest, {"id": id} if id else {}, work)
-    found: R = values.typed(result, workflow.returns, f"what the workflow {workflow.name} returned")
-    return found
+    result: R = await scope.execution.children.child(scope.next_place(), workflow, args, kwargs, id)
+    return result
 
 
 async def agent(task: str = "", *, kind: str = "shell", argv: Sequence[str] = (), **options: Any) -> str:
@@ -185,16 +176,9 @@ async def agent(task: str = "", *, kind: str = "shell", argv: Sequence[str] = ()
 
         said = await maos.workflows.agent(argv=["echo", "all tests pass"], cwd="/tmp", in_place=True)
     """
-    scope = scopes.here("agent()")
-    flow = scope.flow
+    scope = need_scope("agent()")
     given = {"kind": kind, "argv": list(argv), **options}
-
-    async def work(step_id: str) -> Any:
-        return await flow.workflows.execute_agent(flow, step_id, task, given)
-
-    digest = values.digest((task, given), {}, "an argument of agent()")
-    found: str = await flow.elsewhere(scope, AGENT, kind, digest, {"task": values.beginning(task)}, work)
-    return found
+    return await scope.execution.children.agent(scope.next_place(), task, given)
 
 
 def now() -> datetime:
@@ -204,10 +188,10 @@ def now() -> datetime:
 
         started = maos.workflows.now()
     """
-    scope = scopes.here_or_none()
+    scope = current_scope()
     if scope is None:
         return to_datetime(SystemClock().now_us())
-    return to_datetime(scope.flow.recall.value(scope, "now", scope.flow.clock.now_us))
+    return to_datetime(scope.execution.record.value(scope.next_place(), "now", scope.execution.clock.now_us))
 
 
 def unique() -> str:
@@ -217,10 +201,10 @@ def unique() -> str:
 
         order = f"order-{maos.workflows.unique()}"
     """
-    scope = scopes.here_or_none()
+    scope = current_scope()
     if scope is None:
         return uuid.uuid4().hex
-    return str(scope.flow.recall.value(scope, "unique", lambda: uuid.uuid4().hex))
+    return str(scope.execution.record.value(scope.next_place(), "unique", lambda: uuid.uuid4().hex))
 
 
 def random() -> float:
@@ -231,8 +215,8 @@ def random() -> float:
         is_sample = maos.workflows.random() < 0.1
     """
     roll = chance.SystemRandom().random
-    scope = scopes.here_or_none()
-    return roll() if scope is None else float(scope.flow.recall.value(scope, "random", roll))
+    scope = current_scope()
+    return roll() if scope is None else float(scope.execution.record.value(scope.next_place(), "random", roll))
 
 
 def publish(**published: Any) -> None:
@@ -242,9 +226,9 @@ def publish(**published: Any) -> None:
 
         maos.workflows.publish(progress=50, phase="building")
     """
-    scope = scopes.here_or_none()
+    scope = current_scope()
     if scope is not None:
-        scope.flow.recall.publish(scope, published)
+        scope.execution.record.publish(scope.next_place(), published)
 
 
 def patched(name: str) -> bool:
@@ -255,8 +239,12 @@ def patched(name: str) -> bool:
         if maos.workflows.patched("also-tell-sales"):
             await fetch("sales")
     """
-    scope = scopes.here_or_none()
-    return True if scope is None else scope.flow.recall.patched(scope, name)
+    scope = current_scope()
+    if scope is None:
+        return True
+    found = scope.execution.record.patched(scope.prefix, scope.count, name)
+    scope.count += found  # else the place is that of the next call
+    return found
 
 
 async def checkpoint(name: str) -> None:
@@ -266,6 +254,6 @@ async def checkpoint(name: str) -> None:
 
         await maos.workflows.checkpoint("before-publishing")
     """
-    scope = scopes.here_or_none()
+    scope = current_scope()
     if scope is not None:
-        await scope.flow.checkpoint(scope, name)
+        await scope.execution.checkpoint(scope.next_place(), name)

@@ -15,12 +15,12 @@ from maos.store.contract import Replacement
 
 
 def is_old(flow: WorkflowRun, before_us: int) -> bool:
-    """Whether it ended before a time, was not forgotten yet, and nobody keeps it."""
+    """Whether it ended before a time, was not forgotten yet, and is not pinned."""
     return not flow.is_open and flow.ended_us < before_us and bool(flow.steps) and not flow.options.get("permanent")
 
 
 async def forget(journal: Journal, flow: WorkflowRun) -> int:
-    """Put what became of a workflow in the place of its events; how many are gone."""
+    """Replace the events of a workflow run by one that has its result; return how many are gone."""
     name = stream(flow.id)
     last = await journal.event(name, flow.version)
     assert last is not None

@@ -15,8 +15,8 @@ import msgspec
 
 from maos.errors import InvalidInput
 from maos.model.plan import Gate, Plan, Problem, Task, check
-from maos.workflows.files.format import FileStep, Scalar, WorkflowFile
-from maos.workflows.files.positions import BadFile, Located, Mistake, Path, YamlPosition, read
+from maos.workflows.yaml.format import FileStep, Scalar, WorkflowFile
+from maos.workflows.yaml.positions import BadFile, Located, Mistake, Path, Place, read
 
 FORMAT = 1
 COMBINATIONS_MAX = 256
@@ -54,7 +54,7 @@ def parse(text: str, name: str, given: Mapping[str, Scalar] | None = None) -> Re
     located = read(text, name)
     file = _typed(located, name)
     if file.version > FORMAT:
-        place = located.places.get(("version",), YamlPosition(1, 1))
+        place = located.places.get(("version",), Place(1, 1))
         what = f"format {file.version} is newer than this maos knows ({FORMAT})"
         raise BadFile(name, [Mistake(place, what, "use a newer maos")])
     return Read(_Builder(located, file, name, dict(given or {})).plan(), file, text)
@@ -62,7 +62,7 @@ def parse(text: str, name: str, given: Mapping[str, Scalar] | None = None) -> Re
 
 def _typed(located: Located, name: str) -> WorkflowFile:
     if not isinstance(located.data, dict):
-        raise BadFile(name, [Mistake(YamlPosition(1, 1), "a workflow is a mapping", "begin with `steps:`")])
+        raise BadFile(name, [Mistake(Place(1, 1), "a workflow is a mapping", "begin with `steps:`")])
     try:
         return msgspec.convert(located.data, WorkflowFile)
     except msgspec.ValidationError as error:
@@ -79,9 +79,9 @@ def _mistake(located: Located, told: str) -> Mistake:
         known = [each.encode_name for each in msgspec.structs.fields(FileStep if "steps" in path else WorkflowFile)]
         near = difflib.get_close_matches(field, known, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(known)}"
-        place = located.keys.get((*path, field), located.places.get(path, YamlPosition(1, 1)))
+        place = located.keys.get((*path, field), located.places.get(path, Place(1, 1)))
         return Mistake(place, f"nothing is called {field!r} here", hint)
-    return Mistake(located.places.get(path, YamlPosition(1, 1)), what[:1].lower() + what[1:])
+    return Mistake(located.places.get(path, Place(1, 1)), what[:1].lower() + what[1:])
 
 
 def _path(told: str, data: Any) -> Path:
@@ -260,7 +260,7 @@ class _Builder:
     def _wrong(self, path: Path, what: str, hint: str = "") -> None:
         while path and path not in self._located.places:
             path = path[:-1]
-        mistake = Mistake(self._located.places.get(path, YamlPosition(1, 1)), what, hint)
+        mistake = Mistake(self._located.places.get(path, Place(1, 1)), what, hint)
         if mistake not in self._mistakes:
             self._mistakes.append(mistake)
 

@@ -1,11 +1,14 @@
-"""Workflows in a journal: started, looked at, spoken to from anywhere, and gone on with after anything."""
+"""The workflow runs of one database: started, resumed, sent commands from any process, and listed."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import secrets
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakValueDictionary
 
@@ -19,16 +22,17 @@ from maos.errors import Conflict, Corrupt, InvalidInput, LeaseLost, NotFound
 from maos.journal.codec import Event
 from maos.journal.journal import Append, Journal
 from maos.model.attempt import check_agent, check_run, inbox
+from maos.model.run import Run
 from maos.model.schedule import Schedule
 from maos.model.workflow import (
     AGENT,
     CANCELLED,
     CHANGED,
-    COMPLETED,
     GATE,
     LEFT,
     PAUSED,
     RUNNING,
+    SIGNAL,
     STARTED,
     STEP,
     UNKNOWN,
@@ -36,12 +40,17 @@ from maos.model.workflow import (
     stream,
 )
 from maos.store.contract import Key, Lease
-from maos.workflows import elsewhere, forgetting, schedules, values
+from maos.workflows import children, retention, schedules, values
 from maos.workflows.definition import Workflow, find
-from maos.workflows.errors import NotWaiting, WorkflowChanged, WorkflowFailed
+from maos.workflows.errors import NotWaiting, WorkflowChanged
+from maos.workflows.execution import Execution
+from maos.workflows.handle import Handle, result_of
 from maos.workflows.policy import CheckpointPolicy
-from maos.workflows.running import WorkflowExecution
+from maos.workflows.preview import Preview, preview
 from maos.workflows.schedules import Load
+from maos.workflows.status import Notice, Status
+from maos.workflows.yaml import changes
+from maos.workflows.yaml.changes import Look
 
 if TYPE_CHECKING:
     from maos.engine.attempts import Attempts
@@ -50,44 +59,11 @@ R = TypeVar("R")
 
 REFUSE, REPLAY = "refuse", "replay"
 FOLLOW_S = 0.25
-"""How often one that another process runs is looked at."""
+"""How often a run that another process executes is looked at."""
 MAIL_S = 0.01
-"""How long mail may lie: looking for it after every commit would cost a quarter of what a step does."""
-
-
-class Handle:
-    """A workflow that this process runs."""
-
-    def __init__(self, running: WorkflowExecution, task: asyncio.Future[WorkflowRun]) -> None:
-        self._running = running
-        self._task = task
-
-    @property
-    def id(self) -> str:
-        """Its id."""
-        return self._running.id
-
-    @property
-    def flow(self) -> WorkflowRun:
-        """What is recorded of it by now."""
-        return self._running.flow
-
-    async def wait(self) -> WorkflowRun:
-        """Until it has ended or is paused."""
-        return await asyncio.shield(self._task)
-
-    async def result(self) -> Any:
-        """What it returns; WorkflowFailed when it fails or is cancelled."""
-        return _result(await self.wait(), self._running.definition)
-
-    async def pause(self, why: str = "") -> WorkflowRun:
-        """Have the steps that run end, and let go of it; it can be gone on with at any time."""
-        self.let_go(PAUSED, why)
-        return await self.wait()
-
-    def let_go(self, leaving: str, why: str) -> None:
-        """Have it paused, or ended as cancelled, once the steps that run have ended."""
-        self._running.let_go(leaving, why)
+"""How long a command may lie in the inbox: looking after every commit would cost a quarter of what a step does."""
+NO_VERSION = -1
+"""No stream is ever at this version: an append that expects it is refused, unless its key repeats an earlier one."""
 
 
 class Workflows:
@@ -103,29 +79,23 @@ class Workflows:
         checkpoints: Mapping[str, Any] | None = None,
     ) -> None:
         self._checkpoints = dict(checkpoints or {})
-        """How often those are made safe that nobody said anything else of."""
+        """The checkpoint policy of runs that are started without one."""
         self._journal = journal
         self._clock = clock
         self._attempts = attempts
         self._lease_s = lease_s
         self._post = Post(journal, rest_s=MAIL_S)
-        self._tasks: dict[str, asyncio.Task[WorkflowRun]] = {}
-        self._running: dict[str, WorkflowExecution] = {}
+        self._executions: dict[str, Execution] = {}
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._unfit: dict[str, str] = {}
-        """Workflows that made other calls than before when this process ran them last, and with which code."""
-        self.threads: WeakValueDictionary[str, asyncio.Task[Any]] = WeakValueDictionary()
-        """Those of plain functions that are at work as steps, by the keys of their calls."""
-
-    @property
-    def journal(self) -> Journal:
-        """Where they are recorded."""
-        return self._journal
+        """Runs that made other calls than before when this process executed them last, and with which code."""
+        self._threads: WeakValueDictionary[str, asyncio.Task[Any]] = WeakValueDictionary()
+        """Those of plain functions that run as steps, by the keys of the steps."""
 
     # --- running ---------------------------------------------------------------------------------------------
 
     async def run(self, workflow: Workflow[..., R], /, *args: Any, id: str = "", **kwargs: Any) -> R:
-        """Run a workflow to its end and return its result; under an `id` that exists, go on with that one.
+        """Run a workflow to its end and return its result; under an `id` that exists, resume that one.
 
         While another process runs it, its end is waited for here, and taken over when that process is gone.
 
@@ -135,25 +105,23 @@ class Workflows:
         """
         while True:
             try:
-                result: R = await (await self.start(workflow, *args, id=id, **kwargs)).result()
-                return result
+                return await (await self.start(workflow, *args, id=id, **kwargs)).result()
             except Held:
                 flow = await WORKFLOW_RUN.load(self._journal, id)
                 if flow is not None and flow.status != RUNNING:
-                    ended: R = _result(flow, workflow)
-                    return ended
+                    return result_of(flow, workflow)
             await asyncio.sleep(FOLLOW_S)
 
     async def start(
         self,
-        workflow: Workflow[..., Any],
+        workflow: Workflow[..., R],
         /,
         *args: Any,
         id: str = "",
         options: Mapping[str, Any] | None = None,
         **kwargs: Any,
-    ) -> Handle:
-        """Begin a workflow, or go on with the one of that id; on disk when this returns.
+    ) -> Handle[R]:
+        """Start a workflow, or resume the one of that id; on disk when this returns.
 
         `options`: `{"checkpoints": {"frequency": "every_n_steps", "every": 10}}` says how often it is made safe, in the
         place of the settings.
@@ -167,14 +135,14 @@ class Workflows:
 
     async def start_with(
         self,
-        workflow: Workflow[..., Any],
+        workflow: Workflow[..., R],
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
         *,
         id: str = "",
         options: Mapping[str, Any] | None = None,
-    ) -> Handle:
-        """The same, with arguments as data: those of the function may have any names, also `id`.
+    ) -> Handle[R]:
+        """Start as `start` does, with arguments as data: those of the function may have any names, also `id`.
 
         Example::
 
@@ -194,83 +162,84 @@ class Workflows:
         on_change: str = REFUSE,
         *,
         even_paused: bool = True,
-    ) -> Handle:
+    ) -> Handle[Any]:
         CheckpointPolicy.of(options)
         id = check_agent(id) if id else f"w-{secrets.token_hex(3)}"
         arguments = values.plain({"args": list(args), "kwargs": kwargs}, f"an argument of {workflow.name}")
         values.given(workflow.function, arguments, workflow.name)
         async with self._turn(id):
-            return await self._begin(workflow, arguments, id, options, parent, on_change, even_paused)
+            known: WorkflowRun | Lease | None = await WORKFLOW_RUN.load(self._journal, id)
+            if known is None:
+                if not parent:
+                    check_run(id)
+                known = await self._claim_new(id)
+            if isinstance(known, Lease):
+                options = {**options, "where": workflow.where}
+                given = {"arguments": arguments, "options": options, "parent": parent}
+                return await self._begin(id, known, workflow, given)
+            _check_same(known, workflow, arguments, parent)
+            if known.definition != workflow.version:  # a run is finished with the version it was begun with
+                workflow = find(known.name, known.definition)
+            return await self._resume(known, workflow, on_change, even_paused=even_paused)
+
+    def _turn(self, id: str) -> asyncio.Lock:
+        """One after the other in this process: to the store, both would be the same owner of a lease."""
+        return self._turns.setdefault(id, asyncio.Lock())
+
+    async def _begin(self, id: str, lease: Lease, workflow: Workflow[..., Any], given: dict[str, Any]) -> Handle[Any]:
+        """Record that a run begins, and execute it; `given`: arguments, options and parent."""
+        async with self._released_on_error(lease):
+            recorder = Recorder(self._journal, WORKFLOW_RUN, WorkflowRun(id=id), lease, lease_s=self._lease_s)
+            is_of = {"name": workflow.name, "definition": workflow.version, "code": workflow.code}
+            data = {**is_of, **given, "owner": ownership.identity(lease), "at_us": self._clock.now_us()}
+            await recorder.append(Event("workflow_started", data))
+        return await self._execute(recorder, workflow)
 
     @asynccontextmanager
-    async def _turn(self, id: str) -> AsyncIterator[None]:
-        """One after the other in this process: to the store, both would be the same owner of a lease."""
-        turn = self._turns.setdefault(id, asyncio.Lock())
-        async with turn:
-            yield
-
-    async def _begin(
-        self,
-        workflow: Workflow[..., Any],
-        arguments: dict[str, Any],
-        id: str,
-        options: dict[str, Any],
-        parent: str,
-        on_change: str,
-        even_paused: bool,
-    ) -> Handle:
-        known: WorkflowRun | Lease | None = await WORKFLOW_RUN.load(self._journal, id)
-        if known is None:
-            if not parent:
-                check_run(id)
-            known = await self._claim_new(id)
-        if isinstance(known, WorkflowRun):
-            if (known.name, known.arguments) != (workflow.name, arguments):
-                raise InvalidInput(
-                    f"there is a workflow {id!r} already, a {known.name} with other arguments", hint="use another id"
-                )
-            if known.parent != parent:
-                raise InvalidInput(f"there is a workflow {id!r} already, of another parent", hint="use another id")
-            if known.definition != workflow.version:  # what was begun with one is finished with it
-                workflow = find(known.name, known.definition)
-            return await self._go_on(known, workflow, on_change, even_paused=even_paused)
-        lease = known
+    async def _released_on_error(self, lease: Lease) -> AsyncIterator[None]:
         try:
-            recorder = Recorder(self._journal, WORKFLOW_RUN, WorkflowRun(id=id), lease, lease_s=self._lease_s)
-            data = {
-                "name": workflow.name,
-                "definition": workflow.version,
-                "code": workflow.code,
-                "arguments": arguments,
-                "options": {**options, "where": workflow.where},
-                "parent": parent,
-                "owner": ownership.identity(lease),
-                "at_us": self._clock.now_us(),
-            }
-            await recorder.append(Event("workflow_started", data))
+            yield
         except BaseException:
             await self._journal.release(lease)
             raise
-        return await self._watch(recorder, workflow)
 
-    async def resume(self, id: str, *, workflow: Workflow[..., Any] | None = None, on_change: str = REFUSE) -> Handle:
-        """Go on with a workflow that was interrupted or paused; one that has ended only tells its result.
+    async def resume(
+        self, id: str, *, workflow: Workflow[..., Any] | None = None, on_change: str = REFUSE, trust: bool = False
+    ) -> Handle[Any]:
+        """Resume a workflow that was interrupted or paused; of one that has ended, the handle has only the result.
 
         Its definition is found by name and version. One whose code has changed since is refused, unless `on_change` is
-        "replay": then it goes on with the new code as long as that makes the calls that were made.
+        "replay": then it is resumed with the new code as long as that makes the calls that were made. `trust` says that
+        a person has seen what a workflow that came with a file would do, and agrees.
 
         Example::
 
             handle = await m.workflows.resume("greeting-1", workflow=shout)
         """
         known = await self.get(id)
+        if trust:
+            await consent.agree(self._journal, self._clock, id)
         async with self._turn(known.id):
-            return await self._go_on(known, workflow or find(known.name, known.definition), on_change)
+            return await self._resume(known, workflow or find(known.name, known.definition), on_change)
 
-    async def resume_all(self, *, on_change: str = REFUSE, tell: Callable[[str], None] | None = None) -> list[Handle]:
-        """Go on with every workflow of this database that nobody runs, and that this process has a definition for.
+    async def apply_file(self, run: Run, on_change: str) -> tuple[Run, Look | None]:
+        """Before a run that was made from a workflow file is resumed: apply what was said about a changed file, keep,
+        replay or refuse. The run that is resumed, and how its file differs, if it does.
+        """
+        return await changes.apply(self._journal, self._clock, run, on_change)
 
-        One that cannot be read raises Corrupt; with `tell`, it is told instead.
+    async def needs_consent(self, id: str, *, refuse: bool = False) -> bool:
+        """Whether a workflow came with a file and a person has yet to agree to it; with `refuse`, raise NotAgreed."""
+        if refuse:
+            await consent.check(self._journal, id)
+        return bool(await consent.waits(self._journal, id))
+
+    async def resume_all(
+        self, *, on_change: str = REFUSE, tell: Callable[[str], None] | None = None
+    ) -> list[Handle[Any]]:
+        """Resume every interrupted workflow of this database that this process has a definition for.
+
+        One that cannot be read raises Corrupt; with `tell`, the message is passed to it instead.
 
         Example::
 
@@ -281,9 +250,9 @@ class Workflows:
         async for name in self._journal.streams(stream("")):
             try:
                 flow = await WORKFLOW_RUN.load(self._journal, name.removeprefix(stream("")))
-                if flow is None or not flow.is_open or flow.id in self._tasks:
+                if flow is None or not flow.is_open or flow.id in self._executions:
                     continue
-                if await self._is_left(flow):
+                if await self._is_abandoned(flow):
                     async with self._turn(flow.id):
                         await self._end(flow.id, f"{flow.parent} wants it no more")
                     continue
@@ -293,7 +262,7 @@ class Workflows:
                 if flow.status == CHANGED and self._unfit.get(flow.id) == definition.code:
                     continue  # it would make other calls once more
                 async with self._turn(flow.id):
-                    found.append(await self._go_on(flow, definition, on_change, even_paused=False))
+                    found.append(await self._resume(flow, definition, on_change, even_paused=False))
             except (NotFound, Conflict, LeaseLost, WorkflowChanged, consent.NotAgreed):
                 continue  # another process has it, or its definition; or a person has yet to agree to it
             except Corrupt as error:
@@ -302,16 +271,17 @@ class Workflows:
                 tell(f"{name} cannot be read: {error}")
         return found
 
-    async def _is_left(self, flow: WorkflowRun) -> bool:
-        """Whether it is a child that its parent waits for no more; otherwise the parent takes it up."""
+    async def _is_abandoned(self, flow: WorkflowRun) -> bool:
+        """Whether it is a child that its parent does not wait for any more; otherwise the parent resumes it."""
         parent = await WORKFLOW_RUN.load(self._journal, flow.parent) if flow.parent else None
-        return parent is not None and elsewhere.is_left(parent, flow.id)
+        return parent is not None and children.is_abandoned(parent, flow.id)
 
-    async def _go_on(
+    async def _resume(
         self, known: WorkflowRun, workflow: Workflow[..., Any], on_change: str, *, even_paused: bool = True
-    ) -> Handle:
-        if known.id in self._tasks:
-            return Handle(self._running[known.id], self._tasks[known.id])
+    ) -> Handle[Any]:
+        running = self.handle(known.id)
+        if running is not None:
+            return running
         if on_change not in (REFUSE, REPLAY):
             raise InvalidInput(f"on_change cannot be {on_change!r}", hint=f"use {REFUSE} or {REPLAY}")
         if known.is_open and known.code != workflow.code and on_change == REFUSE:
@@ -322,7 +292,7 @@ class Workflows:
                 "`patched()` tells old ones from new",
             )
         if not known.is_open or (known.status == PAUSED and not even_paused):
-            return self._ended(known, workflow)
+            return Handle(known, workflow)
         try:
             values.given(workflow.function, known.arguments, known.name)
         except InvalidInput as error:
@@ -333,115 +303,90 @@ class Workflows:
         await consent.check(self._journal, known.id)
         lease = await self._claim(known.id, known)
         overruled = await self._journal.version(inbox(known.id)) if even_paused else 0
-        try:
+        async with self._released_on_error(lease):
             fresh = await self.get(known.id)
-            if not fresh.is_open:  # whoever had it was faster
+            if not fresh.is_open:  # the process that executed it ended it meanwhile
                 await self._journal.release(lease)
-                return self._ended(fresh, workflow)
+                return Handle(fresh, workflow)
             code_before = fresh.code
             recorder = Recorder(self._journal, WORKFLOW_RUN, fresh, lease, lease_s=self._lease_s)
             taken = {"owner": ownership.identity(lease), "code": workflow.code, "at_us": self._clock.now_us()}
             if overruled:
                 taken["overruled"] = overruled
             await recorder.append(Event("workflow_claimed", taken))
-        except BaseException:
-            await self._journal.release(lease)
-            raise
-        return await self._watch(
-            recorder, workflow, on_change=on_change, code_before=code_before, is_insisted=even_paused
+        return await self._execute(
+            recorder, workflow, on_change=on_change, code_before=code_before, even_paused=even_paused
         )
 
-    def _ended(self, flow: WorkflowRun, workflow: Workflow[..., Any]) -> Handle:
-        """One that only tells its result."""
-        task: asyncio.Future[WorkflowRun] = asyncio.get_running_loop().create_future()
-        task.set_result(flow)
-        recorder = Recorder(self._journal, WORKFLOW_RUN, flow, ownership.lease_of(flow.owner))
-        return Handle(WorkflowExecution(recorder, workflow, self._clock, workflows=self), task)
-
-    async def _watch(self, recorder: Recorder[WorkflowRun], workflow: Workflow[..., Any], **how: Any) -> Handle:
-        running = WorkflowExecution(recorder, workflow, self._clock, workflows=self, **how)
-        self._running[running.id] = running
-        await self._post.register(running.id, running.receive, after=running.flow.inbox_cursor)
-        task = asyncio.create_task(self._run(running))
-        self._tasks[running.id] = task
+    async def _execute(self, recorder: Recorder[WorkflowRun], workflow: Workflow[..., Any], **how: Any) -> Handle[Any]:
+        """Execute a run that this process has claimed, in a task of its own."""
+        execution = Execution(
+            recorder, workflow, self._journal, self._clock,
+            service=self, attempts=self._attempts, threads=self._threads, **how,
+        )  # fmt: skip
+        flow = execution.flow
+        await self._post.register(flow.id, execution.receive, after=flow.inbox_cursor)
+        execution.task = asyncio.create_task(self._run(execution))
+        self._executions[flow.id] = execution
         await asyncio.sleep(0)  # a task that is cancelled before its first step would not give the lease back
-        return Handle(running, task)
+        return execution.handle
 
-    async def _run(self, running: WorkflowExecution) -> WorkflowRun:
+    async def _run(self, execution: Execution) -> WorkflowRun:
+        id = execution.flow.id
         try:
-            flow = await running.run()
+            flow = await execution.run()
             if flow.status == CHANGED:
-                self._unfit[flow.id] = running.definition.code
+                self._unfit[id] = execution.definition.code
             return flow
         finally:
-            self._post.forget(running.id)
-            self._tasks.pop(running.id, None)
-            self._running.pop(running.id, None)
-            await self._journal.release(running.recorder.lease)
+            self._post.forget(id)
+            self._executions.pop(id, None)
+            await self._journal.release(execution.recorder.lease)
 
-    async def _claim(self, id: str, known: WorkflowRun | None) -> Any:
-        hint = f"`maos workflow show {id}` tells how it stands"
-        is_open = known is not None and known.is_open
-        return await claim(self._journal, self._clock, stream(id), known, is_open=is_open, hint=hint)
+    async def _claim(self, id: str, known: WorkflowRun | None) -> Lease:
+        hint, is_open = f"`maos workflow show {id}` tells how it stands", known is None or known.is_open
+        look = partial(WORKFLOW_RUN.load, self._journal, id)
+        return await claim(self._journal, self._clock, stream(id), known, is_open=is_open, hint=hint, look=look)
 
     async def _claim_new(self, id: str) -> Lease | WorkflowRun:
-        """The right to begin one; or the one that another process has begun meanwhile."""
-
-        async def look() -> WorkflowRun | None:
-            return await WORKFLOW_RUN.load(self._journal, id)
-
-        hint = f"`maos workflow show {id}` tells how it stands"
+        """Claim the right to begin a run; or return the one that another process has begun meanwhile."""
         try:
-            lease = await claim(self._journal, self._clock, stream(id), None, is_open=True, hint=hint, look=look)
+            lease = await self._claim(id, None)
         except Held:
-            if (begun := await look()) is None:
+            if (begun := await WORKFLOW_RUN.load(self._journal, id)) is None:
                 raise
             return begun
-        begun = await look()
+        begun = await WORKFLOW_RUN.load(self._journal, id)
         if begun is not None:
             await self._journal.release(lease)
         return begun or lease
 
     async def close(self) -> None:
-        """Let go of everything that runs; it can be gone on with. `m.close()` does it too.
+        """Detach from every run that this process executes; each can be resumed. `m.close()` does it too.
 
         Example::
 
             await m.workflows.close()
         """
-        tasks = list(self._tasks.values())
+        tasks = [each.task for each in self._executions.values() if each.task is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._post.close()
 
-    # --- for running workflows -------------------------------------------------------------------------------
+    # --- for executions --------------------------------------------------------------------------------------
 
     async def start_child(
-        self,
-        parent: WorkflowExecution,
-        workflow: Workflow[..., Any],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        id: str,
-    ) -> Handle:
-        """Begin a child, or take it up."""
-        return await self._start(
-            workflow, args, kwargs, id, {}, parent.id, parent.on_change, even_paused=parent.is_insisted
-        )
+        self, workflow: Workflow[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], id: str,
+        *, parent: str, on_change: str, even_paused: bool,
+    ) -> Handle[Any]:  # fmt: skip
+        """Start a child, or resume it."""
+        return await self._start(workflow, args, kwargs, id, {}, parent, on_change, even_paused=even_paused)
 
-    def handle(self, id: str) -> Handle | None:
-        """A workflow that this process runs."""
-        return Handle(self._running[id], self._tasks[id]) if id in self._tasks else None
-
-    async def stop_agent(self, name: str) -> None:
-        """Have an agent stopped, if it is at work."""
-        await elsewhere.stop(self._attempts(), name)
-
-    async def execute_agent(self, parent: WorkflowExecution, step_id: str, task: str, given: dict[str, Any]) -> str:
-        """Begin, take up or resume an agent, and wait for it."""
-        name = elsewhere.name_of(parent.id, step_id)
-        return await elsewhere.agent(self._attempts(), self._clock, name, task, given, parent)
+    def handle(self, id: str) -> Handle[Any] | None:
+        """A workflow run that this process executes."""
+        execution = self._executions.get(id)
+        return None if execution is None else execution.handle
 
     # --- by themselves ---------------------------------------------------------------------------------------
 
@@ -454,7 +399,21 @@ class Workflows:
 
             await m.workflows.schedule("nightly", "0 3 * * *", shout, "hello", zone="Europe/Berlin")
         """
-        return await schedules.put(self._journal, self._clock, name, cron, workflow, args, kwargs, zone)
+        return await self.schedule_with(name, cron, workflow, args, kwargs, zone=zone)
+
+    async def schedule_with(
+        self,
+        name: str,
+        cron: str,
+        workflow: Workflow[..., Any],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        *,
+        zone: str = "UTC",
+    ) -> Schedule:
+        """Schedule as `schedule` does, with arguments as data."""
+        arguments = (tuple(args), dict(kwargs))
+        return await schedules.put(self._journal, self._clock, name, cron, workflow, *arguments, zone)
 
     async def unschedule(self, name: str) -> None:
         """Have it begin no more.
@@ -474,8 +433,13 @@ class Workflows:
         """
         return await schedules.all_of(self._journal)
 
+    async def upcoming(self) -> list[tuple[Schedule, datetime | None]]:
+        """What begins by itself, and when next."""
+        now_us = self._clock.now_us()
+        return [(each, schedules.next_time(each, now_us)) for each in (await self.schedules()).values()]
+
     async def serve(self, *, tell: Callable[[str], None] = print, load: Load | None = None) -> None:
-        """Begin what is due and go on with what nobody runs, until cancelled; any number of processes may.
+        """Start what is due and resume what was interrupted, until cancelled; any number of processes may.
 
         What is wrong with one is told, and the others are served. `load` finds the workflow of a schedule; without it,
         it has to be defined in this process.
@@ -485,7 +449,10 @@ class Workflows:
             serving = asyncio.create_task(m.workflows.serve())
             serving.cancel()
         """
-        await schedules.ScheduleServer(self, self._journal, self._clock, tell=tell, load=load).serve()
+        server = schedules.ScheduleServer(
+            self._journal, self._clock, start=self.start_with, resume=self.resume_all, tell=tell, load=load
+        )
+        await server.serve()
 
     # --- asking ----------------------------------------------------------------------------------------------
 
@@ -502,6 +469,15 @@ class Workflows:
             raise NotFound(f"there is no workflow {id!r}", hint="`maos workflow list` shows them")
         return found
 
+    async def status(self, id: str) -> Status:
+        """The status of a workflow: "interrupted" when it is recorded as running and its process has ended.
+
+        Example::
+
+            print((await m.workflows.status("greeting-1")).name)
+        """
+        return Status.of(await self.get(id))
+
     async def all(self) -> AsyncIterator[WorkflowRun]:
         """All workflows, by id.
 
@@ -515,6 +491,32 @@ class Workflows:
             if found is not None:
                 yield found
 
+    async def notices(self, id: str, *, after: int = 0) -> AsyncIterator[Notice]:
+        """What a person who watches a workflow should know, from a version of its stream on, as it happens."""
+        async for record in self._journal.follow_stream(stream(id), after=after):
+            data = record.data
+            if record.type == "step_started" and data["kind"] in (GATE, SIGNAL):
+                yield Notice("waits", data["step_id"], data["kind"], data["name"])
+            elif record.type == "step_unknown":
+                yield Notice("unknown", data["step_id"])
+            elif record.type == "step_retried":
+                yield Notice("retried", data["step_id"], message=data["error"]["message"])
+
+    async def preview(self, id: str, *, workflow: Workflow[..., Any] | None = None, on_change: str = REFUSE) -> Preview:
+        """What `resume` would do with a workflow; its definition is found by name if it is not given.
+
+        Example::
+
+            print([(each.place, each.next) for each in (await m.workflows.preview("order-7")).pending])
+        """
+        flow = await self.get(id)
+        if workflow is None:
+            with contextlib.suppress(NotFound):
+                workflow = find(flow.name, flow.definition)
+        commands = self._journal.read(inbox(id), after=flow.inbox_cursor)
+        resolved = {str(each.data["step_id"]) async for each in commands if each.type == "resolve_requested"}
+        return preview(flow, workflow, on_change, resolved)
+
     async def old(self, seconds: float) -> list[str]:
         """Workflows that ended so long ago.
 
@@ -523,7 +525,18 @@ class Workflows:
             print(await m.workflows.old(30 * 86_400))
         """
         before_us = self._clock.now_us() - int(seconds * MICROSECONDS)
-        return [flow.id async for flow in self.all() if forgetting.is_old(flow, before_us)]
+        return [flow.id async for flow in self.all() if retention.is_old(flow, before_us)]
+
+    async def list(self, status: str = "") -> list[Status]:
+        """The status of all workflows, or of those that have a status now, by id.
+
+        Example::
+
+            for each in await m.workflows.list():
+                print(each.flow.id, each.name)
+        """
+        found = [Status.of(flow) async for flow in self.all()]
+        return [each for each in found if status in ("", each.name)]
 
     async def forget(self, ids: Iterable[str]) -> int:
         """Remove the calls of workflows that have ended; their results stay. How many events are gone.
@@ -537,10 +550,10 @@ class Workflows:
             flow = await self.get(id)
             if flow.is_open:
                 raise InvalidInput(f"the workflow {id} has not ended", hint="cancel it first")
-            gone += await forgetting.forget(self._journal, flow)
+            gone += await retention.forget(self._journal, flow)
         return gone
 
-    # --- wishes ----------------------------------------------------------------------------------------------
+    # --- commands --------------------------------------------------------------------------------------------
 
     async def signal(self, id: str, name: str, value: Any = None, *, key: str | None = None) -> None:
         """Tell a workflow something it waits for, or will; a `key` makes repeating the call harmless.
@@ -550,7 +563,7 @@ class Workflows:
             await m.workflows.signal("order-7", "paid", {"amount": 7})
         """
         data = {"name": name, "value": values.plain(value, f"the signal {name}")}
-        await self._wish(id, "signal_sent", data, key)
+        await self._send(id, "signal_sent", data, key)
 
     async def answer(self, id: str, step_id: str, answer: str, *, by: str = "person") -> None:
         """Answer a question of a workflow; the first answer counts.
@@ -567,10 +580,10 @@ class Workflows:
         choices = call.about.get("choices", [])
         if choices and answer not in choices:
             raise InvalidInput(f"{answer!r} is no answer to {call.name!r}", hint=f"answer {', '.join(choices)}")
-        await self._wish(flow.id, "question_answered", {"id": step_id, "answer": answer, "by": by})
+        await self._send(flow.id, "question_answered", {"id": step_id, "answer": answer, "by": by})
 
     async def settle(self, id: str, step_id: str, outcome: str, *, value: Any = None, why: str = "") -> None:
-        """Say what became of a step whose outcome is unknown: "done" with its result, "failed", or do it "again".
+        """Resolve a step whose outcome is unknown: "done" with its result, "failed", or call it "again".
 
         Example::
 
@@ -585,26 +598,27 @@ class Workflows:
             raise _not_asked(flow, f"there is nothing to settle at {step_id!r} of the workflow {flow.id}", STEP)
         said = {"outcome": outcome, "value": values.plain(value, "the result"), "why": why}
         data = {"step_id": step_id, "tries": call.tries, **said}  # of a later try it says nothing
-        await self._wish(flow.id, "resolve_requested", data)
+        await self._send(flow.id, "resolve_requested", data)
 
     async def cancel(self, id: str, *, why: str = "") -> None:
-        """End a workflow, when the steps that run have ended; one that nobody runs ends at once, without its code.
+        """End a workflow, when the steps that run have ended; at once, and without its code, if no process executes it.
 
         Example::
 
             await m.workflows.cancel("order-7")
         """
-        await self._wish(id, "cancel_requested", {"why": why})
-        if id not in self._tasks:
+        await self._send(id, "cancel_requested", {"why": why})
+        if id not in self._executions:
             async with self._turn(id):
-                await self._end(id, why)
+                if id not in self._executions:  # it may have been resumed here meanwhile
+                    await self._end(id, why)
 
     async def _end(self, id: str, why: str) -> None:
-        """End one that nobody runs; what it was is of no matter, so its definition may be gone."""
+        """End a run that no process executes; its definition is not needed, and may be gone."""
         try:
             lease = await self._claim(id, await self.get(id))
         except Held:
-            return  # whoever runs it has heard of it, or will
+            return  # the process that executes it receives the command
         try:
             flow = await self.get(id)
             if not flow.is_open:
@@ -614,43 +628,48 @@ class Workflows:
             await recorder.append(Event("workflow_ended", {**ended, "at_us": self._clock.now_us()}))
         finally:
             await self._journal.release(lease)
-        children = [each.id async for each in self.all() if each.parent == id and each.is_open]
-        for each in children:
+        left = [each.id async for each in self.all() if each.parent == id and each.is_open]
+        for each in left:
             await self.cancel(each, why=f"{id} was {CANCELLED}")
-        for name in elsewhere.names(flow, AGENT, STARTED, LEFT):
-            await self.stop_agent(name)
+        for name in children.names(flow, AGENT, STARTED, LEFT):
+            await children.stop_agent(self._attempts(), name)
 
     async def pause(self, id: str, *, why: str = "") -> None:
-        """Have whoever runs a workflow let go of it.
+        """Have the process that executes a workflow pause it, once the steps that run have ended.
 
         Example::
 
             await m.workflows.pause("order-7")
         """
-        await self._wish(id, "pause_requested", {"why": why})
+        await self._send(id, "pause_requested", {"why": why})
 
-    async def _wish(self, id: str, type_: str, data: dict[str, Any], key: str | None = None) -> None:
+    async def _send(self, id: str, type_: str, data: dict[str, Any], key: str | None = None) -> None:
+        """Append a command to the inbox of a run; one that has ended accepts only the repetition of a key."""
         flow = await self.get(id)
-        ended = NotWaiting(f"the workflow {flow.id} is {flow.status}", hint="it cannot be told anything any more")
-        if not flow.is_open and key is None:
-            raise ended
         event = Event(type_, {**data, "at_us": self._clock.now_us()})
         once = None if key is None else Key(f"signal/{flow.id}/{key}", values.fingerprint(data))
-        try:  # no stream is ever at version -1: of one that has ended, only a repetition is accepted
-            await self._journal.append_all([Append(inbox(id), [event], None if flow.is_open else -1)], key=once)
+        if flow.is_open:
+            await self._journal.append_all([Append(inbox(id), [event])], key=once)
+        elif once is None or not await self._is_repeated(Append(inbox(id), [event]), once):
+            raise NotWaiting(f"the workflow {flow.id} is {flow.status}", hint="it cannot be told anything any more")
+
+    async def _is_repeated(self, command: Append, key: Key) -> bool:
+        """Whether a command was sent before under this key; it is not sent now."""
+        try:
+            await self._journal.append_all([command._replace(expected=NO_VERSION)], key=key)
         except Conflict:
-            raise ended from None
+            return False
+        return True
 
 
-def _result(flow: WorkflowRun, definition: Workflow[..., Any]) -> Any:
-    if flow.status == COMPLETED:
-        return values.typed(flow.result, definition.returns, f"what the workflow {flow.name} returned")
-    if flow.status == CHANGED:
-        raise WorkflowChanged(flow.why, hint="put the code right, or finish with the old version, and resume it")
-    said = f"{flow.error.get('type')}: {flow.error.get('message')}" if flow.error else flow.why or "it was let go of"
-    command = "resume" if flow.status == PAUSED else "show"
-    what = f"the workflow {flow.id} is {flow.status}: {said}"
-    raise WorkflowFailed(what, hint=f"`maos workflow {command} {flow.id}`")
+def _check_same(known: WorkflowRun, workflow: Workflow[..., Any], arguments: dict[str, Any], parent: str) -> None:
+    """InvalidInput when a run under this id is of another workflow, with other arguments, or of another parent."""
+    if (known.name, known.arguments) != (workflow.name, arguments):
+        raise InvalidInput(
+            f"there is a workflow {known.id!r} already, a {known.name} with other arguments", hint="use another id"
+        )
+    if known.parent != parent:
+        raise InvalidInput(f"there is a workflow {known.id!r} already, of another parent", hint="use another id")
 
 
 def _not_asked(flow: WorkflowRun, what: str, kind: str) -> NotWaiting:

@@ -1,4 +1,4 @@
-"""Finding the function that a workflow is, by what a person types or by what was recorded."""
+"""Loads the definition of a workflow: by what a person types, or by what was recorded."""
 
 from __future__ import annotations
 
@@ -9,16 +9,14 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from maos.errors import InvalidInput, NotFound
-
-if TYPE_CHECKING:
-    from maos.workflows.definition import Workflow
+from maos.workflows.definition import Workflow, find
 
 
-def by_name(target: str) -> Workflow[..., Any]:
-    """`FILE.py:FUNCTION`, `FILE.py` with one workflow in it, or `MODULE:FUNCTION`."""
+def load(target: str) -> Workflow[..., Any]:
+    """Load `FILE.py:FUNCTION`, `FILE.py` with one workflow in it, or `MODULE:FUNCTION`."""
     step_id, _, name = target.partition(":")
     if step_id.endswith((".yaml", ".yml")):
         raise InvalidInput(f"{target} is a workflow file, and no function", hint="`maos workflow run` carries it out")
@@ -29,8 +27,8 @@ def by_name(target: str) -> Workflow[..., Any]:
     return _pick(_import_module(step_id), name, step_id)
 
 
-def everything(target: str) -> None:
-    """Load a file or a module, whatever workflows it defines."""
+def load_all(target: str) -> None:
+    """Load a file or a module with all workflows that it defines."""
     step_id = target.partition(":")[0]
     if step_id.endswith(".py"):
         _import_file(Path(step_id))
@@ -38,10 +36,8 @@ def everything(target: str) -> None:
         _import_module(step_id)
 
 
-def recorded(name: str, version: str, where: Mapping[str, Any]) -> Workflow[..., Any]:
-    """The definition of a workflow that was begun: from the file or module that it came from."""
-    from maos.workflows.definition import find
-
+def load_recorded(name: str, version: str, where: Mapping[str, Any]) -> Workflow[..., Any]:
+    """Load the definition of a workflow that was begun, from the file or module that it came from."""
     try:
         return find(name, version)
     except NotFound:
@@ -119,8 +115,6 @@ def _import_module(name: str) -> Any:
 
 
 def _pick(module: Any, name: str, step_id: str) -> Workflow[..., Any]:
-    from maos.workflows.definition import Workflow
-
     found = {key: each for key, each in vars(module).items() if isinstance(each, Workflow)}
     if name:
         if name not in found:

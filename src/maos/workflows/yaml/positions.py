@@ -16,7 +16,7 @@ NODES_MAX = 100_000
 Path = tuple[str | int, ...]
 
 
-class YamlPosition(NamedTuple):
+class Place(NamedTuple):
     """Where something is in a file, counted from 1."""
 
     line: int
@@ -26,7 +26,7 @@ class YamlPosition(NamedTuple):
 class Mistake(NamedTuple):
     """Something wrong with a file."""
 
-    place: YamlPosition
+    place: Place
     what: str
     hint: str = ""
 
@@ -50,9 +50,9 @@ class Located(NamedTuple):
     """Data, and where each part of it is."""
 
     data: Any
-    places: Mapping[Path, YamlPosition]
+    places: Mapping[Path, Place]
     """Of values, by their path."""
-    keys: Mapping[Path, YamlPosition]
+    keys: Mapping[Path, Place]
     """Of the keys of mappings, by the path of the value."""
     texts: Mapping[Path, str]
     """Of words and numbers, as they are written: 1.10 is the number 1.1, and 010 is 10."""
@@ -87,18 +87,18 @@ def read(text: str, name: str) -> Located:
         try:
             node = loader.get_single_node()
             if node is None:
-                raise BadFile(name, [Mistake(YamlPosition(1, 1), "there is nothing in it", "give it `steps`")])
+                raise BadFile(name, [Mistake(Place(1, 1), "there is nothing in it", "give it `steps`")])
             return _Reader(loader, name).read(node)
         finally:
             loader.dispose()
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        place = YamlPosition(mark.line + 1, mark.column + 1) if mark else YamlPosition(1, 1)
+        place = Place(mark.line + 1, mark.column + 1) if mark else Place(1, 1)
         raise BadFile(name, [Mistake(place, f"not YAML: {error.problem or error.context}")]) from error
     except yaml.YAMLError as error:
-        raise BadFile(name, [Mistake(YamlPosition(1, 1), f"not YAML: {error}")]) from error
+        raise BadFile(name, [Mistake(Place(1, 1), f"not YAML: {error}")]) from error
     except RecursionError as error:
-        raise BadFile(name, [Mistake(YamlPosition(1, 1), "it is nested too deeply")]) from error
+        raise BadFile(name, [Mistake(Place(1, 1), "it is nested too deeply")]) from error
 
 
 class _Reader:
@@ -106,8 +106,8 @@ class _Reader:
         self._loader = loader
         self._name = name
         self._count = 0
-        self._places: dict[Path, YamlPosition] = {}
-        self._keys: dict[Path, YamlPosition] = {}
+        self._places: dict[Path, Place] = {}
+        self._keys: dict[Path, Place] = {}
         self._texts: dict[Path, str] = {}
 
     def read(self, node: yaml.Node) -> Located:
@@ -162,5 +162,5 @@ class _Reader:
         return BadFile(self._name, [Mistake(_place(node), what, hint)])
 
 
-def _place(node: yaml.Node) -> YamlPosition:
-    return YamlPosition(node.start_mark.line + 1, node.start_mark.column + 1)
+def _place(node: yaml.Node) -> Place:
+    return Place(node.start_mark.line + 1, node.start_mark.column + 1)

@@ -1,0 +1,392 @@
+"""Child workflow runs and agents of a workflow run: each has a record of its own, is begun once, and resumed after a
+crash."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+
+from maos.clock import Clock
+from maos.engine.claims import Held
+from maos.engine.consent import NotAgreed
+from maos.engine.outcomes import Outcome, what_follows
+from maos.errors import (
+    Conflict,
+    Corrupt,
+    HistoryLost,
+    InvalidInput,
+    LeaseLost,
+    NotFound,
+    StoreUnavailable,
+    UnknownFormat,
+)
+from maos.faults import crash_point
+from maos.holder.errors import StartFailed
+from maos.journal.codec import Event
+from maos.model import run
+from maos.model.attempt import STOPPED, Attempt
+from maos.model.workflow import (
+    AGENT,
+    CANCELLED,
+    CHANGED,
+    CHILD,
+    COMPLETED,
+    DONE,
+    FAILED,
+    LEFT,
+    PAUSED,
+    RUNNING,
+    STARTED,
+    WorkflowRun,
+)
+from maos.workflows import values
+from maos.workflows.control import Control
+from maos.workflows.definition import Workflow
+from maos.workflows.errors import NotWaiting, StepFailed, WorkflowChanged
+from maos.workflows.handle import Handle
+from maos.workflows.record import RunRecord
+from maos.workflows.waits import until
+
+if TYPE_CHECKING:
+    from maos.engine.attempts import Attempts, Running
+
+INFRASTRUCTURE = (StoreUnavailable, LeaseLost, Conflict, Corrupt, HistoryLost, UnknownFormat)
+"""Errors that say nothing about a child or an agent itself: this execution ends, and the run can be resumed."""
+HELD_S = 0.25
+"""How often a child or an agent is looked at that another process runs."""
+NAME_CHARS_MAX = 64
+
+Begin = Callable[[], Coroutine[Any, Any, "Running | None"]]
+
+
+def name_of(parent: str, step_id: str) -> str:
+    """The name of the child or the agent of a call: the same whenever the call is looked at again."""
+    name = f"{parent}.{step_id.replace(':', '-').replace('~', '_')}"
+    if len(name) > NAME_CHARS_MAX:
+        name = f"{parent[:40]}.{hashlib.sha256(name.encode()).hexdigest()[:20]}"
+    return name
+
+
+def names(parent: WorkflowRun, kind: str, *statuses: str) -> list[str]:
+    """The children or the agents whose calls have one of these statuses."""
+    return [
+        call.about.get("id") or name_of(parent.id, step_id)
+        for step_id, call in parent.steps.items()
+        if call.kind == kind and call.status in statuses
+    ]
+
+
+def is_abandoned(parent: WorkflowRun, id: str) -> bool:
+    """Whether a workflow run does not wait for a child any more."""
+    return not parent.is_open or id in names(parent, CHILD, LEFT)
+
+
+class Service(Protocol):
+    """What is needed of the workflow runs of this database."""
+
+    async def start_child(
+        self, workflow: Workflow[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], id: str,
+        *, parent: str, on_change: str, even_paused: bool,
+    ) -> Handle[Any]:  # fmt: skip
+        """Start a child, or resume it."""
+
+    async def get(self, id: str) -> WorkflowRun:
+        """A workflow run by its id."""
+
+    async def cancel(self, id: str, *, why: str = "") -> None:
+        """Cancel a workflow run, whichever process executes it."""
+
+    async def pause(self, id: str, *, why: str = "") -> None:
+        """Pause a workflow run, whichever process executes it."""
+
+    def handle(self, id: str) -> Handle[Any] | None:
+        """A workflow run that this process executes."""
+
+
+class Children:
+    """Starts, resumes and ends the children and the agents of one workflow run."""
+
+    def __init__(
+        self,
+        control: Control,
+        record: RunRecord,
+        clock: Clock,
+        service: Service,
+        attempts: Callable[[], Attempts],
+        *,
+        on_change: str,
+        even_paused: bool,
+    ) -> None:
+        self._control = control
+        self._record = record
+        self._clock = clock
+        self._service = service
+        self._attempts = attempts
+        self._on_change = on_change
+        """What to do about children whose code has changed."""
+        self.even_paused = even_paused
+        """Whether this run was explicitly resumed, so that children and agents that were paused or stopped are too."""
+        self._ending: set[asyncio.Task[Any]] = set()
+        """Those that were told to end."""
+
+    @property
+    def _id(self) -> str:
+        return self._record.flow.id
+
+    async def child(
+        self, step_id: str, workflow: Workflow[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], id: str
+    ) -> Any:
+        """Return the result of a child workflow run; StepFailed when it fails."""
+        digest = values.digest(args, kwargs, f"an argument of {workflow.name}")
+        about = {"id": id} if id else {}
+        work = partial(self._run_child, workflow, args, kwargs, id or name_of(self._id, step_id))
+        result = await self._execute(step_id, CHILD, workflow.name, digest, about, work)
+        return values.typed(result, workflow.returns, f"what the workflow {workflow.name} returned")
+
+    async def agent(self, step_id: str, task: str, given: dict[str, Any]) -> str:
+        """Return what an agent answers; StepFailed when it fails."""
+        digest = values.digest((task, given), {}, "an argument of agent()")
+
+        def work() -> Awaitable[str]:
+            return run_agent(self._attempts(), self._clock, name_of(self._id, step_id), task, given, self)
+
+        about = {"task": values.beginning(task)}
+        answer: str = await self._execute(step_id, AGENT, given["kind"], digest, about, work)
+        return answer
+
+    async def _execute(
+        self, step_id: str, kind: str, name: str, digest: str, about: dict[str, Any], work: Callable[[], Awaitable[Any]]
+    ) -> Any:
+        """Execute a call whose own record lies elsewhere: it is resumed, never begun twice."""
+        call = await self._control.recorded(step_id, kind, name, digest)
+        if call is not None and call.status == DONE:
+            return call.result
+        if call is not None and call.status == FAILED:
+            raise StepFailed(name, call.error or {})
+        with self._control.waiting(step_id):
+            if call is None:
+                self._record.note_started(step_id, kind, name, digest=digest, about=about)
+                await self._record.flush()
+            crash_point(f"flow:before {kind}")
+            try:
+                result = await work()
+            except StepFailed as error:
+                self._record.note_step_failed(step_id, {"type": error.type, "message": error.message})
+                await self._record.write_outcome(step_id)
+                raise
+            except INFRASTRUCTURE as error:  # which says nothing about the call
+                raise self._record.give_up(error) from error
+            self._record.note_done(step_id, result)
+            await self._record.write_outcome(step_id)
+        return result
+
+    # --- children --------------------------------------------------------------------------------------------
+
+    async def _run_child(
+        self, workflow: Workflow[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], id: str
+    ) -> Any:
+        """Start or resume a child, and wait for it; it is paused and cancelled with its parent."""
+        handle: Handle[Any] | None = None
+        try:
+            while True:
+                try:
+                    handle = await self._start(workflow, args, kwargs, id)
+                    flow = await handle.wait()
+                    break
+                except (Held, LeaseLost):  # another process runs it: wait for its end, or for that of the process
+                    handle = None
+                    await asyncio.sleep(HELD_S)
+                    flow = await self._service.get(id)
+                    if flow.status != RUNNING:
+                        break
+        except asyncio.CancelledError:
+            self._leave_with_parent(id, handle)
+            raise
+        if flow.status == COMPLETED:
+            return flow.result
+        if flow.status == CHANGED:
+            raise self._record.changed(f"its child {id} has changed: {flow.why}")
+        if flow.status == PAUSED:
+            await self.pause_parent(f"its child {id} was paused: {flow.why}".rstrip(": "))
+        raise StepFailed(workflow.name, flow.error or {"type": "Cancelled", "message": f"{id} was {flow.status}"})
+
+    async def _start(
+        self, workflow: Workflow[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], id: str
+    ) -> Handle[Any]:
+        try:
+            return await self._service.start_child(
+                workflow, args, kwargs, id,
+                parent=self._id, on_change=self._on_change, even_paused=self.even_paused,
+            )  # fmt: skip
+        except (WorkflowChanged, NotFound) as error:
+            raise self._record.changed(f"its child {id} cannot go on: {error.what}") from error
+        except NotAgreed as error:
+            await self.pause_parent(error.what)
+
+    def _leave_with_parent(self, id: str, handle: Handle[Any] | None) -> None:
+        leaving = CANCELLED if self.gives_up else self._control.leaving
+        if leaving:
+            why = f"was {leaving}" if self._control.leaving else "wants it no more"
+            self.end(self._leave(id, handle, leaving, f"{self._id} {why}"))
+
+    async def _leave(self, id: str, handle: Handle[Any] | None, leaving: str, why: str) -> None:
+        """Have a child paused or cancelled, whichever process executes it."""
+        if handle is not None:
+            handle.leave(leaving, why)
+            await handle.wait()
+            return
+        tell = self._service.cancel if leaving == CANCELLED else self._service.pause
+        with contextlib.suppress(NotFound, NotWaiting):  # it was never begun, or has ended
+            await tell(id, why=why)
+
+    # --- the parent ------------------------------------------------------------------------------------------
+
+    @property
+    def gives_up(self) -> bool:
+        """Whether a child or an agent whose call is cancelled now is not wanted any more."""
+        return self._control.gives_up
+
+    async def pause_parent(self, why: str) -> NoReturn:
+        """Have the parent paused, and wait to be cancelled."""
+        self._control.leave(PAUSED, why)
+        await asyncio.get_running_loop().create_future()
+        raise AssertionError("that future has no result")
+
+    # --- those that are not wanted any more ------------------------------------------------------------------
+
+    def end(self, ending: Coroutine[Any, Any, Any]) -> None:
+        """Have a child or an agent end; only the end of this run waits for it."""
+
+        async def end() -> None:
+            try:
+                await self._record.flush()  # that the call was abandoned, or the next execution would make it again
+                await ending
+            finally:
+                ending.close()
+
+        self._ending.add(asyncio.create_task(end()))
+
+    def end_left_over(self) -> None:
+        """End the children and agents that are left when the run has ended: those that its function did not wait for,
+        or that it did not come to again before it was cancelled."""
+        for ending in self._left_over():
+            self.end(ending)
+
+    def _left_over(self) -> Iterator[Coroutine[Any, Any, None]]:
+        flow = self._record.flow
+        for name in names(flow, CHILD, STARTED, LEFT):
+            yield self._leave(name, self._service.handle(name), CANCELLED, f"{flow.id} is {flow.status}")
+        for name in names(flow, AGENT, STARTED, LEFT):
+            yield stop_agent(self._attempts(), name)
+
+    async def all_ended(self) -> None:
+        """Return when everything that was told to end has done so."""
+        while self._ending:
+            ending = list(self._ending)
+            await asyncio.gather(*ending, return_exceptions=True)  # `serve` finds those that are still open
+            self._ending.difference_update(ending)
+
+
+# --- agents ------------------------------------------------------------------------------------------------------
+
+
+async def run_agent(
+    attempts: Attempts, clock: Clock, name: str, task: str, given: dict[str, Any], parent: Children | None = None
+) -> str:
+    """Start, adopt or resume an agent, and wait for it; it is stopped when its parent is cancelled.
+
+    One that a person stops pauses its parent, and is resumed when the parent is explicitly resumed.
+    """
+    tries = 0
+    try:
+        attempt = await attempts.get(name)
+    except NotFound:
+        attempt = await _run_attempt(attempts, name, partial(attempts.start, task, name=name, **given), parent)
+        is_watched = True
+    else:
+        is_watched = False
+        for each in (await attempts.history(name))[:-1]:
+            tries += _counts(_following(each, tries, clock.now_us()))
+    while attempt.is_open or attempt.failure:
+        if attempt.status == STOPPED and parent is not None and (is_watched or not parent.even_paused):
+            await parent.pause_parent(f"its agent {name} was stopped")
+        begin: Begin = partial(attempts.adopt, name)
+        if not attempt.is_open:
+            following = _following(attempt, tries, clock.now_us())
+            if following.type == "task_failed":
+                raise StepFailed(name, {"type": attempt.failure, "message": attempt.message})
+            tries += _counts(following)
+            await until(clock, following.data.get("not_before_us", 0))
+            begin = partial(attempts.resume, name, like={**given, "task": task})
+        attempt, is_watched = await _run_attempt(attempts, name, begin, parent), True
+    return attempt.result or attempt.last_text
+
+
+def _following(attempt: Attempt, tries: int, now_us: int) -> Event:
+    """What follows from how an attempt ended: what would for a task of a run."""
+    task = run.TaskState(name=attempt.agent, plan={}, needs=[], status=run.RUNNING, tries=tries)
+    outcome = Outcome(
+        failure=attempt.failure, message=attempt.message, reset_us=attempt.reset_us, at_us=attempt.ended_us
+    )  # fmt: skip
+    return what_follows(task, outcome, now_us)
+
+
+def _counts(following: Event) -> bool:
+    return bool(following.data.get("counts"))
+
+
+async def _run_attempt(attempts: Attempts, name: str, begin: Begin, parent: Children | None) -> Attempt:
+    """Begin an attempt and wait for its end; or for that of one that another process has."""
+    begun: asyncio.Task[Running | None] | None = None
+    try:
+        while True:
+            begun = asyncio.create_task(begin())
+            try:
+                await asyncio.wait([begun])
+                running = begun.result()
+                return await attempts.get(name) if running is None else await running.wait()
+            except (Held, LeaseLost):  # wait for its end, or for that of the process
+                begun, begin = None, partial(attempts.adopt, name)
+                await asyncio.sleep(HELD_S)
+            except NotAgreed as error:
+                if parent is None:
+                    raise
+                await parent.pause_parent(error.what)
+            except (StartFailed, NotFound, InvalidInput) as error:
+                raise StepFailed(name, {**values.told(error), "type": "start_failed"}) from error
+    except asyncio.CancelledError:
+        if parent is not None and parent.gives_up:
+            parent.end(_stop_begun(attempts, name, begun))
+        elif begun is not None:
+            begun.cancel()
+            await asyncio.gather(begun, return_exceptions=True)
+        raise
+
+
+async def _stop_begun(attempts: Attempts, name: str, begun: asyncio.Task[Running | None] | None) -> None:
+    running = await begun if begun is not None else None
+    if running is None:
+        await stop_agent(attempts, name)
+    else:
+        await running.stop()
+        await running.wait()
+
+
+async def stop_agent(attempts: Attempts, name: str) -> None:
+    """Have an agent stopped, whichever process runs it, if any does."""
+    try:
+        if not (await attempts.get(name)).is_open:
+            return
+        running = await attempts.adopt(name)
+    except NotFound:
+        return  # it was never begun
+    except Held:
+        await attempts.stop(name)
+        return
+    if running is not None:
+        await running.stop()
+        await running.wait()

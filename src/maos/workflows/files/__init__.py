@@ -1,1 +1,0 @@
-"""Workflows as files: YAML that becomes a plan, carried out as any other run."""

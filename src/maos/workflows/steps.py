@@ -1,0 +1,280 @@
+"""Steps of a workflow run: executed once, retried, and resolved when it is unknown whether they took effect."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Iterator, MutableMapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, NamedTuple
+
+from maos.clock import MICROSECONDS, Clock
+from maos.errors import InvalidInput
+from maos.faults import crash_point
+from maos.model.workflow import DONE, FAILED, STEP, UNKNOWN, Step
+from maos.workflows import values
+from maos.workflows.control import Control
+from maos.workflows.definition import NOT_DONE, FoundWorkflow, StepDefinition, call, executor
+from maos.workflows.errors import StepFailed
+from maos.workflows.mail import WorkflowInbox
+from maos.workflows.record import RunRecord
+from maos.workflows.waits import until
+
+RETURN, BEGIN, RETRY, RESOLVE, REPEAT = "return", "begin", "retry", "resolve", "repeat"
+"""What is done about a step: return its recorded outcome, begin it, wait and retry it, find out whether it took effect,
+or call it again, because it is idempotent."""
+
+AGAIN = "again"
+"""What is done about a step whose outcome was unknown: call it, or hear what a thread says that has ended after all."""
+
+Threads = MutableMapping[str, "asyncio.Task[Any]"]
+
+_key: ContextVar[str] = ContextVar("maos_step_key", default="")
+
+
+def decide(recorded: Step | None, *, idempotent: bool) -> str:
+    """Decide what is done about a step, from what is recorded of it."""
+    if recorded is None:
+        return BEGIN
+    if recorded.status in (DONE, FAILED):
+        return RETURN
+    if recorded.until_us:
+        return RETRY
+    if recorded.status == UNKNOWN or not idempotent:
+        return RESOLVE
+    return REPEAT
+
+
+def key() -> str:
+    """In a step: a text that is the same for every try of this call, also after a crash, for services that take one.
+
+    Example::
+
+        charged = await maos.step(lambda: print("under", maos.workflows.key()))()
+    """
+    found = _key.get()
+    if not found:
+        raise InvalidInput("key() works in a step of a workflow only")
+    return found
+
+
+class Overdue(Exception):
+    """A step took longer than it may."""
+
+
+class Invocation(NamedTuple):
+    """A step with its arguments, at its place in a workflow run."""
+
+    step_id: str
+    key: str
+    step: StepDefinition[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+    @contextmanager
+    def context(self) -> Iterator[None]:
+        """Around the step's own code: it has a key, and is outside of the workflow."""
+        outside, key = executor.set(None), _key.set(self.key)
+        try:
+            yield
+        finally:
+            _key.reset(key)
+            executor.reset(outside)
+
+
+class Steps:
+    """Executes the steps of one workflow run."""
+
+    def __init__(
+        self, control: Control, record: RunRecord, mail: WorkflowInbox, clock: Clock, threads: Threads
+    ) -> None:
+        self._control = control
+        self._record = record
+        self._mail = mail
+        self._clock = clock
+        self._shared_threads = threads
+        self._threads: dict[str, asyncio.Task[Any]] = {}
+        """Those of plain functions, by the keys of their steps, until their outcome was taken."""
+
+    async def run(
+        self, step_id: str, step: StepDefinition[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """Return the outcome of a step: the recorded one, or that of calling it now."""
+        digest = values.digest(args, kwargs, f"an argument of {step.name}")
+        recorded = await self._control.recorded(step_id, STEP, step.name, digest)
+        decision = decide(recorded, idempotent=step.idempotent)
+        if recorded is not None and decision == RETURN:
+            return self._outcome(recorded, step)
+        it = Invocation(step_id, f"{self._record.flow.id}/{step_id}", step, args, kwargs)
+        with self._control.waiting(step_id):
+            if decision == BEGIN:
+                await self._begin(it, digest)
+            elif recorded is not None and decision == RETRY:
+                await self._begin_again(it, recorded.until_us)
+            elif decision == RESOLVE:
+                found = await self._find_out(it)
+                if isinstance(found, Step):
+                    return self._outcome(found, step)
+                if found == NOT_DONE:
+                    await self._begin_again(it)
+            return await self._call(it, recorded.failures if recorded else 0)
+
+    async def _begin(self, it: Invocation, digest: str) -> None:
+        more: dict[str, Any] = {"digest": digest} if digest else {}
+        if it.step.idempotent and not self._record.policy.every_step:
+            write = self._record.flush_new
+        else:
+            write = self._record.flush
+            if not it.step.idempotent and (it.args or it.kwargs):  # for the person who may be asked about it
+                more["about"] = {"given": values.shown(it.args, it.kwargs)}
+        self._record.note_started(it.step_id, STEP, it.step.name, **more)
+        with self._control.at_work():
+            await write()
+        crash_point(f"flow:before {it.step.name}")
+
+    async def _begin_again(self, it: Invocation, until_us: int = 0) -> None:
+        await until(self._clock, until_us)
+        self._record.note_restarted(it.step_id, it.step.name)
+        with self._control.at_work():
+            await self._record.flush()
+
+    async def _call(self, it: Invocation, failures: int) -> Any:
+        while True:
+            found: Step | str = NOT_DONE
+            try:
+                result = await self._try(it)
+                break
+            except Overdue as error:
+                failed: Exception = TimeoutError(str(error))
+                if not it.step.idempotent:  # it may have taken effect, or may yet
+                    self._mail.reopen(it.step_id)
+                    found = await self._find_out(it, failed)
+            except Exception as error:  # noqa: BLE001 - raised in the workflow, or retried
+                failed = error
+            if isinstance(found, Step):
+                return self._outcome(found, it.step)
+            if found == AGAIN:
+                continue
+            failures += 1
+            if failures > it.step.retries:
+                raise await self._fail(it, failed) from failed
+            until_us = self._clock.now_us() + int(it.step.pause_s(failures) * MICROSECONDS)
+            self._record.note_tried(it.step_id, failed, until_us)
+            await self._record.flush()
+            await self._begin_again(it, until_us)
+        crash_point(f"flow:after {it.step.name}")
+        try:
+            plain = values.plain(result, f"what the step {it.step.name} returns")
+            found = values.typed(plain, it.step.returns, f"what the step {it.step.name} returns")
+        except InvalidInput as error:  # a retry would not help, and would call it again
+            raise await self._fail(it, error) from error
+        self._record.note_done(it.step_id, plain)
+        await self._record.write_outcome(it.step_id)
+        return found
+
+    async def _fail(self, it: Invocation, error: Exception) -> StepFailed:
+        told = values.told(error)
+        self._record.note_step_failed(it.step_id, told)
+        await self._record.write_outcome(it.step_id)
+        return StepFailed(it.step.name, told)
+
+    def _outcome(self, recorded: Step, step: StepDefinition[..., Any]) -> Any:
+        if recorded.status == FAILED:
+            raise StepFailed(step.name, recorded.error or {})
+        try:
+            return values.typed(recorded.result, step.returns, f"what the step {step.name} returned")
+        except InvalidInput as error:  # of another type when it was recorded
+            raise self._record.changed(error.what) from error
+
+    async def _try(self, it: Invocation) -> Any:
+        try:
+            with it.context(), self._control.at_work():
+                if not it.step.timeout_s:
+                    return await self._call_function(it)
+                async with asyncio.timeout(it.step.timeout_s) as limit:
+                    return await self._call_function(it)
+        except TimeoutError as error:
+            if it.step.timeout_s and limit.expired():
+                raise Overdue(f"it took longer than {it.step.timeout_s:g} s") from error
+            raise
+
+    async def _call_function(self, it: Invocation) -> Any:
+        """Call the function. A thread cannot be stopped: while one runs for this step, its end is awaited."""
+        if inspect.iscoroutinefunction(it.step.function):
+            return await it.step.function(*it.args, **it.kwargs)
+        thread = self._thread(it.key)
+        if thread is None:
+            thread = asyncio.create_task(asyncio.to_thread(it.step.function, *it.args, **it.kwargs))
+            thread.add_done_callback(_retrieve)
+            self._threads[it.key] = self._shared_threads[it.key] = thread
+        if not thread.done():
+            await asyncio.wait([thread])
+        self._threads.pop(it.key, None)
+        self._shared_threads.pop(it.key, None)
+        result = thread.result()
+        return await result if inspect.isawaitable(result) else result
+
+    def _thread(self, key: str) -> asyncio.Task[Any] | None:
+        """The thread that was started for a step, by this execution or an earlier one in this process."""
+        return self._threads.get(key) or self._shared_threads.get(key)
+
+    # --- steps that were interrupted -------------------------------------------------------------------------
+
+    async def _find_out(self, it: Invocation, error: Exception | None = None) -> Step | str:
+        """Find out whether a step that was begun took effect: its outcome, NOT_DONE, or AGAIN.
+
+        A time limit around it does not end this: it would still be unknown, and the workflow would continue regardless.
+        """
+        thread = self._thread(it.key)  # held here: the shared ones are weak references
+        try:
+            return await self._probe(it, thread, error) or await self._wait_for_person(it, thread)
+        except asyncio.CancelledError:
+            await self._control.stay_unknown(it.step_id)
+            raise
+
+    async def _probe(
+        self, it: Invocation, thread: asyncio.Task[Any] | None, error: Exception | None
+    ) -> Step | str | None:
+        """Ask the step's own probe; when it does not know, record that the outcome is unknown, and return None."""
+        mail, recorded = self._mail, self._record.flow.steps
+        if it.step.probe is not None and thread is None and not mail.has_said(it.step_id):
+            try:
+                with it.context():
+                    said = await call(it.step.probe, it.args, it.kwargs)
+                if isinstance(said, FoundWorkflow):
+                    said = FoundWorkflow(values.plain(said.result, f"what the probe of {it.step.name} found"))
+            except Exception as raised:  # noqa: BLE001 - shown to the person who is asked in its place
+                said, error = None, raised
+            if (isinstance(said, FoundWorkflow) or said == NOT_DONE) and not mail.has_said(it.step_id):
+                mail.close(it.step_id)
+                if said == NOT_DONE:
+                    return NOT_DONE
+                self._record.note_done(it.step_id, said.result)
+                await self._record.flush()
+                return recorded[it.step_id]
+        if recorded[it.step_id].status != UNKNOWN and not mail.has_said(it.step_id):
+            self._record.note_unknown(it.step_id, error)
+            await self._record.flush()
+        return None
+
+    async def _wait_for_person(self, it: Invocation, thread: asyncio.Task[Any] | None) -> Step | str:
+        """Wait until a person resolves the step, or the thread that runs it has ended after all."""
+
+        async def wait(settled: asyncio.Future[None]) -> None:
+            await asyncio.wait([settled] if thread is None else [settled, thread], return_when=asyncio.FIRST_COMPLETED)
+
+        await self._mail.settled(it.step_id, wait)
+        if not self._mail.has_said(it.step_id) and thread is not None:
+            self._threads[it.key] = thread
+            self._mail.close(it.step_id)
+            return AGAIN
+        with self._control.at_work():
+            await self._record.flush()
+        return self._record.flow.steps[it.step_id] if self._mail.is_settled(it.step_id) else AGAIN
+
+
+def _retrieve(thread: asyncio.Task[Any]) -> None:
+    """Retrieve what a thread raised, so that asyncio does not report it when the step stopped waiting for it."""
+    if not thread.cancelled():
+        thread.exception()
