@@ -7,7 +7,7 @@ import pytest
 
 from maos.model.attempt import Attempt
 from maos.model.run import Run
-from maos.model.run_status import STATES, RunStatus, pending_commands, status_of
+from maos.model.run_status import STATES, SupervisorStatus, pending_commands, status_of
 
 NOW_US = 1_000_000_000
 OWNER = {"pid": 1}
@@ -47,7 +47,7 @@ def look(
     inbox: Iterable[tuple[str, dict[str, Any]]] = (),
     *,
     lives: bool = True,
-) -> RunStatus:
+) -> SupervisorStatus:
     return status_of(run, attempts or {}, pending_commands(run, inbox), lives=lives, now_us=NOW_US)
 
 

@@ -61,7 +61,7 @@ class PendingCommands(NamedTuple):
     """Why somebody wants it paused; empty when nobody does."""
 
 
-class RunStatus(NamedTuple):
+class SupervisorStatus(NamedTuple):
     """How it stands with a run."""
 
     state: str
@@ -122,7 +122,7 @@ def pending_commands(run: Run, records: Iterable[tuple[str, Mapping[str, Any]]])
 
 def status_of(
     run: Run, attempts: Mapping[str, Attempt], wishes: PendingCommands, *, lives: bool, now_us: int
-) -> RunStatus:
+) -> SupervisorStatus:
     """How it stands with a run.
 
     `attempts` has the newest attempt of each agent that is at work, by name; `lives` is whether the engine that carries
@@ -139,7 +139,7 @@ def status_of(
     until_us = min((*asleep.values(), *later), default=0)
     state = _state(run, lives, at_work, waiting or asking, until_us, failed, stuck)
     error, to_do = _trouble(run, failed, state)
-    return RunStatus(
+    return SupervisorStatus(
         state=state,
         activity=_activity(state, run, attempts, wishes, at_work, waiting, asking, asleep),
         progress=run.progress,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from maos.engine.questions import Open
     from maos.model.attempt import Attempt
     from maos.model.run import Run
-    from maos.model.run_status import PendingCommands, RunStatus
+    from maos.model.run_status import PendingCommands, SupervisorStatus
 
 STYLES = {
     "initializing": "dim", "idle": "dim", "working": "green", "waiting_for_user": "bold yellow",
@@ -37,7 +37,7 @@ class RunStanding(NamedTuple):
     wishes: PendingCommands
     questions: list[Open]
     """What it and its agents ask a person."""
-    now: RunStatus
+    now: SupervisorStatus
     messages: int
     at_us: int
     permanent: str | None = None
