@@ -27,7 +27,7 @@ async def engine(database: str, home: Path, agents: int, seconds: float) -> None
     import maos
     from maos.clock import SystemClock
     from maos.engine import saving
-    from maos.engine.agent_worker import AgentWorker
+    from maos.runs.worker import AgentWorker
 
     steps = 0
     pids: dict[str, int] = {}

@@ -16,8 +16,8 @@ from benchmarks.peers import dbos_queue, prefect_flow
 from benchmarks.scratch import Scratch
 
 if TYPE_CHECKING:
-    from maos.engine.scheduler import Outcome
     from maos.model.run import Run, TaskState
+    from maos.runs.scheduler import Outcome
 
 AT_ONCE = 32
 SHAPES = ("wide", "deep", "diamond")
@@ -42,7 +42,7 @@ class Functions:
 
     async def work(self, run: Run, task: TaskState) -> Outcome:
         """Call the task."""
-        from maos.engine.scheduler import Outcome
+        from maos.runs.scheduler import Outcome
 
         self.calls += 1
         return Outcome(result=task.name)

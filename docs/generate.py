@@ -24,7 +24,7 @@ import click
 
 import maos
 from maos.cli import failures
-from maos.cli.agent.summary import code_of
+from maos.cli.agent.status import code_of
 from maos.cli.program import program
 from maos.model.failure import TABLE
 from maos.settings import schema, writer
@@ -114,7 +114,7 @@ PARTS: list[tuple[str, str, list[tuple[str, list[str]]]]] = [
             ("bundle/bundles.py", ["Bundles"]),
             ("bundle/exporting.py", ["Exported"]),
             ("bundle/importing.py", ["Brought"]),
-            ("bundle/acts.py", ["Act"]),
+            ("runs/consent.py", ["Act"]),
             ("engine/moving.py", ["Moved"]),
         ],
     ),
@@ -157,7 +157,7 @@ STATES: list[tuple[str, str, list[tuple[str, str]]]] = [
     (
         "Agents, as seen",
         "What `maos agent list` shows of an attempt that has not ended, when the process that recorded it is gone.",
-        [("cli/agent/standing.py", "DETACHED INTERRUPTED")],
+        [("model/agent_state.py:AgentState", "DETACHED INTERRUPTED")],
     ),
     (
         "Workflows",
@@ -172,7 +172,7 @@ STATES: list[tuple[str, str, list[tuple[str, str]]]] = [
     (
         "Outcomes of effects",
         "What `maos effects` says of steps, and of the tools that agents ran.",
-        [("engine/effects.py", "RUNNING DONE FAILED UNKNOWN")],
+        [("views/effects.py:Outcome", "RUNNING DONE FAILED UNKNOWN")],
     ),
     (
         "Questions",
@@ -184,7 +184,7 @@ STATES: list[tuple[str, str, list[tuple[str, str]]]] = [
     (
         "Messages",
         "What a message is for each of its receivers (`receivers` in `maos messages list --json`).",
-        [("cli/messages.py", "WAITING DONE DEAD")],
+        [("views/messages.py:Delivery", "WAITING DONE DEAD")],
     ),
     (
         "Notices",
@@ -203,8 +203,8 @@ EXPORTED = set(maos.__all__)
 HIDDEN = {
     "access_ns", "add", "clock_ns", "codec", "decode", "grow", "hits", "loader", "look", "misses", "owner", "page",
     "page_back", "put", "raw", "refreshes", "snapshot_store", "store", "total", "warm_with",
-    "apply_file", "find", "handle", "needs_consent", "notices", "now_us", "schedule_with", "start_child", "upcoming",
-    "without_secrets",
+    "apply_file", "execute_agent", "find", "handle", "import_original", "logged", "needs_consent", "notices", "now_us",
+    "schedule_with", "start_child", "stop_agent", "upcoming", "without_secrets",
 }  # fmt: skip
 """Public for maos' own modules; not part of what is promised to others."""
 
@@ -521,13 +521,19 @@ def states() -> str:
         lines += [f"## {title}", "", text, ""]
         lines += ["| state | means | what leads out of it |", "|---|---|---|"] if sources else []
         for file, names in sources:
-            body = ast.parse((SOURCE / file).read_text()).body
+            body = _body(*file.partition(":")[::2])
             for name in names.split():
                 state, says = _constant(body, name)
                 means, _, way = says.partition(". ")
                 lines.append(f"| `{state}` | {means} | {way} |")
         lines.append("")
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _body(file: str, enum: str) -> list[ast.stmt]:
+    """The statements of a module, or of an enum in it."""
+    body = ast.parse((SOURCE / file).read_text()).body
+    return next(each.body for each in body if isinstance(each, ast.ClassDef) and each.name == enum) if enum else body
 
 
 def _constant(body: list[ast.stmt], name: str) -> tuple[str, str]:

@@ -20,9 +20,9 @@ import tempfile
 from pathlib import Path
 
 import maos
-from maos.engine import orchestration
 from maos.model.plan import Plan, Task
 from maos.model.run import Run
+from maos.runs import orchestration
 
 
 def task(name: str, *needs: str) -> Task:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import math
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from maos import settings
 from maos.clock import Clock, SystemClock
 from maos.engine.types import RUN, TYPES
 from maos.errors import InvalidInput
+from maos.ids import match_id
 from maos.journal.codec import EventType
 from maos.journal.journal import Journal
 from maos.journal.verify import Report
@@ -23,14 +23,31 @@ from maos.store.sql_store import SqlStore
 
 if TYPE_CHECKING:
     from maos.bus.bus import Bus
-    from maos.engine.attempts import Attempts
-    from maos.engine.effects import Effect
-    from maos.engine.runs import Runs
     from maos.engine.tool_servers import ToolServers
+    from maos.legacy.legacy_import import LegacyImport
+    from maos.legacy.parser import LegacyContents as Contents
+    from maos.ops.doctor import Finding
+    from maos.ops.notices import NoticeInfo
+    from maos.runs.service import Runs
     from maos.settings.current import Current
     from maos.transfer.service import Transfer
     from maos.travel.service import TimeTravel
+    from maos.views.agents import Agents
+    from maos.views.effects import Effect
+    from maos.views.messages import Messages
+    from maos.views.overview import Overview
+    from maos.views.questions import Questions
     from maos.workflows.service import Workflows
+
+T = TypeVar("T")
+
+
+class Found(NamedTuple):
+    """What a person means by an id."""
+
+    kind: str
+    """`run` or `flow`."""
+    id: str
 
 
 class Maos:
@@ -58,7 +75,8 @@ class Maos:
         self._settings: Current | None = None
         self._clock = clock
         self._home = home
-        self._attempts: Attempts | None = None
+        self._attempts: Agents | None = None
+        self._questions: Questions | None = None
         self._runs: Runs | None = None
         self._bus: Bus | None = None
         self._workflows: Workflows | None = None
@@ -79,7 +97,7 @@ class Maos:
         return self._settings
 
     @property
-    def attempts(self) -> Attempts:
+    def attempts(self) -> Agents:
         """Agents that run: start, resume, follow and stop them.
 
         Example::
@@ -90,10 +108,10 @@ class Maos:
         """
         if self._attempts is None:
             from maos.agents import kinds
-            from maos.engine.attempts import Attempts
+            from maos.views.agents import Agents
 
             folder = self._home or settings.folder_of(self.journal.store.place)
-            self._attempts = Attempts(
+            self._attempts = Agents(
                 self.journal,
                 self._clock,
                 dialect=kinds.dialect,
@@ -106,37 +124,22 @@ class Maos:
 
     @property
     def runs(self) -> Runs:
-        """Runs of many tasks: made from a plan, carried out by agents, paused and resumed.
+        """Runs of many tasks: started from a plan, executed by agents, paused and resumed.
 
         Example::
 
             plan = {"tasks": [{"name": "hello", "command": ["echo", "hello"]}]}
-            run = await m.runs.create(plan, folder="/tmp", options={"in_place": True})
+            run = await m.runs.start(plan, folder="/tmp", options={"in_place": True})
             run = await m.runs.execute(run.id)
             print(run.status, run.tasks["hello"].result)
         """
         if self._runs is None:
-            from maos.engine.agent_worker import AgentWorker
-            from maos.engine.runs import Runs
+            from maos.runs.service import Runs
 
-            attempts = self.attempts
             self._runs = Runs(
-                self.journal,
-                self._clock,
-                post=attempts.post,
-                worker=lambda: AgentWorker(attempts),
-                bus=self.bus,
-                lease_s=self.settings.values.engine.lease_s,
-                checkpoint_s=self._checkpoint_s,
+                self.journal, self._clock, self.attempts, bus=self.bus, definitions=lambda: self.workflows
             )
         return self._runs
-
-    async def _checkpoint_s(self) -> float:
-        from maos.engine import saving
-
-        checkpoint = self.settings.values.checkpoint
-        due = saving.is_due(checkpoint, "timer", 0)
-        return await saving.interval_s(self.journal, checkpoint.interval_s) if due else math.inf
 
     @property
     def workflows(self) -> Workflows:
@@ -160,18 +163,91 @@ class Maos:
             )
         return self._workflows
 
-    async def effects(self, id: str = "", *, unknown: bool = False) -> list[Effect]:
-        """What a run, a workflow, an agent or everybody did outside: tools, commands and steps, and what came of each.
-
-        With `unknown`, only what was begun and may or may not have taken effect.
+    async def find(self, given: str, *kinds: str, noun: str, hint: str = "") -> Found:
+        """Find a run or workflow run by its id or a unique prefix of it; `kinds` are "run" and "workflow".
 
         Example::
 
-            print([(effect.owner, effect.what) for effect in await m.effects(unknown=True)])
+            print((await m.find("r-1", "run", noun="orchestration")).id)
         """
-        from maos.engine import effects
+        streams = [name for kind in kinds async for name in self.journal.streams(f"{kind}/{given}")]
+        known = {id: kind for kind, _, id in (name.partition("/") for name in reversed(streams))}
+        id = match_id(given, reversed(known), noun, hint=hint)
+        return Found(known[id], id)
+
+    @property
+    def questions(self) -> Questions:
+        """What runs, agents and workflows ask a person: list it, and answer.
+
+        Example::
+
+            for question in await m.questions.open():
+                await m.questions.answer(question.ref, "yes")
+        """
+        if self._questions is None:
+            from maos.views.questions import Questions
+
+            self._questions = Questions(self.journal, self.runs, self.attempts, self.workflows)
+        return self._questions
+
+    @property
+    def messages(self) -> Messages:
+        """What agents told each other, with what came of it; `bus` sends and receives.
+
+        Example::
+
+            page = await m.messages.newest(last=10)
+        """
+        from maos.views.messages import Messages
+
+        return Messages(self.bus)
+
+    async def notices(self) -> list[NoticeInfo]:
+        """What people were told elsewhere about runs, and what came of it, the oldest first.
+
+        Example::
+
+            print([(each.title, each.addresses) for each in await m.notices()])
+        """
+        from maos.ops.notices import notices
+
+        return sorted([each async for each in notices(self.runs)], key=lambda each: each.time_us)
+
+    async def import_original(
+        self, contents: Contents, folder: Path, *, wanted: str = "", dry_run: bool = False
+    ) -> list[LegacyImport]:
+        """Import what was read from a database of the original; `folder` is where its agents work from now on."""
+        from maos.legacy import legacy_import
+        from maos.legacy.builder import ImportTarget
+        from maos.runs import agent_types
+
+        place = ImportTarget(folder, self.attempts.folder, agent_types.known(folder, settings.config_folder()))
+        importer = legacy_import.LegacyImporter(self.journal, self._clock, place, claude=legacy_import.claude_folder())
+        return [each async for each in importer.bring(contents, wanted=wanted, dry_run=dry_run)]
+
+    async def effects(self, id: str = "", *, unknown: bool = False) -> list[Effect]:
+        """What a run, a workflow, an agent or everybody did outside: tools, commands and steps, and what came of each.
+
+        `id` may be the beginning of one. With `unknown`, only what was begun and may or may not have taken effect.
+
+        Example::
+
+            print([(effect.by, effect.what) for effect in await m.effects(unknown=True)])
+        """
+        from maos.views import effects
 
         return await effects.find(self.attempts, id, unknown=unknown)
+
+    async def overview(self) -> Overview:
+        """Everything that runs or waits now: runs, agents, workflow runs, questions and unknown effects.
+
+        Example::
+
+            print([each.run.id for each in (await m.overview()).runs])
+        """
+        from maos.views.overview import overview
+
+        return await overview(self.journal, self.runs, self.attempts, self.workflows)
 
     @property
     def travel(self) -> TimeTravel:
@@ -190,7 +266,7 @@ class Maos:
 
     @property
     def transfer(self) -> Transfer:
-        """Runs that go elsewhere: exported to one file, imported from one, and moved to another folder.
+        """Runs that go elsewhere: exported to one file, and imported from one.
 
         Example::
 
@@ -201,7 +277,7 @@ class Maos:
             from maos.transfer.service import Transfer
 
             made_by = f"maos {maos.__version__}"
-            self._transfer = Transfer(self.journal, self._clock, self.runs, self.attempts, made_by=made_by)
+            self._transfer = Transfer(self.journal, self._clock, self.attempts, made_by=made_by)
         return self._transfer
 
     @property
@@ -243,6 +319,33 @@ class Maos:
             self.journal, self.agents.loader, self.agents.snapshot_store, agent=agent, progress=progress
         )
 
+    async def doctor(self) -> list[Finding]:
+        """Check the database, agents and their processes, folders and programs; some findings can be repaired.
+
+        Example::
+
+            for finding in await m.doctor():
+                print(finding.level, finding.about, finding.what)
+        """
+        import maos
+        from maos.ops.doctor import Doctor
+
+        doctor = Doctor(
+            self.journal, self.attempts, self.runs, self.workflows, verify=self.verify, version=maos.__version__
+        )
+        return await doctor.examine()
+
+    @property
+    def notes(self) -> list[str]:
+        """What is worth knowing of this use of the database, and went wrong without consequence."""
+        return self.journal.notes
+
+    async def logged(self, path: str | Path, work: Awaitable[T]) -> T:
+        """Do something, and keep a log file of what is recorded up to date meanwhile."""
+        from maos.engine import logbook
+
+        return await logbook.beside(self.journal, Path(path), work)
+
     async def copy_to(self, path: str | Path) -> int:
         """A consistent copy of everything beside the running store; returns the position it holds.
 
@@ -262,6 +365,8 @@ class Maos:
         """
         if self._workflows is not None:
             await self._workflows.close()
+        if self._runs is not None:
+            await self._runs.close()
         if self._attempts is not None:
             await self._attempts.close()
         if self._bus is not None:

@@ -54,8 +54,10 @@ class Conflict(MaosError):
 
     hint = "read the stream again and repeat with its version"
 
-    def __init__(self, stream: str, *, expected: int, actual: int) -> None:
-        super().__init__(f"{stream} is at version {actual}, expected {expected}")
+    def __init__(
+        self, stream: str, *, expected: int = 0, actual: int = 0, what: str = "", hint: str | None = None
+    ) -> None:
+        super().__init__(what or f"{stream} is at version {actual}, expected {expected}", hint=hint)
         self.stream = stream
         self.expected = expected
         self.actual = actual

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import secrets
 import socket
+from collections.abc import Iterable, Sequence
 
-from maos.errors import InvalidInput
+from maos.errors import InvalidInput, NotFound
 
 NAME_CHARS_MAX = 512
+CANDIDATES_SHOWN_MAX = 5
 
 
 def incarnation() -> str:
@@ -38,3 +40,23 @@ def check_name(name: str, what: str) -> str:
     if not name.isprintable():
         raise InvalidInput(f"{what} {name!r} has unprintable characters", hint="use printable characters only")
     return name
+
+
+def match_id(given: str, known: Iterable[str], noun: str, *, hint: str = "") -> str:
+    """Return the one known id that is `given` or begins with it; a whole id wins over any longer one.
+
+    For ids that a person types: a program that shortened ids would reach `order-71` when it meant an `order-7` that is
+    not there. NotFound and InvalidInput are those of `only`.
+    """
+    found = list(dict.fromkeys(each for each in known if given and each.startswith(given)))
+    return given if given in found else only(given, found, noun, hint=hint)
+
+
+def only(given: str, found: Sequence[str], noun: str, *, hint: str = "") -> str:
+    """Return the one id found for `given`. NotFound, with `hint`, if there is none; InvalidInput names the several."""
+    if not found:
+        raise NotFound(f"there is no {noun} {given!r}", hint=hint)
+    if len(found) > 1:
+        shown = ", ".join(found[:CANDIDATES_SHOWN_MAX]) + (", …" if len(found) > CANDIDATES_SHOWN_MAX else "")
+        raise InvalidInput(f"{given!r} could be any of {len(found)} {noun}s: {shown}", hint="give more of the id")
+    return found[0]

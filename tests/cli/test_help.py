@@ -10,8 +10,9 @@ import click
 import pytest
 
 import maos
+from maos.cli.commands import LazyGroup
 from maos.cli.program import program
-from maos.cli.state import snapshots, upkeep
+from maos.model.agent import COMPRESSIONS
 from tests.cli.conftest import Invoke
 
 HEAVY = {"apsw", "asyncio", "asyncpg", "cramjam", "maos.app", "msgspec", "rich"}
@@ -103,14 +104,10 @@ def test_every_example_works(path: tuple[str, ...], example: str, db: Path, invo
     assert result.stdout or "events" in args
 
 
-def test_choices_are_those_of_the_layers_below() -> None:
+def test_compressions_are_those_of_the_journal() -> None:
     from maos.journal import compress
-    from maos.state import compaction
-    from maos.state import snapshots as below
 
-    assert set(snapshots.COMPRESSIONS) == set(compress.ALGORITHMS)
-    assert snapshots.KINDS == below.KINDS
-    assert upkeep.STRATEGIES == compaction.STRATEGIES
+    assert set(COMPRESSIONS) == set(compress.ALGORITHMS)
 
 
 def test_the_version_is_printed(run: Callable[..., subprocess.CompletedProcess[str]]) -> None:
@@ -136,3 +133,10 @@ def test_importing_maos_loads_next_to_nothing() -> None:
     code = "import sys; before = set(sys.modules); import maos; print(*sorted(set(sys.modules) - before))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert set(done.stdout.split()) <= {"__future__", "maos"}
+
+
+@pytest.mark.parametrize("path", [path for path in COMMANDS if path], ids="-".join)
+def test_the_short_help_of_a_group_is_that_of_its_commands(path: tuple[str, ...]) -> None:
+    group = COMMANDS[path[:-1]]
+    assert isinstance(group, LazyGroup)
+    assert group.lazy[path[-1]][1] == (COMMANDS[path].help or "").partition("\n\n")[0].replace("\n", " ")

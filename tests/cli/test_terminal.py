@@ -1,16 +1,21 @@
 """What a person sees and answers; and data that would like to steer the terminal."""
 
+import fcntl
 import json
+import os
+import pty
 import re
 import signal
+import struct
 import subprocess
 import sys
+import termios
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from maos.cli.plain import clean, shorten
+from maos.cli.plain import clean, shorten, wrap
 from maos.cli.render import size
 from tests.cli.conftest import HOSTILE, WAIT_S_MAX, Invoke, Run, Terminal
 
@@ -192,3 +197,19 @@ def test_shortening_says_that_it_did() -> None:
         "abc",
         "a…",
     )
+
+
+def test_messages_are_wrapped_between_words_and_commands_stay_whole(tmp_path: Path) -> None:
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 30, 0, 0))
+    text = "the files are not saved with checkpoints; `maos agent resume fixer --budget 5` goes on"
+    with os.fdopen(theirs, "w") as terminal:
+        assert wrap(text, terminal, indent="  ").splitlines() == [
+            "the files are not saved with",
+            "  checkpoints;",
+            "  `maos agent resume fixer --budget 5`",
+            "  goes on",
+        ]
+    os.close(ours)
+    with (tmp_path / "file").open("w") as file:
+        assert wrap(text, file) == text

@@ -23,11 +23,11 @@ import maos
 import maos.workflows
 from maos import errors
 from maos.app import Maos
-from maos.engine import orchestration
 from maos.journal import compress
 from maos.journal.journal import Journal
 from maos.model import changes
 from maos.model.plan import Plan, Task
+from maos.runs import orchestration
 from maos.state.agents import AgentStates
 from maos.state.cache import Cache
 from maos.store.contract import Lease
@@ -42,8 +42,8 @@ EXAMPLE_S_MAX = 10
 IN_A_WORKFLOW = "maos.workflows."
 """Examples of what a workflow's function calls: they are run as one."""
 
-BEGINNINGS = {"maos.open", "AgentStates.create", "Journal.append"}
-"""Examples of how something begins: they find nothing."""
+BEGINNINGS = {"maos.open", "AgentStates.create", "Journal.append", "Maos.doctor", "Maos.notices"}
+"""Examples of how something begins, and of what reads all runs: they find nothing."""
 
 GIVEN_BACK = {"maos.Change", "maos.Maos", "maos.State"}
 """What users are given and do not name themselves."""

@@ -10,8 +10,8 @@ import pytest
 
 import maos
 from maos.app import Maos
-from maos.engine import orchestration
 from maos.model.run import Run, agent_name
+from maos.runs import orchestration
 from tests.legacy.conftest import FAILED, PAUSED, RUNNING, VERSIONS, Make, bring, killed
 
 SECRET = "sk-ant-api03-" + "Q7x" * 30
@@ -201,7 +201,7 @@ async def test_one_orchestration_by_its_id(m: Maos, make: Make) -> None:
     with pytest.raises(maos.NotFound, match="no orchestration 'nobody'"):
         await bring(m, path, wanted="nobody")
     change = "UPDATE orchestrations SET id = '2222eeee' WHERE request = 'What is failed'"
-    with pytest.raises(maos.InvalidInput, match="could be 2222"):
+    with pytest.raises(maos.InvalidInput, match="could be any of 2 orchestrations: 2222"):
         await bring(m, make(change=change, name="more.db"), wanted="2222")
 
 
@@ -254,7 +254,7 @@ async def test_what_going_on_means_can_be_foreseen(m: Maos, make: Make) -> None:
     await bring(m, make())
     for id in (RUNNING, FAILED):
         run = await m.runs.get(id)
-        ahead = await orchestration.preview(m.attempts, run)
+        ahead = await orchestration.foresee(m.attempts, run)
         assert [each.what for each in ahead] == ["kept", "resumed", "begun"]
 
 

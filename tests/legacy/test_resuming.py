@@ -8,7 +8,7 @@ from pathlib import Path
 
 from maos.agents.claude.dialect import Claude
 from maos.app import Maos
-from maos.engine.agent_worker import AgentWorker
+from maos.runs.worker import AgentWorker
 from maos.testing.model_stub import ModelStub, ScriptStep
 from tests.agents.claude.stage import environment
 from tests.engine import claude_engine

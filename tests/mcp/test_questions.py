@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from maos.engine.scheduler import Outcome
 from maos.mcp.questions import id_of
 from maos.model.message import inbox
 from maos.model.run import Run, TaskState, agent_name
+from maos.runs.scheduler import Outcome
 from tests.mcp.conftest import World
 from tests.mcp.raw import Gone, raw_door
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import maos
 from maos.clock import SystemClock
-from maos.engine import cleanup
+from maos.runs import cleanup
 from maos.settings.schema import CleanupSettings
 from maos.testing.crash import ack
 

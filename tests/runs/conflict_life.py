@@ -11,12 +11,12 @@ from pathlib import Path
 
 import maos
 from maos.app import Maos
-from maos.engine.runs import Runs
-from maos.engine.scheduler import Worker
 from maos.engine.workplace import Workplace
 from maos.journal.codec import Event
 from maos.model.plan import Plan, Task
 from maos.model.run import Run
+from maos.runs.scheduler import Worker
+from maos.runs.service import Runs
 from maos.testing.crash import ack
 
 GIT = ["git", "-c", "user.name=x", "-c", "user.email=x@x"]

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import maos
 from maos.clock import SystemClock
-from maos.engine import scheduler
-from maos.engine.scheduler import Outcome
 from maos.model.plan import Plan, Task
 from maos.model.run import Run, TaskState
+from maos.runs import scheduler
+from maos.runs.scheduler import Outcome
 from maos.testing.crash import ack
 
 RESET_S = 0.5

@@ -26,12 +26,11 @@ from maos.app import Maos
 from maos.bus.receiving import MessageExpired
 from maos.clock import SystemClock
 from maos.engine import claims
-from maos.engine.post import Post
-from maos.engine.runs import Runs
-from maos.engine.scheduler import Outcome
 from maos.model.message import Message
 from maos.model.plan import Plan, Task
 from maos.model.run import Run, TaskState, agent_name
+from maos.runs.scheduler import Outcome
+from maos.runs.service import Runs
 
 NEEDS = {"a": "", "b": "a", "c": "a", "d": "b c", "e": "d", "f": "d"}
 ASKS = "c"
@@ -131,8 +130,7 @@ async def live(database: str, schema: str, mark: str, folder: Path, ids: Sequenc
     """Make the runs or go on with them, until they have ended."""
     more: dict[str, Any] = {"schema": schema, "mark_path": Path(mark)} if schema else {}
     async with maos.open(database, **more) as m:
-        post = Post(m.journal)
-        runs = Runs(m.journal, SystemClock(), post=post, worker=lambda: hands, lease_s=2.0)
+        runs = Runs(m.journal, SystemClock(), m.attempts, worker=lambda: hands, lease_s=2.0)
         hands = Hands(m, runs, folder)
 
         async def go_on(id: str) -> None:
@@ -142,10 +140,7 @@ async def live(database: str, schema: str, mark: str, folder: Path, ids: Sequenc
                 await runs.create(plan(), request="paint it", options={"kind": "shell"}, id=id)
             await runs.execute(id, concurrency=3)
 
-        try:
-            await asyncio.gather(*map(go_on, ids))
-        finally:
-            await post.close()
+        await asyncio.gather(*map(go_on, ids))
 
 
 def life(args: list[str], crash_at: int, ids: Sequence[str], trace: Path) -> dict[str, Any]:

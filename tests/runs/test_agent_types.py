@@ -3,12 +3,12 @@
 from pathlib import Path
 
 import pytest
+from maos.runs.orchestration import kinds, order
 
 import maos
-from maos.engine import agent_types
-from maos.engine.agent_types import BadAgentType, parse
-from maos.engine.orchestration import kinds, order
 from maos.model.plan import BadPlan, Plan, Task
+from maos.runs import agent_types
+from maos.runs.agent_types import BadAgentType, parse
 
 MINE = """---
 name: scribe

@@ -13,13 +13,13 @@ import maos
 from maos.agents import kinds
 from maos.app import Maos
 from maos.clock import SystemClock
-from maos.engine.agent_worker import AgentWorker
 from maos.engine.attempts import Attempts
-from maos.engine.runs import Runs
 from maos.engine.tool_servers import ToolServers
 from maos.mcp.questions import id_of
 from maos.model.attempt import inbox
 from maos.model.plan import Plan, Task
+from maos.runs.service import Runs
+from maos.runs.worker import AgentWorker
 from maos.testing.model_stub import ModelStub, ScriptStep, ToolCall
 from tests.agents.claude.stage import environment
 from tests.engine.conftest import processes_below

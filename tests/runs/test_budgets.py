@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 from maos.app import Maos
-from maos.engine.agent_worker import AgentWorker
 from maos.engine.attempts import Attempts
-from maos.engine.budgets import RunBudget
-from maos.engine.runs import Runs
 from maos.model.attempt import inbox
 from maos.model.plan import Plan, Task
 from maos.model.run import Run
+from maos.runs.budgets import Budget
+from maos.runs.service import Runs
+from maos.runs.worker import AgentWorker
 from maos.testing.model_stub import ModelStub, ScriptStep, TokenCount, ToolCall
 from tests.engine import claude_engine
 from tests.runs.test_scheduler import Hands, plan, runs  # noqa: F401
@@ -52,9 +52,9 @@ async def test_when_the_time_is_over_whoever_works_is_stopped(runs: Runs) -> Non
 
 
 @pytest.mark.parametrize(
-    ("budget", "used"), [(RunBudget(), 0.0), (RunBudget(cost_usd=4), 0.25), (RunBudget(cost_usd=4, tokens=200), 0.5)]
+    ("budget", "used"), [(Budget(), 0.0), (Budget(cost_usd=4), 0.25), (Budget(cost_usd=4, tokens=200), 0.5)]
 )
-def test_the_tighter_limit_counts(budget: RunBudget, used: float) -> None:
+def test_the_tighter_limit_counts(budget: Budget, used: float) -> None:
     assert budget.used(1.0, 100) == used
 
 

@@ -12,9 +12,9 @@ import pytest
 import maos
 from maos.app import Maos
 from maos.clock import SystemClock
-from maos.engine import cleanup, upkeep
 from maos.model.plan import from_data
 from maos.model.run import Run
+from maos.runs import cleanup, upkeep
 from maos.settings.schema import CleanupSettings
 from maos.testing.crash import Life, crash_loop
 from maos.workspaces import Workspace, checkpoint
@@ -45,7 +45,7 @@ async def workspaces(m: Maos, run: Run) -> dict[str, Workspace]:
     return {name: Workspace.from_data((await m.attempts.get(f"{run.id}.{name}")).workspace) for name in run.tasks}
 
 
-async def cleaned(m: Maos, policies: CleanupSettings) -> cleanup.CleanupReport | None:
+async def cleaned(m: Maos, policies: CleanupSettings) -> cleanup.Cleanup | None:
     return await cleanup.when_due(m.journal, SystemClock(), m.runs, m.attempts, policies)
 
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from maos.app import Maos
-from maos.engine.agent_worker import AgentWorker
 from maos.engine.attempts import Attempts
 from maos.engine.workplace import Workplace
 from maos.model.plan import BadPlan, Task
 from maos.model.run import Run
+from maos.runs.worker import AgentWorker
 from maos.testing.crash import Life, crash_loop
 from maos.testing.model_stub import ModelStub, ScriptStep, ToolCall
 from tests.engine import claude_engine

@@ -11,13 +11,12 @@ import pytest
 import maos
 from maos.app import Maos
 from maos.clock import SystemClock
-from maos.engine import scheduler
-from maos.engine.post import Post
-from maos.engine.runs import Runs
-from maos.engine.scheduler import Outcome
 from maos.model.plan import Gate, Plan, Task
 from maos.model.run import Run, TaskState
 from maos.model.run_status import PendingCommands, status_of
+from maos.runs import scheduler
+from maos.runs.scheduler import Outcome
+from maos.runs.service import Runs
 from maos.testing.crash import Life, crash_loop
 from tests.runs import limited_life
 from tests.runs.test_scheduler import Hands, m, plan, runs, until  # noqa: F401
@@ -133,15 +132,13 @@ async def test_a_new_engine_sleeps_until_the_same_moment(runs: Runs, m: Maos) ->
     going.cancel()
     await asyncio.gather(going, return_exceptions=True)
     before = await runs.get(run.id)
-    post = Post(m.journal)
-    other = Runs(m.journal, SystemClock(), post=post, worker=Hands)
+    other = Runs(m.journal, SystemClock(), m.attempts, worker=Hands)
     going = asyncio.create_task(other.execute(run.id, worker=hands))
     await asyncio.sleep(0.2)
     assert hands.did == ["a"]
     assert (await runs.get(run.id)).sleeping == before.sleeping
     going.cancel()
     await asyncio.gather(going, return_exceptions=True)
-    await post.close()
 
 
 async def test_a_review_that_comes_to_a_limit_is_made_later_and_the_work_is_not_done_again(runs: Runs) -> None:  # noqa: F811

@@ -8,13 +8,13 @@ import pytest
 
 from maos.app import Maos
 from maos.clock import SystemClock
-from maos.engine import upkeep
-from maos.engine.granting import CommandHandler, gate_question
-from maos.engine.upkeep import Upkeep
 from maos.journal.codec import Event
 from maos.journal.journal import Record
 from maos.model.plan import Gate, Plan, Task
 from maos.model.run import Run
+from maos.runs import upkeep
+from maos.runs.commands import Desk, gate_question
+from maos.runs.upkeep import Upkeep
 from maos.settings.current import Current
 from maos.settings.locations import find
 from maos.workflows.yaml import changes as changing
@@ -41,7 +41,7 @@ def apply(run: Run, type_: str, **data: Any) -> None:
 def answer(run: Run, id: str, said: str = "yes") -> list[Event]:
     """What follows from an answer; it is folded in."""
     data = {"id": id, "answer": said, "by": "person"}
-    granted = CommandHandler(None).grant(run, Record(0, "inbox/r-1", 1, 1, "question_answered", 0, 0, data, b"", 0), 2)  # type: ignore[arg-type]
+    granted = Desk(None).grant(run, Record(0, "inbox/r-1", 1, 1, "question_answered", 0, 0, data, b"", 0), 2)  # type: ignore[arg-type]
     for event in granted.events:
         run.apply(event.type, event.data)
     return list(granted.events)

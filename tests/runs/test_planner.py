@@ -12,9 +12,9 @@ import pytest
 
 import maos
 from maos.app import Maos
-from maos.engine import agent_types, planner
 from maos.engine.attempts import Attempts
 from maos.model.plan import BadPlan, Plan
+from maos.runs import agent_types, planner
 from maos.testing.model_stub import ModelStub, ScriptStep, ToolCall
 from tests.engine import claude_engine
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from maos.engine.agent_worker import _approves
+from maos.runs.worker import _approves
 
 
 @pytest.mark.parametrize(

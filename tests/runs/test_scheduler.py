@@ -10,11 +10,10 @@ from hypothesis import strategies as st
 import maos
 from maos.app import Maos
 from maos.clock import SystemClock
-from maos.engine.post import Post
-from maos.engine.runs import Runs
-from maos.engine.scheduler import Outcome
 from maos.model.plan import BadPlan, Gate, Plan, Task, batches
 from maos.model.run import Run, TaskState
+from maos.runs.scheduler import Outcome
+from maos.runs.service import Runs
 
 
 class Hands:
@@ -66,10 +65,8 @@ async def m() -> AsyncIterator[Maos]:
 
 
 @pytest.fixture
-async def runs(m: Maos) -> AsyncIterator[Runs]:
-    post = Post(m.journal)
-    yield Runs(m.journal, SystemClock(), post=post, worker=Hands)
-    await post.close()
+async def runs(m: Maos) -> Runs:
+    return Runs(m.journal, SystemClock(), m.attempts, worker=Hands)
 
 
 def plan(**needs: str) -> Plan:
@@ -246,12 +243,10 @@ def test_any_plan_is_carried_out_as_a_naive_scheduler_would(data: st.DataObject)
 
     async def execute() -> tuple[Run, Hands]:
         async with maos.open(":memory:") as m:
-            post = Post(m.journal)
             hands = Hands({f"t{number}": ["failed"] for number in bad})
-            runs = Runs(m.journal, SystemClock(), post=post, worker=Hands)
+            runs = Runs(m.journal, SystemClock(), m.attempts, worker=Hands)
             run = await finished(runs, Plan(tasks=tasks), hands, concurrency=data.draw(st.integers(1, 4)))
             assert await runs.get(run.id) == run
-            await post.close()
             return run, hands
 
     run, hands = asyncio.run(execute())

@@ -38,7 +38,7 @@ class TestCreating:
 
     async def test_an_agent_is_created_once(self, m: Maos) -> None:
         await m.agents.create("reviewer", START)
-        with pytest.raises(Conflict, match="agent/reviewer is at version 1, expected 0"):
+        with pytest.raises(Conflict, match="agent 'reviewer' already exists"):
             await m.agents.create("reviewer", {"other": 1})
         assert (await m.agents.get("reviewer")).data == START
 

@@ -126,7 +126,7 @@ async def test_what_cannot_be_done_says_what_to_do(machines: list[Commands]) -> 
     id = await failed_run(here)
     (here.folder / "taken.maos").write_text("mine")
     for words, code, said in (
-        (["export", "r-nothing"], 3, "no orchestration and no workflow"),
+        (["export", "r-nothing"], 3, "there is no run 'r-nothing'"),
         (["export", id, "-o", "taken.maos"], 2, "exists already"),
         (["export", id, "-o", "nowhere/run.maos"], 2, "no folder"),
         (["export", id, "-o", "."], 2, "is a folder"),

@@ -45,7 +45,7 @@ async def ordered(m: Maos, folder: Path, *tasks: dict[str, Any], id: str = ID) -
 
 
 async def shown(m: Maos, id: str = ID) -> list[tuple[str, str, tuple[str, ...]]]:
-    return [(each.task, each.what, each.command) for each in await m.transfer.starts(id)]
+    return [(each.task, each.what, each.command) for each in await m.runs.acts(id)]
 
 
 # --- workflows ---------------------------------------------------------------------------------------------------
@@ -200,7 +200,7 @@ async def test_tasks_that_are_only_wished_for_are_shown_too(
     acts = await shown(there)
     assert ("evil", "task", tuple(evil)) in acts
     assert ("worse", "task", tuple(worse)) in acts
-    run = await there.runs.execute(ID, options=await there.bundles.agree(ID))
+    run = await there.runs.execute(ID, options=await there.runs.agree(ID))
     assert set(run.tasks) == {"nice", "evil", "worse"}
     assert set(words(proof)) <= {"EVIL", "WORSE"}
 
@@ -253,7 +253,7 @@ async def test_an_agent_that_checks_does_what_the_plan_says_or_nothing(
               event("attempt_ended", status="failed", failure="crashed", message="", exit={}))  # fmt: skip
     await bring(there, parts.bytes(), folder)
     assert ("nice", "gate", tuple(command)) in await shown(there)
-    run = await there.runs.execute(ID, options=await there.bundles.agree(ID))
+    run = await there.runs.execute(ID, options=await there.runs.agree(ID))
     assert (run.status, run.tasks["nice"].failure) == ("failed", "start_failed")
     assert "was begun with another" in run.tasks["nice"].why
     assert not proof.exists()
@@ -270,7 +270,7 @@ async def test_a_fork_of_a_run_that_nobody_agreed_to_is_refused(
         await there.travel.fork(ID, into="mine", without_files=True)
     with pytest.raises(maos.NotFound):
         await there.runs.get("mine")
-    await there.bundles.agree(ID)
+    await there.runs.agree(ID)
     await there.travel.fork(ID, into="mine", without_files=True)
     assert (await there.runs.execute("mine")).status == "completed"
 
@@ -283,12 +283,12 @@ async def test_a_run_that_nobody_agreed_to_is_not_joined(here: Maos, there: Maos
     two = await exported(here, "r-2")
     for bundle in (one, two):
         await bring(there, bundle, folder)
-    await there.bundles.agree(ID)
+    await there.runs.agree(ID)
     before = await there.journal.head()
     with pytest.raises(consent.NotAgreed):
         await there.travel.join(ID, "r-2")
     assert await there.journal.head() == before
-    await there.bundles.agree("r-2")
+    await there.runs.agree("r-2")
     assert list((await there.travel.join(ID, "r-2")).added) == ["evil"]
 
 

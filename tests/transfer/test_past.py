@@ -109,7 +109,7 @@ async def test_every_moment_of_an_imported_run_is_what_it_was(tmp_path: Path, he
         assert digest(await there.travel.at("r-1", version)) == digest(await here.travel.at("r-1", version))
         journeys = [await m.travel.rollback("r-1", version, dry_run=True) for m in (here, there)]
         assert told(journeys[0]) == told(journeys[1]), version
-    await there.bundles.agree("r-1")
+    await there.runs.agree("r-1")
     await there.travel.rollback("r-1", "mark")
     back = await there.runs.get("r-1")
     assert back.open_questions[0].question == "Which one?"
@@ -142,7 +142,7 @@ async def test_a_fork_travels_with_its_origin_or_without(tmp_path: Path, here: M
     git(tmp_path, "clone", "-q", "--no-local", str(repository(tmp_path)), str(house))
     for fork in ("r-2", "r-3"):
         await there.bundles.import_(tmp_path / f"{fork}.maos", folder=house)
-        options = await there.bundles.agree(fork)
+        options = await there.runs.agree(fork)
         await there.runs.add(fork, Plan(tasks=[Task(name=f"{fork}-more", command=["true"])]))
         alone = await there.runs.execute(fork, options=options)
         assert alone.status == "completed", alone.why
@@ -152,7 +152,7 @@ async def test_a_fork_travels_with_its_origin_or_without(tmp_path: Path, here: M
         await there.travel.join("r-2", "r-3")
     assert "import it too" in str(refused.value.hint)
     await there.bundles.import_(tmp_path / "r-1.maos", folder=house)
-    await there.bundles.agree("r-1")
+    await there.runs.agree("r-1")
     found = await there.travel.diff("r-1", other="r-2")
     assert [[each.text for each in side] for side in found.difference.messages] == [[], ["to r-2"]]
     done = await there.travel.join("r-2", "r-3")
@@ -165,7 +165,7 @@ async def test_a_fork_travels_with_its_origin_or_without(tmp_path: Path, here: M
     async with maos.open(tmp_path / "third.db", home=tmp_path / "third") as third:
         git(tmp_path, "clone", "-q", "--no-local", str(repository(tmp_path)), str(tmp_path / "hut"))
         await third.bundles.import_(tmp_path / "joined.maos", folder=tmp_path / "hut")
-        await third.bundles.agree("r-2")
+        await third.runs.agree("r-2")
         await third.travel.rollback("r-2", joined)
         run = await third.runs.get("r-2")
         assert (run.done, files_of(tmp_path / "hut", run.commit)) == (5, files), (

@@ -10,9 +10,9 @@ import pytest
 from maos.app import Maos
 from maos.clock import SystemClock
 from maos.engine import checkpoints
-from maos.engine.agent_worker import AgentWorker
 from maos.engine.attempts import Attempts
 from maos.model.plan import Task
+from maos.runs.worker import AgentWorker
 from maos.testing.model_stub import ModelStub, ScriptStep, ToolCall
 from maos.travel import points_in_time
 from maos.travel.rollback import Travel

@@ -14,11 +14,11 @@ import pytest
 
 import maos
 from maos.app import Maos
-from maos.engine import orchestration
 from maos.engine.claims import Held
 from maos.model.branch import digest
 from maos.model.plan import Gate, Task
 from maos.model.run import Run
+from maos.runs import orchestration
 from maos.travel import points_in_time
 from maos.travel.relocation import Moved
 from tests.engine.conftest import processes_below
@@ -100,9 +100,9 @@ async def test_a_moved_repository_is_found_again_and_the_run_ends_as_it_would_ha
         with pytest.raises(maos.NotFound, match="is gone") as refused:
             orchestration.check_resumable(run)
         assert "maos resume r-1 --cwd NEW" in str(refused.value.hint)
-        foreseen = await m.transfer.move("r-1", new, dry_run=True)
+        foreseen = await m.runs.move("r-1", new, dry_run=True)
         assert (await m.runs.get("r-1")).folder == str(project.old)
-        moved = await m.transfer.move("r-1", new)
+        moved = await m.runs.move("r-1", new)
         assert moved == foreseen
         assert moved == Moved("r-1", str(project.old), str(new), str(new / ".git"), ["r-1", "r-1.two"], [], True)
         assert (tree / "unsaved.txt").read_text() == "not saved yet\n"
@@ -113,7 +113,7 @@ async def test_a_moved_repository_is_found_again_and_the_run_ends_as_it_would_ha
         assert two.workspace["gitdir"] == str(new / ".git" / "worktrees" / "r-1.two")
         assert (two.order["cwd"], two.moved_from) == (str(tree), ""), "its own folder was not moved"
         version = run.version
-        assert not (await m.transfer.move("r-1", new)).changed
+        assert not (await m.runs.move("r-1", new)).changed
         assert (await m.runs.get("r-1")).version == version, "told once"
         (project.root / "go").touch()
         run = await m.runs.execute("r-1")
@@ -132,7 +132,7 @@ async def test_an_agent_that_works_on_while_the_folder_is_moved_is_taken_up(proj
         await project.cut_off(m)
     new = project.move()
     async with project.open() as m:
-        await m.transfer.move("r-1", new)
+        await m.runs.move("r-1", new)
         two = await m.attempts.get("r-1.two")
         assert two.is_open
         (project.root / "go").touch()
@@ -151,7 +151,7 @@ async def test_everything_can_be_moved_the_folders_of_agents_too(tmp_path: Path,
     for name in ("repository", "home", "maos.db", "maos.db-head", "begun"):
         (tmp_path / name).rename(inside / name)
     async with maos.open(inside / "maos.db", home=inside / "home") as m:
-        moved = await m.transfer.move("r-1", inside / "repository")
+        moved = await m.runs.move("r-1", inside / "repository")
         assert list(moved.found) == ["r-1", "r-1.two"]
         run = await m.runs.get("r-1")
         assert run.options["workspace"]["tree"] == str(inside / "home" / "workspaces" / "r-1")
@@ -171,7 +171,7 @@ async def test_worktrees_that_are_gone_are_made_anew_from_what_was_saved(project
     project.end_agents()
     shutil.rmtree(project.home)
     async with project.open() as m:
-        moved = await m.transfer.move("r-1", project.old)
+        moved = await m.runs.move("r-1", project.old)
         assert list(moved.anew) == ["r-1", "r-1.two"]
         assert on_disk(project.home / "workspaces" / "r-1.two") == {
             "first.txt": "first\n", "one.txt": "one\n", "two.txt": "half\n",
@@ -191,7 +191,7 @@ async def test_a_way_back_leads_to_the_moved_files_and_a_fork_begins_there(proje
     async with project.open() as m:
         with pytest.raises(maos.NotFound, match="is gone"):
             await m.travel.rollback("r-1", "half")
-        await m.transfer.move("r-1", new)
+        await m.runs.move("r-1", new)
         (project.root / "go").touch()
         run = await m.runs.execute("r-1")
         recorded = run.checkpoints[0]["state"]
@@ -216,7 +216,7 @@ async def test_agents_that_work_in_place_go_on_in_the_new_folder(tmp_path: Path,
     assert (await m.runs.execute("r-1")).status == "failed"
     old.rename(new)
     (new / "go").touch()
-    moved = await m.transfer.move("r-1", new)
+    moved = await m.runs.move("r-1", new)
     assert (moved.repository, list(moved.found)) == ("", [])
     run = await m.runs.execute("r-1")
     assert (run.status, run.tasks["w"].result) == ("completed", str(new))
@@ -240,11 +240,11 @@ async def test_what_cannot_work_is_refused_and_nothing_is_changed(project: Proje
             (tmp_path / "nowhere", "is not a folder"),
         ):
             with pytest.raises(maos.InvalidInput, match=words) as refused:
-                await m.transfer.move("r-1", folder)
+                await m.runs.move("r-1", folder)
             assert refused.value.hint
         assert (await m.runs.get("r-1")).version == run.version
         git(clone, "fetch", "-q", str(project.old), "refs/maos/*:refs/maos/*")
-        moved = await m.transfer.move("r-1", clone)
+        moved = await m.runs.move("r-1", clone)
         assert list(moved.found) == ["r-1", "r-1.two"], "a clone with what agents have saved will do"
         (project.root / "go").touch()
         run = await m.runs.execute("r-1")
@@ -258,7 +258,7 @@ async def test_a_copy_keeps_what_agents_have_saved_whatever_git_clears_away(proj
     clone = tmp_path / "clone"
     git(tmp_path, "clone", "-q", str(project.old), str(clone))
     async with project.open() as m:
-        await m.transfer.move("r-1", clone)
+        await m.runs.move("r-1", clone)
         git(clone, "reflog", "expire", "--expire=now", "--all")
         git(clone, "gc", "-q", "--prune=now")
         (project.root / "go").touch()
@@ -278,7 +278,7 @@ async def test_a_run_that_somebody_carries_out_is_not_moved(project: Project) ->
         await until(begun)
         async with project.open() as other:
             with pytest.raises(Held, match="is run by process"):
-                await other.bundles.move("r-1", project.old)
+                await other.runs.move("r-1", project.old)
         carrying.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await carrying
@@ -291,7 +291,7 @@ async def test_a_run_that_was_moved_travels_in_a_bundle(project: Project, tmp_pa
     project.end_agents()
     new = project.move()
     async with project.open() as m:
-        await m.transfer.move("r-1", new)
+        await m.runs.move("r-1", new)
         await m.transfer.export("r-1", tmp_path / "r-1.maos")
     house = tmp_path / "house"
     git(tmp_path, "clone", "-q", str(new), str(house))
@@ -303,10 +303,10 @@ async def test_a_run_that_was_moved_travels_in_a_bundle(project: Project, tmp_pa
         assert str(new) not in json.dumps([two.workspace, (await m.runs.get("r-1")).options])
         second = tmp_path / "second"
         house.rename(second)
-        await m.transfer.move("r-1", second)
+        await m.runs.move("r-1", second)
         assert not (tmp_path / "there" / "workspaces").exists(), "nothing is laid out before somebody agrees"
         (project.root / "go").touch()
-        run = await m.runs.execute("r-1", options=await m.transfer.agree("r-1"))
+        run = await m.runs.execute("r-1", options=await m.runs.agree("r-1"))
         assert (run.status, files_of(second, run.commit)) == ("completed", WHOLE), run.why
         assert (await points_in_time.named(m.journal, run, "half")).name == "half"
         assert (await m.travel.at("r-1", "half")).done == 1, "the checksum of a checkpoint holds on every machine"

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from maos.app import Maos
 from maos.clock import SystemClock
-from maos.engine import cleanup
 from maos.model.plan import Task
+from maos.runs import cleanup
 from maos.settings.schema import CleanupSettings
 from tests.travel.conftest import order, repository, says
 
@@ -16,7 +16,7 @@ async def test_a_permanent_run_is_no_concern_of_any_policy(tmp_path: Path, m: Ma
         await order(m, repository(tmp_path), [Task(name="a", command=says("a"))], id=id)
         assert (await m.runs.execute(id)).status == "completed"
     clock = SystemClock()
-    assert await cleanup.pin(m.journal, clock, await m.runs.get("r-1"), "the first one")
+    assert await cleanup.set_permanent(m.journal, clock, await m.runs.get("r-1"), "the first one")
     policies = CleanupSettings(keep_runs=1, older_than_days=0)
     for rule in (cleanup.by_policy(policies, clock.now_us()), cleanup.older_than(0, clock.now_us())):
         foreseen = await cleanup.cleanup(m.journal, clock, m.runs, m.attempts, rule, by="person", dry_run=True)
@@ -25,8 +25,8 @@ async def test_a_permanent_run_is_no_concern_of_any_policy(tmp_path: Path, m: Ma
     assert done is not None
     assert ([each.run for each in done.removed], done.kept) == (["r-2"], [])
     assert (m.attempts.folder / "workspaces" / "r-1.a").is_dir()
-    assert await cleanup.pinned(m.journal) == {"r-1": "the first one"}
-    assert await cleanup.unpin(m.journal, clock, await m.runs.get("r-1"))
+    assert await cleanup.permanent(m.journal) == {"r-1": "the first one"}
+    assert await cleanup.unset_permanent(m.journal, clock, await m.runs.get("r-1"))
     rule = cleanup.older_than(0, clock.now_us())
     done = await cleanup.cleanup(m.journal, clock, m.runs, m.attempts, rule, by="person")
     assert [each.run for each in done.removed] == ["r-1", "r-3"]
@@ -59,5 +59,5 @@ class Interrupting:
         self.all = m.runs.all
 
     async def get(self, id: str) -> object:
-        await cleanup.pin(self._m.journal, SystemClock(), self._other)  # type: ignore[arg-type]
+        await cleanup.set_permanent(self._m.journal, SystemClock(), self._other)  # type: ignore[arg-type]
         return await self._m.runs.get(id)

@@ -16,9 +16,9 @@ from maos import views
 from maos.app import Maos
 from maos.clock import SystemClock
 from maos.engine import checkpoints
-from maos.engine.runs import Runs
 from maos.journal.journal import Append
 from maos.model.plan import Plan, Task
+from maos.runs.service import Runs
 from tests.runs.test_scheduler import Hands
 from tests.views.conftest import Query
 from tests.views.test_views import COLUMNS, carried_out, plan
@@ -86,7 +86,7 @@ async def m(database: Path, tmp_path: Path) -> AsyncIterator[Maos]:
 async def test_both_databases_show_the_same(
     m: Maos, tmp_path: Path, query: Query, postgres_url: str, connection: asyncpg.Connection[Any]
 ) -> None:
-    runs = Runs(m.journal, SystemClock(), post=m.attempts.post, worker=Hands, bus=m.bus)
+    runs = Runs(m.journal, SystemClock(), m.attempts, worker=Hands, bus=m.bus)
     run = await carried_out(runs, plan(a="", b="a", c="a", d="b c"), Hands())
     await checkpoints.make(m.journal, SystemClock(), await runs.get(run.id), "release")
     failed = await carried_out(runs, plan(a="", b=""), Hands({"a": ["failed"]}))

@@ -14,10 +14,9 @@ from maos import views
 from maos.app import Maos
 from maos.clock import SystemClock
 from maos.engine import checkpoints
-from maos.engine.post import Post
-from maos.engine.runs import Runs
 from maos.model.plan import Plan, Task
 from maos.model.run import Run
+from maos.runs.service import Runs
 from tests.runs.test_scheduler import Hands
 from tests.views.conftest import Query
 
@@ -42,10 +41,8 @@ async def m(database: Path, tmp_path: Path) -> AsyncIterator[Maos]:
 
 
 @pytest.fixture
-async def runs(m: Maos) -> AsyncIterator[Runs]:
-    post = Post(m.journal)
-    yield Runs(m.journal, SystemClock(), post=post, worker=Hands)
-    await post.close()
+async def runs(m: Maos) -> Runs:
+    return Runs(m.journal, SystemClock(), m.attempts, worker=Hands)
 
 
 def plan(**needs: str) -> Plan:
@@ -219,11 +216,9 @@ def test_views_and_folds_say_the_same(data: st.DataObject, tmp_path_factory: pyt
 
         async with maos.open(path) as m:
             assert m.bus
-            post = Post(m.journal)
             run = await carried_out(
-                Runs(m.journal, SystemClock(), post=post, worker=Hands), plan(**needs), Hands(failing)
+                Runs(m.journal, SystemClock(), m.attempts, worker=Hands), plan(**needs), Hands(failing)
             )
-            await post.close()
             connection = apsw.Connection(str(path))
             tasks = dict(connection.execute("SELECT name, status FROM tasks").fetchall())
             (row,) = connection.execute("SELECT status, successful_agents, total_cost FROM orchestrations").fetchall()

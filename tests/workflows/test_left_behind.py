@@ -9,11 +9,11 @@ import pytest
 
 import maos
 from maos.app import Maos
-from maos.engine.outcomes import LIMIT_UNKNOWN_S
 from maos.engine.recorder import Recorder
 from maos.engine.types import WORKFLOW_RUN
 from maos.errors import NotFound, StoreUnavailable
 from maos.model.attempt import Attempt
+from maos.runs.outcomes import LIMIT_UNKNOWN_S
 from maos.testing.manual_clock import ManualClock
 from maos.workflows import agent, child, children, record, signal
 from maos.workflows import waits as waits_module

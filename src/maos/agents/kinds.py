@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import difflib
 import importlib
-from typing import Any, cast
+import os
+from typing import Any, NamedTuple, cast
 
-from maos.agents.contract import Dialect
-from maos.errors import InvalidInput
+from maos.agents.contract import Capabilities, Dialect
+from maos.errors import InvalidInput, MaosError
 
 ACP_PREFIX = "acp:"
 
@@ -48,3 +49,35 @@ def _guess(kind: str) -> str:
     there_are = f"the kinds are {', '.join(_DIALECTS)} and acp:<command>"
     close = difflib.get_close_matches(kind.lower(), [*_DIALECTS, ACP_PREFIX], n=1)
     return f"did you mean {close[0]!r}? {there_are}" if close else there_are
+
+
+class Installed(NamedTuple):
+    """A kind of agent, and whether its program is on this machine."""
+
+    name: str
+    summary: str
+    capabilities: Capabilities
+    found: str
+    """The program and its version; empty when it is not here, or when the order names it."""
+    missing: str
+    """Why it cannot run here."""
+    hint: str
+
+
+def installed() -> list[Installed]:
+    """Every kind, looked for on this machine."""
+    return [_look(name) for name in names()]
+
+
+def _look(name: str) -> Installed:
+    found = missing = hint = ""
+    own = dialect(ACP_PREFIX if name == "acp" else name)
+    try:
+        program = own.find(os.environ)
+        found = program.version or str(program.path)
+    except InvalidInput:
+        pass  # it runs what the order names, and there is none yet
+    except MaosError as error:
+        missing, hint = error.what, error.hint
+    shown = f"{ACP_PREFIX}COMMAND" if name == "acp" else name
+    return Installed(shown, own.summary, own.capabilities, found, missing, hint)

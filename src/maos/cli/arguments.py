@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from datetime import datetime
@@ -29,11 +30,9 @@ class Version(NamedTuple):
 
     async def resolve(self, m: Maos, agent: str) -> int:
         """The number it has now."""
-        from maos.model.agent import stream
-
         if not self.from_newest:
             return self.number
-        newest = await m.journal.version(stream(agent))
+        newest = await m.agents.version(agent)
         if newest and newest <= self.number:
             raise NotFound(
                 f"agent {agent!r} has no version newest-{self.number}", hint=f"its versions are 1 to {newest}"
@@ -108,8 +107,6 @@ class JsonType(_Type):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if not isinstance(value, str):
             return value
-        import json
-
         where = "standard input" if value == "-" else value[1:] if value.startswith("@") else "the argument"
         try:
             data = json.loads(_text(value))
@@ -124,11 +121,40 @@ class JsonType(_Type):
         return data
 
 
+class TextType(_Type):
+    """A text, or @FILE for what is in a file."""
+
+    name = "text|@file"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        text = str(value)
+        if not text.startswith("@"):
+            return text
+        try:
+            with open(text[1:], encoding="utf-8") as file:
+                return file.read()
+        except OSError as error:
+            self.fail(f"{text[1:]} cannot be read: {error.strerror}", param, ctx)
+        except UnicodeDecodeError:
+            self.fail(f"{text[1:]} is not text in UTF-8", param, ctx)
+
+
 VERSION = VersionType()
 WHEN = WhenType()
 DURATION = DurationType()
 JSON = JsonType()
+TEXT = TextType()
 JSON_OBJECT = JsonType(only_objects=True)
+
+
+def seconds(duration_us: int | None) -> float | None:
+    """A duration as services take it."""
+    return None if duration_us is None else duration_us / MICROSECONDS
+
+
+def pointer(path: str) -> str:
+    """A path into a state as a JSON pointer; the leading slash may be left out."""
+    return path if path.startswith("/") or not path else f"/{path}"
 
 
 def _text(value: str) -> str:

@@ -44,34 +44,45 @@ class LazyCommand(click.Command):
         return result
 
 
-class LazyGroup(click.Group):
-    """A group that imports a command when it is used or its help is shown."""
+Entry = tuple[str, str]
+"""Where a command is, as `module:name`, and the first paragraph of its help."""
 
-    def __init__(self, *args: Any, lazy: Mapping[str, str], examples: Sequence[str] = (), **attributes: Any) -> None:
+
+class LazyGroup(click.Group):
+    """A group that imports a command when it is used; its own help is in the table and imports nothing."""
+
+    def __init__(self, *args: Any, lazy: Mapping[str, Entry], examples: Sequence[str] = (), **attributes: Any) -> None:
         super().__init__(*args, **attributes)
-        self._lazy = lazy
+        self.lazy = lazy
         self.examples = tuple(examples)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(self._lazy)
+        return list(self.lazy)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        place = self._lazy.get(cmd_name)
-        if place is None:
+        if cmd_name not in self.lazy:
             return None
-        module, _, name = place.partition(":")
+        module, _, name = self.lazy[cmd_name][0].partition(":")
         command: click.Command = getattr(import_module(module), name)
         return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        limit = formatter.width - 6 - max(map(len, self.lazy))
+        rows = [
+            (name, click.Command(name, help=help).get_short_help_str(limit)) for name, (_, help) in self.lazy.items()
+        ]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
-        if name not in self._lazy and not name.startswith("-") and not ctx.resilient_parsing:
+        if name not in self.lazy and not name.startswith("-") and not ctx.resilient_parsing:
             from difflib import get_close_matches
 
-            near = get_close_matches(name, self._lazy, n=1)
-            also = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(self._lazy)}"
+            near = get_close_matches(name, self.lazy, n=1)
+            also = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(self.lazy)}"
             raise click.UsageError(f"no command {name!r}; {also}", ctx)
         return super().resolve_command(ctx, args)
 

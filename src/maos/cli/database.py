@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
+from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 import click
 
+from maos import settings
 from maos.cli.failures import FAILED, note
 from maos.cli.plain import clean
 from maos.errors import Corrupt, InvalidInput, UnknownFormat
@@ -26,7 +30,7 @@ IN_MEMORY = ":memory:"
 
 
 class DatabaseTarget:
-    """The database and the settings that a command works with; files are looked at when somebody asks."""
+    """The database and the settings that a command works with; files are read when they are needed."""
 
     def __init__(self, given: str | None) -> None:
         self._given = given
@@ -34,8 +38,6 @@ class DatabaseTarget:
     @cached_property
     def name(self) -> str:
         """The database: as given, from MAOS_DB, or as the settings say."""
-        from maos import settings
-
         given = self._given or os.environ.get("MAOS_DB")
         if not given and not settings.are_there():  # nothing to read: most commands need no other setting
             given = settings.DATABASE_DEFAULT
@@ -44,40 +46,32 @@ class DatabaseTarget:
     @cached_property
     def settings(self) -> Current:
         """Everything that can be set."""
-        from maos import settings
-
         return settings.here({"database.path": ("--db", self._given)} if self._given else None)
 
     def read(self, work: Callable[[Maos], Awaitable[T]], *, accept_loss: bool = False) -> T:
-        """Do something that changes nothing; Ctrl+C ends it wherever it is."""
+        """Run work that changes nothing; Ctrl+C ends it wherever it is."""
         with _interruptible():
             return self._run(work, accept_loss=accept_loss)
 
     def write(self, work: Callable[[Maos], Awaitable[T]], *, create: bool = False, in_memory: bool = False) -> T:
-        """Do something that writes; Ctrl+C waits for a write that is under way.
+        """Run work that writes; Ctrl+C waits for a write that is under way.
 
-        `in_memory`: it is of use also when nothing is kept.
+        `in_memory`: it is of use also when nothing is saved.
         """
         if in_memory and self.name == IN_MEMORY:
-            note("nothing is kept: the database is in memory, and what is interrupted cannot be gone on with")
+            note("in-memory database: nothing is saved, and an interrupted run cannot be resumed")
             return self._run(work, create=create, in_memory=True)
         log = self._log()
         if not log:
             return self._run(work, create=create)
 
         async def logged(m: Maos) -> T:
-            from pathlib import Path
-
-            from maos.engine import logbook
-
-            return await logbook.beside(m.journal, Path(log), work(m))
+            return await m.logged(log, work(m))
 
         return self._run(logged, create=create)
 
     def _log(self) -> str:
-        """The file that what was saved is told in; empty for none."""
-        from maos import settings
-
+        """The log file; empty for none."""
         if "MAOS_LOG_FILE" not in os.environ and not settings.are_there():
             return ""
         return self.settings.values.log.file
@@ -109,15 +103,13 @@ class DatabaseTarget:
                 return await work(m)
             finally:
                 await m.close()
-                for text in m.journal.notes:
+                for text in m.notes:
                     note(text)
 
         return asyncio.run(opened())
 
     def _check_whose(self) -> None:
-        """Say so when it is a database of the original, which by default has the same name."""
-        from pathlib import Path
-
+        """Refuse a database of the original, which by default has the same name, with what to do."""
         from maos.legacy.file import is_one
 
         if "://" not in self.name and is_one(Path(self.name)):
@@ -127,9 +119,8 @@ class DatabaseTarget:
             )
 
     def foresee(self, work: Callable[[Maos], Awaitable[T]]) -> T:
-        """Find out what something would do; a database that does not exist is not made for it."""
+        """Run a preview; a database that does not exist is not created for it."""
         import asyncio
-        from pathlib import Path
 
         from maos.app import open as open_
 
@@ -143,13 +134,11 @@ class DatabaseTarget:
         return asyncio.run(on_nothing())
 
     def check(self, *, create: bool = False) -> None:
-        """Refuse what opening would make out of nothing: a mistyped path is not a new database."""
+        """Refuse a path that opening would create: a mistyped path is not a new database."""
         if self.name == IN_MEMORY:
             raise InvalidInput("a database in memory ends with the command", hint="give --db a path or a URL")
         if "://" in self.name or create:
             return
-        from pathlib import Path
-
         path = Path(self.name)
         if path.is_dir():
             raise InvalidInput(f"{self.name} is a folder", hint=f"name the file in it, such as {path / 'maos.db'}")
@@ -161,14 +150,14 @@ class DatabaseTarget:
 
 
 def ask(question: str) -> None:
-    """Go on only when a person says yes; only called on a terminal."""
+    """Exit unless a person says yes; only called on a terminal."""
     if not click.confirm(clean(question), err=True):
         click.echo("nothing was changed", err=True)
         raise click.exceptions.Exit(FAILED)
 
 
 def need_yes(what: str, *, yes: bool, as_json: bool) -> None:
-    """Refuse to change something when nobody has said yes and there is nobody to ask."""
+    """Refuse to change something without --yes where no person can be asked."""
     if not yes and (as_json or sys.stdin is None or not sys.stdin.isatty()):
         raise InvalidInput(f"{what}, and there is nobody to ask", hint="repeat it with --yes, or with --dry-run")
 
@@ -179,12 +168,9 @@ def _interruptible() -> Iterator[None]:
 
     asyncio's own handler would cancel the task at its next pause, and a long read of a local file makes none.
     """
-    import signal
-    import threading
-
     ours = threading.current_thread() is threading.main_thread()
     if not ours or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
-        yield  # in the background of a script, Ctrl+C is meant for somebody else
+        yield  # in the background of a script, Ctrl+C is meant for another program
         return
 
     def stop(_signal: int, _frame: FrameType | None) -> NoReturn:

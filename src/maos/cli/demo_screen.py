@@ -9,8 +9,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from maos.cli import render
-from maos.cli.agent.feed import coloured
 from maos.cli.plain import clean, shorten
+from maos.cli.render import coloured
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
 
-from maos.cli import documents as shared
+import maos
+from maos.cli import documents, render
 from maos.cli.commands import LazyCommand, json_option, yes_option
 from maos.cli.database import DatabaseTarget, need_yes
 from maos.cli.failures import FAILED
 from maos.cli.plain import clean
+from maos.errors import MaosError
 
 if TYPE_CHECKING:
-    from maos.cli.finding import Finding
+    from maos.app import Maos
+    from maos.ops.doctor import Finding
 
 STYLES = {"ok": "green", "note": "dim", "look": "bold yellow", "bad": "bold red"}
-LABEL_WIDTH = 9
 
 
 @click.command(cls=LazyCommand, examples=["maos doctor", "maos doctor --fix", "maos doctor --fix --yes --json"])
@@ -33,43 +36,72 @@ def doctor(ctx: click.Context, fix: bool, yes: bool, as_json: bool) -> None:
     """
     if fix:
         need_yes("fixing ends processes and removes files", yes=yes, as_json=as_json)
-    from maos.cli import examination
+    import asyncio
 
     database: DatabaseTarget = ctx.obj
-    findings = examination.examine(database)
-    if not as_json:
-        _show(findings)
-    fixed = [index for index, each in enumerate(findings) if fix and _fix(each, yes=yes, as_json=as_json)]
-    left = [each for index, each in enumerate(findings) if each.level == "bad" and index not in fixed]
-    if as_json:
-        shared.show(
-            {"ok": not left, "findings": [_document(each, index in fixed) for index, each in enumerate(findings)]}
-        )
-    else:
-        _conclude(left, fix=fix)
-    if left:
+    visit = _Visit(fix=fix, yes=yes, as_json=as_json)
+    try:
+        database.read(visit.examine)
+    except MaosError as error:
+        if visit.examined:
+            raise
+        asyncio.run(visit.examine_machine(database, error))
+    if visit.left:
         ctx.exit(FAILED)
 
 
-def _fix(finding: Finding, *, yes: bool, as_json: bool) -> bool:
-    """Put something right if there is a way and nobody objects; whether that was done."""
-    if finding.fix is None or finding.question is None:
-        return False
-    if not yes and not click.confirm(clean(finding.question), err=True):
-        return False
-    import asyncio
+class _Visit:
+    """One examination, shown, with repairs that a person agrees to."""
 
-    done = asyncio.run(finding.fix())
-    if not as_json:
-        from maos.cli import render
+    def __init__(self, *, fix: bool, yes: bool, as_json: bool) -> None:
+        self._fix = fix
+        self._yes = yes
+        self._as_json = as_json
+        self.examined = False
+        self.left: Sequence[Finding] = ()
+        """What is bad and was not repaired."""
 
-        render.line(("fixed", "bold green"), f"  {clean(done)}")
-    return True
+    async def examine(self, m: Maos) -> None:
+        """Examine an open database and this machine."""
+        findings = await m.doctor()
+        self.examined = True
+        await self.treat(findings)
+
+    async def examine_machine(self, database: DatabaseTarget, error: MaosError) -> None:
+        """Examine this machine when the database could not be opened."""
+        from maos.ops.doctor import without_database
+
+        load, version = (lambda: database.settings), maos.__version__
+        await self.treat(await without_database(database.name, error, load, version=version))
+
+    async def treat(self, findings: Sequence[Finding]) -> None:
+        """Show findings, and repair what can be."""
+        if not self._as_json:
+            _show(findings)
+        fixed = [index for index, each in enumerate(findings) if self._fix and await self._repair(each)]
+        self.left = [each for index, each in enumerate(findings) if each.level == "bad" and index not in fixed]
+        if self._as_json:
+            rows = [_document(each, index in fixed) for index, each in enumerate(findings)]
+            documents.show({"ok": not self.left, "findings": rows})
+        elif self.left:
+            fixable = sum(each.fix is not None for each in self.left)
+            it = "it" if fixable == 1 else fixable
+            how = f"; `maos doctor --fix` can put {it} right" if fixable and not self._fix else ""
+            render.line(("bad", "bold red"), f": {render.many(len(self.left), 'thing')}{how}")
+
+    async def _repair(self, finding: Finding) -> bool:
+        """Repair something if there is a way and a person agrees; whether that was done."""
+        if finding.fix is None or finding.question is None:
+            return False
+        if not self._yes and not click.confirm(clean(finding.question), err=True):
+            return False
+        done = await finding.fix()
+        if not self._as_json:
+            render.line(("fixed", "bold green"), f"  {clean(done)}")
+        return True
 
 
-def _show(findings: list[Finding]) -> None:
-    from maos.cli import render
-
+def _show(findings: Sequence[Finding]) -> None:
     width = max(len(each.about) for each in findings)
     for each in findings:
         render.line((f"{each.level:<4}  ", STYLES[each.level]), f"{each.about:<{width}}  ", clean(each.what))
@@ -77,17 +109,7 @@ def _show(findings: list[Finding]) -> None:
             render.line((f"{'':<{width + 8}}{clean(each.hint)}", "dim"))
 
 
-def _conclude(left: list[Finding], *, fix: bool) -> None:
-    from maos.cli import render
-
-    if not left:
-        return
-    fixable = sum(each.fix is not None for each in left)
-    how = f"; `maos doctor --fix` can put {'it' if fixable == 1 else fixable} right" if fixable and not fix else ""
-    render.line(("bad", "bold red"), f": {render.many(len(left), 'thing')}{how}")
-
-
-def _document(finding: Finding, fixed: bool) -> shared.Document:
+def _document(finding: Finding, fixed: bool) -> documents.Document:
     return {
         "level": finding.level,
         "about": finding.about,

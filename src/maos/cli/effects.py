@@ -1,4 +1,4 @@
-"""`maos effects`: what agents and workflows did outside, and what nobody knows."""
+"""`maos effects`: what agents and workflows did outside, and what is unknown."""
 
 from __future__ import annotations
 
@@ -7,17 +7,30 @@ from typing import TYPE_CHECKING
 
 import click
 
-from maos.cli import documents as shared
+from maos.cli import render
+from maos.cli.agent import words
 from maos.cli.commands import LazyCommand, json_option
+from maos.cli.console import Field, Listing
 from maos.cli.database import DatabaseTarget
-from maos.cli.documents import Document, time
 from maos.cli.plain import clean
 
 if TYPE_CHECKING:
     from maos.app import Maos
-    from maos.engine.effects import Effect
+    from maos.views.effects import Effect
 
 UNKNOWN_SHOWN_MAX = 5
+
+EFFECTS: Listing[Effect] = Listing(
+    "effects",
+    (
+        Field("by", lambda each: each.by, style="bold", yields=1),
+        Field("id", lambda each: each.id, yields=4),
+        Field("what", lambda each: each.what),
+        Field("outcome", lambda each: each.outcome),
+        Field("begun", lambda each: render.when(each.begun_us)),
+        Field("given", lambda each: words.one_line(each.given, None), style="dim", yields=3),
+    ),
+)
 
 
 @click.command(
@@ -36,58 +49,20 @@ def effects(database: DatabaseTarget, id: str, unknown: bool, as_json: bool) -> 
     """
 
     async def work(m: Maos) -> list[Effect]:
-        return await m.effects(await _meant(m, id), unknown=unknown)
+        return await m.effects(id, unknown=unknown)
 
     found = database.read(work)
-    if as_json:
-        shared.show({"effects": [document(each) for each in found]})
-        return
-    from maos.cli import render
-
-    if not found:
+    if not found and not as_json:
         render.line("nothing is unknown" if unknown else "nothing was done outside")
         return
-    columns = (
-        render.Column("by", style="bold", yields=1), render.Column("id", yields=4), render.Column("what"),
-        render.Column("outcome"), render.Column("begun"), render.Column("given", style="dim", yields=3),
-    )  # fmt: skip
-    rows = [
-        (each.owner, each.id, each.what, each.outcome, render.when(each.begun_us), _line(each.given)) for each in found
-    ]
-    render.table(columns, rows)
-
-
-async def _meant(m: Maos, given: str) -> str:
-    """The whole id of a run or a workflow; the name of an agent as it is."""
-    from maos.cli import ids
-    from maos.model.attempt import stream
-
-    if not given or [name async for name in m.journal.streams(stream(f"{given}."))]:
-        return given
-    found = await ids.meant(m.journal, given, ids.RUN, ids.WORKFLOW_RUN)
-    return found.id if found else given
+    EFFECTS.show(found, as_json=as_json)
 
 
 def warn(unknown: Sequence[Effect]) -> None:
-    """Name what nobody knows the outcome of, with where to look."""
-    from maos.cli import render
-    from maos.cli.agent import words
-
+    """Print effects whose outcome is unknown, and where to see more."""
     for each in unknown[:UNKNOWN_SHOWN_MAX]:
         given = words.one_line(each.given, render.room_for_value(50))
         told = f"{clean(each.what)}{f'({given})' if given else ''}"
-        render.line(("! ", "bold red"), (clean(each.owner), "bold"), " unknown whether it took effect: ", told)
+        render.line(("! ", "bold red"), (clean(each.by), "bold"), " unknown whether it took effect: ", told)
     if len(unknown) > UNKNOWN_SHOWN_MAX:
         render.line(("  … ", "dim"), f"and {len(unknown) - UNKNOWN_SHOWN_MAX} more: maos effects --unknown")
-
-
-def _line(text: str) -> str:
-    return clean(text).replace("\n", " ")
-
-
-def document(effect: Effect) -> Document:
-    """What a program is told of it."""
-    return {
-        "by": effect.owner, "id": effect.id, "what": effect.what, "given": effect.given, "outcome": effect.outcome,
-        "said": effect.said, **time(effect.begun_us, "begun"), **time(effect.ended_us or None, "ended"),
-    }  # fmt: skip

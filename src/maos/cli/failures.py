@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from maos import errors
-from maos.cli.plain import clean
+from maos.cli.plain import clean, wrap
 
 FAILED, USAGE, NOT_FOUND, CONFLICT, UNAVAILABLE, INTERRUPTED, PIPE_CLOSED = 1, 2, 3, 4, 5, 130, 141
 STOPPED, LIMIT_REACHED, NEEDS_PERSON, MAY_PASS = 6, 7, 8, 9
@@ -40,7 +40,7 @@ _CODES: tuple[tuple[tuple[type[BaseException], ...], int], ...] = (
 
 
 class _PipeClosed(Exception):
-    """Whoever read the output went away; not an OSError, for which click has a code of its own."""
+    """The reader of the output is gone; not an OSError, for which click has a code of its own."""
 
 
 @contextmanager
@@ -86,15 +86,20 @@ def report(what: str, hint: str = "") -> None:
     """Say on standard error what went wrong and what to do about it."""
     styled = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
     label = click.style("error:", fg="red", bold=True) if styled else "error:"
-    click.echo(f"{label} {clean(what)}", err=True)
+    _echo("error: ", label, what)
     if hint:
-        label = click.style("hint:", bold=True) if styled else "hint:"
-        click.echo(f"{label} {clean(hint)}", err=True)
+        _echo("hint: ", click.style("hint:", bold=True) if styled else "hint:", hint)
 
 
 def note(what: str) -> None:
     """Say something beside the result."""
-    click.echo(f"note: {clean(what)}", err=True)
+    _echo("note: ", "note:", what)
+
+
+def _echo(plain: str, label: str, text: str) -> None:
+    """Print a label and a text on standard error; on a terminal, lines end between words."""
+    whole = wrap(f"{plain}{clean(text)}", sys.stderr, indent=" " * len(plain))
+    click.echo(f"{label} {whole.removeprefix(plain)}", err=True)
 
 
 def _usage(error: click.ClickException) -> int:
@@ -122,7 +127,7 @@ def _aborted(error: click.Abort) -> int:
 
 
 def _pipe_closed() -> int:
-    """Be silent: whoever read our output has seen enough."""
+    """Print nothing more: the reader of the output has seen enough."""
     try:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.__stdout__.fileno() if sys.__stdout__ is not None else 1)  # for what is still buffered

@@ -7,38 +7,49 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from maos.cli import completing, documents
+from maos.cli import completing, documents, render
 from maos.cli.arguments import DURATION, JSON_OBJECT, WHEN
 from maos.cli.commands import LazyCommand, LazyGroup, full_option, json_lines_option, json_option
+from maos.cli.console import Field, Listing
 from maos.cli.database import DatabaseTarget
 from maos.cli.plain import clean, shorten
 from maos.clock import MICROSECONDS
 from maos.errors import InvalidInput
+from maos.model.message import TYPES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from maos.app import Maos
-    from maos.bus.history import SentMessage
     from maos.bus.letters import Letter
     from maos.model.message import Message
+    from maos.views.messages import MessageInfo
 
 LAST = 50
-TYPES = ("info", "request", "response", "discovery", "coordination", "broadcast", "error")
-WAITING = "waiting"
-"""In the inbox, and not acknowledged yet. Handed out again until it is acknowledged, or dead after some tries."""
-DEAD = "dead"
-"""Put aside with a reason: it expired, or could not be handled. `maos messages dead --again` sends it once more."""
-DONE = "acknowledged"
-"""The receiver has got it and said so. For good."""
+
+LETTERS: Listing[Letter] = Listing(
+    "letters",
+    (
+        Field("agent", lambda each: each.name, style="bold", yields=1),
+        Field("number", lambda each: str(each.version), right=True),
+        Field("since", lambda each: render.when(each.parked_us)),
+        Field("from", lambda each: each.message.sender, yields=1),
+        Field("why", lambda each: shorten(each.why, 60), yields=2),
+        Field("text", lambda each: shorten(each.message.text, 60), style="dim", yields=3),
+    ),
+)
 
 
 @click.group(
     cls=LazyGroup,
     lazy={
-        "list": "maos.cli.messages:list_",
-        "send": "maos.cli.messages:send",
-        "dead": "maos.cli.messages:dead",
+        "list": (
+            "maos.cli.messages:list_",
+            "Show messages in the order in which they were sent, with who has not acknowledged them.",
+        ),
+        "send": (
+            "maos.cli.messages:send",
+            "Send a message to an agent, to a topic, or to all agents of an orchestration.",
+        ),
+        "dead": ("maos.cli.messages:dead", "List what could not be delivered, and why; or send one of them again."),
     },
     examples=[
         "maos messages list --agent reviewer",
@@ -91,28 +102,21 @@ def list_(
     if follow and before is not None:
         raise InvalidInput("new messages are never before a time", hint="leave out --follow or --before")
 
-    async def work(m: Maos) -> int:
-        from collections import deque
-
-        position = await m.journal.head()
-        found = m.bus.history(run=run, agent=agent, types=types, since_us=since or 0, before_us=before or 0)
-        shown: deque[SentMessage] = deque(maxlen=last)
-        total = 0
-        async for each in found:
-            shown.append(each)
-            total += 1
-        states = await _states(m, [each.message for each in shown])
-        for each in shown:
-            _show(each.message, states[each.message.id], full=full, as_json=as_json)
-        if not as_json and total > len(shown):
-            _note(f"{total - len(shown)} earlier not shown (--last shows more)")
-        if not as_json and not total and not follow:
-            _note("no messages")
+    async def work(m: Maos) -> None:
+        page = await m.messages.newest(
+            run=run, agent=agent, types=types, since_us=since or 0, before_us=before or 0, last=last
+        )
+        for each in page.messages:
+            _show(each, full=full, as_json=as_json)
+        if not as_json and page.earlier:
+            render.line((f"{page.earlier} earlier not shown (--last shows more)", "dim"))
+        if not as_json and not page.messages and not follow:
+            render.line(("no messages", "dim"))
         if follow:
-            async for new in m.bus.follow(run=run, agent=agent, types=types, after=position):
-                _show(new.message, {}, full=full, as_json=as_json)
+            new = m.messages.follow(run=run, agent=agent, types=types, since_us=since or 0, after=page.position)
+            async for each in new:
+                _show(each, full=full, as_json=as_json)
                 sys.stdout.flush()
-        return total
 
     database.read(work)
 
@@ -160,18 +164,13 @@ def send(
     ttl_s = None if ttl is None else ttl / MICROSECONDS
 
     async def work(m: Maos) -> Message:
-        if topic:
-            return await m.bus.publish(sender, to, text, type=kind, metadata=metadata, ttl_s=ttl_s)
-        if everybody:
-            return await m.bus.broadcast(sender, to, text, type=kind, metadata=metadata, ttl_s=ttl_s)
-        return await m.bus.send(sender, to, text, type=kind, metadata=metadata, ttl_s=ttl_s)
+        send = m.bus.publish if topic else m.bus.broadcast if everybody else m.bus.send
+        return await send(sender, to, text, type=kind, metadata=metadata, ttl_s=ttl_s)
 
     sent = database.write(work)
     if as_json:
         documents.show({"id": sent.id, "to": list(sent.to)})
         return
-    from maos.cli import render
-
     names = ", ".join(clean(name) for name in sent.to) or "nobody"
     render.line("message ", (sent.id, "bold"), f" for {names}")
 
@@ -206,46 +205,15 @@ def dead(database: DatabaseTarget, agent: str | None, again: int | None, as_json
         ]
         documents.show({"letters": rows})
         return
-    from maos.cli import render
-
     if again is not None:
         render.line(f"letter {again} for ", (clean(agent or ""), "bold"), " was sent again")
     elif not found:
-        _note("no dead letters")
+        render.line(("no dead letters", "dim"))
     else:
-        columns = (
-            render.Column("agent", style="bold", yields=1),
-            render.Column("number", right=True),
-            render.Column("since"),
-            render.Column("from", yields=1),
-            render.Column("why", yields=2),
-            render.Column("text", style="dim", yields=3),
-        )
-        rows_shown = [
-            (
-                each.name, str(each.version), render.when(each.parked_us), each.message.sender, shorten(each.why, 60),
-                shorten(each.message.text, 60),
-            )
-            for each in found
-        ]  # fmt: skip
-        render.table(columns, rows_shown)
+        LETTERS.table(found)
 
 
 # --- showing -----------------------------------------------------------------------------------------------------
-
-
-async def _states(m: Maos, shown: Iterable[Message]) -> dict[str, dict[str, str]]:
-    """For each message by its id: what became of it at each of its receivers."""
-    states = {each.id: dict.fromkeys(each.to, DONE) for each in shown}
-    names = dict.fromkeys(name for receivers in states.values() for name in receivers)
-    for name in names:
-        async for letter in m.bus.dead(name):
-            if name in states.get(letter.message.id, {}):
-                states[letter.message.id][name] = DEAD
-        async for waiting in m.bus.waiting(name):
-            if name in states.get(waiting.message.id, {}):
-                states[waiting.message.id][name] = WAITING
-    return states
 
 
 def _document(said: Message) -> dict[str, Any]:
@@ -254,26 +222,19 @@ def _document(said: Message) -> dict[str, Any]:
     return {**data, **documents.time(said.at_us)}
 
 
-def _show(said: Message, states: dict[str, str], *, full: bool, as_json: bool) -> None:
+def _show(each: MessageInfo, *, full: bool, as_json: bool) -> None:
+    said = each.message
     if as_json:
-        documents.show_line({**_document(said), "receivers": states or dict.fromkeys(said.to, WAITING)})
+        documents.show_line({**_document(said), "receivers": each.receivers})
         return
-    from maos.cli import render
-
     to = clean(said.topic or ", ".join(said.to) or "nobody")
-    open_ones = sorted({state for state in states.values() if state != DONE})
+    pending = f"  {', '.join(each.pending)}" if each.pending else ""
     render.line(
         (render.when(said.at_us), "dim"), "  ", (clean(said.sender), "bold"), f" → {to}  ", (said.type, "cyan"),
-        (f"  {', '.join(open_ones)}" if open_ones else "", "yellow"), (f"  {said.id}", "dim"),
+        (pending, "yellow"), (f"  {said.id}", "dim"),
     )  # fmt: skip
     lines = said.text.splitlines() or [""]
     for text in lines if full else lines[:1]:
         render.line("    ", clean(text) if full else shorten(clean(text), render.room_for_value(4)))
     if len(lines) > 1 and not full:
         render.line((f"    … {render.many(len(lines) - 1, 'more line')} (--full shows them)", "dim"))
-
-
-def _note(text: str) -> None:
-    from maos.cli import render
-
-    render.line((text, "dim"))

@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from maos.cli import documents as shared
-from maos.cli.agent import words
+from maos.cli import documents, render
 from maos.cli.commands import LazyCommand, LazyGroup, json_lines_option, json_option
 from maos.cli.database import DatabaseTarget
 from maos.cli.failures import FAILED
-from maos.cli.orchestrate.options import notify_addresses
 from maos.cli.plain import clean
+from maos.cli.runs.options import check_addresses
 from maos.errors import InvalidInput
 
 if TYPE_CHECKING:
     from maos.app import Maos
-    from maos.engine.notify import Address
-    from maos.model.notice import Notice
-    from maos.model.run import Run
-
-TITLE, BODY = "maos: a test", "If you can read this, maos can tell you when a run needs you."
+    from maos.ops.notices import NoticeInfo
 
 
 @click.group(
     cls=LazyGroup,
-    lazy={"test": "maos.cli.notify:test", "list": "maos.cli.notify:list_"},
+    lazy={
+        "test": ("maos.cli.notify:test", "Send a test to every address."),
+        "list": ("maos.cli.notify:list_", "Show what you were told about runs, and what became of it."),
+    },
     examples=["maos notify test json://127.0.0.1:8080", "maos notify list"],
 )
 def notify() -> None:
@@ -45,24 +43,21 @@ def test(ctx: click.Context, urls: tuple[str, ...], as_json: bool) -> None:
 
     To those in MAOS_NOTIFY, and each URL. Exits with 1 if one of them does not take it.
     """
-    from maos.engine.notify import send
+    from maos.ops import notices
 
-    found = notify_addresses(urls)
+    found = check_addresses(urls)
     if not found:
         raise InvalidInput("there is no address to send to", hint="export MAOS_NOTIFY='mailto://…', or give a URL")
-    outcomes: list[tuple[Address, str]] = []
+    tested = []
     for address in found:
-        why = send(address, TITLE, BODY)
-        outcomes.append((address, why))
+        tested += notices.test([address])
         if not as_json:
-            from maos.cli import render
-
-            said = ("sent", "green") if not why else ("not sent", "bold red")
+            said = ("sent", "green") if tested[-1].sent else ("not sent", "bold red")
+            why = tested[-1].why
             render.line(f"address {address.name}  ", said, f"  {clean(why)}" if why else "")
-    failed = any(why for _address, why in outcomes)
+    failed = not all(each.sent for each in tested)
     if as_json:
-        sent = [{"address": address.name, "sent": not why, "why": why or None} for address, why in outcomes]
-        shared.show({"ok": not failed, "addresses": sent})
+        documents.show({"ok": not failed, "addresses": documents.of(tested)})
     if failed:
         ctx.exit(FAILED)
 
@@ -76,33 +71,15 @@ def list_(database: DatabaseTarget, as_json: bool) -> None:
     `unknown` is what was about to be sent when the process that did it died: it is not sent again.
     """
 
-    async def work(m: Maos) -> list[tuple[Run, Notice]]:
-        from maos.engine.notify import load
+    async def work(m: Maos) -> list[NoticeInfo]:
+        return await m.notices()
 
-        return [(run, each) async for run in m.runs.all() for each in (await load(m.journal, run.id)).by_id.values()]
-
-    found = sorted(database.read(work), key=lambda pair: pair[1].at_us)
-    for run, notice in found:
-        _show(run, notice, as_json)
+    found = database.read(work)
+    for each in found:
+        if as_json:
+            documents.show_line(documents.of(each))
+            continue
+        states = ", ".join(f"{address} {state}" for address, state in each.addresses.items())
+        render.line((render.when(each.time_us), "dim"), f"  {clean(each.title)}  ", (states, "dim"))
     if not found and not as_json:
-        from maos.cli import render
-
-        render.line(("nobody was told anything", "dim"))
-
-
-def _show(run: Run, notice: Notice, as_json: bool) -> None:
-    from maos.cli.orchestrate.interrupted import is_carried_out
-    from maos.model.notice import PLANNED, UNKNOWN
-
-    open_ = "being sent" if is_carried_out(run) else UNKNOWN
-    became: dict[str, Any] = {
-        each: open_ if notice.status(each) == PLANNED else notice.status(each) for each in notice.addresses
-    }
-    if as_json:
-        document = {"run": run.id, "id": notice.id, "what": notice.what, "title": notice.title}
-        shared.show_line({**document, "addresses": became, "why": notice.why, **shared.time(notice.at_us)})
-        return
-    from maos.cli import render
-
-    states = ", ".join(f"{each} {state}" for each, state in became.items())
-    render.line((words.when(notice.at_us), "dim"), f"  {clean(notice.title)}  ", (states, "dim"))
+        render.line(("no notices", "dim"))

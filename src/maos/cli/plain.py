@@ -1,8 +1,12 @@
-"""Text from the data made harmless: whoever wrote it does not get to steer the reader's terminal."""
+"""Text from the data made harmless: its author does not get to steer the reader's terminal."""
 
 from __future__ import annotations
 
+import os
+import re
+import textwrap
 import unicodedata
+from typing import TextIO
 
 _HARMLESS = "\u200c\u200d"  # joiners, which some scripts and many emoji need
 
@@ -15,6 +19,21 @@ def clean(text: str, *, lines: bool = False) -> str:
     if text.isprintable():
         return text
     return "".join(char if _harmless(char, lines) else _spelled(char) for char in text)
+
+
+def wrap(text: str, stream: TextIO, *, indent: str = "") -> str:
+    """The text in lines that end between words, for a stream that is a terminal; a command in backticks stays whole."""
+    if not stream.isatty():
+        return text
+    try:
+        width = os.get_terminal_size(stream.fileno()).columns
+    except OSError:
+        return text
+    whole = re.sub("`[^`]*`", lambda found: found[0].replace(" ", "\0"), text)
+    lines = textwrap.wrap(
+        whole, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False, drop_whitespace=True
+    )
+    return "\n".join(lines).replace("\0", " ")
 
 
 def shorten(text: str, width: int | None) -> str:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+import shlex
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
 
-from maos.cli import completing
-from maos.cli import documents as shared
+from maos.cli import completing, documents, render
+from maos.cli.agent import words
 from maos.cli.commands import LazyCommand, json_option
 from maos.cli.database import DatabaseTarget
 from maos.cli.plain import clean
+from maos.model.question import short, short_of_owner
 
 if TYPE_CHECKING:
     from maos.app import Maos
-    from maos.engine.questions import Open
+    from maos.model.question import Open
+    from maos.views.questions import Given
 
 
 @click.command(cls=LazyCommand, examples=["maos questions", "maos questions --json"])
@@ -27,45 +31,15 @@ def questions(database: DatabaseTarget, as_json: bool) -> None:
     """
 
     async def work(m: Maos) -> list[Open]:
-        return await open_questions(m)
+        return await m.questions.open()
 
     found = database.read(work)
     if as_json:
-        from maos.cli.orchestration import documents
-
-        shared.show({"questions": [documents.question(each) for each in found]})
-        return
-    from maos.cli import render
-    from maos.cli.orchestration import page
-
-    if not found:
-        render.line("nobody asks anything")
-    page.questions(found, found)
-
-
-async def open_questions(m: Maos) -> list[Open]:
-    """What everybody asks, the oldest first."""
-    from maos.engine import questions
-    from maos.model.attempt import inbox
-
-    found: list[Open] = []
-    async for run in m.runs.all():
-        if run.is_open or await m.journal.version(inbox(run.id)) > run.inbox_cursor:
-            found += questions.of_run(run, await questions.wishes_of(m.journal, run))
-    async for attempt in m.attempts.all():
-        found += await questions.of_agent(m.journal, attempt)
-    async for flow in m.workflows.all():
-        found += await questions.of_workflow(m.journal, flow)
-    return sorted(found, key=lambda each: each.asked_us)
-
-
-class Given(NamedTuple):
-    """An answer that was recorded."""
-
-    question: Open
-    answer: str
-    running: bool
-    go_on: str
+        documents.show({"questions": documents_of(found)})
+    elif not found:
+        render.line("no open questions")
+    else:
+        show_open(found, found)
 
 
 @click.command(
@@ -90,63 +64,45 @@ def answer(database: DatabaseTarget, id: str, answer: str, why: str, as_json: bo
     """
 
     async def work(m: Maos) -> Given:
-        return await _answer(m, id, answer, why)
+        return await m.questions.answer(id, answer, why=why)
 
     given = database.write(work)
-    question = given.question
+    ref = given.question.ref
     if as_json:
-        shared.show(
-            {"id": question.ref, "answer": given.answer, "running": given.running, "go_on": given.go_on or None}
-        )
+        documents.show({"id": ref, "answer": given.answer, "running": given.running, "go_on": given.go_on or None})
         return
-    from maos.cli import render
-
-    render.line((clean(question.ref), "bold"), f" is answered: {clean(given.answer)}")
+    render.line((clean(ref), "bold"), f" is answered: {clean(given.answer)}")
     if given.go_on:
-        render.line("nobody carries it out now; to go on: ", (given.go_on, "bold"))
+        render.line("no engine runs it; to resume: ", (given.go_on, "bold"))
 
 
-async def _answer(m: Maos, id: str, answer: str, why: str) -> Given:
-    from maos.engine import questions
-    from maos.errors import InvalidInput, NotFound
+def documents_of(asked: Sequence[Open]) -> list[documents.Document]:
+    """Questions as programs see them."""
+    from maos.views.questions import info_of
 
-    try:
-        question = questions.find(await open_questions(m), id)
-    except NotFound as error:
-        await _say_if_answered(m, id, error)
-        raise
-    if why and question.kind == questions.QUESTION:
-        raise InvalidInput("--why goes with yes and no", hint="put everything into the answer")
-    return await give(m, question, answer, why)
+    return [documents.of(info_of(each)) for each in asked]
 
 
-async def give(m: Maos, question: Open, answer: str, why: str = "") -> Given:
-    """Record the answer to a question that is open."""
-    from maos.cli.agent import standing as agents
-    from maos.cli.orchestration import standing
-    from maos.clock import SystemClock
-    from maos.engine import ownership, questions
-
-    said = questions.check(question, answer, why)
-    if question.kind == questions.PERMISSION:
-        await m.attempts.answer(question.owner, question.id, allow=said == "yes", why=why)
-        now = await agents.of_agent(m, question.owner)
-        return Given(question, said, not now.go_on, now.go_on)
-    if question.kind == questions.WORKFLOW:
-        await m.workflows.answer(question.owner, question.id, said)
-        is_gone = ownership.is_gone((await m.workflows.get(question.owner)).owner)
-        return Given(question, said, not is_gone, f"maos workflow resume {question.owner}" if is_gone else "")
-    run = await m.runs.get(question.owner)
-    await questions.answer(m.journal, SystemClock(), run, question.id, said)
-    state = await standing.of_run(m, run)
-    return Given(question, said, not state.go_on, state.go_on)
+def show_open(asked: Sequence[Open], everybody: Sequence[Open] | None = None) -> None:
+    """Print questions, each with the command that answers it; its id is shorter when the questions of all are known."""
+    for each in asked:
+        by = ", ".join(each.asked_by) or each.owner
+        render.line(("? ", "bold yellow"), (clean(by), "bold"), f" {_line(each)}")
+        if each.context:
+            render.line("  ", words.one_line(each.context, render.room_for_value(2)))
+        if each.kind == "unknown":
+            continue  # the command that settles it is its context
+        is_free = each.kind == "question" or (each.kind == "workflow" and not each.choices)
+        if each.choices and is_free:
+            render.line(("  choose: ", "dim"), clean(" | ".join(each.choices)))
+        if each.default is not None:
+            render.line((f"  without an answer by {render.when(each.expires_us)}: ", "dim"), clean(each.default))
+        id = short_of_owner(asked, each) if everybody is None else short(everybody, each)
+        what = '"…"' if is_free else "|".join(map(shlex.quote, each.choices)) or "yes|no"
+        render.line(("  answer with: ", "dim"), (f"maos answer {clean(id)} {what}", "bold"))
 
 
-async def _say_if_answered(m: Maos, given: str, error: Exception) -> None:
-    """Tell a question that somebody has answered from one that nobody asked."""
-    from maos.engine import questions
-
-    async for run in m.runs.all():
-        for each in (await questions.wishes_of(m.journal, run)).questions.values():
-            if each.answer is not None and given in (each.id, f"{run.id}/{each.id}"):
-                raise questions.Answered(f"{run.id}/{each.id}", each.answer, each.answered_by) from error
+def _line(each: Open) -> str:
+    if each.kind == "permission":
+        return f"asks to use {words.tool(each.tool, each.input)}"
+    return f"asks: {words.one_line(each.text, 400)}"

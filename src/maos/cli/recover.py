@@ -13,12 +13,12 @@ from maos.cli.plain import clean
 
 if TYPE_CHECKING:
     from maos.app import Maos
-    from maos.cli.status import Overview
+    from maos.views.overview import Overview
 
 
 @click.group(
     cls=LazyGroup,
-    lazy={"cleanup": "maos.cli.orchestration.cleaning:cleanup"},
+    lazy={"cleanup": ("maos.cli.runs.cleanup:cleanup", "Remove the worktrees of runs that were completed long ago.")},
     examples=["maos recover", "maos recover cleanup --older-than 30 --dry-run"],
     invoke_without_command=True,
 )
@@ -33,26 +33,20 @@ def recover(ctx: click.Context, as_json: bool) -> None:
     if ctx.invoked_subcommand is not None:
         return
 
-    async def work(m: Maos) -> Overview:
-        from maos.cli.status import look
-
-        return await look(m, messages=False)
-
-    from maos.cli.orchestrate.interrupted import since_us
+    async def work(m: Maos) -> tuple[Overview, int]:
+        return await m.overview(), m.runs.lookback_us()
 
     database: DatabaseTarget = ctx.obj
-    found = database.read(work)
-    since = since_us(database.settings)
+    found, since = database.read(work)
     runs = [each for each in found.runs if each.now.state == "interrupted" and each.run.updated_us >= since]
     agents = [each for each in found.agents if each.go_on]
     if as_json:
-        from maos.cli.agent import documents as of_agents
-        from maos.cli.orchestration import documents
+        from maos.cli.runs import documents
 
         shared.show(
             {
                 "orchestrations": [documents.summary(each) for each in runs],
-                "agents": [of_agents.summary(each) for each in agents],
+                "agents": shared.of(agents),
             }
         )
         return
@@ -64,6 +58,6 @@ def recover(ctx: click.Context, as_json: bool) -> None:
     for run in runs:
         trouble(run)
     for agent in agents:
-        name = clean(agent.attempt.agent)
+        name = clean(agent.agent)
         render.line(("! ", "bold red"), (name, "bold"), f" is {agent.status}")
-        render.line(("  to go on: ", "dim"), (agent.go_on, "bold"))
+        render.line(("  to go on: ", "dim"), (agent.go_on or "", "bold"))

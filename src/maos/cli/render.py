@@ -6,11 +6,14 @@ All text that comes from the data passes through `clean` first, and none of it i
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterable, Sequence
 from functools import cache
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
+
+import click
 
 from maos.cli.plain import clean, shorten
 from maos.clock import SystemClock, to_datetime
@@ -25,8 +28,18 @@ CHANGES_SHOWN_MAX = 40
 PATH_WIDTH_MAX = 40
 RUN_SHOWN_MAX = 5  # lines for entries of one list that came or went together
 YIELDING_MIN = 8  # characters that a column keeps, however narrow the terminal
-VALUE_WIDTH = 70  # of a value when nobody says how wide the output is
+VALUE_WIDTH = 70  # of a value when the output has no width
 CONTEXT_CHARS = 12  # shown before the first difference of two long values
+
+_STYLES: dict[str, dict[str, Any]] = {
+    "": {},
+    "dim": {"dim": True},
+    "bold": {"bold": True},
+    "found": {"fg": "yellow", "bold": True},
+    "warning": {"fg": "yellow"},
+    "bad": {"fg": "red"},
+    "good": {"fg": "green"},
+}
 
 Part = tuple[str, str]
 """Text and the Rich style it has on a terminal."""
@@ -45,6 +58,16 @@ class Column(NamedTuple):
 def terminal() -> bool:
     """Whether a person is looking."""
     return sys.stdout.isatty()
+
+
+def coloured(stream: TextIO) -> bool:
+    """Whether a stream is a terminal that shows colours."""
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def styled(text: str, style: str, stream: TextIO) -> str:
+    """A text for a stream, in a style if the stream shows colours."""
+    return click.style(text, **_STYLES[style]) if style and text and coloured(stream) else text
 
 
 @cache

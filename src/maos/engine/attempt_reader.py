@@ -61,14 +61,8 @@ class AttemptReader:
                 found += [(agent, str(each.get("text", ""))) for each in (attempt.discoveries if attempt else ())]
         return found
 
-    async def records(self, agent: str, *, follow: bool = False) -> AsyncIterator[Record]:
-        """The events of all attempts of an agent in order; with `follow`, until its attempt has ended."""
+    async def records(self, agent: str) -> AsyncIterator[Record]:
+        """The events of all attempts of an agent, in order."""
         for past in await self.history(agent):
-            if not (follow and past.is_open):
-                async for record in self._journal.read(stream(past.id)):
-                    yield record
-                continue
-            async for record in self._journal.follow_stream(stream(past.id)):
+            async for record in self._journal.read(stream(past.id)):
                 yield record
-                if record.type == "attempt_ended":
-                    break

@@ -23,6 +23,7 @@ from maos.engine import attempt_spec, consent, ownership, saving, transcripts
 from maos.engine.attempt_reader import AttemptReader
 from maos.engine.claims import claim
 from maos.engine.live import GRACE_S, AttemptLimits, Listener, LiveAttempt
+from maos.engine.ownership import Liveness
 from maos.engine.post import Post
 from maos.engine.recorder import Recorder
 from maos.engine.tool_servers import ToolServers
@@ -270,7 +271,7 @@ class Attempts(AttemptReader):
         lease = await self._claim(agent, attempt)
         recorder = Recorder(self._journal, ATTEMPT, attempt, lease, lease_s=self._lease_s)
         folder = Path(attempt.folder)
-        here = ownership.is_here(attempt.owner)
+        here = ownership.liveness(attempt.owner).is_here
         try:
             await recorder.append(Event("attempt_claimed", {"owner": ownership.identity(lease)}))
             process = await self._attach(folder, lease, attempt.offset) if here else None
@@ -290,7 +291,7 @@ class Attempts(AttemptReader):
 
     async def adopt_all(self, *, listener: Listener | None = None) -> list[Running]:
         """Take up every attempt on this machine whose engine is gone."""
-        orphaned = [each async for each in self.all() if ownership.is_gone(each.owner)]
+        orphaned = [each async for each in self.all() if ownership.liveness(each.owner) is Liveness.GONE]
         adopted = await asyncio.gather(*(self._adopt(each, None, listener) for each in orphaned))
         return [each for each in adopted if each is not None]
 
@@ -464,7 +465,7 @@ class Attempts(AttemptReader):
     async def _clear_away(self, attempt: Attempt) -> None:
         """End the holder of an attempt whose end was recorded by an engine that died before it could."""
         folder = Path(attempt.folder)
-        if not ownership.is_gone(attempt.owner) or not await asyncio.to_thread(folder.exists):
+        if ownership.liveness(attempt.owner) is not Liveness.GONE or not await asyncio.to_thread(folder.exists):
             return
         lease = await self._claim(attempt.agent, attempt)
         try:

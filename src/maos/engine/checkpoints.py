@@ -65,8 +65,8 @@ async def made_by_anybody(journal: Journal, clock: Clock, run: Run, name: str) -
         return any(point.get("name") == name for point in each.checkpoints)
 
     while not await make(journal, clock, run, name):
-        while not is_made(run) and not ownership.is_unattended(run.owner):
-            await _until(journal, run, is_made)
+        while not is_made(run) and not ownership.liveness(run.owner).has_ended:
+            await until(journal, run, is_made)
         if not is_made(run):  # whoever was asked died before they took note: it is for us to do
             run = await RUN.load(journal, run.id) or run
         if is_made(run):
@@ -74,8 +74,8 @@ async def made_by_anybody(journal: Journal, clock: Clock, run: Run, name: str) -
     return run
 
 
-async def _until(journal: Journal, run: Run, condition: Callable[[Run], bool]) -> None:
-    """Follow a run until something is true of it, or for a while, so that the caller can look who carries it out."""
+async def until(journal: Journal, run: Run, condition: Callable[[Run], bool]) -> None:
+    """Apply new events to a run until a condition holds, or for a second: then the caller can check its owner."""
 
     async def follow() -> None:
         async for record in journal.follow_stream(stream(run.id), after=run.version):
@@ -83,6 +83,8 @@ async def _until(journal: Journal, run: Run, condition: Callable[[Run], bool]) -
             if condition(run):
                 return
 
+    if condition(run):
+        return
     try:
         await asyncio.wait_for(follow(), LOOK_EVERY_S)
     except TimeoutError:

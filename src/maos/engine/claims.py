@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 
 from maos.clock import MICROSECONDS, Clock
 from maos.engine import ownership
+from maos.engine.ownership import Liveness
 from maos.engine.recorder import LEASE_S, Fold
 from maos.errors import Conflict
 from maos.journal.journal import Journal
@@ -20,10 +21,7 @@ class Held(Conflict):
     """Another engine acts for it."""
 
     def __init__(self, name: str, who: str, hint: str) -> None:
-        super().__init__(name, expected=0, actual=0)
-        self.what = f"{name} is run by {who}"
-        self.hint = hint
-        self.args = (self.what,)
+        super().__init__(name, what=f"{name} is run by {who}", hint=hint)
 
 
 async def claim(
@@ -43,7 +41,7 @@ async def claim(
     A process that died between claiming and recording that it did is known to nobody, and one that had its lease again
     after it ran out has a token that nobody knows; such leases run out.
     """
-    if fold is not None and ownership.is_gone(fold.owner):
+    if fold is not None and ownership.liveness(fold.owner) is Liveness.GONE:
         await journal.release(ownership.lease_of(fold.owner))
     until_us = clock.steady_us() + int(LEASE_S * 1.2 * MICROSECONDS)
     while True:
@@ -52,7 +50,7 @@ async def claim(
             return lease
         if fold is None and look is not None:
             fold = await look()
-        is_owned = fold is not None and is_open and not ownership.is_gone(fold.owner)
+        is_owned = fold is not None and is_open and ownership.liveness(fold.owner) is not Liveness.GONE
         if is_owned or clock.steady_us() > until_us:
             who = f"process {fold.owner['pid']} on {fold.owner['host']}" if fold else "another process"
             raise Held(name, who, hint)

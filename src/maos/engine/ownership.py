@@ -9,12 +9,38 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Mapping
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 from maos.holder import identity as held
 from maos.model.attempt import Attempt
 from maos.store.contract import Lease
+
+
+class Liveness(StrEnum):
+    """Whether the process that owns a run or an attempt is alive, as far as this machine can tell."""
+
+    ALIVE = "alive"
+    """It runs on this machine."""
+    GONE = "gone"
+    """It has provably ended on this machine: another process may give its lease back at once."""
+    DETACHED = "detached"
+    """It is gone, and the agent it started is alive, held by a process of its own."""
+    RESTARTED = "restarted"
+    """The machine was restarted since, so it has ended; its lease runs out by itself."""
+    ELSEWHERE = "elsewhere"
+    """It is on another machine, or among processes that cannot be seen from here: unknown."""
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether nothing of the owner is left on this machine."""
+        return self in (Liveness.GONE, Liveness.RESTARTED)
+
+    @property
+    def is_here(self) -> bool:
+        """Whether it runs, or ran, on this machine since the machine was started."""
+        return self in (Liveness.ALIVE, Liveness.GONE, Liveness.DETACHED)
 
 
 def identity(lease: Lease) -> dict[str, Any]:
@@ -31,40 +57,26 @@ def identity(lease: Lease) -> dict[str, Any]:
     }
 
 
-def is_gone(owner: Mapping[str, Any]) -> bool:
-    """Whether the owner's process has provably ended; False when it lives or nobody here can tell."""
+def liveness(owner: Mapping[str, Any]) -> Liveness:
+    """Whether the process of an owner is alive, as far as this machine can tell."""
     machine = _machine()
-    if not machine or owner.get("machine") != machine:
-        return False
-    try:
-        return _start_ticks(int(owner["pid"])) != int(owner["since"])
-    except (KeyError, TypeError, ValueError):
-        return False
+    if machine and owner.get("machine") == machine:
+        try:
+            return Liveness.ALIVE if _start_ticks(int(owner["pid"])) == int(owner["since"]) else Liveness.GONE
+        except (KeyError, TypeError, ValueError):
+            return Liveness.ALIVE
+    then, now = str(owner.get("machine", "")).partition(":")[0], machine.partition(":")[0]
+    is_restarted = bool(then and now) and then != now and owner.get("host") == socket.gethostname()
+    return Liveness.RESTARTED if is_restarted else Liveness.ELSEWHERE
 
 
-def is_unattended(owner: Mapping[str, Any]) -> bool:
-    """Whether nothing of the owner is left on this machine: its process has ended, or the machine was restarted."""
-    then, now = str(owner.get("machine", "")).partition(":")[0], _machine().partition(":")[0]
-    restarted = bool(then and now) and then != now and owner.get("host") == socket.gethostname()
-    return restarted or is_gone(owner)
-
-
-def is_here(owner: Mapping[str, Any]) -> bool:
-    """Whether the owner runs, or ran, on this machine since it was started."""
-    return bool(_machine()) and owner.get("machine") == _machine()
-
-
-def is_at_work(attempt: Attempt) -> bool:
-    """Whether somebody may still be at work on an attempt: its engine, or the holder that outlives it."""
-    return attempt.is_open and (not is_unattended(attempt.owner) or holder_lives(attempt))
-
-
-def holder_lives(attempt: Attempt) -> bool:
-    """Whether the agent's own process is still held, and can be taken up."""
-    if not attempt.folder or not is_here(attempt.owner):
-        return False
+def agent_liveness(attempt: Attempt) -> Liveness:
+    """Whether the engine of an attempt is alive; DETACHED when only the agent is."""
+    found = liveness(attempt.owner)
+    if found is not Liveness.GONE or not attempt.folder:
+        return found
     holder = held.read(Path(attempt.folder))
-    return holder is not None and holder.process() is not None
+    return Liveness.DETACHED if holder is not None and holder.process() is not None else found
 
 
 def lease_of(owner: Mapping[str, Any]) -> Lease:

@@ -2,64 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any
 
 from maos.clock import Clock
-from maos.errors import Conflict, InvalidInput, NotFound
+from maos.errors import Conflict, NotFound
 from maos.journal.codec import Event
 from maos.journal.journal import Journal
 from maos.model.attempt import Attempt, inbox
 from maos.model.join import JOIN
+from maos.model.question import GATE, PERMISSION, QUESTION, UNKNOWN, WORKFLOW, Open
 from maos.model.run import GATE as GATE_ID
 from maos.model.run import Question, Run
 from maos.model.run_status import PendingCommands, pending_commands, permissions
 from maos.model.workflow import GATE as FLOW_GATE
 from maos.model.workflow import Step, WorkflowRun
 
-QUESTION, GATE, PERMISSION = "question", "gate", "permission"
-WORKFLOW, UNKNOWN = "workflow", "unknown"
-"""What a workflow asks; and what became of a step of one, which `maos workflow settle` says."""
-YES, NO = ("yes", "y", "ok", "true"), ("no", "n", "false")
-SHORT_CHARS_MIN = 6
-SHOWN_MAX = 5
-
 
 class Answered(Conflict):
     """Somebody else has answered already; the first answer counts."""
 
     def __init__(self, id: str, answer: str, by: str) -> None:
-        super().__init__(id, expected=0, actual=0)
-        self.what = f"{id} was answered already, by {by or 'somebody'}: {answer}"
-        self.hint = "the first answer counts"
-        self.args = (self.what,)
-
-
-class Open(NamedTuple):
-    """Something that a person should answer."""
-
-    owner: str
-    """The run, or for a permission the agent, that asks."""
-    id: str
-    """Its id among the questions of its owner."""
-    kind: str
-    text: str
-    choices: tuple[str, ...] = ()
-    context: str = ""
-    asked_by: tuple[str, ...] = ()
-    asked_us: int = 0
-    default: str | None = None
-    expires_us: int = 0
-    tool: str = ""
-    input: Any = None
-    """What it is used for, as its program put it."""
-    recorded: bool = True
-    """Whether an engine has taken note of it; one that did not is asked all the same."""
-
-    @property
-    def ref(self) -> str:
-        """What it is called among the questions of everybody."""
-        return f"{self.owner}/{self.id}"
+        what = f"{id} was answered already, by {by or 'somebody'}: {answer}"
+        super().__init__(id, what=what, hint="the first answer counts")
 
 
 async def wishes_of(journal: Journal, run: Run) -> PendingCommands:
@@ -103,71 +68,6 @@ async def of_workflow(journal: Journal, flow: WorkflowRun) -> list[Open]:
 def of_attempt(attempt: Attempt) -> list[Open]:
     """What an agent asks to be allowed to do, as far as its engine has recorded."""
     return [_permission(attempt, each) for each in permissions(attempt)] if attempt.is_open else []
-
-
-def find(everybody: Sequence[Open], given: str) -> Open:
-    """The question that is meant: by its id, its id with its owner's, or an unambiguous beginning of either."""
-    for name in ("ref", "id"):
-        exact = [each for each in everybody if getattr(each, name) == given]
-        if len(exact) == 1:
-            return exact[0]
-    found = [each for each in everybody if given and given in (each.ref[: len(given)], each.id[: len(given)])]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        shown = ", ".join(each.ref for each in found[:SHOWN_MAX])
-        raise InvalidInput(f"{given!r} could be any of {len(found)} questions: {shown}", hint="give more of its id")
-    raise NotFound(f"nobody asks {given!r}", hint="`maos questions` lists what waits for an answer")
-
-
-def short(everybody: Sequence[Open], wanted: Open) -> str:
-    """As much of a question's id as tells it from the questions of everybody."""
-    if len(wanted.id) < SHORT_CHARS_MIN:  # the call of a workflow, which says nothing without its owner
-        return wanted.ref
-    for whole, chars_min in ((wanted.id, SHORT_CHARS_MIN), (wanted.ref, len(wanted.owner) + 1 + SHORT_CHARS_MIN)):
-        for end in range(min(chars_min, len(whole)), len(whole) + 1):
-            if sum(whole[:end] in (each.ref[:end], each.id[:end]) for each in everybody) == 1:
-                return whole[:end]
-    return wanted.ref
-
-
-def short_of_owner(asked: Sequence[Open], wanted: Open) -> str:
-    """The same when only the questions of one run are known: the run's own id tells it from all others."""
-    whole = wanted.ref
-    for end in range(min(len(wanted.owner) + 1 + SHORT_CHARS_MIN, len(whole)), len(whole)):
-        if sum(each.ref.startswith(whole[:end]) for each in asked) == 1:
-            return whole[:end]
-    return whole
-
-
-def check(question: Open, answer: str, why: str = "") -> str:
-    """The answer as it will be recorded: one of the choices, if there are any."""
-    said = answer.strip()
-    if not said:
-        raise InvalidInput("the answer is empty", hint="say something")
-    if question.kind == UNKNOWN:
-        raise InvalidInput(f"what became of call {question.id} is not answered but settled", hint=question.context)
-    if question.kind in (GATE, PERMISSION):
-        if said.lower() not in (*YES, *NO):
-            raise InvalidInput(f"{said!r} is neither yes nor no", hint="say yes or no; --why gives a reason")
-        plain = "yes" if said.lower() in YES else "no"
-        return f"no: {why}" if why and plain == "no" and question.kind == GATE else plain
-    if question.choices:
-        for each in question.choices:
-            if said.casefold() == each.casefold():
-                return each
-        if said.isdigit() and 1 <= int(said) <= len(question.choices):
-            return question.choices[int(said) - 1]
-        raise InvalidInput(f"{said!r} is not a choice", hint=f"choose one of: {', '.join(question.choices)}")
-    return answer
-
-
-def with_reason(question: Open, said: str) -> tuple[str, str]:
-    """What a person typed in one line, as an answer and a reason: `no, use git mv` is a no that says why."""
-    first, _, rest = said.strip().partition(" ")
-    if question.kind in (GATE, PERMISSION) and first.strip(",.:;").lower() in (*YES, *NO):
-        return first.strip(",.:;"), rest.strip()
-    return said, ""
 
 
 async def answer(journal: Journal, clock: Clock, run: Run, id: str, text: str, *, by: str = "person") -> int:

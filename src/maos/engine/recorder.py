@@ -8,7 +8,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
-from maos.engine.ownership import is_here
+from maos.engine.ownership import liveness
 from maos.errors import Conflict, Corrupt, LeaseLost, StoreUnavailable
 from maos.faults import crash_point
 from maos.journal.codec import Event
@@ -170,7 +170,7 @@ class Recorder(Generic[F]):
     async def is_taken_elsewhere(self) -> bool:
         """Whether the stream now belongs to an engine on another machine."""
         found = await self._kind.load(self._journal, self.fold.id)
-        return found is not None and not is_here(found.owner)
+        return found is not None and not liveness(found.owner).is_here
 
     async def _write(self, events: Sequence[Event], before: int, also: Sequence[Append]) -> None:
         after = before + len(events)

@@ -7,7 +7,7 @@ from typing import Any
 
 from maos.engine.attempts import Attempts
 from maos.engine.claims import Held
-from maos.engine.ownership import is_unattended
+from maos.engine.ownership import liveness
 from maos.errors import LeaseLost
 from maos.model.attempt import Attempt, agent_of, stream
 
@@ -18,7 +18,7 @@ async def end(attempts: Attempts, attempt: Attempt, grace_s: float) -> None:
     """Ask whoever runs an agent to stop it; if that is nobody, be the one. It has ended when this returns."""
     asked: dict[str, Any] | None = None
     while attempt.is_open:
-        if is_unattended(attempt.owner) or attempt.owner == asked:
+        if liveness(attempt.owner).has_ended or attempt.owner == asked:
             await _take_up_and_stop(attempts, attempt.agent, grace_s)
         else:
             await attempts.stop(attempt.agent, grace_s=grace_s)

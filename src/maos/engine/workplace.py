@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from maos import workspaces as workspaces
+from maos.errors import NotFound
 from maos.model.attempt import AttemptCheckpoint
+from maos.model.run import Run
 
 ASKED = "it works in the folder itself, as asked: files are not saved with checkpoints and cannot be brought back"
 
@@ -53,3 +55,18 @@ class Workplace:
         """Save the files; the commit that holds them, None where none can."""
         saved = await workspaces.checkpoint(self.workspace, name)
         return saved.commit if saved is not None else None
+
+
+def check_places(run: Run) -> None:
+    """NotFound when what a run works on is not where it was."""
+    workspace = run.options.get("workspace") or {}
+    missing = [place for place in (run.folder, workspace.get("tree")) if place and not Path(place).is_dir()]
+    if not missing and workspace and not Path(workspace["repository"]).is_dir():
+        missing = [workspace["repository"]]
+    if missing:
+        where = run.folder if missing[0] != run.folder else "NEW"
+        raise NotFound(
+            f"orchestration {run.id} cannot go on: {' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} gone",
+            hint="put back what was moved or removed, or a link to where it is now; or say where the folder is: "
+            f"`maos resume {run.id} --cwd {where}`",
+        )

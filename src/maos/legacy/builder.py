@@ -16,8 +16,7 @@ import msgspec
 
 from maos.agents.contract import LaunchOrder
 from maos.bus.limits import MessageLimits
-from maos.engine import agent_types, attempt_spec
-from maos.engine.agent_types import AgentType
+from maos.engine import attempt_spec
 from maos.engine.workplace import ASKED
 from maos.journal.codec import Event
 from maos.journal.journal import Append
@@ -27,6 +26,8 @@ from maos.model.failure import TABLE
 from maos.model.plan import Plan, Task
 from maos.model.run import DONE, FAILED, PAUSED, WAITING, Run, agent_name
 from maos.redact import Redactor
+from maos.runs import agent_types
+from maos.runs.agent_types import AgentType
 from maos.workspaces import Workspace
 
 KIND = "claude"

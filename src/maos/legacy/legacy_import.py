@@ -17,8 +17,9 @@ from typing import NamedTuple
 from maos.clock import Clock
 from maos.engine import ownership, transcripts
 from maos.engine.types import RUN
-from maos.errors import Conflict, InvalidInput, NotFound
+from maos.errors import Conflict, InvalidInput
 from maos.faults import crash_point
+from maos.ids import match_id
 from maos.journal.codec import Event
 from maos.journal.journal import Append, Journal
 from maos.legacy import file, parser
@@ -177,13 +178,7 @@ def claude_folder() -> Path:
 def _chosen(found: LegacyContents, wanted: str) -> list[LegacyRun]:
     if not wanted:
         return found.orchestrations
-    exact = [each for each in found.orchestrations if each.id == wanted]
-    chosen = exact or [each for each in found.orchestrations if each.id.startswith(wanted)]
-    if not chosen:
-        known = ", ".join(each.id[:8] for each in found.orchestrations[:10])
-        hint = f"it has {known}" if known else "it has none; check that it is the right file"
-        raise NotFound(f"the file has no orchestration {wanted!r}", hint=hint)
-    if len(chosen) > 1:
-        could = ", ".join(each.id for each in chosen[:5])
-        raise InvalidInput(f"{wanted!r} could be {could}", hint="give more of the id")
-    return chosen
+    known = [each.id for each in found.orchestrations]
+    hint = f"it has {', '.join(each[:8] for each in known[:10])}" if known else "check that it is the right file"
+    id = match_id(wanted, known, "orchestration", hint=hint)
+    return [each for each in found.orchestrations if each.id == id]

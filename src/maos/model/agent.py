@@ -9,6 +9,12 @@ from maos.model.changes import Op
 
 PREFIX = "agent/"
 
+SNAPSHOT_KINDS = ("full", "incremental", "checkpoint")
+COMPRESSIONS = ("zstd", "lz4", "snappy", "gzip", "none")
+"""What a snapshot may be compressed with, the usual one first."""
+STRATEGIES = ("snapshot", "merge", "delete")
+"""How a history may be compacted."""
+
 EVENT_TYPES = (
     "instance_created",
     "status_changed",

@@ -14,6 +14,11 @@ from maos.model.facts import Fact
 
 RETRY, WAIT, RESUME, FRESH, ASK, GIVE_UP, NOTHING = "retry", "wait", "resume", "fresh", "ask", "give_up", "nothing"
 
+ENDED_BY_ITSELF = ("", "failed", "start_failed")
+"""Failures of a command that leave no doubt about whether it did its work."""
+REPEATABLE = ("shell", "python")
+"""Kinds whose program is named by the task, and may only come to be while the run is executed."""
+
 
 class Failure(NamedTuple):
     """One way to fail: what it means, and what the engine should do."""

@@ -29,6 +29,8 @@ PAUSED = "paused"
 """Stopped by a person, or since a limit of the whole run was reached. `maos resume` goes on."""
 COMPLETED = "completed"
 """Every task is done. `maos resume --task` adds work, and it runs again."""
+CANCELLED = "cancelled"
+"""Ended by a person before every task was done. `maos resume` runs what is left after all."""
 
 EVENT_TYPES = (
     "run_created",
@@ -55,7 +57,7 @@ EVENT_TYPES = (
     "run_moved",
 )
 
-INBOX_TYPES = ("pause_requested", "checkpoint_requested", "wake_requested")
+INBOX_TYPES = ("pause_requested", "cancel_requested", "checkpoint_requested", "wake_requested")
 """What others may want of a run, beside asking and answering questions."""
 
 GATE, MERGE = "gate/", "merge/"
@@ -215,6 +217,11 @@ class Run(msgspec.Struct, kw_only=True):
     def is_open(self) -> bool:
         """Whether there may be more to do."""
         return self.status in (PLANNING, RUNNING, PAUSED)
+
+    @property
+    def is_going(self) -> bool:
+        """Whether an engine should be executing it: it was neither paused nor has it ended."""
+        return self.status in (PLANNING, RUNNING)
 
     @property
     def wakes_us(self) -> int:

@@ -15,6 +15,7 @@ import msgspec
 from maos.model.attempt import Attempt
 from maos.model.failure import ASK, TABLE
 from maos.model.run import (
+    CANCELLED,
     COMPLETED,
     FAILED,
     GATE,
@@ -43,7 +44,8 @@ BLOCKED = "blocked"
 INTERRUPTED = "interrupted"
 """The process that carried it out is gone. `maos resume`; `maos recover` lists all that were."""
 STATES = (
-    INITIALIZING, IDLE, WORKING, WAITING_FOR_USER, WAITING_FOR_TASKS, BLOCKED, COMPLETED, FAILED, INTERRUPTED,
+    INITIALIZING, IDLE, WORKING, WAITING_FOR_USER, WAITING_FOR_TASKS, BLOCKED, COMPLETED, FAILED, CANCELLED,
+    INTERRUPTED,
 )  # fmt: skip
 
 ASKING_TOOL = "ask_person"
@@ -178,8 +180,8 @@ def _state(
     failed: Sequence[TaskState],
     stuck: Sequence[str],
 ) -> str:
-    if run.status == COMPLETED:
-        return COMPLETED
+    if run.status in (COMPLETED, CANCELLED):
+        return run.status
     if run.status == FAILED:
         return BLOCKED if failed and all(_needs_person(each) for each in failed) else FAILED
     if run.status == PAUSED:

@@ -29,6 +29,7 @@ from maos.state.loader import Loader, empty
 from maos.state.records import (
     Compaction,
     Peek,
+    Preview,
     Replay,
     Restored,
     Retention,
@@ -88,14 +89,22 @@ class AgentStates:
         except RecursionError:
             raise InvalidInput("the data is nested too deep, or contains itself") from None
         facts = _facts(source, metadata, causation, correlation, critical=False)
-        update = await self._write(
-            empty(agent),
-            [["set", "", content]],
-            type_="instance_created",
-            facts=facts,
-            key=None if key is None else _key(key, agent, content, "instance_created", facts),
-            under=under,
-        )
+        try:
+            update = await self._write(
+                empty(agent),
+                [["set", "", content]],
+                type_="instance_created",
+                facts=facts,
+                key=None if key is None else _key(key, agent, content, "instance_created", facts),
+                under=under,
+            )
+        except Conflict as error:
+            raise Conflict(
+                error.stream,
+                actual=error.actual,
+                what=f"agent {agent!r} already exists",
+                hint=f"choose another name, or change it: `maos state update {agent}`",
+            ) from error
         return update.state
 
     async def get(self, agent: str) -> State:
@@ -160,7 +169,7 @@ class AgentStates:
                 if newest.version == state.version:
                     return Update(state.version, state, state, (), 0)
             state = newest  # what cannot be done, or need not, is decided from the newest state only
-        newer = await self._version(agent)
+        newer = await self.version(agent)
         raise Conflict(agents.stream(agent), expected=newer - 1, actual=newer)
 
     async def peek(self, agent: str, path: str, *, last: int = 50) -> Peek:
@@ -181,11 +190,38 @@ class AgentStates:
             async for summary in m.agents.all("review"):
                 print(summary.agent, summary.version, summary.status)
         """
+        async for name in self.names(prefix):
+            yield await self.summary(name)
+
+    async def names(self, prefix: str = "") -> AsyncIterator[str]:
+        """The names of all agents that begin with a prefix, sorted; their states are not read.
+
+        Example::
+
+            print([name async for name in m.agents.names("review")])
+        """
         async for stream in self._journal.streams(agents.PREFIX + prefix):
-            state = await self.get(stream.removeprefix(agents.PREFIX))
-            yield Summary(
-                state.agent, state.version, state.raw().get("status"), state.type, state.time_us, state.source
-            )
+            yield stream.removeprefix(agents.PREFIX)
+
+    async def summary(self, agent: str) -> Summary:
+        """One agent as `all` lists it.
+
+        Example::
+
+            print((await m.agents.summary("reviewer")).status)
+        """
+        state = await self.get(agent)
+        status = state.raw().get("status")
+        return Summary(state.agent, state.version, status, state.type, state.source, state.time_us)
+
+    async def version(self, agent: str) -> int:
+        """The newest version of an agent; 0 when there is no such agent.
+
+        Example::
+
+            print(await m.agents.version("reviewer"))
+        """
+        return await self._journal.version(agents.stream(agent))
 
     # --- time travel -----------------------------------------------------------------------------------------
 
@@ -244,7 +280,17 @@ class AgentStates:
             except Conflict:
                 if expected is not None:
                     raise
-        raise Conflict(agents.stream(agent), expected=state.version, actual=await self._version(agent))
+        raise Conflict(agents.stream(agent), expected=state.version, actual=await self.version(agent))
+
+    async def preview_rollback(self, agent: str, version: int) -> Preview:
+        """What a rollback to a version would change.
+
+        Example::
+
+            print((await m.agents.preview_rollback("reviewer", 2)).changes)
+        """
+        newest = await self.version(agent)
+        return Preview(str(version), newest, await self.diff(agent, newest, version))
 
     async def replay(self, agent: str, first: int, last: int) -> Replay:
         """Fold a range of events again and compare every recorded checksum on the way (I13).
@@ -388,6 +434,18 @@ class AgentStates:
         """
         return await _persistently(lambda: self.snapshot_store.restore(agent, snapshot, source=source, under=under))
 
+    async def preview_restore(self, agent: str, snapshot: str) -> Preview:
+        """What restoring a snapshot would change, and what is wrong with the snapshot.
+
+        Example::
+
+            print((await m.agents.preview_restore("reviewer", "before")).changes)
+        """
+        state = await self.get(agent)
+        id_, target, warnings = await self.snapshot_store.sought(agent, snapshot)
+        found = changes.changes(state.raw(), changes.difference(state.raw(), target.raw()))
+        return Preview(id_, state.version, list(found), warnings)
+
     async def delete_snapshot(self, agent: str, snapshot: str, *, force: bool = False) -> None:
         """Remove a snapshot; permanent, critical and damaged ones only by force, the base of others not at all.
 
@@ -441,9 +499,6 @@ class AgentStates:
         )
 
     # --- inside ----------------------------------------------------------------------------------------------
-
-    async def _version(self, agent: str) -> int:
-        return await self._journal.version(agents.stream(agent))
 
     async def _write(
         self,

@@ -24,8 +24,6 @@ from maos.state.snapshots import Snapshots
 from maos.store import chain
 from maos.store.contract import Document, Replacement
 
-STRATEGIES = ("snapshot", "merge", "delete")
-
 
 class _Range(NamedTuple):
     """Versions that become one event."""
@@ -57,8 +55,8 @@ class Compactor:
         source: str,
     ) -> Compaction:
         """See AgentStates.compact."""
-        if strategy not in STRATEGIES:
-            raise InvalidInput(f"{strategy!r} is not a strategy", hint=f"one of {', '.join(STRATEGIES)}")
+        if strategy not in agents.STRATEGIES:
+            raise InvalidInput(f"{strategy!r} is not a strategy", hint=f"one of {', '.join(agents.STRATEGIES)}")
         if sum((keep_last is not None, keep_since is not None, critical_only)) > 1:
             raise InvalidInput("give only one of keep_last, keep_since and critical_only")
         if keep_last is not None and keep_last < 0:

@@ -174,8 +174,19 @@ class Summary(NamedTuple):
     version: int
     status: Any
     type: str
-    time_us: int
     source: str
+    time_us: int
+
+
+class Preview(NamedTuple):
+    """What a rollback or a restore would do."""
+
+    target: str
+    """The version or the snapshot whose state it leads to."""
+    newest: int
+    """The version that it was computed from."""
+    changes: Sequence[Change]
+    warnings: tuple[str, ...] = ()
 
 
 class Retention(NamedTuple):

@@ -27,7 +27,6 @@ from maos.state.records import Restored, Retention, SnapshotInfo, State, Update
 from maos.store.contract import Document, Lease
 
 FORMAT = 1
-KINDS = ("full", "incremental", "checkpoint")
 TRIGGERS = ("scheduled", "manual", "event", "migration")
 
 
@@ -89,8 +88,8 @@ class Snapshots:
                 content = changes.difference(before.raw(), state.raw())
         if kind == "full":
             content = state.raw()
-        elif kind not in KINDS:
-            raise InvalidInput(f"{kind!r} is not a kind of snapshot", hint=f"one of {', '.join(KINDS)}")
+        elif kind not in agents.SNAPSHOT_KINDS:
+            raise InvalidInput(f"{kind!r} is not a kind of snapshot", hint=f"one of {', '.join(agents.SNAPSHOT_KINDS)}")
         plain = b"" if kind == "checkpoint" else msgspec.json.encode(content)
         stored = compress.compress(plain, compression) if plain else b""
         info = SnapshotInfo(

@@ -12,11 +12,12 @@ import msgspec
 
 from maos.clock import Clock
 from maos.engine import ownership
+from maos.engine.ownership import Liveness
 from maos.engine.types import RUN as RUNS
 from maos.engine.types import WORKFLOW_RUN
 from maos.errors import InvalidInput, NotFound
 from maos.journal.journal import Journal, Record
-from maos.model.run import Run
+from maos.model.run import PLANNING, RUNNING, Run
 from maos.model.workflow import WorkflowRun
 from maos.transfer import contents, file, membership, validation
 from maos.transfer.contents import RUN, TEXT_CHARS_MAX, WORKFLOW, EventLine, Manifest, StreamHead
@@ -75,7 +76,7 @@ async def export(
         made_by=made_by,
         made_us=clock.now_us(),
         position=position,
-        carried_out=root.status in ("planning", "running") and not ownership.is_gone(root.owner),
+        carried_out=root.status in (PLANNING, RUNNING) and ownership.liveness(root.owner) is not Liveness.GONE,
         streams=gathered.heads,
         refs=refs,
         object_format="sha1" if repository is None else await commits.object_format(repository),

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from maos.engine import agent_types
 from maos.errors import Corrupt, InvalidInput, MaosError
 from maos.journal.codec import Event
 from maos.journal.journal import Record
@@ -25,6 +24,7 @@ from maos.model.plan import Task
 from maos.model.run import Run
 from maos.model.tool_calls import Reports
 from maos.model.workflow import WorkflowRun
+from maos.runs import agent_types
 from maos.state import loader
 from maos.transfer import membership, shapes
 from maos.transfer.contents import RUN, Contents, Manifest

@@ -15,8 +15,8 @@ from maos import workspaces as workspaces
 from maos.clock import Clock
 from maos.engine import consent, questions, stopping
 from maos.engine.attempts import Attempts
-from maos.engine.orchestration import check_places
-from maos.engine.runs import Runs
+from maos.engine.run_reader import RunReader
+from maos.engine.workplace import check_places
 from maos.errors import Corrupt, InvalidInput, NotFound
 from maos.faults import crash_point
 from maos.journal.codec import Event
@@ -24,6 +24,7 @@ from maos.journal.journal import Append, Journal
 from maos.model.attempt import inbox
 from maos.model.branch import BranchPoint, digest, line_of, parted
 from maos.model.join import FILES, JOIN, OURS, THEIRS, JoinConflict, Joined, decided, join
+from maos.model.question import Open
 from maos.model.run import Run
 from maos.travel import branches, points_in_time
 from maos.travel.comparison import lineage
@@ -48,7 +49,7 @@ class Union(NamedTuple):
     """Those that nobody has decided: nothing was joined."""
     commit: str = ""
     """The merged files, once they are."""
-    asked: Sequence[questions.Open] = ()
+    asked: Sequence[Open] = ()
     """What a person is asked, in the place of joining."""
 
     @property
@@ -60,7 +61,7 @@ class Union(NamedTuple):
 class Join:
     """Joins runs."""
 
-    def __init__(self, journal: Journal, clock: Clock, runs: Runs, attempts: Attempts) -> None:
+    def __init__(self, journal: Journal, clock: Clock, runs: RunReader, attempts: Attempts) -> None:
         self._journal = journal
         self._clock = clock
         self._runs = runs
@@ -110,7 +111,7 @@ class Join:
             await recorder.append(Event("run_joined", data), also=also)
             return union._replace(before=await position_before(self._journal, ours), commit=ours.commit)
 
-    async def ask(self, union: Union) -> list[questions.Open]:
+    async def ask(self, union: Union) -> list[Open]:
         """Put what nobody has decided to a person; asked twice, it is asked once."""
         run = await self._runs.get(union.run)
         known = (await questions.wishes_of(self._journal, run)).questions

@@ -17,10 +17,10 @@ from maos import workspaces as workspaces
 from maos.clock import Clock
 from maos.engine import claims, consent, ownership, stopping
 from maos.engine.attempts import Attempts
-from maos.engine.orchestration import check_places
 from maos.engine.recorder import Recorder
-from maos.engine.runs import Runs, new_id
+from maos.engine.run_reader import RunReader, new_id
 from maos.engine.types import RUN
+from maos.engine.workplace import check_places
 from maos.errors import InvalidInput
 from maos.faults import crash_point
 from maos.journal.codec import Event
@@ -91,7 +91,7 @@ class TravelPlan(NamedTuple):
 class Travel:
     """Takes runs to moments of their past."""
 
-    def __init__(self, journal: Journal, clock: Clock, runs: Runs, attempts: Attempts) -> None:
+    def __init__(self, journal: Journal, clock: Clock, runs: RunReader, attempts: Attempts) -> None:
         self._journal = journal
         self._clock = clock
         self._runs = runs

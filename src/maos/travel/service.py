@@ -7,7 +7,7 @@ from typing import NamedTuple
 from maos.clock import Clock
 from maos.engine import checkpoints
 from maos.engine.attempts import Attempts
-from maos.engine.runs import Runs
+from maos.engine.run_reader import RunReader
 from maos.journal.journal import Journal
 from maos.model.run import Run
 from maos.travel import comparison, points_in_time
@@ -33,7 +33,7 @@ class TimeTravel:
     and can be undone.
     """
 
-    def __init__(self, journal: Journal, clock: Clock, runs: Runs, attempts: Attempts) -> None:
+    def __init__(self, journal: Journal, clock: Clock, runs: RunReader, attempts: Attempts) -> None:
         self._journal = journal
         self._clock = clock
         self._runs = runs

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 from maos.clock import Clock
 from maos.engine.claims import Held
 from maos.engine.consent import NotAgreed
-from maos.engine.outcomes import Outcome, what_follows
 from maos.errors import (
     Conflict,
     Corrupt,
@@ -43,6 +42,7 @@ from maos.model.workflow import (
     STARTED,
     WorkflowRun,
 )
+from maos.runs.outcomes import Outcome, what_follows
 from maos.workflows import values
 from maos.workflows.control import Control
 from maos.workflows.definition import Workflow

@@ -26,7 +26,7 @@ class Status(NamedTuple):
     @classmethod
     def of(cls, flow: WorkflowRun) -> Status:
         """Look whether the process that executes a run lives, as far as this machine can tell."""
-        is_interrupted = flow.status == RUNNING and ownership.is_unattended(flow.owner)
+        is_interrupted = flow.status == RUNNING and ownership.liveness(flow.owner).has_ended
         return cls(flow, INTERRUPTED if is_interrupted else flow.status)
 
     @property
@@ -63,5 +63,5 @@ class Notice(NamedTuple):
 
 def unfinished_tools(attempts: Iterable[Attempt]) -> list[str]:
     """The tools that agents had begun when they, and the engines that recorded them, ended: ATTEMPT/TOOL."""
-    ended = [each for each in attempts if not ownership.is_at_work(each)]
+    ended = [each for each in attempts if not each.is_open or ownership.agent_liveness(each).has_ended]
     return [f"{each.id}/{tool}" for each in ended for tool in each.tools_open]

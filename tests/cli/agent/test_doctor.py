@@ -75,7 +75,7 @@ def test_a_stray_is_found_and_ended(stray: int, call: Call) -> None:
     done = call("doctor")
     assert done.returncode == 1
     assert f"process {stray} " in done.stdout
-    assert "of lost.1 runs and nobody holds it" in done.stdout
+    assert "of lost.1 runs without a holder" in done.stdout
     assert "`maos doctor --fix` can put it right" in done.stdout.splitlines()[-1]
     assert lives(stray)
     assert [each["fixed"] for each in findings(call, "--fix", "--yes")["stray"]] == [True]

@@ -7,8 +7,7 @@ import sys
 import click
 import pytest
 
-from maos.cli.agent.options import GRACE_US
-from maos.cli.agent.running import TIME_LIMIT
+from maos.cli.agent.lifecycle import GRACE_US, TIME_LIMIT
 from maos.cli.arguments import DURATION
 from maos.cli.program import program
 from maos.engine.attempts import TIME_LIMIT_S

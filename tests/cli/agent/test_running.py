@@ -211,3 +211,12 @@ def test_an_agent_on_postgresql(here: Path, call: Call, postgres_url: str) -> No
     assert (done.stdout, done.returncode) == ("stored elsewhere\n", 0)
     assert call("--db", postgres_url, "agent", "logs", "far").stdout == "stored elsewhere\ndone\n"
     assert call("--db", postgres_url, "doctor").returncode == 0
+
+
+def test_options_of_a_command_need_dashes_before_it(here: Path, call: Call) -> None:
+    done = call("agent", "run", "ls", "-la")
+    assert done.returncode == 2
+    assert "`maos agent run` has no option '-l'" in done.stderr
+    assert "put -- before that: `maos agent run -- ls -la`" in done.stderr
+    assert call("agent", "run", "--nmae", "x", "true").returncode == 2
+    assert call("agent", "run", "--", "ls", "-la").returncode == 0

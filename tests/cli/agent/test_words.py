@@ -1,21 +1,22 @@
 """How facts look to people, and how numbers are said."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
-from maos.cli.agent import summary, words
-from maos.cli.agent.feed import Feed
-from maos.journal.journal import Record
+from maos.cli.agent import status, words
+from maos.cli.agent.live import Feed
 from maos.model import facts
 from maos.model.attempt import Attempt
 from maos.model.facts import Fact
 from maos.model.failure import TABLE
+from maos.views.agents import AgentEvent, status_of
 
 
-def heard(*found: Fact) -> Record:
+def heard(*found: Fact, messages: Mapping[int, str] | None = None) -> AgentEvent:
     data: dict[str, Any] = {"facts": list(found), "offset": 1, "at_us": 1}
-    return Record(1, "attempt/a.1", 1, 1, "attempt_output", 1, 0, data, b"", 0)
+    return AgentEvent("attempt/a.1@1", "a", 1, "attempt_output", data, 1, 1, messages or {})
 
 
 @pytest.mark.parametrize(
@@ -49,12 +50,13 @@ def heard(*found: Fact) -> Record:
     ids=lambda value: "".join(each["kind"] for each in value) if isinstance(value, list) else None,
 )  # fmt: skip
 def test_facts_as_lines(found: list[Fact], shown: str, capsys: pytest.CaptureFixture[str]) -> None:
-    Feed(apart=False).show(heard(*found), {})
+    Feed(apart=False).show(heard(*found))
     assert capsys.readouterr().out == shown
 
 
 def test_a_message_is_shown_when_the_agent_gets_it(capsys: pytest.CaptureFixture[str]) -> None:
-    Feed(apart=True).show(heard({"kind": "input", "id": "inbox/3"}, {"kind": "input", "id": "end"}), {3: "go\nleft"})
+    got = heard({"kind": "input", "id": "inbox/3"}, {"kind": "input", "id": "end"}, messages={3: "go\nleft"})
+    Feed(apart=True).show(got)
     assert capsys.readouterr() == ("", "» go left\n")
 
 
@@ -81,9 +83,13 @@ def test_money(usd: float, text: str) -> None:
     assert words.money(usd) == text
 
 
+def exit_code(state: str, failure: str) -> int:
+    return status.exit_code(status_of([Attempt(id="a.1", status=state, failure=failure)]))
+
+
 def test_every_failure_has_an_exit_code() -> None:
     """R-107: a script can tell what to do from the number alone."""
-    codes = {name: summary.exit_code(Attempt(id="a.1", status="failed", failure=name)) for name in TABLE}
+    codes = {name: exit_code("failed", name) for name in TABLE}
     assert {name for name, code in codes.items() if code == 6} == {"stopped"}
     assert {name for name, code in codes.items() if code == 7} == {
         "timed_out", "silent", "turns_reached", "budget_reached",
@@ -92,5 +98,5 @@ def test_every_failure_has_an_exit_code() -> None:
     assert {"failed", "bad_request", "start_failed"} <= {name for name, code in codes.items() if code == 1}
     assert {"rate_limited", "overloaded", "killed", "holder_lost"} <= {n for n, code in codes.items() if code == 9}
     assert set(codes.values()) == {1, 6, 7, 8, 9}
-    assert summary.exit_code(Attempt(id="a.1", status="done")) == 0
-    assert summary.exit_code(Attempt(id="a.1", status="failed", failure="unheard of")) == 1
+    assert exit_code("done", "") == 0
+    assert exit_code("failed", "unheard of") == 1

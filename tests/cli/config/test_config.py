@@ -161,7 +161,7 @@ def test_what_somebody_else_wrote_meanwhile_is_not_overwritten(
     monkeypatch.setenv("EDITOR", str(script))
     done = invoke("config", "edit")
     assert done.exit_code == 2
-    assert "was changed by somebody else meanwhile" in done.stderr
+    assert "was changed by another program meanwhile" in done.stderr
     assert project.read_text() == ""
 
 

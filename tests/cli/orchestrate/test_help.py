@@ -7,10 +7,11 @@ import sys
 import click
 import pytest
 
-from maos.cli.agent.running import TIME_LIMIT as AGENTS_TIME_LIMIT
-from maos.cli.orchestrate.options import CONCURRENCY, PERMISSIONS, TIME_LIMIT
+from maos.cli.agent.lifecycle import TIME_LIMIT as AGENTS_TIME_LIMIT
 from maos.cli.program import program
-from maos.engine import agent_types, runs
+from maos.cli.runs.options import CONCURRENCY, PERMISSIONS, TIME_LIMIT
+from maos.runs import agent_types
+from maos.runs import service as runs
 from tests.cli.test_help import EXAMPLES, HEAVY
 
 PATHS = (("orchestrate",), ("resume",), ("orchestration", "resume"), ("orchestration", "merge"))

@@ -12,10 +12,9 @@ from pathlib import Path
 
 import maos
 from maos.clock import SystemClock
-from maos.engine.post import Post
-from maos.engine.runs import Runs
-from maos.engine.scheduler import Outcome
 from maos.model.run import Run, TaskState
+from maos.runs.scheduler import Outcome
+from maos.runs.service import Runs
 
 
 class Hands:
@@ -47,18 +46,14 @@ class Hands:
 
 async def main(database: str, plan: str, id: str = "") -> None:
     async with maos.open(database) as m:
-        post = Post(m.journal)
-        runs = Runs(m.journal, SystemClock(), post=post, worker=Hands)
+        runs = Runs(m.journal, SystemClock(), m.attempts, worker=Hands)
         if "command" in plan:
             runs = m.runs
         if not id:
             id = (await runs.create(json.loads(plan), request="Build the shop", folder=Path.cwd())).id
         print(id, flush=True)
-        try:
-            run = await runs.execute(id, source="manual" if not sys.argv[3:] else "daemon_restart")
-            print(run.status, flush=True)
-        finally:
-            await post.close()
+        run = await runs.execute(id, source="manual" if not sys.argv[3:] else "daemon_restart")
+        print(run.status, flush=True)
 
 
 if __name__ == "__main__":

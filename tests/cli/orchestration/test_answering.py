@@ -45,7 +45,7 @@ def test_a_question_is_shown_answered_and_told_to_its_agent(
     """R-207."""
     engine = begin()
     until(engine.run, "working")
-    assert call("questions").stdout == "nobody asks anything\n"
+    assert call("questions").stdout == "no open questions\n"
     ask_person(here, engine.run, choices=["SQLite", "PostgreSQL"], context="it must scale")
     wait_until(lambda: [each for each in ask("questions")["questions"] if each["recorded"]])
     (found,) = ask("questions")["questions"]
@@ -84,7 +84,7 @@ def test_questions_and_answers_work_while_no_engine_runs(
     assert found["recorded"] is False
     assert "? " in call("status").stdout
     done = call("answer", engine.run, "PostgreSQL 16")
-    assert f"nobody carries it out now; to go on: maos resume {engine.run}" in done.stdout
+    assert f"no engine runs it; to resume: maos resume {engine.run}" in done.stdout
     assert ask("questions")["questions"] == []
     assert call("answer", "q-3fa2b1c4d5e6", "SQLite").returncode == 4
     begin(run=engine.run)
@@ -150,7 +150,7 @@ def test_a_permission_that_an_agent_asks_for_is_a_question_like_others(
     assert done.returncode == 0
     engine.wait_for("answered reject_it")
     assert engine.end() == 0
-    assert call("questions").stdout == "nobody asks anything\n"
+    assert call("questions").stdout == "no open questions\n"
 
 
 async def test_of_two_answers_at_once_one_counts_and_the_other_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -125,7 +125,7 @@ async def test_an_agent_that_runs_is_saved_by_the_interval_of_the_moment(
         running = await m.attempts.start(kind="shell", argv=["sh", "-c", TICKING], cwd=tmp_path, in_place=True)
         try:
             async with asyncio.timeout(20):
-                async for record in m.attempts.records(running.attempt.agent, follow=True):
+                async for record in m.attempts.output(running.attempt.agent, follow=True):
                     if record.type == "attempt_output" and not await m.journal.version(saving.STREAM):
                         await saving.set_interval(m.journal, SystemClock(), 1)
                     if record.type == "attempt_checkpointed":

@@ -155,7 +155,7 @@ def test_an_orchestration_is_no_workflow(shop_here: Path, call: Call) -> None:
     [
         (["workflow", "show", "nope"], 3, "there is no workflow 'nope'"),
         (["workflow", "show", ""], 2, "an empty id"),
-        (["workflow", "show", "o"], 2, "'o' could be o1, o2"),
+        (["workflow", "show", "o"], 2, "'o' could be any of 2 workflows: o1, o2"),
         (["workflow", "resume", "nope"], 3, "there is no workflow 'nope'"),
         (["workflow", "resume", "o1", "--workflow-id", "o2"], 2, "are two workflows"),
         (["workflow", "signal", "nope", "x"], 3, "there is no workflow"),
@@ -164,7 +164,7 @@ def test_an_orchestration_is_no_workflow(shop_here: Path, call: Call) -> None:
         (["workflow", "pause", "o1"], 1, "is completed"),
         (["workflow", "cancel", "o1"], 1, "is completed"),
         (["effects", "nope"], 3, "there is no run, workflow or agent 'nope'"),
-        (["effects", "o"], 2, "could be o1, o2"),
+        (["effects", "o"], 2, "could be any of 2 runs: o1, o2"),
         (["workflow", "run", "release.yaml", "--id", "x"], 2, "cannot be given an id"),
         (["workflow", "run", "release.yaml", "7"], 2, "takes no arguments"),
         (["workflow", "run", "release.yaml", "--checkpoint", "manual"], 2, "are for functions"),

@@ -19,7 +19,7 @@ STOPPING = {
     "asked": "it was asked to stop",
     "time_limit": "its time is up",
     "silence": "it has been silent for too long",
-    "unattended": "nobody came back to it in time",
+    "unattended": "no engine came back to it in time",
     "fenced": "another process has taken it over",
 }
 
@@ -107,7 +107,7 @@ def ending(data: Mapping[str, Any]) -> str:
     if data.get("failure") == "stopped":
         return "stopped on request"
     failure = TABLE.get(data.get("failure", ""))
-    meaning = failure.meaning if failure else data.get("failure") or "nobody knows why"
+    meaning = failure.meaning if failure else data.get("failure") or "reason unknown"
     said = one_line(data.get("message", ""), 400)
     return f"{data['status']}: {meaning}{f' ({said})' if said and said != meaning else ''}"
 

@@ -10,7 +10,7 @@ import click
 from maos.cli import completing
 from maos.cli.commands import LazyCommand, json_lines_option
 from maos.cli.database import DatabaseTarget
-from maos.cli.orchestrate.options import new_run, notify_addresses, notify_option, run_options
+from maos.cli.runs.options import check_addresses, new_run, notify_option, run_options
 
 if TYPE_CHECKING:
     from maos.app import Maos
@@ -43,29 +43,28 @@ def chat(ctx: click.Context, /, id: str, auto: bool, notify: tuple[str, ...], as
     from pathlib import Path
 
     from maos import settings
-    from maos.engine import agent_types
+    from maos.runs import agent_types
 
     database: DatabaseTarget = ctx.obj
     folder = Path(given["cwd"]).absolute()
-    told = notify_addresses(notify)
+    check_addresses(notify)
     types = agent_types.known(folder, settings.config_folder())
 
     async def work(m: Maos) -> int:
         from maos.cli.chat.commands import completions
         from maos.cli.chat.conversation import ChatSession, Setting
         from maos.cli.chat.lines import Lines, Piped, Typed
-        from maos.cli.orchestrate.screen import RunScreen
-        from maos.clock import SystemClock
+        from maos.cli.runs.screen import Screen
         from maos.model.run import Run
 
-        screen = RunScreen(Run(id=""), as_json=as_json)
+        screen = Screen(Run(id=""), as_json=as_json)
         lines: Lines
         if screen.is_live and sys.stdin is not None and sys.stdin.isatty():
             lines = Typed(screen, complete=lambda beginning: completions(talk.work.run, beginning))
         else:
             lines = Piped()
-        setting = Setting(folder, run_options(given), types, told, auto=auto, as_json=as_json)
-        talk = ChatSession(m, screen, lines, setting, SystemClock())
+        setting = Setting(folder, run_options(given), types, notify, auto=auto, as_json=as_json)
+        talk = ChatSession(m, screen, lines, setting)
         return await talk.hold(id)
 
     ctx.exit(database.write(work, create=not id))

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from maos.cli.agent import words
-from maos.cli.agent.speaking import check_listens
-from maos.cli.orchestrate import asking, narrating, plans
+from maos.cli.runs import narration, plans, prompts
 from maos.errors import InvalidInput, NotFound
 from maos.model.message import PERSON
 from maos.model.run import DONE
@@ -68,15 +67,16 @@ class Commands:
             sent = await bus.broadcast(PERSON, run.id, said.strip())
             if not sent.to:
                 raise InvalidInput("nobody works who could hear it", hint="/add TEXT gives more work")
-            self._talk.tell(f"told {', '.join(narrating.task_of(run.id, each) for each in sent.to)}")
+            self._talk.tell(f"told {', '.join(narration.task_of(run.id, each) for each in sent.to)}")
             return
         task = task_named(run, to)
         agent = run.agent(task)
         if run.tasks[task].status == DONE:
             raise InvalidInput(f"{task} is done", hint=f"/add {task}-2 after {task}: {said.strip()}")
         if run.tasks[task].attempts:
-            check_listens(await self._talk.m.attempts.get(agent))
-        await bus.send(PERSON, agent, said.strip())
+            await self._talk.m.attempts.tell(agent, said.strip())
+        else:
+            await bus.send(PERSON, agent, said.strip())
         self._talk.tell(f"told {task}")
 
     # --- one by one ------------------------------------------------------------------------------------------
@@ -92,25 +92,25 @@ class Commands:
         await self._talk.more([rest], asked=True)
 
     async def _answer(self, rest: str) -> None:
-        from maos.engine import questions
+        from maos.model import question
 
         id, _, said = rest.partition(" ")
-        await self._talk.work.answer(questions.find(self._talk.work.questions, id).ref, said)
+        await self._talk.work.answer(question.find(self._talk.work.questions, id).ref, said)
 
     async def _questions(self, _rest: str) -> None:
         run, found = self._run(), self._talk.work.questions
         if not found:
-            self._talk.tell("nobody asks anything")
+            self._talk.tell("no open questions")
         for each in found:
-            text = "\n".join([*asking.spoken(run.id, each), f"  /answer {each.id} …"])
+            text = "\n".join([*prompts.spoken(run.id, each), f"  /answer {each.id} …"])
             self._talk.tell(text, "warning", id=each.id, choices=list(each.choices))
 
     async def _status(self, _rest: str) -> None:
-        from maos.cli.orchestration import page, showing, standing
+        from maos.cli.runs import page, status
 
-        now = await standing.of_run(self._talk.m, self._run())
+        now = await self._talk.m.runs.status_of(self._run())
         if self._talk.setting.as_json:
-            self._talk.screen.document({**showing.document(now, tasks=True, said=None), "kind": "status"})
+            self._talk.screen.document({**status.document(now, tasks=True, said=None), "kind": "status"})
         else:
             await self._talk.screen.write(lambda: page.show(now, tasks=True, messages=None))
 
@@ -128,7 +128,7 @@ class Commands:
         self._talk.tell("\n".join(f"  {each}" for each in lines) or "it has said nothing yet", "")
 
     async def _plan(self, rest: str) -> None:
-        from maos.engine.runs import new_id
+        from maos.runs.service import new_id
 
         if self._talk.work.run is not None:
             raise InvalidInput("there is a run already", hint=f"/add @{rest or 'FILE'} adds to it, /new begins another")
@@ -144,7 +144,7 @@ class Commands:
     async def _concurrency(self, rest: str) -> None:
         self._run()
         agents = _number(rest)
-        await self._talk.work.set_concurrency(agents)
+        self._talk.work.set_concurrency(agents)
         self._talk.tell(f"at most {agents} at once from now on")
 
     async def _resume(self, rest: str) -> None:
@@ -152,7 +152,7 @@ class Commands:
         agents = _number(rest) if rest else None
         if self._talk.work.is_going:
             raise InvalidInput(f"{run.id} is carried out already", hint="/pause first, to change how")
-        await self._talk.work.execute(run.id, options={"concurrency": agents} if agents else None)
+        await self._talk.resume(run.id, {"concurrency": agents} if agents else {})
 
     async def _stop(self, rest: str) -> None:
         run = self._run()
@@ -179,7 +179,7 @@ class Commands:
 
 def task_named(run: Run, given: str) -> str:
     """The task that is meant: by its name, or an unambiguous beginning of it."""
-    given = narrating.task_of(run.id, given.strip())
+    given = narration.task_of(run.id, given.strip())
     if given in run.tasks:
         return given
     found = [name for name in run.tasks if given and name.lower().startswith(given.lower())]

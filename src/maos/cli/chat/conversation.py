@@ -13,30 +13,29 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from maos.cli import signals
-from maos.cli.chat import past
-from maos.cli.chat.carrying import Carrying
+from maos.cli.chat import history
 from maos.cli.chat.commands import Commands
 from maos.cli.chat.lines import ChatLine, Lines, Sense, Typed
+from maos.cli.chat.work import Work
 from maos.cli.failures import INTERRUPTED, USAGE
-from maos.cli.orchestrate import adding, asking, ending, plans
-from maos.cli.orchestrate.interrupted import is_carried_out, is_interrupted
-from maos.cli.orchestrate.screen import RunScreen
 from maos.cli.plain import clean
-from maos.engine import agent_types, attempt_spec, orchestration, planner
-from maos.engine.notify import Address
-from maos.engine.questions import YES
+from maos.cli.runs import plans, prompts, summary
+from maos.cli.runs.live import Notices
+from maos.cli.runs.resume import show_added
+from maos.cli.runs.screen import Screen
 from maos.errors import InvalidInput, MaosError, NotFound
-from maos.journal.codec import Event
-from maos.model.chat import stream
 from maos.model.plan import BadPlan, Plan
+from maos.model.question import NO, YES
+from maos.runs.additions import Addition
+from maos.runs.agent_types import AgentType
+from maos.runs.planner import planner_of
+from maos.runs.service import ValidPlan, new_id
+from maos.runs.status import is_executing, is_interrupted
 
 if TYPE_CHECKING:
     from maos.app import Maos
-    from maos.clock import Clock
 
 SIGNALLED = 128
-NO = ("no", "n")
-GOING = ("planning", "running")
 
 
 class Setting(NamedTuple):
@@ -44,8 +43,8 @@ class Setting(NamedTuple):
 
     folder: Path
     options: Mapping[str, Any]
-    types: Mapping[str, agent_types.AgentType]
-    notify: Sequence[Address] = ()
+    types: Mapping[str, AgentType]
+    notify: Sequence[str] = ()
     auto: bool = False
     """Whether plans are carried out without asking."""
     as_json: bool = False
@@ -57,8 +56,8 @@ class Pending(NamedTuple):
     what: str
     """plan: a run of it is begun · more: it is added to the run · resume: the run goes on · replan: what was asked for
     is planned."""
-    plan: Plan | None = None
-    draft: plans.PlanDraft | None = None
+    plan: ValidPlan | Addition | None = None
+    draft: plans.Draft | None = None
     offered: bool = False
     """Whether nobody asked for it: then other words than yes and no are a new request."""
 
@@ -66,7 +65,7 @@ class Pending(NamedTuple):
 class ChatSession:
     """One person, one run at a time."""
 
-    def __init__(self, m: Maos, screen: RunScreen, lines: Lines, setting: Setting, clock: Clock) -> None:
+    def __init__(self, m: Maos, screen: Screen, lines: Lines, setting: Setting) -> None:
         self.m = m
         self.screen = screen
         self.setting = setting
@@ -74,9 +73,8 @@ class ChatSession:
         """The run that this is about; it has its id before it is planned."""
         self.request = ""
         self._lines = lines
-        self._clock = clock
         self._commands = Commands(self)
-        self.work = Carrying(m, screen, clock, setting.notify)
+        self.work = Work(m, screen, setting.notify)
         self._pending: Pending | None = None
         self._planning: asyncio.Task[Plan] | None = None
         self._leaving = asyncio.Event()
@@ -170,8 +168,8 @@ class ChatSession:
             return Sense("request", "what is to be done? › ")
         asked = self.work.questions
         if asked and self.work.is_going:
-            about = asking.spoken(self.work.run.id, asked[0], len(asked) - 1)
-            return Sense("answer", asking.label(asked[0]), about, asked[0].ref)
+            about = prompts.spoken(self.work.run.id, asked[0], len(asked) - 1)
+            return Sense("answer", prompts.label(asked[0]), about, asked[0].ref)
         return Sense("talk", "to all › ") if self.work.is_going else Sense("more", "what else? › ")
 
     async def _take(self, said: ChatLine) -> None:
@@ -203,28 +201,24 @@ class ChatSession:
     async def _record(self, text: str, **more: Any) -> None:
         """Keep what was said, before anything comes of it; no key or password that was pasted."""
         if self.id:
-            data = {"text": attempt_spec.without_secrets(text, {}), **more, "at_us": self._clock.now_us()}
-            await self.m.journal.append(stream(self.id), Event("chat_said", data))
+            await self.m.runs.conversations.record(self.id, text, **more)
 
     # --- plans -----------------------------------------------------------------------------------------------
 
     async def plan(self, request: str) -> None:
         """Have a request planned, and ask whether the plan is good."""
-        from maos.engine.runs import new_id
-
         self.id, self.request = new_id(), request
         await self._record(request, request=request)
         await self._asked_for_plan(request)
 
     async def _asked_for_plan(self, request: str) -> None:
         options = self.setting.options
-        self.tell(f"{options['kind']} plans; `maos agent logs -f {planner.planner_of(self.id)}` shows how")
+        self.tell(f"{options['kind']} plans; `maos agent logs -f {planner_of(self.id)}` shows how")
         await self._planned(
-            planner.ask(
-                self.m.attempts, request, run=self.id, folder=self.setting.folder, kind=options["kind"],
-                model=options["model"], types=self.setting.types, time_limit_s=options["time_limit_s"],
+            self.m.runs.plan(
+                request, run=self.id, folder=self.setting.folder, options=options, types=self.setting.types
             )
-        )  # fmt: skip
+        )
 
     async def _planned(self, work: Any) -> None:
         self._planning = asyncio.create_task(work)
@@ -243,30 +237,28 @@ class ChatSession:
             self._lines.forget()
         await self.propose(plans.as_draft(plan, "the plan of the agent"))
 
-    async def propose(self, draft: plans.PlanDraft) -> None:
+    async def propose(self, draft: plans.Draft) -> None:
         """Show a plan, and ask whether it is good."""
-        plan = plans.checked(plans.parse(draft), self.setting.types)
+        plan = plans.parse(draft, self.setting.types)
         if self.setting.as_json:
             import msgspec
 
-            self.screen.document({"kind": "plan", "run": self.id, **msgspec.to_builtins(plan)})
+            self.screen.document({"kind": "plan", "run": self.id, **msgspec.to_builtins(plan.plan)})
         else:
-            await self.screen.write(lambda: plans.show(plan, self.setting.types, self.setting.options))
+            await self.screen.write(lambda: plans.show(plan, self.setting.options))
         await self._ask(Pending("plan", plan, draft))
 
     async def more(self, texts: Sequence[str], *, asked: bool = False) -> None:
         """Work for a run that was planned: added at once if it goes on or was asked for by name, else after a yes."""
         run = self.work.run
         assert run is not None
-        types = adding.types_for(run)
-        plan = adding.understand(run, texts, types)
-        options = {"agents": {**agent_types.to_data(plan, types), **(run.options.get("agents") or {})}}
+        added = plans.addition(run, texts)
         if self.work.is_going:
-            await self.work.want(plan)
+            await self.work.request(added)
             return
         if not self.setting.as_json:
-            await self.screen.write(lambda: adding.show(run, plan, options))
-        await self._ask(Pending("more", plan), asked=asked)
+            await self.screen.write(lambda: show_added(run, added))
+        await self._ask(Pending("more", added), asked=asked)
 
     async def _ask(self, pending: Pending, *, asked: bool = False) -> None:
         """Wait for a yes, unless there is one already."""
@@ -304,9 +296,7 @@ class ChatSession:
     async def _revise(self, wish: str) -> None:
         """Have the plan made otherwise, by the agent that made it."""
         self.tell("the plan is changed")
-        await self._planned(
-            planner.revise(self.m.attempts, wish, run=self.id, request=self.request, types=self.setting.types)
-        )
+        await self._planned(self.m.runs.revise_plan(wish, run=self.id, request=self.request, types=self.setting.types))
 
     async def _edit(self, pending: Pending) -> None:
         import click
@@ -329,7 +319,7 @@ class ChatSession:
         if id:
             await self.take_up(id)
             return
-        found = await past.latest(self.m)
+        found = await history.latest(self.m)
         if found and self._lines.by_person:
             await self.take_up(found, offered=True)
         else:
@@ -337,52 +327,47 @@ class ChatSession:
 
     async def take_up(self, id: str, *, offered: bool = False) -> None:
         """Go on with an earlier conversation, or with a run that was begun elsewhere."""
-        from maos.cli.orchestration import standing
-
         try:
-            self.id = (await standing.find(self.m, id)).id
+            self.id = (await self.m.runs.find(id)).id
         except NotFound:
-            waits = await past.unplanned(self.m, id)
+            waits = await self.m.runs.conversations.unplanned(id)
             if waits is None:
                 raise
             self.id, self.request = waits.id, waits.request
             self.tell(f"you asked, and there is no run of it yet: {clean(self.request)}", run=self.id)
             await self._ask(Pending("replan", offered=offered))
             return
-        before = await past.read(self.m, self.id)
+        before = await history.read(self.m, self.id)
         run = await self.work.follow(self.id)
-        past.show(self.screen, before)
+        history.show(self.screen, before)
         if isinstance(self._lines, Typed):
             self._lines.remember(before.typed)
-        self.screen.document({"kind": "run", **ending.document(run), "said": before.typed})
+        self.screen.document({"kind": "run", **summary.document(run), "said": before.typed})
         status = "interrupted" if is_interrupted(run) else run.status
         self.screen.tell(f"{run.id} is {status}, {run.done} of {len(run.tasks)} tasks done", "bold")
-        if is_carried_out(run):
+        if is_executing(run):
             self.tell(f"process {run.owner.get('pid')} carries it out; you can steer it from here")
         elif run.status != "completed":
             await self._ask(Pending("resume", offered=offered))
 
     async def _go(self, pending: Pending) -> None:
-        if pending.what == "plan":
-            assert pending.plan is not None
-            setting = self.setting
-            run = await orchestration.order(
-                self.m.attempts, self.m.runs, pending.plan, folder=setting.folder, options=setting.options,
-                types=setting.types, id=self.id,
-            )  # fmt: skip
-            self.screen.document({"kind": "run", **ending.document(run)})
-            for text in (f"{run.id} in {run.folder}", *run.options.get("notes", ())):
-                self.screen.tell(str(text))
-        elif pending.what == "replan":
+        if pending.what == "replan":
             await self._asked_for_plan(self.request)
             return
-        elif pending.what == "more":
-            assert pending.plan is not None
-            assert self.work.run is not None
-            types = adding.types_for(self.work.run)
-            agents = {**agent_types.to_data(pending.plan, types), **(self.work.run.options.get("agents") or {})}
-            await self.m.runs.add(self.id, pending.plan, options={"agents": agents})
-        await self.work.execute(self.id)
+        if isinstance(pending.plan, ValidPlan):
+            setting = self.setting
+            run = await self.m.runs.start(pending.plan, folder=setting.folder, options=setting.options, id=self.id)
+            self.screen.document({"kind": "run", **summary.document(run)})
+            for text in (f"{run.id} in {run.folder}", *run.options.get("notes", ())):
+                self.screen.tell(str(text))
+            await self.work.execute(self.id)
+        else:
+            await self.resume(self.id, add=pending.plan)
+
+    async def resume(self, id: str, options: Mapping[str, Any] | None = None, add: Addition | None = None) -> None:
+        """Claim a run that has something left to do, with more work if there is any, and execute it here."""
+        await self.m.runs.resume(id, Notices(self.screen), options=options, add=add)
+        await self.work.execute(id)
 
     async def until_needed(self) -> None:
         """Return when the run needs a person, or is over, or we are to leave."""
@@ -398,7 +383,7 @@ class ChatSession:
 
     async def begin_anew(self, say: str = "") -> None:
         """Talk of another run."""
-        await self.work.let_be()
+        await self.work.unfollow()
         self._pending, self.id, self.request = None, "", ""
         if say:
             self.tell(say)
@@ -422,7 +407,7 @@ class ChatSession:
             self.tell(f"to go on here: maos chat {run.id}", run=run.id)
         if self._interrupts:
             return INTERRUPTED
-        return 0 if run is None or self.work.is_going else ending.exit_code(run)
+        return 0 if run is None or self.work.is_going else summary.exit_code(run)
 
     async def _pause_or_let_go(self) -> None:
         if not self._letting_go.is_set():

@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 
 from maos.cli.keyboard import Keyboard
 from maos.cli.line import Complete, InputLine
-from maos.cli.orchestrate.screen import Prompt, RunScreen
+from maos.cli.runs.screen import Prompt, Screen
 
 READ_BYTES_MAX = 65_536
 WAITING_MAX = 1_000
@@ -65,7 +65,7 @@ class Typed:
 
     by_person = True
 
-    def __init__(self, screen: RunScreen, *, complete: Complete) -> None:
+    def __init__(self, screen: Screen, *, complete: Complete) -> None:
         self._screen = screen
         self._line = InputLine(complete=complete)
         self._keyboard = Keyboard(self._typed)

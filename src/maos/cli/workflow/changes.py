@@ -12,7 +12,6 @@ from maos.cli.failures import note
 from maos.cli.plain import clean
 
 if TYPE_CHECKING:
-    from maos.app import Maos
     from maos.model.run import Run
     from maos.workflows.yaml.changes import Look
 
@@ -23,13 +22,10 @@ on_change_option = click.option(
 )  # fmt: skip
 
 
-async def heed(m: Maos, run: Run, on_change: str, *, as_json: bool) -> Run:
-    """Apply --on-change to a run whose file may have changed, and say so; the run that is resumed."""
+def tell(run: Run, found: Look, on_change: str, *, as_json: bool) -> None:
+    """Say that the file of a run has changed, and what the run does about it."""
     from maos.workflows.yaml.changes import ways
 
-    run, found = await m.workflows.apply_file(run, on_change)
-    if found is None:
-        return run
     if as_json:
         shared.show_line({"kind": "workflow_changed", "run": run.id, **_document(found, on_change)})
     elif on_change == "replay":
@@ -38,7 +34,6 @@ async def heed(m: Maos, run: Run, on_change: str, *, as_json: bool) -> Run:
             click.echo(f"  {clean(line)}", err=True)
     else:
         note(f"{found.describe(run)}; it goes on with the file as it was ({ways(run)})")
-    return run
 
 
 def document(run: Run, on_change: str = "keep") -> Document:

@@ -42,14 +42,14 @@ def _given(variables: tuple[str, ...]) -> dict[str, str]:
 
 def execute(ctx: click.Context, path: str, variables: tuple[str, ...], **how: Any) -> NoReturn:
     """Carry out a workflow file as any other plan; the run remembers what it was made from."""
-    from maos.cli.orchestrate import plans, starting
+    from maos.cli.runs import plans, start
     from maos.workflows.yaml.changes import origin_of_text
 
     read = load(path, variables)
     more = origin_of_text(read, path, _given(variables)).option()
     if read.file.concurrency is not None:
         more["concurrency"] = read.file.concurrency
-    starting.execute(ctx, lambda _begun: plans.as_draft(read.plan, path), tells_others=True, more=more, **how)
+    start.start(ctx, lambda _begun: plans.as_draft(read.plan, path), tells_others=True, more=more, **how)
 
 
 @click.command(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from maos.cli import ids
 from maos.errors import InvalidInput, NotFound
 
 if TYPE_CHECKING:
@@ -19,9 +18,9 @@ async def by_id(m: Maos, id: str) -> WorkflowRun | Run:
 
     if not id:
         raise InvalidInput("an empty id names no workflow", hint="`maos workflow list` shows them")
-    found = await ids.workflow(m, id)
-    if found is None or found.kind == ids.WORKFLOW_RUN:
-        return await m.workflows.get(found.id if found else id)
+    found = await m.find(id, "workflow", "run", noun="workflow", hint="`maos workflow list` shows them")
+    if found.kind == "workflow":
+        return await m.workflows.get(found.id)
     run = await m.runs.get(found.id)
     if origin(run) is None:
         raise InvalidInput(

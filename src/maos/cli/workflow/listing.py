@@ -15,8 +15,8 @@ from maos.cli.plain import clean
 
 if TYPE_CHECKING:
     from maos.app import Maos
-    from maos.cli.orchestration.standing import RunStanding
     from maos.model.workflow import WorkflowRun
+    from maos.runs.status import RunStatus
 
 STATUSES = ("running", "interrupted", "paused", "changed", "completed", "failed", "cancelled")
 
@@ -29,11 +29,9 @@ def list_(database: DatabaseTarget, status: str | None, as_json: bool) -> None:
     """List workflows, functions and files, those that may go on first."""
     from maos.cli.workflow import finding, showing
 
-    async def work(m: Maos) -> list[WorkflowRun | RunStanding]:
-        from maos.cli.orchestration import standing
-
+    async def work(m: Maos) -> list[WorkflowRun | RunStatus]:
         flows = [each.flow for each in await m.workflows.list(status or "")]
-        runs = [await standing.of_run(m, run) for run in await finding.of_files(m)]
+        runs = [await m.runs.status_of(run) for run in await finding.of_files(m)]
         return [*flows, *(each for each in runs if status in (None, showing.file_status(each)))]
 
     found = sorted(map(Listed.of, database.read(work)), key=lambda each: (not each.is_open, -each.changed_us))
@@ -74,13 +72,13 @@ class Listed(NamedTuple):
     doing: str
 
     @classmethod
-    def of(cls, each: WorkflowRun | RunStanding) -> Listed:
+    def of(cls, each: WorkflowRun | RunStatus) -> Listed:
         """A function, or the run of a file."""
-        from maos.cli.orchestration import page
-        from maos.cli.orchestration.standing import RunStanding
+        from maos.cli.runs import page
         from maos.cli.workflow import showing
+        from maos.runs.status import RunStatus
 
-        if not isinstance(each, RunStanding):
+        if not isinstance(each, RunStatus):
             found = showing.summary(each)
             return cls(found, each.is_open, each.changed_us, showing.spoken(each), str(each.done), showing.doing(each))
         run, now = each.run, each.now

@@ -64,11 +64,11 @@ def resume(
     database: DatabaseTarget = ctx.obj
     found = database.read(lambda m: _find(m, id))
     if isinstance(found, Run):
-        from maos.cli.orchestrate import resuming
+        from maos.cli.runs.resume import resume_run
 
         if step_id:
             raise InvalidInput(f"{found.id} was made from a file", hint="--from is for functions")
-        resuming.go_on(
+        resume_run(
             ctx, found.id, trust=trust, dry_run=dry_run, as_json=as_json, on_change=on_change or "keep"
         )  # fmt: skip
         return

@@ -12,7 +12,7 @@ from maos.cli import documents as shared
 from maos.cli.commands import LazyCommand, json_lines_option
 from maos.cli.database import DatabaseTarget
 from maos.cli.failures import FAILED, note
-from maos.cli.orchestrate.options import current, new_run, notify_option, summary_option
+from maos.cli.runs.options import current, new_run, notify_option, summary_option
 from maos.cli.workflow.arguments import named_value, value
 from maos.errors import InvalidInput
 

@@ -26,9 +26,12 @@ if TYPE_CHECKING:
 @click.group(
     cls=LazyGroup,
     lazy={
-        "add": "maos.cli.workflow.scheduling:add",
-        "list": "maos.cli.workflow.scheduling:list_",
-        "remove": "maos.cli.workflow.scheduling:remove",
+        "add": (
+            "maos.cli.workflow.scheduling:add",
+            "Have a workflow begin when CRON says: minute, hour, day of the month, month, day of the week.",
+        ),
+        "list": ("maos.cli.workflow.scheduling:list_", "List what begins by itself, and when next."),
+        "remove": ("maos.cli.workflow.scheduling:remove", "Have a workflow begin no more; what has begun goes on."),
     },
     examples=["maos workflow schedule add nightly '0 3 * * *' nightly.py:nightly Berlin"],
 )

@@ -14,8 +14,8 @@ from maos.cli.plain import clean, shorten
 
 if TYPE_CHECKING:
     from maos.app import Maos
-    from maos.cli.orchestration.standing import RunStanding
     from maos.model.workflow import Step, WorkflowRun
+    from maos.runs.status import RunStatus
     from maos.workflows.handle import Handle
     from maos.workflows.status import Status
 
@@ -33,20 +33,19 @@ def show(database: DatabaseTarget, id: str, everything: bool, as_json: bool) -> 
     One that was made from a file is shown as `maos orchestration status` does.
     """
 
-    async def work(m: Maos) -> WorkflowRun | RunStanding:
-        from maos.cli.orchestration import standing
+    async def work(m: Maos) -> WorkflowRun | RunStatus:
         from maos.cli.workflow import finding
         from maos.model.run import Run
 
         found = await finding.by_id(m, id)
-        return await standing.of_run(m, found) if isinstance(found, Run) else found
+        return await m.runs.status_of(found) if isinstance(found, Run) else found
 
-    from maos.cli.orchestration.standing import RunStanding
+    from maos.runs.status import RunStatus
 
     found = database.read(work)
-    if isinstance(found, RunStanding):
-        from maos.cli.orchestration import page as pages
-        from maos.cli.orchestration import showing
+    if isinstance(found, RunStatus):
+        from maos.cli.runs import page as pages
+        from maos.cli.runs import status as showing
 
         if as_json:
             shared.show({**showing.document(found, tasks=True, said=None), **file_summary(found)})
@@ -163,7 +162,7 @@ def summary(flow: WorkflowRun) -> Document:
     }
 
 
-def file_summary(standing: RunStanding) -> Document:
+def file_summary(standing: RunStatus) -> Document:
     """The run of a workflow file in the same list."""
     from maos.workflows.status import unfinished_tools
     from maos.workflows.yaml.changes import origin
@@ -190,7 +189,7 @@ def file_summary(standing: RunStanding) -> Document:
     }
 
 
-def file_status(standing: RunStanding) -> str:
+def file_status(standing: RunStatus) -> str:
     """The status of the run of a workflow file, including whether a process executes it."""
     return "interrupted" if standing.now.state == "interrupted" else standing.run.status
 

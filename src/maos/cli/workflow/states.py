@@ -20,9 +20,15 @@ SHOWN_MAX = 20
 @click.group(
     cls=LazyGroup,
     lazy={
-        "list": "maos.cli.workflow.listing:list_",
-        "show": "maos.cli.workflow.showing:show",
-        "cleanup": "maos.cli.workflow.states:cleanup",
+        "list": ("maos.cli.workflow.listing:list_", "List workflows, functions and files, those that may go on first."),
+        "show": (
+            "maos.cli.workflow.showing:show",
+            "Show a workflow: its calls with their outcomes, what it waits for, and what nobody knows.",
+        ),
+        "cleanup": (
+            "maos.cli.workflow.states:cleanup",
+            "Remove the calls of workflows that ended so long ago; that they were there, and their results, stay.",
+        ),
     },
     examples=["maos workflow state list", "maos workflow state cleanup --retention-days 30 --dry-run"],
 )

@@ -15,15 +15,15 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from maos import settings
 from maos.clock import Clock
-from maos.engine import agent_types
 from maos.errors import InvalidInput
 from maos.journal.codec import Event
 from maos.journal.journal import Journal
 from maos.model.branch import content, still_asked
 from maos.model.plan import ASK, BadPlan, Plan, Task, check
 from maos.model.run import DONE, FAILED, GATED, PAUSED, RUNNING, WAITING, Run, TaskState, agent_name
+from maos.runs import agent_types
+from maos.runs.additions import known_types
 from maos.travel.rollback import held
 from maos.workflows.errors import WorkflowChanged
 from maos.workflows.yaml.parser import Read, load, parse
@@ -36,6 +36,7 @@ KEEP, REPLAY, REFUSE = "keep", "replay", "refuse"
 
 SAME, CHANGED, GONE, WRONG = "same", "changed", "gone", "wrong"
 STATES = {CHANGED: "has changed since", GONE: "cannot be read any more", WRONG: "has changed since, and is wrong"}
+"""How a file is now, in a sentence."""
 
 _WORK = ("task", "agent", "kind", "command", "mcp", "model", "tools")
 """What a step does. Limits, the priority and what it needs say when and for how long."""
@@ -241,12 +242,9 @@ async def apply(journal: Journal, clock: Clock, run: Run, on_change: str) -> tup
     if on_change == REFUSE:
         raise WorkflowChanged(found.describe(run), hint=ways(run))
     if on_change == REPLAY:
-        read = reread(found.origin)
-        known = agent_types.known(Path(run.folder), settings.config_folder())
-        types = {**known, **{name: agent_types.of_task(run.options, name) for name in run.options.get("agents") or {}}}
-        if problems := agent_types.problems(read.plan, types):
-            raise BadPlan(problems)
-        run = await go_over(journal, clock, run, read, agents=agent_types.to_data(read.plan, types))
+        read, types = reread(found.origin), known_types(run)
+        agents = agent_types.to_data(agent_types.checked(read.plan, types), types)
+        run = await go_over(journal, clock, run, read, agents=agents)
     return run, found
 
 

@@ -1,0 +1,475 @@
+"""An agent in the foreground and its output: lines for people or programs, questions to a person, signals.
+
+What the agent says goes to standard output. What maos says of it goes to standard error while an agent runs in the
+foreground, so that a pipe gets the agent's words and nothing else; in a log everything is in one place.
+
+Ctrl+C stops the agent, a second one kills it. When the terminal is closed, or the reader of our output has gone, the
+agent goes on without us: its holder keeps what it says until an engine attaches again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from typing import Any, Protocol, TextIO
+
+import click
+
+from maos.app import Maos
+from maos.cli import documents, signals
+from maos.cli.agent import status, words
+from maos.cli.failures import INTERRUPTED
+from maos.cli.plain import clean, shorten, wrap
+from maos.cli.render import styled
+from maos.errors import LeaseLost
+from maos.model import facts
+from maos.model.facts import Fact
+from maos.model.question import yes_or_no
+from maos.views.agents import UNATTENDED, AgentEvent, Attachment
+
+TOOL_CHARS = 160
+WIDTH_MIN = 40
+ANSWER_BYTES_MAX = 4096
+SIGNALLED = 128
+"""Added to the number of the signal that made us leave, as shells do."""
+
+Begin = Callable[[Maos], Awaitable[Attachment]]
+Show = Callable[[AgentEvent], Awaitable[None]]
+
+
+# --- output ------------------------------------------------------------------------------------------------------
+
+
+def printer(*, as_json: bool, raw: bool = False, feed: Feed | None = None) -> Show:
+    """Line 8/8: what prints events of an agent, on a thread: a terminal that waits makes nothing else wait."""
+    write = _print_documents if as_json else _print_bytes if raw else (feed or Feed(apart=False)).show
+
+    async def show(event: AgentEvent) -> None:
+        await asyncio.to_thread(write, event)
+
+    return show
+
+
+def _print_documents(event: AgentEvent) -> None:
+    for document in _documents(event):
+        documents.show_line(document)
+
+
+def _documents(event: AgentEvent) -> Iterator[documents.Document]:
+    """An event of an attempt: itself, or each of the facts in it."""
+    if event.type == UNATTENDED:
+        return
+    head = {"event": event.id, "agent": event.agent, "attempt": event.attempt}
+    if event.type != "attempt_output":
+        data = {key: value for key, value in event.data.items() if key not in ("agent", "number", "at_us")}
+        yield {**head, **documents.time(event.time_us), "kind": event.type, **data}
+        return
+    for fact in event.data["facts"]:
+        yield {**head, **documents.time(event.at_us), **fact}
+
+
+def _print_bytes(event: AgentEvent) -> None:
+    output = sys.stdout.buffer
+    for fact in event.data.get("facts", ()):
+        if fact["kind"] in ("line", "unknown", "text"):
+            output.write(facts.raw(fact) + b"\n")
+    output.flush()
+
+
+class Feed:
+    """Prints events of attempts for people, in order."""
+
+    def __init__(self, *, apart: bool) -> None:
+        self._beside = sys.stderr if apart else sys.stdout
+        self._apart = apart
+        self._said = ""
+        self._message = ""
+        self._asked: dict[str, str] = {}
+        self._tools: dict[str, str] = {}
+        self.stop_expected = False
+        """Whether a person knows already that the agent is being stopped, having asked for it."""
+
+    def show(self, event: AgentEvent) -> None:
+        """Print one event."""
+        data = event.data
+        match event.type:
+            case "attempt_planned":
+                self._planned(data)
+            case "attempt_claimed" if data["owner"].get("pid") != os.getpid():
+                self.note(f"taken up by process {data['owner'].get('pid')}")
+            case "attempt_branched":
+                self.note(f"goes on from where {data['origin']['attempt']} was; `maos agent logs` shows its past")
+            case "attempt_output":
+                self._heard(data["facts"], event.messages)
+            case "attempt_stopping" if not self.stop_expected:
+                self.note(words.STOPPING.get(data["why"], f"is being ended: {data['why']}"), "warning")
+            case "attempt_answered":
+                asked = self._asked.pop(data["request"], data["request"])
+                self.note(f"{'allowed' if data['allow'] else 'refused'}: {asked}{words.because(data)}")
+            case "attempt_ended":
+                self._ended(data)
+            case "unattended" if data["go_on"]:
+                self.note(f"{data['status'].meaning or data['status']}; `{data['go_on']}` goes on", "warning")
+        sys.stdout.flush()
+        sys.stderr.flush()
+
+    def note(self, text: str, style: str = "dim") -> None:
+        """Something about the agent, on a line of its own."""
+        _write(self._beside, clean(text), style)
+
+    # --- events ----------------------------------------------------------------------------------------------
+
+    def _planned(self, data: Mapping[str, Any]) -> None:
+        self._said = ""
+        number = data["number"]
+        if not self._apart and number > 1:
+            _write(self._beside, f"--- attempt {number}", "dim")
+
+    def _ended(self, data: Mapping[str, Any]) -> None:
+        if self._apart:
+            return  # the summary says it
+        style = {"done": "good", "failed": "bad"}.get(data["status"], "warning")
+        _write(self._beside, clean(words.ending(data)), style)
+
+    def _heard(self, facts: Sequence[Fact], messages: Mapping[int, str]) -> None:
+        for index, fact in enumerate(facts):
+            match fact["kind"]:
+                case "line":
+                    stream = self._beside if fact.get("stderr") else sys.stdout
+                    plain = "dim" if fact.get("stderr") and not self._apart else ""
+                    _write(stream, words.tidy(fact.get("text", "")), "found" if _found(facts, index) else plain)
+                case "text":
+                    self._text(fact, _found(facts, index))
+                case "input" if fact["id"].startswith("inbox/"):
+                    self.note(f"» {words.one_line(messages.get(_version(fact), ''), None)}")
+                case "discovery" if not _was_shown(facts, index):
+                    self.note(f"★ {fact.get('keyword', '')}: {fact.get('text', '')}", "found")
+                case "tool_use":
+                    self._tool(fact)
+                case "tool_result":
+                    self._tools.pop(fact["id"], None)
+                    self._notes(fact)
+                case "permission_requested":
+                    self._asked[fact["id"]] = words.tool(fact.get("tool", ""), fact.get("input"))
+                    if not self._apart:  # there the person in front of it is asked
+                        self.note(f"asks to use {self._asked[fact['id']]}", "warning")
+                case "turn_ended":
+                    self._turn_ended(fact)
+                case "unknown":
+                    self.note(fact.get("text", ""))
+                case _:
+                    self._notes(fact)
+
+    def _notes(self, fact: Fact) -> None:
+        for text, style in words.of_fact(fact, _width()):
+            self.note(text, style)
+
+    def _text(self, fact: Fact, found: Sequence[str]) -> None:
+        """What the agent says."""
+        text, message = fact.get("text", ""), fact.get("message", "")
+        going_on = message and message == self._message
+        self._said = f"{self._said}{'' if fact.get('part') else ' '}{text}" if going_on else text
+        self._message = message
+        for line in text.splitlines():
+            style = "found" if any(word in line.lower() for word in found) else ""
+            _write(sys.stdout, words.tidy(line), style)
+
+    def _turn_ended(self, fact: Fact) -> None:
+        """The result, unless these were the agent's last words already."""
+        result = fact.get("result", "").split()
+        if result and not fact.get("failed") and self._said.split()[-len(result) :] != result:
+            self._text({"text": fact["result"]}, ())
+        self._said = self._message = ""
+
+    def _tool(self, fact: Fact) -> None:
+        """A tool that is about to run; said again when more is known of it."""
+        text = words.tool(fact.get("name", ""), fact.get("input"))
+        if self._tools.get(fact["id"]) != text:
+            self._tools[fact["id"]] = text
+            self.note(shorten(f"→ {text}", _width()))
+
+
+def _version(fact: Fact) -> int:
+    """The version in the inbox of the message that an input was."""
+    return int(str(fact["id"]).removeprefix("inbox/"))
+
+
+def _found(facts: Sequence[Fact], index: int) -> list[str]:
+    """The keywords of the discoveries that were made in the text at this place, which follow it."""
+    found = []
+    for fact in facts[index + 1 :]:
+        if fact["kind"] != "discovery":
+            break
+        found.append(f"{fact.get('keyword', '')}:".lower())
+    return found
+
+
+def _was_shown(facts: Sequence[Fact], index: int) -> bool:
+    """Whether a discovery is part of a line that was shown; an agent can also report one without saying it."""
+    keyword = f"{facts[index].get('keyword', '')}:".lower()
+    while index > 0 and facts[index]["kind"] == "discovery":
+        index -= 1
+    return facts[index]["kind"] in ("line", "text") and keyword in str(facts[index].get("text", "")).lower()
+
+
+def _write(stream: TextIO, text: str, style: str) -> None:
+    stream.write(styled(text, style, stream) + "\n")
+
+
+def _width() -> int:
+    """The characters that a line about a tool may have."""
+    if not sys.stderr.isatty():
+        return TOOL_CHARS
+    try:
+        return max(WIDTH_MIN, os.get_terminal_size(sys.stderr.fileno()).columns - 1)
+    except OSError:
+        return TOOL_CHARS
+
+
+# --- questions ---------------------------------------------------------------------------------------------------
+
+
+class Answer(Protocol):
+    """Gives an agent the answer it waits for."""
+
+    def __call__(self, request: str, *, allow: bool, why: str = "") -> Coroutine[Any, Any, None]: ...
+
+
+class PermissionPrompt:
+    """Puts what an agent asks to be allowed to do to the person at the terminal, one question at a time."""
+
+    def __init__(self, agent: str, answer: Answer, *, interactive: bool) -> None:
+        self._agent = agent
+        self._answer = answer
+        self._interactive = interactive and sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
+        self._open: dict[str, Fact] = {}
+        self._current = ""
+        self._answering: set[asyncio.Task[None]] = set()
+        self._stop_reading: Callable[[], object] | None = None
+
+    def see(self, event: AgentEvent) -> None:
+        """Take note of what was asked and answered, here or elsewhere."""
+        if event.type == "attempt_answered":
+            self._answered(event.data["request"])
+        for fact in event.data.get("facts", ()):
+            if fact["kind"] == "permission_requested":
+                self.asked(fact)
+        if event.type == "attempt_ended":
+            self.close()
+
+    def asked(self, fact: Fact) -> None:
+        """A question that waits for an answer."""
+        if "answer" in fact or fact["id"] in self._open:
+            return
+        if not self._interactive:
+            asked = words.tool(fact.get("tool", ""), fact.get("input"))
+            click.echo(styled(f"asks to use {asked}", "warning", sys.stderr), err=True)
+            click.echo(f"  answer with: maos agent answer {self._agent} {clean(fact['id'])} yes|no", err=True)
+            return
+        self._open[fact["id"]] = fact
+        self._next()
+
+    def close(self) -> None:
+        """Ask no more."""
+        self._open.clear()
+        self._current = ""
+        self._next()
+
+    def _next(self) -> None:
+        if not self._open and self._stop_reading is not None:
+            self._stop_reading()
+            self._stop_reading = None
+        if self._current or not self._open:
+            return
+        self._current, fact = next(iter(self._open.items()))
+        self._prompt(f"allow {words.tool(fact.get('tool', ''), fact.get('input'))}?")
+        if self._stop_reading is None:
+            loop, keyboard = asyncio.get_running_loop(), sys.stdin.fileno()
+            loop.add_reader(keyboard, self._read, keyboard)
+            self._stop_reading = lambda: loop.remove_reader(keyboard)
+
+    def _prompt(self, text: str) -> None:
+        click.echo(f"{styled(text, 'warning', sys.stderr)} [y/n]: ", nl=False, err=True)
+
+    def _read(self, keyboard: int) -> None:
+        typed = os.read(keyboard, ANSWER_BYTES_MAX)
+        if not typed:  # Ctrl+D: it is answered from elsewhere, or not at all
+            click.echo(err=True)
+            request = self._current
+            self.close()
+            click.echo(f"  answer with: maos agent answer {self._agent} {clean(request)} yes|no", err=True)
+            return
+        allow = yes_or_no(typed.decode(errors="replace"))
+        if allow is None:
+            self._prompt("yes or no?")
+            return
+        request, self._current = self._current, ""
+        del self._open[request]
+        task = asyncio.ensure_future(self._answer(request, allow=allow))
+        self._answering.add(task)
+        task.add_done_callback(self._answering.discard)
+        self._next()
+
+    def _answered(self, request: str) -> None:
+        """Ask no more what was answered."""
+        if self._open.pop(request, None) is None:
+            return
+        if request == self._current:
+            self._current = ""
+            click.echo(err=True)
+        self._next()
+
+
+# --- the foreground ----------------------------------------------------------------------------------------------
+
+
+class Foreground:
+    """One agent that this process runs."""
+
+    def __init__(self, m: Maos, *, as_json: bool) -> None:
+        self._m = m
+        self._as_json = as_json
+        self._begun: Attachment | None = None
+        self._starting: asyncio.Task[Attachment] | None = None
+        self._interrupts = 0
+        self._left = 0
+        self._leaving = asyncio.Event()
+        self._stops: list[asyncio.Task[None]] = []
+        self._prompt: PermissionPrompt | None = None
+        self._feed: Feed | None = None
+
+    async def run(self, begin: Begin) -> int:
+        """Run it until it has ended or we are sent away; the exit code."""
+        with signals.heard(interrupted=self._interrupted, sent_away=self._leave):
+            self._starting = asyncio.ensure_future(begin(self._m))
+            try:
+                begun = self._begun = await self._starting
+            except asyncio.CancelledError:
+                if self._interrupts > 1:
+                    return INTERRUPTED
+                raise
+            try:
+                return await self._watch(begun)
+            finally:
+                if self._prompt is not None:
+                    self._prompt.close()
+                for task in self._stops:
+                    task.cancel()
+                await asyncio.gather(*self._stops, return_exceptions=True)
+
+    async def _watch(self, begun: Attachment) -> int:
+        running = begun.running
+        if running is not None:
+            self._prompt = PermissionPrompt(begun.agent, running.answer, interactive=not self._as_json)
+            for text in status.place_of(running.attempt):
+                self._tell(text)
+            for asked in running.attempt.permissions.values():
+                self._prompt.asked(asked)
+        self._feed = Feed(apart=True)
+        if self._interrupts and running is not None:
+            self._stop()
+        following = asyncio.create_task(self._follow(begun, self._feed))
+        ended = asyncio.create_task(self._ended(begun))
+        leaving = asyncio.create_task(self._leaving.wait())
+        try:
+            await asyncio.wait([following, leaving, ended], return_when=asyncio.FIRST_COMPLETED)
+            if not leaving.done() and not following.done():
+                ended.result()
+                await asyncio.wait([following, leaving], return_when=asyncio.FIRST_COMPLETED)
+            if leaving.done() and (running is None or running.attempt.is_open):
+                return self._let_go(begun)
+            if following.done():  # else it has ended, and what is left to show is not wanted
+                following.result()
+            await ended
+        except Exception as error:
+            self._let_go(begun)
+            if isinstance(error, OSError) and error.errno == errno.EIO:  # the terminal is gone
+                return SIGNALLED + signal.SIGHUP
+            raise
+        finally:
+            for task in (following, ended, leaving):
+                task.cancel()
+            await asyncio.gather(following, ended, leaving, return_exceptions=True)
+        return await self._conclude(begun)
+
+    async def _follow(self, begun: Attachment, feed: Feed) -> None:
+        """Print everything that happens to the attempt until it has ended."""
+        show = printer(as_json=self._as_json, feed=feed)
+        async for event in self._m.attempts.follow(begun.attempt, after=begun.after, owner=begun.owner):
+            await show(event)
+            if self._prompt is not None:
+                self._prompt.see(event)
+
+    async def _ended(self, begun: Attachment) -> None:
+        """Return when the attempt has ended, also when another process has taken it from us."""
+        if begun.running is None:
+            return
+        try:
+            await begun.running.wait()
+        except LeaseLost:
+            self._tell(f"another process has taken {begun.agent} over; watching it from here")
+
+    async def _conclude(self, begun: Attachment) -> int:
+        now = await self._m.attempts.details(begun.agent)
+        if self._as_json:
+            short = documents.of(await self._m.attempts.status(begun.agent))
+            more = {"agent_kind": now.kind, "files": documents.of(now.files), "kind": "summary"}
+            documents.show_line({**short, **more})
+        else:
+            status.show_end(now)
+        return INTERRUPTED if self._interrupts else status.exit_code(now)
+
+    # --- signals ---------------------------------------------------------------------------------------------
+
+    def _interrupted(self) -> None:
+        self._interrupts += 1
+        if self._prompt is not None:
+            self._prompt.close()
+        if self._feed is not None:
+            self._stop()
+        elif self._interrupts > 1 and self._starting is not None:
+            self._starting.cancel()
+        else:
+            self._tell("stopping it as soon as it has started")
+
+    def _stop(self) -> None:
+        if self._begun is None or self._begun.running is None or not self._begun.running.attempt.is_open:
+            self._leave(signal.SIGINT)
+            return
+        if self._feed is not None:
+            self._feed.stop_expected = True
+        if self._interrupts > 1:
+            self._tell("killing it")
+            work = self._begun.running.stop(grace_s=0.0)
+        else:
+            self._tell(f"stopping {self._begun.agent}; Ctrl+C again kills it")
+            work = self._begun.running.stop()
+        self._stops.append(asyncio.create_task(work))
+
+    def _leave(self, number: signal.Signals) -> None:
+        self._left = number
+        self._leaving.set()
+
+    def _let_go(self, begun: Attachment) -> int:
+        """Say how to attach again; the caller closes what is open, and the agent goes on."""
+        try:
+            if begun.running is None:
+                pass  # it was never ours
+            elif self._as_json:
+                documents.show_line(
+                    {"kind": "let_go", "agent": begun.agent, "go_on": f"maos agent attach {begun.agent}"}
+                )
+            else:
+                self._tell(f"{begun.agent} goes on without us; `maos agent attach {begun.agent}` takes it up again")
+        except OSError as error:
+            if error.errno not in (errno.EPIPE, errno.EIO):
+                raise  # else no reader is left
+        return SIGNALLED + self._left
+
+    def _tell(self, text: str) -> None:
+        if not self._as_json:
+            click.echo(styled(wrap(clean(text), sys.stderr), "dim", sys.stderr), err=True)

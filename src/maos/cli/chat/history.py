@@ -1,0 +1,59 @@
+"""What was said before: the conversation about a run and what followed from it, in the order in which it happened."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from maos.cli.agent import words
+from maos.cli.runs import narration
+from maos.model import chat, message, run
+from maos.runs.status import is_executing
+
+if TYPE_CHECKING:
+    from maos.app import Maos
+    from maos.cli.runs.screen import Screen
+
+SHOWN_MAX = 40
+
+
+class Past(NamedTuple):
+    """The end of a conversation."""
+
+    lines: list[narration.Line]
+    left_out: int
+    typed: list[str]
+    """What the person typed, all of it."""
+
+
+async def read(m: Maos, id: str) -> Past:
+    """The conversation about a run so far."""
+    lines: list[narration.Line] = []
+    typed: list[str] = []
+    fold = run.Run(id=id)
+    for record in await m.runs.conversations.read(id):
+        if record.stream == chat.stream(id):
+            typed.append(record.data["text"])
+            lines.append(("", f"› {words.one_line(record.data['text'], 1000)}", "bold"))
+        elif record.stream == run.stream(id):
+            fold.apply(record.type, record.data)
+            lines += narration.of_event(fold, record.type, record.data)
+        elif (said := message.message(record.data)).sender != message.PERSON:
+            lines.append((narration.task_of(id, said.sender), f"→ {words.one_line(said.text, 300)}", ""))
+    return Past(lines[-SHOWN_MAX:], max(0, len(lines) - SHOWN_MAX), typed)
+
+
+def show(screen: Screen, before: Past) -> None:
+    """The end of it."""
+    if before.left_out:
+        screen.tell(f"… {before.left_out} earlier lines left out")
+    for name, text, style in before.lines:
+        screen.told(name, text, style)
+
+
+async def latest(m: Maos) -> str:
+    """The run or conversation that was left in the middle last; empty when there is none."""
+    waits = await m.runs.conversations.unplanned()
+    left = [each for each in await m.runs.unfinished() if not is_executing(each)]
+    if waits is not None and (not left or waits.at_us > left[0].updated_us):
+        return waits.id
+    return left[0].id if left else ""

@@ -1,0 +1,242 @@
+"""`maos config`: what is set, where it is set, what is wrong with it, and how to change it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import click
+
+from maos import settings
+from maos.cli import documents, render
+from maos.cli.commands import LazyCommand, LazyGroup, json_option
+from maos.cli.database import DatabaseTarget
+from maos.cli.failures import FAILED, USAGE, note, report
+from maos.cli.plain import clean
+from maos.errors import InvalidInput, MaosError, NotFound
+from maos.settings import loader, locations, schema, writer
+from maos.settings.current import shown
+from maos.settings.loader import Loaded, SettingProblem
+from maos.settings.locations import SettingsFiles, SettingsSource
+
+HIDDEN = "(hidden)"
+"""In the place of addresses, which may have a key in them."""
+
+
+@click.group(
+    cls=LazyGroup,
+    lazy={
+        "show": ("maos.cli.config:show", "Show the settings, and where each comes from."),
+        "validate": ("maos.cli.config:validate", "Say everything that is wrong with the settings, and where."),
+        "path": ("maos.cli.config:path", "Say which files the settings come from."),
+        "edit": ("maos.cli.config:edit", "Edit a file of settings in your editor ($VISUAL or $EDITOR)."),
+    },
+    examples=["maos config show", "maos config show checkpoint.interval_s", "maos config edit"],
+)
+def config() -> None:
+    """Look at the settings, check and change them.
+
+    They come from your own maos.toml, from the nearest one in or above the current folder, from variables MAOS_… and
+    from flags; what is later in this list counts. Processes that run notice a change within seconds.
+    """
+
+
+@click.command(
+    cls=LazyCommand,
+    examples=["maos config show", "maos config show checkpoint", "maos config show cleanup.every_hours --json"],
+)
+@click.argument("names", metavar="[NAME]...", nargs=-1)
+@click.option("--changed", is_flag=True, help="Only what somebody has set.")
+@json_option
+@click.pass_obj
+def show(database: DatabaseTarget, names: tuple[str, ...], changed: bool, as_json: bool) -> None:
+    """Show the settings, and where each comes from.
+
+    NAME is a setting or a table of them.
+    """
+    loaded = database.settings.loaded
+    entries = [each for each in _entries(loaded) if not changed or each["source"] != "default"]
+    if names:
+        entries = [each for name in names for each in _named(entries, name, changed=changed)]
+    if as_json:
+        files = [str(each) for each in loaded.files]
+        documents.show({"version": schema.VERSION, "files": files, "settings": entries, "notes": list(loaded.notes)})
+        return
+
+    columns = (
+        render.Column("setting", style="bold"), render.Column("value", yields=1), render.Column("from", yields=2),
+    )  # fmt: skip
+    rows = [
+        (each["name"], clean(shown(each["value"])), clean(each["where"] or each["source"])) for each in entries
+    ]  # fmt: skip
+    render.table(columns, rows)
+    for text in loaded.notes:
+        note(text)
+
+
+def _entries(loaded: Loaded) -> list[dict[str, Any]]:
+    found = []
+    for field in schema.fields().values():
+        if field.name == "cleanup.of":
+            continue
+        value = schema.value_of(loaded.values, field.name)
+        found.append(_entry(loaded, field, [HIDDEN] * len(value) if field.personal else value))
+    for kind, policy in loaded.values.cleanup.of.items():
+        for name, field in schema.policy_fields(kind).items():
+            found.append(_entry(loaded, field, getattr(policy, name.rpartition(".")[2])))
+    return found
+
+
+def _entry(loaded: Loaded, field: Any, value: Any) -> dict[str, Any]:
+    origin = loaded.origins.get(field.name)
+    return {
+        "name": field.name,
+        "value": value,
+        "source": origin.kind if origin else "default",
+        "where": origin.where if origin else None,
+        "default": field.default,
+        "live": field.live,
+        "variable": field.variable or None,
+    }
+
+
+def _named(entries: list[dict[str, Any]], name: str, *, changed: bool) -> list[dict[str, Any]]:
+    found = [each for each in entries if each["name"] == name or each["name"].startswith(f"{name}.")]
+    if not found and not changed:
+        near = get_close_matches(name, [each["name"] for each in entries], n=1)
+        raise NotFound(
+            f"there is no setting {name}", hint=f"did you mean {near[0]}?" if near else "`maos config show` lists them"
+        )
+    return found
+
+
+@click.command(cls=LazyCommand, examples=["maos config validate", "maos config validate --json"])
+@click.argument("file", metavar="[FILE]", required=False, type=click.Path(exists=True, dir_okay=False))
+@json_option
+@click.pass_context
+def validate(ctx: click.Context, file: str | None, as_json: bool) -> None:
+    """Say everything that is wrong with the settings, and where.
+
+    With FILE, with that one, as if it was the project's. Exit code 2 when something is wrong, 1 for a file of a newer
+    maos.
+    """
+
+    sources = _found().sources
+    if file:
+        sources = [locations.SettingsSource(Path(file), is_project=True)]
+    problems: list[loader.SettingProblem] = []
+    notes: list[str] = []
+    code = 0
+    try:
+        notes += loader.load(sources, {} if file else os.environ).notes
+    except loader.BadSettings as error:
+        problems += error.problems
+        code = USAGE
+    except loader.NewerSettings as error:
+        where, _, what = error.what.partition(": ")
+        problems.append(loader.SettingProblem(where, what, error.hint))
+        code = FAILED
+    if as_json:
+        documents.show({"ok": not problems, "problems": [each._asdict() for each in problems], "notes": notes})
+        ctx.exit(code)
+
+    for each in problems:
+        report(f"{each.where}: {each.what}", each.hint)
+    for text in notes:
+        note(text)
+    if not problems:
+        there = [str(each.path) for each in sources if each.path.exists()]
+        render.line(
+            f"nothing is wrong with {clean(', '.join(there))}" if there else "there is no file; nothing is wrong"
+        )
+    ctx.exit(code)
+
+
+@click.command(cls=LazyCommand, examples=["maos config path", "maos config path --json"])
+@json_option
+def path(as_json: bool) -> None:
+    """Say which files the settings come from.
+
+    The first is your own, the second that of the project; a file outweighs those before it. A file above the current
+    folder that belongs to a stranger is passed over.
+    """
+    found = _found()
+    if as_json:
+        documents.show(
+            {
+                "user": {"path": str(found.user), "exists": found.user.exists()},
+                "project": {"path": str(found.project), "exists": True} if found.project else None,
+                "passed_over": str(found.passed_over) if found.passed_over else None,
+            }
+        )
+        return
+
+    render.line("yours    ", clean(str(found.user)), ("" if found.user.exists() else "  (there is none)", "dim"))
+    project = clean(str(found.project)) if found.project else ""
+    render.line("project  ", project, ("" if project else "(there is none in or above this folder)", "dim"))
+    if found.passed_over:
+        note(f"{found.passed_over} belongs to another user and is passed over")
+
+
+def _found() -> SettingsFiles:
+
+    return locations.find(Path.cwd(), settings.config_folder())
+
+
+@click.command(cls=LazyCommand, examples=["maos config edit", "maos config edit --project"])
+@click.option(
+    "--project/--user", default=None,
+    help="The project's file, a new one in this folder if there is none; or your own, even if the project has one.",
+)  # fmt: skip
+@json_option
+def edit(project: bool | None, as_json: bool) -> None:
+    """Edit a file of settings in your editor ($VISUAL or $EDITOR).
+
+    That of the project if there is one, else your own; a new one begins with all settings and their defaults. What you
+    leave is checked before it takes the place of the file, in one step.
+    """
+
+    found = locations.find(Path.cwd(), settings.config_folder())
+    is_project = found.project is not None if project is None else project
+    path = found.project or Path.cwd() / locations.NAME if is_project else found.user
+    source = locations.SettingsSource(path, is_project=is_project)
+    before = source.path.read_text(encoding="utf-8") if source.path.exists() else ""
+    text = _edited(before or writer.template(is_project=is_project), source)
+    changed = text is not None and text != before
+    if text is not None and changed:
+        if source.path.exists() and source.path.read_text(encoding="utf-8") != before:
+            raise InvalidInput(f"{source.path} was changed by another program meanwhile", hint="edit it again")
+        writer.write(source.path, text)
+    if as_json:
+        documents.show({"path": str(source.path), "changed": changed})
+    else:
+        click.echo(f"{clean(str(source.path))} is written" if changed else "nothing was changed")
+
+
+def _edited(text: str, source: SettingsSource) -> str | None:
+    """What a person makes of a text, as often as it takes to be right; None when they leave it."""
+    while True:
+        said = click.edit(text, extension=".toml")
+        if said is None:
+            return None
+        text = said
+        wrong = _problems(text, source)
+        if not wrong:
+            return text
+        for each in wrong:
+            report(f"{each.where}: {each.what}", each.hint)
+        if sys.stdin is None or not sys.stdin.isatty():
+            raise click.exceptions.Exit(USAGE)
+        if not click.confirm("Edit it again?", default=True, err=True):
+            click.echo("nothing was changed", err=True)
+            raise click.exceptions.Exit(FAILED)
+
+
+def _problems(text: str, source: SettingsSource) -> list[SettingProblem]:
+    try:
+        return loader.check(text, source).problems
+    except MaosError as error:
+        return [loader.SettingProblem(str(source.path), error.what, error.hint)]

@@ -1,0 +1,143 @@
+"""What happens to a run, as lines for people and as documents for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from maos.cli.agent import words
+from maos.cli.documents import Document, time
+from maos.cli.plain import clean
+from maos.model.failure import TABLE
+from maos.model.run import GATE, MERGE
+
+if TYPE_CHECKING:
+    from maos import Event
+    from maos.model.attempt import Attempt
+    from maos.model.facts import Fact
+    from maos.model.run import Run, TaskState
+
+NAME_WIDTH_MAX = 24
+RESULT_WIDTH = 90
+
+Line = tuple[str, str, str]
+"""A task, what is said of it, and a style."""
+
+
+def task_of(run: str, agent: str) -> str:
+    """The task that an agent of a run does."""
+    return agent.removeprefix(f"{run}.")
+
+
+def of_events(run: Run, events: Sequence[Event]) -> Iterator[Line]:
+    """What there is to say of a run's events."""
+    for event in events:
+        yield from of_event(run, event.type, event.data)
+
+
+def of_event(run: Run, type_: str, data: Mapping[str, Any]) -> Iterator[Line]:
+    """What there is to say of one event, after the run has it."""
+    name = str(data.get("task", ""))
+    match type_:
+        case "task_started":
+            yield name, "▸ begins" if data["number"] == 1 else f"▸ goes on, attempt {data['number']}", "dim"
+        case "task_finished":
+            yield name, _finished(run.tasks[name]), "good"
+        case "task_failed":
+            yield name, f"✗ failed: {_why(data)}", "bad"
+        case "task_released" if data.get("failure") == "stopped":
+            yield name, "‖ stopped; it can go on", "warning"
+        case "task_released":
+            until = f"; waits until {words.when(data['not_before_us'])}" if data.get("not_before_us") else ""
+            yield name, f"↻ {_why(data)}{until or '; tries again'}", "warning"
+        case "task_gated" if "conflict" in data:
+            yield name, f"✗ cannot be merged: {_why(data)}", "warning"
+        case "task_gated" if data.get("resolve"):
+            yield name, "▸ is merged again", "dim"
+        case "task_gated" if data.get("failure"):
+            yield name, f"↻ {_why(data)}; is checked again", "warning"
+        case "task_gated":
+            gates = len(run.tasks[name].plan.get("gates", ()))
+            passed = data["passed"]
+            said = f"· passed check {passed} of {gates}" if passed else "· its part is done; now the checks"
+            yield name, said, "dim"
+        case "run_hibernated":
+            until = words.when(data["until_us"])
+            yield (
+                "",
+                f"‖ {data.get('kind', 'an agent')} has reached its rate limit; it goes on by itself at {until}",
+                "warning",
+            )
+        case "run_note_added" if data.get("text"):
+            yield "", f"· {words.one_line(data['text'], 200)}", "warning"
+        case "run_planned" if len(data["tasks"]) < len(run.tasks):
+            for each in data["tasks"]:
+                yield (
+                    str(each["name"]),
+                    f"+ is added: {words.one_line(str(each.get('task') or ''), RESULT_WIDTH)}",
+                    "dim",
+                )
+        case "question_asked":
+            answer = f"maos answer {run.id}/{clean(str(data['id']))} …"
+            yield _asker(run, data), f"? {words.one_line(data['question'], 200)}  (`{answer}`)", "found"
+        case "question_answered":
+            question = run.questions[data["id"]]
+            asker = _asker(run, {"id": question.id, "asked_by": question.asked_by})
+            yield asker, f"· is answered: {words.one_line(data['answer'], 200)}", "dim"
+
+
+def _asker(run: Run, data: Mapping[str, Any]) -> str:
+    """The task that a question is about."""
+    id = str(data["id"])
+    if id.startswith((GATE, MERGE)):
+        return id.split("/")[1]
+    asked_by = list(data.get("asked_by", ()))
+    return task_of(run.id, str(asked_by[0])) if asked_by else "?"
+
+
+def _finished(task: TaskState) -> str:
+    took = words.duration(max(0, task.ended_us - task.started_us) / 1e6)
+    cost = f" · {words.money(task.cost_usd)}" if task.cost_usd else ""
+    result = words.one_line(task.result.strip().partition("\n")[0], RESULT_WIDTH)
+    return f"✓ done · {took}{cost}{'  ' + result if result else ''}"
+
+
+def _why(data: Mapping[str, Any]) -> str:
+    known = TABLE.get(str(data.get("failure", "")))
+    meaning = known.meaning if known else str(data.get("failure", ""))
+    said = words.one_line(str(data.get("why", "")).strip(), RESULT_WIDTH)
+    return f"{meaning} ({said})" if said and said != meaning else meaning
+
+
+def of_facts(run: str, attempt: Attempt, facts: Sequence[Fact]) -> Iterator[Line]:
+    """What an agent does that everybody should know."""
+    name = task_of(run, attempt.agent)
+    for fact in facts:
+        match fact["kind"]:
+            case "discovery":
+                yield name, f"★ {fact.get('keyword', '')}: {words.one_line(fact.get('text', ''), 400)}", "found"
+            case "permission_requested":
+                tool = words.tool(fact.get("tool", ""), fact.get("input"))
+                answer = f"maos agent answer {attempt.agent} {clean(str(fact['id']))} yes"
+                yield name, f"? asks to use {words.one_line(tool, 120)}  (`{answer}`)", "found"
+            case "trouble" | "retry":
+                for text, style in words.of_fact(fact, 160):
+                    yield name, text, style
+
+
+# --- documents ---------------------------------------------------------------------------------------------------
+
+
+def documents_of_events(run: Run, events: Sequence[Event]) -> Iterator[Document]:
+    """A run's events, one a line."""
+    for event in events:
+        data = {key: value for key, value in event.data.items() if key != "at_us"}
+        yield {"kind": event.type, "run": run.id, **time(event.data["at_us"]), **data}
+
+
+def documents_of_facts(run: str, attempt: Attempt, facts: Sequence[Fact]) -> Iterator[Document]:
+    """Discoveries, questions and trouble of an agent, one a line."""
+    for fact in facts:
+        if fact["kind"] in ("discovery", "permission_requested", "trouble", "retry"):
+            task = task_of(run, attempt.agent)
+            yield {**fact, "run": run, "task": task, "agent": attempt.agent, **time(attempt.output_us or None)}

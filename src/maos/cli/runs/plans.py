@@ -1,0 +1,272 @@
+"""Plans: read from a file, shown as a tree, approved by a person, and edited by one."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+
+import click
+
+from maos.cli import documents as shared
+from maos.cli.agent import words
+from maos.cli.failures import FAILED, USAGE, note, report
+from maos.cli.plain import clean
+from maos.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from maos.model.plan import Plan, Problem, Task
+    from maos.model.run import Run
+    from maos.runs.additions import Addition
+    from maos.runs.agent_types import AgentType
+    from maos.runs.service import ValidPlan
+
+TASKS_SHOWN_MAX = 200
+TASK_WIDTH = 70
+NAME_WIDTH_MAX = 24
+
+
+class Draft(NamedTuple):
+    """A plan as text, so that it can be edited as its author wrote it."""
+
+    text: str
+    suffix: str
+    """`.toml` or `.json`."""
+    name: str
+    """Where it is from."""
+
+
+def read(path: str) -> Draft:
+    """A plan in a file, or on standard input."""
+    if path == "-":
+        text, name = sys.stdin.read(), "standard input"
+        return Draft(text, ".json" if text.lstrip().startswith("{") else ".toml", name)
+    try:
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"{path} is not text in UTF-8", hint="a plan is JSON or TOML") from error
+    except OSError as error:
+        raise InvalidInput(f"{path} cannot be read: {error.strerror}", hint="name the file of a plan") from error
+    is_json = path.endswith(".json") or (not path.endswith(".toml") and text.lstrip().startswith("{"))
+    return Draft(text, ".json" if is_json else ".toml", path)
+
+
+def parse(draft: Draft, types: Mapping[str, AgentType]) -> ValidPlan:
+    """The validated plan in a text; InvalidInput says where it cannot be read, BadPlan everything that is wrong."""
+    from maos.runs.service import validate
+
+    return validate(_data(draft), types)
+
+
+def addition(run: Run, texts: Sequence[str]) -> Addition:
+    """Tasks to add to a run, each given as text or as @FILE for a plan; BadPlan says what is wrong with them."""
+    from maos.runs import additions
+
+    said = [text for text in texts if not text.startswith("@")]
+    return additions.addition(run, said, [_loose(read(text[1:])) for text in texts if text.startswith("@")])
+
+
+def _loose(draft: Draft) -> Plan:
+    """A plan that may need tasks it does not have: it is checked together with those of a run."""
+    import msgspec
+
+    from maos.model.plan import Plan
+
+    try:
+        return msgspec.convert(_data(draft), Plan)
+    except msgspec.ValidationError as error:
+        raise InvalidInput(f"{draft.name}: {error}", hint="fix it and try again") from error
+
+
+def _data(draft: Draft) -> Any:
+    if draft.suffix == ".json":
+        import json
+
+        try:
+            return json.loads(draft.text)
+        except json.JSONDecodeError as error:
+            where = f"{draft.name}, line {error.lineno}, column {error.colno}"
+            raise InvalidInput(f"{where}: not JSON: {error.msg}", hint="fix it and try again") from error
+        except RecursionError as error:
+            raise InvalidInput(f"{draft.name} is nested too deeply", hint="a plan is a list of tasks") from error
+    import tomllib
+
+    try:
+        return tomllib.loads(draft.text)
+    except tomllib.TOMLDecodeError as error:
+        raise InvalidInput(f"{draft.name}: not TOML: {error}", hint="fix it and try again") from error
+
+
+def as_draft(plan: Plan, name: str) -> Draft:
+    """A plan as a text to edit."""
+    import json
+
+    import msgspec
+
+    return Draft(json.dumps(msgspec.to_builtins(plan), indent=2, ensure_ascii=False) + "\n", ".json", name)
+
+
+# --- approval ----------------------------------------------------------------------------------------------------
+
+
+def approve(
+    draft: Draft, types: Mapping[str, AgentType], options: Mapping[str, Any], *, auto: bool, as_json: bool
+) -> ValidPlan:
+    """Show a plan and have a person say yes to it, perhaps after editing it. Never called within an event loop."""
+    found = check(draft, types)
+    if as_json:
+        import msgspec
+
+        shared.show_line({"kind": "plan", **msgspec.to_builtins(found.plan)})
+    else:
+        show(found, options)
+    if auto:
+        return found
+    if as_json or sys.stdin is None or not sys.stdin.isatty():
+        raise InvalidInput("nobody has approved the plan, and there is nobody to ask", hint="repeat it with --auto")
+    while True:
+        answer = _ask("Carry it out? [y]es, [n]o, [e]dit: ")
+        if answer in ("y", "yes"):
+            return found
+        if answer in ("n", "no"):
+            click.echo("nothing was started", err=True)
+            raise click.exceptions.Exit(FAILED)
+        if answer in ("e", "edit"):
+            draft, found = _edited(draft, types)
+            show(found, options)
+
+
+def _edited(draft: Draft, types: Mapping[str, AgentType]) -> tuple[Draft, ValidPlan]:
+    """The plan after a person has edited it, as often as it takes to be right."""
+    while True:
+        text = click.edit(draft.text, extension=draft.suffix)
+        draft = draft._replace(text=draft.text if text is None else text)
+        from maos.model.plan import BadPlan
+
+        try:
+            return draft, parse(draft, types)
+        except BadPlan as error:
+            _show_problems(draft.name, error.problems)
+        except InvalidInput as error:
+            report(error.what)
+        if _ask("Edit it again? [y]es, [n]o: ") not in ("y", "yes", "e", "edit"):
+            click.echo("nothing was started", err=True)
+            raise click.exceptions.Exit(FAILED)
+
+
+def _ask(question: str) -> str:
+    click.echo(question, nl=False, err=True)
+    answer = sys.stdin.readline()
+    if not answer:
+        raise click.Abort
+    return answer.strip().lower()
+
+
+def check(draft: Draft, types: Mapping[str, AgentType]) -> ValidPlan:
+    """Return the validated plan, or print every problem and exit with code 2."""
+    from maos.model.plan import BadPlan
+
+    try:
+        return parse(draft, types)
+    except BadPlan as error:
+        refuse(draft.name, error.problems)
+
+
+def refuse(name: str, problems: Sequence[Problem]) -> NoReturn:
+    """Print everything that is wrong with a plan, and exit with code 2."""
+    _show_problems(name, problems)
+    raise click.exceptions.Exit(USAGE)
+
+
+def _show_problems(name: str, problems: Sequence[Problem]) -> None:
+    report(f"{name} cannot be carried out")
+    for each in problems[:TASKS_SHOWN_MAX]:
+        click.echo(f"  {clean(str(each))}", err=True)
+    if len(problems) > TASKS_SHOWN_MAX:
+        click.echo(f"  … and {len(problems) - TASKS_SHOWN_MAX} more", err=True)
+
+
+# --- showing -----------------------------------------------------------------------------------------------------
+
+
+def show(found: ValidPlan, options: Mapping[str, Any]) -> None:
+    """A plan as a tree: batches, and in each the tasks with their agents and what they need."""
+    from maos.cli import render
+    from maos.model.plan import batches
+    from maos.runs import agent_types
+
+    plan, types = found
+    groups = batches(plan)
+    about = words.one_line(plan.summary or plan.request, TASK_WIDTH)
+    render.line(
+        ("Plan", "bold"),
+        f"{': ' + about if about else ''}  ",
+        (f"{render.many(len(plan.tasks), 'task')} in {render.many(len(groups), 'batch', 'batches')}", "dim"),
+    )
+    tasks = {task.name: task for task in plan.tasks}
+    kinds = agent_types.kinds(plan, {**options, "agents": agent_types.to_data(plan, types)})
+    width = min(NAME_WIDTH_MAX, max(len(name) for name in tasks))
+    left = TASKS_SHOWN_MAX
+    for number, group in enumerate(groups, 1):
+        is_last = number == len(groups)
+        together = ", together" if len(group) > 1 else ""
+        render.line(("└─ " if is_last else "├─ ", "dim"), f"batch {number}", (together, "dim"))
+        stem = "   " if is_last else "│  "
+        for name in group[:left]:
+            last = name == group[-1]
+            show_task(tasks[name], kinds[name], stem, last=last, width=width)
+        if len(group) > left:
+            render.line((f"{stem}… and {len(group) - left} more", "dim"))
+        left = max(0, left - len(group))
+    _show_types(plan, types)
+    sys.stdout.flush()
+
+
+def show_task(task: Task, kind: str, stem: str, *, last: bool, width: int) -> None:
+    """A task as a branch of a tree."""
+    import shlex
+
+    from maos.cli import render
+
+    agent = clean(f"{task.agent} ({kind})" if task.agent else kind)
+    said = task.task or shlex.join(task.command)
+    parts: list[render.Part] = [
+        (stem + ("└─ " if last else "├─ "), "dim"),
+        (clean(task.name).ljust(width), "bold"),
+        (f"  {agent}", "cyan"),
+        (f"  after {clean(', '.join(task.needs))}" if task.needs else "", "yellow"),
+        (f"  {words.one_line(said, TASK_WIDTH)}", ""),
+    ]
+    render.line(*parts)
+    below = stem + ("   " if last else "│  ")
+    for gate in task.gates:
+        text = shlex.join(gate.command) if gate.command else gate.person or gate.review
+        who = "a person" if gate.person else "a reviewer" if gate.review else "a check"
+        render.line((f"{below}then {who}: {words.one_line(text, TASK_WIDTH)}", "dim"))
+    limits = limits_of(task)
+    if limits:
+        render.line((f"{below}{limits}", "dim"))
+
+
+def limits_of(task: Task) -> str:
+    """What ends a task early."""
+    found = []
+    if task.time_limit_s:
+        found.append(f"at most {words.duration(task.time_limit_s)}")
+    if task.budget_usd:
+        found.append(f"at most {words.money(task.budget_usd)}")
+    if task.tokens_max:
+        found.append(f"at most {words.count(task.tokens_max)} tokens")
+    return ", ".join(found)
+
+
+def _show_types(plan: Plan, types: Mapping[str, AgentType]) -> None:
+    """What a type that is not ours lets agents do unasked: a repository may have brought it."""
+    from maos.runs.agent_types import SHIPPED
+
+    for name in sorted({task.agent for task in plan.tasks if task.agent in types}):
+        each = types[name]
+        if not each.source.startswith(str(SHIPPED)):
+            unasked = f", may use {', '.join(each.tools)} unasked" if each.tools else ""
+            note(f"{name} is from {each.source}{unasked}")

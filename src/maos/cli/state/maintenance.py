@@ -1,0 +1,302 @@
+"""`maos state snapshot`, `verify` and `compact`: keeping states, checking them, and shortening their histories."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import click
+
+from maos.cli import documents, render
+from maos.cli.arguments import DURATION, WHEN
+from maos.cli.commands import LazyCommand, agent_argument, dry_run_option, json_option, source_option, yes_option
+from maos.cli.console import Field, Listing
+from maos.cli.database import DatabaseTarget, ask, need_yes
+from maos.cli.failures import FAILED
+from maos.cli.plain import clean, shorten
+from maos.clock import SystemClock
+from maos.errors import Corrupt, HistoryLost
+from maos.model.agent import COMPRESSIONS, SNAPSHOT_KINDS, STRATEGIES
+
+if TYPE_CHECKING:
+    from maos import Report
+    from maos.app import Maos
+    from maos.state.records import Compaction, SnapshotInfo
+
+
+Progress = Callable[[int, int], None]
+
+
+def _kept(info: SnapshotInfo) -> str:
+    if info.retention.permanent or info.retention.critical:
+        return "permanently" if info.retention.permanent else "critical"
+    return "" if info.retention.expires_us is None else f"until {render.when(info.retention.expires_us)}"
+
+
+SNAPSHOTS: Listing[SnapshotInfo] = Listing(
+    "snapshots",
+    (
+        Field("id", lambda each: each.id, style="bold"),
+        Field("name", lambda each: shorten(each.name, 40), yields=1),
+        Field("version", lambda each: str(each.version), right=True),
+        Field("kind", lambda each: each.kind),
+        Field("taken", lambda each: render.when(each.time_us)),
+        Field("stored", lambda each: render.size(each.bytes_stored), right=True),
+        Field("kept", _kept),
+    ),
+)
+
+
+@click.command(
+    cls=LazyCommand,
+    examples=[
+        "maos state snapshot reviewer",
+        "maos state snapshot reviewer --name before-upgrade --permanent",
+        "maos state snapshot reviewer --kind checkpoint --name monday --keep-for 30d",
+        "maos state snapshot reviewer --list",
+    ],
+)
+@agent_argument
+@click.option("--list", "only_list", is_flag=True, help="Show the snapshots there are instead.")
+@click.option("--name", default="", help="A name to restore it by.")
+@click.option(
+    "--kind", type=click.Choice(SNAPSHOT_KINDS), default=SNAPSHOT_KINDS[0], show_default=True,
+    help="All data, what changed since the last snapshot, or only a name for the version.",
+)  # fmt: skip
+@click.option(
+    "--compression",
+    type=click.Choice(COMPRESSIONS),
+    default=COMPRESSIONS[0],
+    show_default=True,
+    help="zstd is smallest, lz4 fastest.",
+)
+@click.option("--keep-for", type=DURATION, help="It may be removed after that long, such as 30d.  [default: kept]")
+@click.option("--permanent", is_flag=True, help="Never removed unless by force.")
+@source_option
+@json_option
+@click.pass_obj
+def snapshot(
+    database: DatabaseTarget,
+    agent: str,
+    only_list: bool,
+    name: str,
+    kind: str,
+    compression: str,
+    keep_for: int | None,
+    permanent: bool,
+    source: str,
+    as_json: bool,
+) -> None:
+    """Keep the newest state of an agent, to restore it later.
+
+    Every version can be gone back to without snapshots. They remain when the history is compacted.
+    """
+    if only_list:
+        _show_snapshots(database, agent, as_json)
+        return
+    expires_us = None if keep_for is None else SystemClock().now_us() + keep_for
+
+    async def work(m: Maos) -> SnapshotInfo:
+        from maos.state.records import Retention
+
+        return await m.agents.snapshot(
+            agent, kind=kind, name=name, compression=compression, source=source,
+            retention=Retention(expires_us=expires_us, permanent=permanent),
+        )  # fmt: skip
+
+    info = database.write(work)
+    if as_json:
+        documents.show(_snapshot(info))
+        return
+    kept = (
+        f"{render.size(info.bytes_plain)} in {render.size(info.bytes_stored)}" if info.bytes_stored else "a name only"
+    )
+    named = f" ({clean(info.name)})" if info.name else ""
+    render.line(
+        "snapshot ", (info.id, "bold"), f"{named} of {clean(agent)} at version {info.version}: "
+        f"{info.kind}, {kept}",
+    )  # fmt: skip
+
+
+def _show_snapshots(database: DatabaseTarget, agent: str, as_json: bool) -> None:
+    async def work(m: Maos) -> list[SnapshotInfo]:
+        await m.agents.get(agent)  # no such agent is not the same as no snapshots
+        return await m.agents.snapshots(agent)
+
+    found = database.read(work)
+    if as_json:
+        documents.show({"agent": agent, "snapshots": [_snapshot(info) for info in found]})
+    elif found:
+        SNAPSHOTS.table(found)
+    else:
+        render.line(f"no snapshots of {clean(agent)}")
+
+
+def _snapshot(info: SnapshotInfo) -> documents.Document:
+    document: documents.Document = documents.of(info)
+    retention = document.pop("retention")
+    return {**document, **retention}
+
+
+@click.command(
+    cls=LazyCommand,
+    examples=["maos state verify", "maos state verify reviewer", "maos state verify --accept-loss --json"],
+)
+@click.argument("agent", metavar="[AGENT]", required=False)
+@click.option(
+    "--accept-loss", is_flag=True,
+    help="Go on with a database that lost events from its end, and say which. This cannot be taken back.",
+)  # fmt: skip
+@json_option
+@click.pass_context
+def verify(ctx: click.Context, agent: str | None, accept_loss: bool, as_json: bool) -> None:
+    """Check that everything is as it was written.
+
+    Reads every event, snapshot and saved state. Names each damaged place as STREAM@VERSION and what can be recovered;
+    exits with 1 if there is any.
+    """
+    database: DatabaseTarget = ctx.obj
+    lost: HistoryLost | None = None
+
+    async def work(m: Maos) -> Report:
+        with _progress(f"checking {clean(agent or 'the journal')}", count=agent is None) as progress:
+            return await m.verify(agent, progress=progress)
+
+    try:
+        try:
+            report = database.read(work)
+        except HistoryLost as error:
+            if not accept_loss:
+                raise
+            lost = error
+            report = database.read(work, accept_loss=True)
+    except Corrupt as error:  # not even opened; the usual hint would lead back here
+        raise Corrupt(error.what, hint="put back a copy of the database") from error
+    if as_json:
+        losses = None if lost is None else {"acknowledged": lost.acknowledged, "found": lost.found, "what": lost.what}
+        documents.show({"ok": report.ok, **documents.of(report), "lost": losses})
+    else:
+        _show_report(report, lost)
+    if not report.ok:
+        ctx.exit(FAILED)
+
+
+def _show_report(report: Report, lost: HistoryLost | None) -> None:
+    if lost is not None:
+        render.line(("lost: ", "bold yellow"), clean(lost.what))
+        if lost.acknowledged > lost.found:
+            gone = lost.acknowledged - lost.found
+            render.line(
+                f"      {render.many(gone, 'event')} after position {lost.found} went with it; going on without"
+            )
+    for each in report.damage:
+        place = (f"{each.stream}@{each.version}" if each.version else each.stream) or "the journal"
+        render.line((clean(place), "bold red"), f"  {clean(each.what)}")
+        render.line((f"    can be recovered: {clean(each.recoverable)}", "dim"))
+    for text in report.notes:
+        render.line((f"note: {clean(text)}", "dim"))
+    checked = f"{render.many(report.events, 'event')} in {render.many(report.streams, 'stream')}"
+    if report.ok:
+        render.line(("ok", "bold green"), f": {checked}, everything as it was written")
+    else:
+        places = render.many(len(report.damage), "place")
+        render.line(("damaged", "bold red"), f": {places}; {checked} were checked")
+
+
+@contextmanager
+def _progress(what: str, *, count: bool) -> Iterator[Progress | None]:
+    """Draw a progress bar on standard error if that is a terminal."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    columns = [TextColumn("{task.description}", markup=False), BarColumn()]
+    drawn = Progress(*columns, *([MofNCompleteColumn()] if count else []), console=Console(stderr=True), transient=True)
+    with drawn:
+        task = drawn.add_task(what, total=None)
+
+        def advance(done: int, total: int) -> None:
+            if count:
+                now = what if done < total else "replaying the agents"
+                drawn.update(task, description=now, completed=done, total=max(done, total))
+
+        yield advance
+
+
+@click.command(
+    cls=LazyCommand,
+    examples=[
+        "maos state compact reviewer --keep-last 100 --dry-run",
+        "maos state compact reviewer --strategy merge --keep-since 30d --yes",
+    ],
+)
+@agent_argument
+@click.option(
+    "--strategy", type=click.Choice(STRATEGIES), default=STRATEGIES[0], show_default=True,
+    help="One event for all before the kept ones, with or without a snapshot of it, or one for each run of "
+    "uncritical events.",
+)  # fmt: skip
+@click.option("--keep-last", type=click.IntRange(min=0), metavar="N", help="Keep so many events as they are.")
+@click.option("--keep-since", type=WHEN, help="Keep events since a time: ISO 8601, or 30d ago.")
+@click.option("--critical-only", is_flag=True, help="Keep critical events as they are.")
+@source_option
+@dry_run_option
+@yes_option
+@json_option
+@click.pass_obj
+def compact(
+    database: DatabaseTarget,
+    agent: str,
+    strategy: str,
+    keep_last: int | None,
+    keep_since: int | None,
+    critical_only: bool,
+    source: str,
+    dry_run: bool,
+    yes: bool,
+    as_json: bool,
+) -> None:
+    """Make the history of an agent shorter.
+
+    Its state does not change. Versions that become one event can no longer be gone back to.
+    """
+    if not dry_run:
+        need_yes(f"compacting removes versions of agent {agent!r} for good", yes=yes, as_json=as_json)
+
+    async def work(m: Maos, *, only_look: bool = False) -> Compaction:
+        return await m.agents.compact(
+            agent, strategy=strategy, keep_last=keep_last, keep_since=keep_since, critical_only=critical_only,
+            dry_run=only_look, source=source,
+        )  # fmt: skip
+
+    async def look(m: Maos) -> Compaction:
+        return await work(m, only_look=True)
+
+    if dry_run or not yes:
+        plan = database.read(look)
+        if not as_json:
+            _show_compaction(plan, "would become")
+        elif dry_run:
+            documents.show({"dry_run": True, **documents.of(plan)})
+        if dry_run or plan.events_after == plan.events_before:
+            return
+        ask(f"Compact {agent}? Versions in between cannot be gone back to afterwards.")
+    done = database.write(work)
+    if as_json:
+        documents.show({"dry_run": False, **documents.of(done)})
+    else:
+        _show_compaction(done, "became")
+
+
+def _show_compaction(done: Compaction, verb: str) -> None:
+    agent = (clean(done.agent), "bold")
+    if done.events_after == done.events_before:
+        render.line(agent, ": nothing to compact")
+        return
+    events = f"{render.many(done.events_before, 'event')} {verb} {done.events_after}"
+    kept = f", kept in snapshot {done.snapshot}" if done.snapshot else ""
+    render.line(agent, f": versions 1 to {done.through}, {events}{kept}")

@@ -1,0 +1,1 @@
+"""What operators need of a machine that runs agents: examinations and repairs."""

@@ -1,0 +1,325 @@
+"""`maos doctor`: the database, agents and their processes, folders and programs, checked; findings say what to do."""
+
+from __future__ import annotations
+
+import platform
+import shutil
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import apsw
+
+from maos import settings
+from maos import workspaces as workspaces
+from maos.agents import kinds
+from maos.engine import ownership, workplace
+from maos.engine.ownership import Liveness
+from maos.errors import InvalidInput, MaosError
+from maos.holder import client, registry
+from maos.holder.registry import HolderInfo, Stray
+from maos.journal.journal import Journal
+from maos.journal.verify import Report
+from maos.model.agent_state import AgentState
+from maos.model.attempt import Attempt, agent_of
+from maos.model.run import COMPLETED, Run
+from maos.model.workflow import WorkflowRun
+from maos.ops import folds
+from maos.ops.folds import Differing
+from maos.runs.service import Runs
+from maos.views.agents import Agents, state_of, status_of
+from maos.workflows.service import Workflows
+from maos.workspaces import Workspace, git
+
+LOW_BYTES, GONE_BYTES = 2 << 30, 200 << 20
+DAMAGE_SHOWN_MAX = 5
+COMMAND_CHARS_MAX = 60
+
+
+class Level(StrEnum):
+    """How much a finding matters."""
+
+    OK = "ok"
+    NOTE = "note"
+    """Worth knowing."""
+    LOOK = "look"
+    """For a person to decide."""
+    BAD = "bad"
+    """Wrong."""
+
+
+class Finding(NamedTuple):
+    """Something that was found."""
+
+    level: Level
+    about: str
+    what: str
+    hint: str = ""
+    question: str | None = None
+    """What a person is asked before it is repaired."""
+    fix: Callable[[], Coroutine[Any, Any, str]] | None = None
+    """Repairs it, and returns what was done. While the database is open."""
+
+
+class Doctor:
+    """Examines an open database, and what is on this machine because of it."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        agents: Agents,
+        runs: Runs,
+        workflows: Workflows,
+        *,
+        verify: Callable[[], Awaitable[Report]],
+        version: str,
+    ) -> None:
+        self._journal = journal
+        self._agents = agents
+        self._runs = runs
+        self._workflows = workflows
+        self._verify = verify
+        self._version = version
+
+    async def examine(self) -> list[Finding]:
+        """Everything, in the order in which a person should read it."""
+        name, folder = self._journal.store.place, self._agents.folder
+        attempts = {each.agent: each async for each in self._agents.all()}
+        runs = [run async for run in self._runs.all()]
+        what = f"{name} opens, and ends where it should, at position {await self._journal.head()}"
+        found = [Finding(Level.OK, "database", what)]
+        found += [each async for each in self._journal_findings()]
+        found += _agents(attempts)
+        found += _folders(runs)
+        found += machine(name, folder, self._version)
+        found += settings_finding(lambda: self._agents.settings)
+        found += _holders(folder / "holders", attempts)
+        found += _workspaces(folder / "workspaces", attempts, runs)
+        return [*found, *await programs()]
+
+    async def _journal_findings(self) -> AsyncIterator[Finding]:
+        """Every event against its hash, every kept fold against a rebuild, and workflows that need a person."""
+        try:
+            report = await self._verify()
+            kept, differing = await folds.check(self._journal) if report.ok else (0, [])
+            flows = [flow async for flow in self._workflows.all() if flow.is_open]
+        except MaosError as error:
+            yield Finding(Level.BAD, "journal", error.what, error.hint)
+            return
+        if report.ok:
+            what = f"{report.events} events in {report.streams} streams, as they were written"
+            yield Finding(Level.OK, "journal", what)
+        for each in report.damage[:DAMAGE_SHOWN_MAX]:
+            yield Finding(Level.BAD, "journal", str(each), "docs/howto/recover-from-damage.md says what can be done")
+        if kept:
+            what = f"{kept - len(differing)} of {kept} kept folds are what their events say"
+            yield Finding(Level.OK, "views", what)
+        for fold in differing:
+            yield self._differing(fold)
+        for flow in flows:
+            is_lost = flow.status == "running" and ownership.liveness(flow.owner) is Liveness.GONE
+            if flow.unknown or flow.status == "changed" or is_lost:
+                yield _flow(flow)
+
+    def _differing(self, fold: Differing) -> Finding:
+        async def fix() -> str:
+            await folds.drop(self._journal, fold)
+            return f"dropped the kept fold of {fold.kind} {fold.id}; it is built anew when it is needed"
+
+        what = f"the kept fold of {fold.kind} {fold.id} is not what its events say"
+        return Finding(Level.BAD, "views", what, "it can be built anew", f"Drop the kept fold of {fold.id}?", fix)
+
+
+async def without_database(name: str, error: MaosError, load: Callable[[], object], *, version: str) -> list[Finding]:
+    """What can be said of a machine whose database could not be opened."""
+    level = Level.NOTE if isinstance(error, InvalidInput) else Level.BAD
+    found = [Finding(level, "database", error.what, error.hint), *machine(name, None, version), *settings_finding(load)]
+    return [*found, *await programs()]
+
+
+def _agents(attempts: Mapping[str, Attempt]) -> Iterator[Finding]:
+    running = 0
+    for name, attempt in attempts.items():
+        state = state_of(attempt)
+        if state.meaning:
+            go_on = status_of([attempt]).go_on or f"maos agent resume {name}"
+            yield Finding(Level.LOOK, "agent", f"{name} is {state}: {state.meaning}", f"go on: {go_on}")
+        running += state in (AgentState.RUNNING, AgentState.STOPPING)
+    if attempts:
+        yield Finding(Level.OK, "agents", f"{len(attempts)} known, {running} running")
+
+
+def _folders(runs: list[Run]) -> Iterator[Finding]:
+    """Runs that can be resumed, and whose folders are not where they were."""
+    for run in runs:
+        try:
+            if run.status != COMPLETED:
+                workplace.check_places(run)
+        except MaosError as error:
+            yield Finding(Level.LOOK, "run", error.what, error.hint)
+
+
+def _flow(flow: WorkflowRun) -> Finding:
+    if flow.unknown:
+        what = f"{flow.id}: unknown whether call {', '.join(flow.unknown)} took effect"
+        return Finding(Level.LOOK, "workflow", what, f"maos workflow show {flow.id}")
+    what = flow.why if flow.status == "changed" else "no engine runs it"
+    return Finding(Level.LOOK, "workflow", f"{flow.id}: {what}", f"go on: maos workflow resume {flow.id}")
+
+
+# --- the machine -------------------------------------------------------------------------------------------------
+
+
+def machine(database: str, folder: Path | None, version: str) -> Iterator[Finding]:
+    """Room on the disks, the versions of what maos stands on, and processes that no holder looks after."""
+    places = {} if "://" in database else {"database": Path(database).absolute().parent}
+    places |= {} if folder is None else {"agents": folder}
+    for about, place in places.items():
+        while not place.exists():
+            place = place.parent
+        free = shutil.disk_usage(place).free
+        what = f"{free / 1e9:.1f} GB free where the {about} {'is' if about == 'database' else 'are'}"
+        level = Level.BAD if free < GONE_BYTES else Level.LOOK if free < LOW_BYTES else Level.OK
+        hint = "" if level is Level.OK else "make room: maos orchestration cleanup, maos workflow state cleanup"
+        yield Finding(level, "disk", what, hint)
+    versions = f"Python {platform.python_version()}, SQLite {apsw.sqlite_lib_version()}"
+    yield Finding(Level.OK, "versions", f"maos {version}, {versions}")
+    for home in sorted(settings.state_folder().glob("*/")):
+        yield from _strays(home / "holders")
+
+
+def settings_finding(load: Callable[[], object]) -> Iterator[Finding]:
+    """Whether the settings can be read."""
+    try:
+        if settings.are_there():
+            load()
+            what = "every value makes sense; `maos config show` tells where each comes from"
+            yield Finding(Level.OK, "settings", what)
+    except MaosError as error:
+        yield Finding(Level.BAD, "settings", error.what, error.hint or "maos config validate")
+
+
+async def programs() -> list[Finding]:
+    """The programs that maos and agents need."""
+    found = [await _git()]
+    for each in kinds.installed():
+        if each.missing:
+            found.append(Finding(Level.NOTE, each.name, each.missing, each.hint))
+        elif each.found:
+            found.append(Finding(Level.OK, each.name, each.found))
+    return found
+
+
+async def _git() -> Finding:
+    try:
+        await git.check_version()
+        version = (await git.Git(Path("/")).run("version")).line
+    except MaosError as error:
+        what = f"{error.what}: agents work in place, and their files are not saved"
+        return Finding(Level.LOOK, "git", what, error.hint)
+    return Finding(Level.OK, "git", version.removeprefix("git version "))
+
+
+# --- what was left behind ----------------------------------------------------------------------------------------
+
+
+def _holders(root: Path, attempts: Mapping[str, Attempt]) -> Iterator[Finding]:
+    """Processes that hold an agent, and the folders of those that are gone."""
+    living = 0
+    for each in registry.holders(root) if root.is_dir() else ():
+        attempt = attempts.get(agent_of(each.attempt))
+        living += each.alive
+        if attempt is None or Path(attempt.folder).parent != each.folder.parent:
+            state = f"held by process {each.pid}" if each.alive else "not running"
+            what = f"{each.attempt}, {state}, is not in this database"
+            yield Finding(Level.NOTE, "holder", what, str(each.folder))
+        elif attempt.id != each.attempt or not attempt.is_open:
+            yield _left_holder(each) if each.alive else _left_folder(each)
+    yield Finding(Level.OK, "holders", f"{living} living")
+
+
+def _left_holder(info: HolderInfo) -> Finding:
+    async def fix() -> str:
+        return f"ended {info.attempt}: {await registry.end(info)} processes"
+
+    return Finding(
+        Level.BAD, "holder", f"process {info.pid} holds {info.attempt}, which has ended",
+        "it is no longer needed", f"End process {info.pid} and everything below it?", fix,
+    )  # fmt: skip
+
+
+def _left_folder(info: HolderInfo) -> Finding:
+    async def fix() -> str:
+        client.remove(info.folder)
+        return f"removed {info.folder}"
+
+    return Finding(
+        Level.BAD, "folder", f"{info.folder} is of {info.attempt}, which has ended and is recorded",
+        "it is no longer needed", f"Remove {info.folder}?", fix,
+    )  # fmt: skip
+
+
+def _strays(root: Path) -> Iterator[Finding]:
+    by_attempt: dict[Path, list[Stray]] = {}
+    for each in registry.strays(root):
+        by_attempt.setdefault(each.folder, []).append(each)
+    yield from map(_stray, by_attempt.values())
+
+
+def _stray(strays: list[Stray]) -> Finding:
+    """The processes of an attempt that no holder looks after, the one that started the others first."""
+
+    async def fix() -> str:
+        count = sum([await registry.end_stray(each) for each in strays])
+        return f"ended {count} of the processes of {first.attempt}" if count else "they were gone already"
+
+    first = min(strays, key=lambda each: each.start_ticks)
+    more = f" and {len(strays) - 1} more" if len(strays) > 1 else ""
+    command = first.command
+    command = command if len(command) <= COMMAND_CHARS_MAX else command[: COMMAND_CHARS_MAX - 1] + "…"
+    return Finding(
+        Level.BAD, "stray", f"process {first.pid}{more} of {first.attempt} runs without a holder: {command}",
+        "its holder was killed, and it escaped", f"Kill process {first.pid}{more} and everything below?", fix,
+    )  # fmt: skip
+
+
+def _workspaces(root: Path, attempts: Mapping[str, Attempt], runs: list[Run]) -> Iterator[Finding]:
+    found = workspaces.left_behind(root)
+    own = {f"{run.id}-b{branch}" if branch else run.id for run in runs for branch in range(run.branch + 1)}
+    for each in found:
+        if each.name in own and each.workspace is not None:
+            continue  # what its tasks have done is merged there
+        attempt = attempts.get(each.name)
+        if each.workspace is None and (attempt is None or not attempt.is_open):
+            yield _unfinished(root, each.name)
+        elif attempt is None and each.workspace is not None:
+            yield _orphaned(each.tree, each.workspace)
+    if found:
+        yield Finding(Level.OK, "worktrees", f"{len(found)} below {root}")
+
+
+def _orphaned(tree: Path, workspace: Workspace) -> Finding:
+    async def fix() -> str:
+        try:
+            await workspaces.remove(workspace)
+        except (MaosError, OSError) as error:
+            return f"nothing: {error}"
+        return f"removed {tree}; what was saved of it is still below refs/maos in {workspace.repository}"
+
+    return Finding(
+        Level.LOOK, "worktree", f"{tree} belongs to no agent and no run in this database",
+        "it was made by work that this database does not know: an older copy was put back, or runs were deleted",
+        f"Remove {tree}, if everything in it is saved?", fix,
+    )  # fmt: skip
+
+
+def _unfinished(root: Path, name: str) -> Finding:
+    async def fix() -> str:
+        await workspaces.clear(root, name)
+        return f"removed {root / name}"
+
+    return Finding(
+        Level.BAD, "worktree", f"{root / name} was begun and never finished", "nothing is in it that is not elsewhere",
+        f"Remove {root / name}?", fix,
+    )  # fmt: skip

@@ -1,0 +1,81 @@
+"""More work for a run: tasks given as text or as a plan, checked together with those that the run has."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from maos import settings
+from maos.model.plan import BadPlan, Plan, Problem, Task, check
+from maos.model.run import Run
+from maos.runs import agent_types
+from maos.runs.agent_types import AgentType
+
+_MORE = re.compile(
+    r"(?P<name>[A-Za-z0-9][A-Za-z0-9_-]{0,39})(?: after (?P<needs>[A-Za-z0-9_,\- ]+))?: (?P<task>.+)", re.S
+)
+
+
+class Addition(NamedTuple):
+    """Tasks that fit a run, and the options that the run needs for them."""
+
+    plan: Plan
+    options: Mapping[str, Any]
+
+
+def known_types(run: Run) -> dict[str, AgentType]:
+    """The types of agents that new tasks can name: those the run has recorded, and those there are now."""
+    recorded = run.options.get("agents") or {}
+    known = agent_types.known(Path(run.folder), settings.config_folder())
+    return {**known, **{name: agent_types.of_task(run.options, name) for name in recorded}}
+
+
+def addition(run: Run, texts: Sequence[str] = (), plans: Sequence[Plan] = ()) -> Addition:
+    """Check new tasks, given as text and as plans, together with those of the run; BadPlan says what is wrong."""
+    types = known_types(run)
+    tasks = [*(more(run, texts).tasks if texts else ()), *(task for plan in plans for task in plan.tasks)]
+    plan = agent_types.checked(with_more(run, Plan(tasks=tasks)), types)
+    agents = {**agent_types.to_data(plan, types), **(run.options.get("agents") or {})}
+    return Addition(plan, {"agents": agents})
+
+
+def more(run: Run, texts: Sequence[str]) -> Plan:
+    """More tasks for a run, each given as TEXT, `NAME: TEXT` or `NAME after A, B: TEXT`."""
+    tasks = []
+    taken = set(run.tasks)
+    for text in texts:
+        match = _MORE.fullmatch(text.strip())
+        name, needs, said = (match["name"], match["needs"] or "", match["task"]) if match else ("", "", text)
+        if not name:
+            number = next(each for each in range(1, len(taken) + 2) if f"more-{each}" not in taken)
+            name = f"more-{number}"
+        taken.add(name)
+        needed = [each for each in re.split(r"[,\s]+", needs) if each]
+        if run.options.get("kind") == "shell":
+            tasks.append(Task(name=name, task=said.strip(), command=["sh", "-c", said.strip()], needs=needed))
+        else:
+            tasks.append(Task(name=name, task=said.strip(), needs=needed))
+    return with_more(run, Plan(tasks=tasks))
+
+
+def with_more(run: Run, plan: Plan) -> Plan:
+    """A plan that adds to a run, checked together with what the run has; BadPlan speaks of the new tasks."""
+    before = [msgspec.convert(task.plan, Task) for task in run.tasks.values()]
+    new = {task.name.lower() for task in plan.tasks}
+    problems = [
+        Problem(f"task {number} ({task.name})", "the run has a task of that name already")
+        for number, task in enumerate(plan.tasks, 1)
+        if task.name.lower() in {each.name.lower() for each in before}
+    ]
+    if not problems:
+        problems = [
+            Problem(re.sub(r"task (\d+)", lambda found: f"task {int(found[1]) - len(before)}", each.where), *each[1:])
+            for each in check(Plan(tasks=[*before, *plan.tasks]))
+        ]
+    if problems or not new:
+        raise BadPlan(problems or [Problem("plan", "there is nothing to add")])
+    return plan

@@ -1,0 +1,256 @@
+"""Room on the disk: worktrees of runs that are completed, and of nobody else, where nothing is lost by it.
+
+The journal keeps everything. So do the checkpoints of files, which are refs in the user's repository. Runs that
+failed or were paused can go on, and need their worktrees for it. Runs that a person has made permanent stay whole.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from maos.clock import MICROSECONDS, Clock
+from maos.engine.attempts import Attempts
+from maos.engine.run_reader import RunReader
+from maos.errors import MaosError, NotFound
+from maos.faults import crash_point
+from maos.ids import incarnation
+from maos.journal.codec import Event
+from maos.journal.journal import Journal
+from maos.model.cleanup import PERMANENT, STREAM, Old, Permanent, Rule, Statistics, choose
+from maos.model.run import COMPLETED, Run
+from maos.settings.schema import CleanupSettings as Policies
+from maos.settings.schema import PolicySettings
+from maos.workspaces import Workspace, is_left, remove
+
+DAY_US = 86_400 * MICROSECONDS
+LEASE_S = 60.0
+"""For how long nobody else begins a cleanup after an engine has died in the middle of one."""
+
+
+class Removed(NamedTuple):
+    """A worktree that was removed, or would be."""
+
+    run: str
+    agent: str
+    tree: str
+    bytes: int
+    why: str
+    """age, number or size: which limit its run is beyond."""
+
+
+class Kept(NamedTuple):
+    """A worktree that could go, by the policy, and stays all the same."""
+
+    run: str
+    agent: str
+    tree: str
+    why: str
+
+
+class Cleanup(NamedTuple):
+    """What a cleanup did or would do."""
+
+    runs: int
+    """Runs that are completed and beyond a limit."""
+    removed: list[Removed]
+    kept: list[Kept]
+
+    @property
+    def bytes(self) -> int:
+        """How much room that is."""
+        return sum(each.bytes for each in self.removed)
+
+
+class _Tree(NamedTuple):
+    agent: str
+    workspace: Workspace
+    is_open: bool
+    bytes: int
+
+
+RuleOf = Callable[[str], Rule]
+
+
+def older_than(days: float, now_us: int) -> RuleOf:
+    """Whatever was completed longer ago than this."""
+    return lambda _kind: Rule(before_us=now_us - int(days * DAY_US))
+
+
+def by_policy(policies: Policies, now_us: int) -> RuleOf:
+    """As the settings say."""
+
+    def rule(kind: str) -> Rule:
+        policy: PolicySettings = policies.of.get(kind, policies)
+        before_us = now_us - int(policy.older_than_days * DAY_US) if policy.older_than_days else 0
+        return Rule(before_us, policy.keep_runs, policy.size_mb << 20)
+
+    return rule
+
+
+def kind_of(run: Run) -> str:
+    """Which policy counts for a run: that of its workflow, or that of orchestrations."""
+    made_from = run.options.get("workflow")
+    return str(made_from["name"]) if isinstance(made_from, dict) and made_from.get("name") else "orchestration"
+
+
+async def cleanup(
+    journal: Journal,
+    clock: Clock,
+    runs: RunReader,
+    attempts: Attempts,
+    rule_of: RuleOf,
+    *,
+    by: str,
+    dry_run: bool = False,
+) -> Cleanup:
+    """Remove the worktrees of completed runs that are beyond a limit. Killed anywhere, the next one goes on."""
+    trees: dict[str, list[_Tree]] = {}
+    completed: dict[str, Run] = {}
+    stay = await permanent(journal)
+    async for run in runs.all():
+        if run.status == COMPLETED and run.id not in stay:
+            measured = bool(rule_of(kind_of(run)).bytes_max)
+            trees[run.id] = [each async for each in _trees(attempts, run, measured=measured)]
+            completed[run.id] = run
+    old = [
+        Old(run.id, kind_of(run), run.ended_us, sum(each.bytes for each in trees[run.id]))
+        for run in completed.values()
+        if trees[run.id]
+    ]
+    chosen = choose(old, rule_of)
+    done = Cleanup(len(chosen), [], [])
+    refused: list[tuple[str, str]] = []
+    for id, why in chosen.items():
+        for tree in trees[id]:
+            if not await _one(journal, clock, runs, id, tree, why, done, by=by, dry_run=dry_run):
+                refused.append((id, tree.agent))
+    if not dry_run:
+        data = {"by": by, "runs": done.runs, "removed": len(done.removed), "kept": len(done.kept), "bytes": done.bytes}
+        data |= {"refused": refused} if refused else {}
+        await journal.append(STREAM, Event("cleanup_ended", {**data, "at_us": clock.now_us()}))
+    return done
+
+
+async def permanent(journal: Journal) -> dict[str, str]:
+    """The runs that are never cleaned up, and why."""
+    found = Permanent()
+    async for record in journal.read(PERMANENT):
+        found.apply(record.type, record.data)
+    return found.runs
+
+
+async def set_permanent(journal: Journal, clock: Clock, run: Run, why: str = "") -> bool:
+    """Have no cleanup, by whatever policy, ever take anything of a run; False when that was so already."""
+    known = await permanent(journal)
+    if known.get(run.id) == why:
+        return False
+    data = {"run": run.id, "why": why, "at_us": clock.now_us()}
+    await journal.append(PERMANENT, Event("pin_added", data))
+    return True
+
+
+async def unset_permanent(journal: Journal, clock: Clock, run: Run) -> bool:
+    """Have policies count for a run again; False when they did already."""
+    if run.id not in await permanent(journal):
+        return False
+    await journal.append(PERMANENT, Event("pin_removed", {"run": run.id, "at_us": clock.now_us()}))
+    return True
+
+
+async def when_due(
+    journal: Journal, clock: Clock, runs: RunReader, attempts: Attempts, policies: Policies
+) -> Cleanup | None:
+    """Clean up as the settings say, if nobody has for as long as they say; None when it is not time, or not ours."""
+    if not policies.enabled or not _is_due(await statistics(journal), policies, clock.now_us()):
+        return None
+    lease = await journal.acquire(STREAM, ttl_s=LEASE_S, owner=incarnation())
+    if lease is None:
+        return None
+    try:
+        if not _is_due(await statistics(journal), policies, clock.now_us()):
+            return None  # another engine was faster
+        return await cleanup(journal, clock, runs, attempts, by_policy(policies, clock.now_us()), by="engine")
+    finally:
+        await journal.release(lease)
+
+
+async def statistics(journal: Journal) -> Statistics:
+    """What was removed so far."""
+    found = Statistics()
+    async for record in journal.read(STREAM):
+        found.apply(record.type, record.data)
+    return found
+
+
+def _is_due(known: Statistics, policies: Policies, now_us: int) -> bool:
+    return now_us - known.ended_us >= policies.every_hours * 3600 * MICROSECONDS
+
+
+async def _trees(attempts: Attempts, run: Run, *, measured: bool) -> AsyncIterator[_Tree]:
+    """What the agents of a run have on disk, with what a removal that was killed has left."""
+    for agent in (agent for task in run.tasks for agent in run.agents(task)):
+        try:
+            attempt = await attempts.get(agent)
+        except NotFound:
+            continue
+        workspace = Workspace.from_data(attempt.workspace) if attempt.workspace else None
+        if workspace is None or workspace.in_place or not await asyncio.to_thread(is_left, workspace):
+            continue
+        size = await asyncio.to_thread(_bytes_below, workspace.tree) if measured else 0
+        yield _Tree(agent, workspace, attempt.is_open, size)
+
+
+async def _one(
+    journal: Journal,
+    clock: Clock,
+    runs: RunReader,
+    run: str,
+    tree: _Tree,
+    why: str,
+    done: Cleanup,
+    *,
+    by: str,
+    dry_run: bool,
+) -> bool:
+    """Remove one worktree, if nothing is lost by it; False when it was to be removed, and then was not."""
+    place, begun = str(tree.workspace.tree), False
+    size = tree.bytes or await asyncio.to_thread(_bytes_below, tree.workspace.tree)
+    try:
+        if tree.is_open:
+            done.kept.append(Kept(run, tree.agent, place, "its agent runs"))
+            return True
+        if (await runs.get(run)).status != COMPLETED:
+            done.kept.append(Kept(run, tree.agent, place, "its run goes on"))
+            return True
+        if run in await permanent(journal):
+            done.kept.append(Kept(run, tree.agent, place, "its run is permanent"))
+            return True
+        await remove(tree.workspace, dry_run=True)
+        if not dry_run:
+            data = {"run": run, "agent": tree.agent, "tree": place, "bytes": size, "why": why, "by": by}
+            crash_point("cleanup: chosen")
+            begun = True
+            await journal.append(STREAM, Event("removal_started", {**data, "at_us": clock.now_us()}))
+            crash_point("cleanup: noted")
+            await remove(tree.workspace)
+            crash_point("cleanup: removed")
+    except (MaosError, OSError) as error:
+        done.kept.append(Kept(run, tree.agent, place, str(error)))
+        return not begun
+    done.removed.append(Removed(run, tree.agent, place, size, why))
+    return True
+
+
+def _bytes_below(folder: Path) -> int:
+    found = 0
+    for parent, _folders, files in os.walk(folder):
+        for name in files:
+            try:
+                found += os.lstat(os.path.join(parent, name)).st_size
+            except FileNotFoundError:
+                pass  # it went away meanwhile
+    return found

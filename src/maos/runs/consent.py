@@ -1,0 +1,129 @@
+"""Consent to a run that came with a file: what resuming it would start here, which a person sees first, and the
+worktrees that are made on this machine once the person agrees."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from maos import workspaces
+from maos.clock import Clock
+from maos.engine import consent
+from maos.engine.attempts import Attempts
+from maos.engine.consent import NotAgreed as NotAgreed
+from maos.errors import InvalidInput, NotFound
+from maos.journal.journal import Journal
+from maos.model.attempt import Attempt
+from maos.model.plan import Task
+from maos.model.run import DONE, Run, TaskState
+from maos.runs import agent_types
+from maos.travel.relocation import merged_work
+from maos.workspaces import Workspace
+
+TASKS_ASKED = "tasks_requested"
+REVIEWS = "ask"
+"""What an agent that reviews may do unasked: nothing."""
+
+
+class Act(NamedTuple):
+    """Something that would be started."""
+
+    task: str
+    what: str
+    """task: what does it · gate: a command that checks it · review: an agent that does."""
+    kind: str
+    command: tuple[str, ...]
+    words: str
+    """What an agent would be told."""
+    permission: str
+    tools: tuple[str, ...]
+    """What it may do unasked."""
+
+
+def of_run(run: Run, newest: Mapping[str, Attempt], wishes: Iterable[tuple[str, Mapping[str, Any]]]) -> list[Act]:
+    """Everything that is left to do, as it would be done: by the newest attempt of an agent, where there is one.
+
+    `wishes` are types and data of what is in the run's inbox and nobody has carried out: it can be more tasks.
+    """
+    left = [task for task in run.tasks.values() if task.status != DONE]
+    return [act for task in (*left, *asked(run, wishes)) for act in _of_task(run, task, newest)]
+
+
+def asked(run: Run, wishes: Iterable[tuple[str, Mapping[str, Any]]]) -> list[TaskState]:
+    """Tasks that somebody wants a run to have; what cannot be a task, or is one already, the run refuses as well."""
+    found = []
+    for type_, data in wishes:
+        for each in data["tasks"] if type_ == TASKS_ASKED else ():
+            try:
+                plan = msgspec.convert(each, Task)
+                agent_types.of_task(run.options, plan.agent)
+            except msgspec.ValidationError:
+                continue
+            if plan.name not in run.tasks:
+                found.append(TaskState(name=plan.name, plan=dict(each), needs=list(plan.needs)))
+    return found
+
+
+def _of_task(run: Run, task: TaskState, newest: Mapping[str, Attempt]) -> Iterator[Act]:
+    plan = msgspec.convert(task.plan, Task)
+    role = agent_types.of_task(run.options, plan.agent)
+    begun = newest.get(run.agent(task.name))
+    may = role.permission or str(run.options.get("permission", "ask"))
+    if begun is None:
+        kind, command = agent_types.kind_of(run.options, task.plan), tuple(plan.command)
+        permission, tools = may, tuple(plan.tools or role.tools)
+    else:
+        kind, command = begun.kind, tuple(begun.order["argv"])
+        permission, tools = str(begun.order["permission"]), tuple(begun.order["tools_allowed"])
+    words = "" if command else plan.task if begun is None else begun.task
+    yield Act(task.name, "task", kind, command, words, permission, tools)
+    for gate in plan.gates:  # those that it has passed too: when it is done again, they look again
+        if gate.command:
+            yield Act(task.name, "gate", "shell", tuple(gate.command), "", "", ())
+        elif gate.review:
+            yield Act(task.name, "review", str(run.options.get("kind", "")), (), gate.review, REVIEWS, ())
+
+
+# --- agreeing ---------------------------------------------------------------------------------------------------
+
+
+async def agree(journal: Journal, clock: Clock, attempts: Attempts, run: Run) -> dict[str, Any]:
+    """Make the worktrees of a run that a person agrees to, and record it; the options that the run is resumed with.
+
+    Killed anywhere, it can be done again. `Runs.execute(run.id, options=…)` keeps the options.
+    """
+    options: dict[str, Any] = {}
+    if kept := run.options.get("workspace"):
+        made = await merged_work(Path(run.folder), Workspace.from_data(kept), run.commit)
+        options["workspace"] = made.to_data()
+    for task in run.tasks.values():
+        if task.status != DONE:
+            try:
+                history = await attempts.history(run.agent(task.name))
+            except NotFound:
+                continue  # it has not begun
+            await _of_agent(Path(run.folder), history, task.commit)
+    await consent.agree(journal, clock, run.id)
+    return options
+
+
+async def _of_agent(folder: Path, history: list[Attempt], commit: str) -> None:
+    """The worktree of an agent, with its files as they were last saved."""
+    before = Workspace.from_data(history[-1].workspace)
+    if before.in_place:
+        return
+    saved = [each.commit for attempt in history for each in attempt.checkpoints if each.commit]
+    start = commit or (saved[-1] if saved else before.base)
+    was_there = await workspaces.exists(before)
+    made = await workspaces.prepare(folder, before.name, root=before.tree.parent, base=before.base, start=start)
+    if made[:5] != before[:5]:
+        raise InvalidInput(
+            f"the worktree of {before.name} is at {made.tree} for {made.gitdir}, and should be at {before.tree} for "
+            f"{before.gitdir}",
+            hint="another copy of this run works in the repository; import it with a clone: --cwd CLONE",
+        )
+    if was_there and start is not None:
+        await workspaces.restore(made, start)

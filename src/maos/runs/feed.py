@@ -1,0 +1,164 @@
+"""One feed of a run: what is recorded of it, of its agents and of its messages, whichever process executes it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any, NamedTuple, Protocol
+
+from maos.engine import questions
+from maos.engine.types import ATTEMPT
+from maos.errors import StoreUnavailable
+from maos.journal.codec import Event
+from maos.journal.journal import Journal, Record
+from maos.model import attempt as attempts
+from maos.model import message
+from maos.model.attempt import Attempt, inbox
+from maos.model.facts import Fact
+from maos.model.message import Message
+from maos.model.question import Open
+from maos.model.run import Run, agent_name, stream
+from maos.model.run_status import PendingCommands
+from maos.model.tool_calls import stream as tools_stream
+
+CATCH_UP_S = 5.0
+RETRY_S = 1.0
+
+
+class RunChanged(NamedTuple):
+    """Something was recorded of the run; `run` has it already."""
+
+    run: Run
+    events: Sequence[Event]
+
+
+class AgentOutput(NamedTuple):
+    """Something was recorded of an agent; `attempt` has it already."""
+
+    attempt: Attempt
+    facts: Sequence[Fact]
+
+
+class MessageSent(NamedTuple):
+    """An agent or a person told others something."""
+
+    message: Message
+    data: Mapping[str, Any]
+    """As it is recorded."""
+
+
+class CommandArrived(NamedTuple):
+    """A command, a question or an answer came into the inbox of the run or of an agent, or an agent used a tool."""
+
+    stream: str
+    type: str
+
+
+Update = RunChanged | AgentOutput | MessageSent | CommandArrived
+
+
+class Reader(Protocol):
+    """Runs, as `RunViews` reads them."""
+
+    async def get(self, id: str) -> Run:
+        """A run by its id."""
+        ...
+
+    async def at_work(self, run: Run) -> dict[str, Attempt]:
+        """The newest attempt of each agent that works on a run."""
+        ...
+
+
+class Feed:
+    """One run, followed from now on, or from its beginning. Use it with `async with`, and iterate over it."""
+
+    def __init__(self, journal: Journal, runs: Reader, id: str, *, from_start: bool = False) -> None:
+        self._journal = journal
+        self._runs = runs
+        self._id = id
+        self._from_start = from_start
+        self._after = 0
+        self._moved = asyncio.Event()
+        self.run = Run(id=id)
+        """The run as of the newest update."""
+        self.attempts: dict[str, Attempt] = {}
+        """The newest attempt of each agent that was at work when the feed began, or was heard of since, by name."""
+
+    async def __aenter__(self) -> Feed:
+        if not self._from_start:
+            self._after = await self._journal.head()
+            self.run = await self._runs.get(self._id)  # after the head: what is read twice is applied once
+            self.attempts = await self._runs.at_work(self.run)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        pass
+
+    @property
+    def questions(self) -> list[Open]:
+        """What the run and its agents ask a person by now, the oldest first."""
+        return open_questions(self.run, list(self.attempts.values()))
+
+    async def __aiter__(self) -> AsyncIterator[Update]:
+        """Updates as they are recorded. While the store is away, this waits until it is back."""
+        while True:
+            try:
+                async for record in self._journal.follow(after=self._after):
+                    update = await self._update(record)
+                    self._after = record.position
+                    if update is not None:
+                        yield update
+                        self._moved.set()
+            except StoreUnavailable:
+                await asyncio.sleep(RETRY_S)
+
+    async def caught_up(self, version: int) -> None:
+        """Return when the consumer of this feed has handled everything up to a version of the run, or after 5 s."""
+        try:
+            async with asyncio.timeout(CATCH_UP_S):
+                while self.run.version < version:
+                    self._moved.clear()
+                    await self._moved.wait()
+        except TimeoutError:
+            pass
+
+    async def _update(self, record: Record) -> Update | None:
+        agents = agent_name(self._id, "")
+        if record.stream == stream(self._id):
+            return self._of_run(record)
+        if record.stream.startswith(attempts.stream(agents)):
+            return await self._of_agent(record)
+        if record.stream == message.history(self._id):
+            return MessageSent(message.message(record.data), record.data)
+        if record.stream == inbox(self._id) or record.stream.startswith((inbox(agents), tools_stream(agents))):
+            return CommandArrived(record.stream, record.type)
+        return None
+
+    def _of_run(self, record: Record) -> Update | None:
+        if record.version != self.run.version + 1:
+            return None
+        self.run.apply(record.type, record.data)
+        return RunChanged(self.run, [Event(record.type, record.data)])
+
+    async def _of_agent(self, record: Record) -> Update:
+        id = record.stream.removeprefix(attempts.stream(""))
+        agent = attempts.agent_of(id)
+        known = self.attempts.get(agent)
+        if known is None or known.id != id:
+            known = Attempt(id=id) if record.version == 1 else await ATTEMPT.load(self._journal, id)
+            assert known is not None
+            self.attempts[agent] = known
+        if record.version == known.version + 1:
+            known.apply(record.type, record.data)
+        return AgentOutput(known, record.data.get("facts", ()))
+
+
+def open_questions(run: Run, attempts: Sequence[Attempt]) -> list[Open]:
+    """What a run and its agents ask a person, as far as is recorded, the oldest first."""
+    found = questions.of_run(run, PendingCommands(questions=run.questions))
+    for each in attempts:
+        found += questions.of_attempt(each)
+    return sorted(found, key=lambda each: each.asked_us)

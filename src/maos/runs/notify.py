@@ -1,0 +1,301 @@
+"""Tells a person elsewhere that a run needs them, or has ended: by apprise, at addresses that they gave.
+
+Nothing here makes a run wait. What is to be told is recorded, sent by a thread, and recorded again. If the engine dies
+in between, nobody knows whether it was sent: whoever goes on says so, and does not send it again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+from urllib.parse import unquote
+
+from maos.clock import Clock, SystemClock
+from maos.errors import Conflict, InvalidInput, NotFound, StoreUnavailable
+from maos.faults import crash_point
+from maos.journal.codec import Event
+from maos.journal.journal import Journal
+from maos.model.attempt import Attempt
+from maos.model.facts import Fact
+from maos.model.failure import ASK, TABLE
+from maos.model.notice import Notice, Notices, stream
+from maos.model.run import Question, Run
+from maos.runs.budgets import Budget
+
+PAUSES_S = (1.0, 5.0, 15.0)
+"""Between one try and the next."""
+CLOSE_S = 10.0
+"""How long the end of a run waits for what is still to be sent."""
+TEXT_CHARS_MAX = 500
+SECRET_CHARS_MIN = 4
+
+Tell = Callable[[str], None]
+
+
+class Address(NamedTuple):
+    """Where to send to."""
+
+    url: str
+    name: str
+    """Number and scheme: what may be shown of it."""
+
+
+def addresses(urls: Sequence[str]) -> list[Address]:
+    """Addresses that can be sent to; says what is wrong with one, and never what it is."""
+    if not urls:
+        return []
+    apprise = _apprise()
+    found = []
+    for number, url in enumerate(dict.fromkeys(urls), 1):
+        name = f"{number} ({_scheme(url)})"
+        if not apprise.Apprise().add(url):
+            raise InvalidInput(
+                f"address {name} for notifications is not one that apprise knows",
+                hint="it looks like mailto://user:password@host or json://host; the documentation of apprise lists all",
+            )
+        found.append(Address(url, name))
+    return found
+
+
+def send(address: Address, title: str, body: str) -> str:
+    """Send something now; what went wrong, or nothing. Waits for the network: for a thread."""
+    import logging
+
+    apprise = _apprise()
+    target = apprise.Apprise()
+    target.add(address.url)
+    with apprise.LogCapture(level=logging.WARNING) as said:
+        if target.notify(title=title, body=body):
+            return ""
+        text = " ".join(said.getvalue().split())
+    return without_address(re.sub(r"^[\d:,.\- ]*\w* - ", "", text), address.url) or "it was not taken"
+
+
+def without_address(text: str, url: str) -> str:
+    """A text with nothing of an address in it that could be a secret."""
+    parts = {part for each in (url, unquote(url)) for part in re.split(r"[/:@?&=#,\s]+", each)}
+    for part in sorted(parts, key=len, reverse=True):
+        if len(part) >= SECRET_CHARS_MIN and part != _scheme(url):
+            text = text.replace(part, "…")
+    return text
+
+
+async def load(journal: Journal, run: str) -> Notices:
+    """Everything that was told about a run."""
+    found = Notices()
+    async for record in journal.read(stream(run)):
+        found.apply(record.type, record.data)
+    return found
+
+
+class Notifier:
+    """Tells about one run, for the engine that carries it out."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        run: str,
+        to: Sequence[Address],
+        *,
+        tell: Tell,
+        clock: Clock | None = None,
+        pauses_s: Sequence[float] = PAUSES_S,
+    ) -> None:
+        self._journal = journal
+        self._run = run
+        self.to = list(to)
+        self._tell = tell
+        self._clock = clock or SystemClock()
+        self._pauses_s = pauses_s
+        self._known = Notices()
+        self._todo: dict[str, asyncio.Queue[Notice]] = {}
+        self._senders: list[asyncio.Task[None]] = []
+        self._recording: asyncio.Queue[Notice] = asyncio.Queue()
+        self._closing = asyncio.Event()
+        self._writing = asyncio.Lock()
+
+    async def open(self, run: Run | None = None, attempts: Sequence[Attempt] = ()) -> None:
+        """Begin: say of which notices nobody knows whether they were sent, and tell what nobody was told."""
+        if not self.to:
+            return
+        self._known = await load(self._journal, self._run)
+        for notice, address in self._known.unknown():
+            await self._record("notice_unknown", notice.id, address)
+            self._tell(f"unknown whether this was sent to address {address}: {notice.title}")
+        for each in self.to:
+            self._todo[each.name] = asyncio.Queue()
+            self._senders.append(asyncio.create_task(self._send_all(each)))
+        self._senders.append(asyncio.create_task(self._record_all()))
+        if run is not None:
+            self.changed(run, [Event("question_asked", {"id": each.id}) for each in run.open_questions])
+        for attempt in attempts:
+            self.heard(attempt, [each for each in attempt.permissions.values() if "answer" not in each])
+
+    def _begin(self, address: Address) -> None:
+        self._todo[address.name] = asyncio.Queue()
+        self._senders.append(asyncio.create_task(self._send_all(address)))
+
+    async def readdress(self, to: Sequence[Address]) -> None:
+        """Tell these from now on; those that are told no more still get what was to be told them."""
+        known = {each.url: each for each in self.to}
+        for each in to:
+            if each.url not in known:
+                number = len(self._todo) + len(known.keys() - {other.url for other in self.to}) + 1
+                known[each.url] = each._replace(name=f"{number} ({_scheme(each.url)})")
+        self.to = [known[each.url] for each in to]
+        if self._closing.is_set():
+            return
+        if not self._senders:
+            await self.open()
+        for each in self.to:
+            if each.name not in self._todo:
+                self._begin(each)
+
+    async def close(self) -> None:
+        """Send what is left, for a while; unknown is what had no answer by then."""
+        if not self._senders:
+            return
+        self._closing.set()
+        until_s = time.monotonic() + CLOSE_S
+        try:
+            for queue in (self._recording, *self._todo.values()):
+                async with asyncio.timeout(max(0.1, until_s - time.monotonic())):
+                    await queue.join()
+        except TimeoutError:
+            for notice, address in self._known.unknown():
+                self._tell(f"unknown whether this was sent to address {address}: {notice.title}")
+        finally:
+            senders, self._senders = self._senders, []
+            for each in senders:
+                each.cancel()
+            await asyncio.gather(*senders, return_exceptions=True)
+
+    # --- what is worth telling -------------------------------------------------------------------------------
+
+    def changed(self, run: Run, events: Sequence[Event]) -> None:
+        """Something was recorded of the run."""
+        if not self._senders:
+            return
+        for event in events:
+            data = event.data
+            match event.type:
+                case "question_asked":
+                    self._asked(run, run.questions[data["id"]])
+                case "task_failed" if data["failure"] != "halted" and TABLE[data["failure"]].action == ASK:
+                    known = TABLE[data["failure"]]
+                    body = f"{known.meaning}. {data.get('why', '')}\n{known.hint}\nmaos resume {run.id}"
+                    self._plan(f"blocked/{data['task']}/{data['at_us']}", "blocked", f"{data['task']} needs you", body)
+                case "run_paused" if run.why in (
+                    Budget.of(run.options).reached(run),
+                    Budget.of(run.options).time_is_up(),
+                ):
+                    self._plan(f"budget/{data['at_us']}", "budget", f"paused: {run.why}", f"maos resume {run.id}")
+                case "run_ended":
+                    said = f"{data['status']}, {run.done} of {len(run.tasks)} tasks done"
+                    body = "\n".join(each for each in (run.request, run.why) if each)
+                    self._plan(f"ended/{data['at_us']}", data["status"], said, body)
+
+    def heard(self, attempt: Attempt, facts: Sequence[Fact]) -> None:
+        """Something was recorded of an agent."""
+        if not self._senders:
+            return
+        for fact in facts:
+            if fact["kind"] == "permission_requested":
+                task = attempt.agent.removeprefix(f"{self._run}.")
+                title = f"{task} asks to use {fact.get('tool') or 'a tool'}"
+                body = f"{fact.get('input')}\nmaos answer {attempt.agent}/{fact['id']} yes"
+                self._plan(f"permission/{attempt.id}/{fact['id']}", "permission", title, body)
+
+    def _asked(self, run: Run, question: Question) -> None:
+        who = ", ".join(each.removeprefix(f"{run.id}.") for each in question.asked_by)
+        choices = f"\n{' | '.join(question.choices)}" if question.choices else ""
+        title = f"{who or 'a check'} asks you"
+        body = f"{question.question}{choices}\nmaos answer {run.id}/{question.id} …"
+        self._plan(f"question/{question.id}", "question", title, body)
+
+    def _plan(self, id: str, what: str, title: str, body: str) -> None:
+        self._recording.put_nowait(
+            Notice(
+                id=id,
+                what=what,
+                title=f"maos {self._run}: {title}",
+                body=body[:TEXT_CHARS_MAX],
+                addresses=[each.name for each in self.to],
+                at_us=self._clock.now_us(),
+            )
+        )
+
+    # --- recording and sending -------------------------------------------------------------------------------
+
+    async def _record_all(self) -> None:
+        while True:
+            notice = await self._recording.get()
+            fields = {name: getattr(notice, name) for name in ("what", "title", "body", "addresses")}
+            if notice.id not in self._known.by_id and await self._record("notice_planned", notice.id, **fields):
+                for each in self.to:
+                    self._todo[each.name].put_nowait(notice)
+            self._recording.task_done()
+
+    async def _send_all(self, address: Address) -> None:
+        queue = self._todo[address.name]
+        while True:
+            notice = await queue.get()
+            await self._send(notice, address)
+            queue.task_done()
+
+    async def _send(self, notice: Notice, address: Address) -> None:
+        why = ""
+        for pause_s in (*self._pauses_s, None):
+            crash_point("notify:before send")
+            why = await asyncio.to_thread(send, address, notice.title, notice.body)
+            crash_point("notify:after send")
+            if not why:
+                await self._record("notice_sent", notice.id, address.name)
+                return
+            if pause_s is None or self._closing.is_set():
+                break
+            self._tell(f"address {address.name} could not be told that {notice.title} ({why}); it is tried again")
+            try:
+                async with asyncio.timeout(pause_s):
+                    await self._closing.wait()
+            except TimeoutError:
+                pass
+        await self._record("notice_failed", notice.id, address.name, why=why)
+        self._tell(f"address {address.name} was not told that {notice.title}: {why}")
+
+    async def _record(self, type_: str, id: str, address: str = "", **more: Any) -> bool:
+        """Write it down; False if it is there already. While the store is away, this waits: nothing else does."""
+        data = {"id": id, **({"address": address} if address else {}), **more, "at_us": self._clock.now_us()}
+        async with self._writing:
+            while True:
+                try:
+                    await self._journal.append(stream(self._run), Event(type_, data), expected=self._known.version)
+                except (Conflict, StoreUnavailable) as error:
+                    if isinstance(error, StoreUnavailable):
+                        await asyncio.sleep(1.0)
+                    self._known = await load(self._journal, self._run)
+                    known = self._known.by_id.get(id)
+                    if known is not None and type_ == "notice_planned":
+                        return known.at_us == int(data["at_us"])  # it was written after all, or somebody else has
+                    if known is not None and address in known.became:
+                        return False
+                    continue
+                self._known.apply(type_, data)
+                return True
+
+
+def _scheme(url: str) -> str:
+    scheme, found, _rest = url.partition("://")
+    return scheme if found and scheme.isalnum() else "?"
+
+
+def _apprise() -> Any:
+    try:
+        import apprise
+    except ImportError as error:
+        raise NotFound("notifications are sent by apprise, which is not installed",
+                       hint="pip install 'maos[notify]'") from error  # fmt: skip
+    return apprise

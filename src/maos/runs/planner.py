@@ -1,0 +1,234 @@
+"""Asks an agent for a plan: what it answers is checked like anybody's, and it may mend it once.
+
+The answer comes from a model, and a repository may have told that model what to say. So it can only say which tasks
+there are, what each agent is told and which type does it: no commands, no tools and no limits. Those are a person's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from maos.engine.attempts import TIME_LIMIT_S, Attempts, Running
+from maos.engine.live import Listener
+from maos.errors import InvalidInput, MaosError, NotFound
+from maos.model.attempt import Attempt
+from maos.model.failure import TABLE
+from maos.model.plan import BadPlan, Plan, Problem, from_data
+from maos.runs import agent_types
+from maos.runs.agent_types import AgentType
+
+TOOLS = ("Read", "Grep", "Glob")
+"""What the planner may use: it looks, and changes nothing."""
+TASKS_MAX = 50
+REPAIRS_MAX = 1
+GRACE_S = 2.0
+
+PROMPT = """\
+Plan this piece of work for several agents. Do not do the work itself, and change nothing.
+
+The request:
+
+{request}
+
+Look at the folder as far as you need to. Then answer with one JSON object in a ```json block that fits this schema:
+
+{schema}
+
+Each task is done by one agent on its own. It sees the files of the tasks it needs, and their results, but not this \
+conversation: `task` must tell it everything. Tasks that need nothing of each other run at the same time, so they must \
+not change the same files. Use as few tasks as the work has parts, at most {tasks_max}.
+
+`agent` is one of these types:
+
+{types}
+"""
+
+REPAIR = """\
+Your plan cannot be used:
+
+{problems}
+
+Answer with the whole plan again, mended, as one JSON object in a ```json block. Nothing else is asked of you.
+"""
+
+REVISE = """\
+The person who asked wants the plan otherwise:
+
+{wish}
+
+Answer with the whole plan again, changed, as one JSON object in a ```json block.
+"""
+
+_BLOCK = re.compile(r"```(?:json)?[ \t]*\n(.*?)\n[ \t]*```", re.S)
+
+
+class PlannedTask(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """One piece of work for one agent."""
+
+    name: str
+    task: str
+    agent: str
+    needs: list[str] = []
+    priority: int = 0
+
+
+class Planned(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """What a planner may say."""
+
+    summary: str
+    tasks: list[PlannedTask]
+
+
+class PlanningFailed(MaosError):
+    """The agent that should plan did not come to an end; `failure` says why, as in the failure table."""
+
+    def __init__(self, attempt: Attempt) -> None:
+        known = TABLE.get(attempt.failure)
+        meaning = known.meaning if known else "nobody knows why"
+        said = f" ({attempt.message})" if attempt.message and attempt.message != meaning else ""
+        super().__init__(
+            f"there is no plan: {meaning}{said}",
+            hint=(known.hint if known else "") or f"`maos agent logs {attempt.agent}` shows what happened",
+        )
+        self.failure = attempt.failure
+
+
+def planner_of(run: str) -> str:
+    """The agent that plans a run. No task can have this name: theirs begin with the run's id and a dot."""
+    return f"{run}-plan"
+
+
+async def ask(
+    attempts: Attempts,
+    request: str,
+    *,
+    run: str,
+    folder: Path,
+    kind: str,
+    model: str = "",
+    types: Mapping[str, AgentType],
+    time_limit_s: float = TIME_LIMIT_S,
+    listener: Listener | None = None,
+) -> Plan:
+    """A plan for a request, made by an agent; BadPlan if it is still wrong after it was mended.
+
+    An agent that was asked before, by an engine that is gone, is taken up, or has answered already.
+    """
+    if not attempts.takes_words(kind):
+        raise InvalidInput(f"an agent of kind {kind} cannot plan", hint="choose another --kind, or give a --plan FILE")
+    agent = planner_of(run)
+    try:
+        known = await attempts.get(agent)
+    except NotFound:
+        running = await attempts.start(
+            prompt(request, types),
+            kind=kind,
+            name=agent,
+            cwd=folder,
+            in_place=True,
+            model=model,
+            tools_allowed=TOOLS,
+            permission="deny",
+            time_limit_s=time_limit_s,
+            listener=listener,
+        )
+        return await _settled(attempts, await _answered(running), request, types, listener)
+    if known.is_open:
+        taken_up = await attempts.adopt(agent, listener=listener)
+        known = await attempts.get(agent) if taken_up is None else await _answered(taken_up)
+    if known.failure:
+        known = await _answered(await attempts.resume(agent, listener=listener))
+    return await _settled(attempts, known, request, types, listener)
+
+
+async def revise(
+    attempts: Attempts,
+    wish: str,
+    *,
+    run: str,
+    request: str,
+    types: Mapping[str, AgentType],
+    listener: Listener | None = None,
+) -> Plan:
+    """Another plan by the agent that made the one of a run, as a person wishes; BadPlan as of `ask`."""
+    running = await attempts.resume(planner_of(run), task=REVISE.format(wish=wish), listener=listener)
+    return await _settled(attempts, await _answered(running), request, types, listener)
+
+
+async def _settled(
+    attempts: Attempts, attempt: Attempt, request: str, types: Mapping[str, AgentType], listener: Listener | None
+) -> Plan:
+    """The plan in what an agent answered, mended by it if need be."""
+    for repairs in range(REPAIRS_MAX + 1):
+        if attempt.failure:
+            raise PlanningFailed(attempt)
+        try:
+            return understand(attempt.result or attempt.last_text, request, types)
+        except BadPlan as error:
+            if repairs == REPAIRS_MAX:
+                raise
+            problems = "\n".join(f"- {each}" for each in error.problems)
+            running = await attempts.resume(attempt.agent, task=REPAIR.format(problems=problems), listener=listener)
+            attempt = await _answered(running)
+    raise AssertionError("the loop returns or raises")
+
+
+async def _answered(running: Running) -> Attempt:
+    """The attempt when it has ended. Without us nobody wants its plan, so it does not go on when we are cancelled."""
+    try:
+        return await running.wait()
+    except asyncio.CancelledError:
+        await running.stop(grace_s=GRACE_S)
+        await running.wait()
+        raise
+
+
+def prompt(request: str, types: Mapping[str, AgentType]) -> str:
+    """What the planner is told."""
+    schema = json.dumps(msgspec.json.schema(Planned), indent=1)
+    known = "\n".join(f"- {each.name}: {each.description}" for each in types.values())
+    return PROMPT.format(request=request, schema=schema, types=known, tasks_max=TASKS_MAX)
+
+
+def understand(answer: str, request: str, types: Mapping[str, AgentType]) -> Plan:
+    """The plan in an answer; BadPlan has everything that is wrong with it, said so that it can be mended."""
+    data = _json_in(answer)
+    if data is None:
+        raise BadPlan([Problem("answer", "there is no JSON object in it", "put it into a ```json block")])
+    try:
+        planned = msgspec.convert(data, Planned)
+    except msgspec.ValidationError as error:
+        raise BadPlan([Problem("answer", str(error))]) from error
+    if len(planned.tasks) > TASKS_MAX:
+        raise BadPlan([Problem("plan", f"{len(planned.tasks)} tasks are too many", f"at most {TASKS_MAX}")])
+    tasks = [{key: value for key, value in msgspec.to_builtins(task).items() if value} for task in planned.tasks]
+    plan = from_data({"tasks": tasks, "request": request, "summary": planned.summary})
+    wrong = agent_types.problems(plan, types)
+    if wrong:
+        raise BadPlan(wrong)
+    return plan
+
+
+def _json_in(answer: str) -> Any:
+    """The last JSON object in a text: in a block of its own, or among words."""
+    for text in reversed(_BLOCK.findall(answer)):
+        try:
+            found = json.loads(text)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(found, dict):
+            return found
+    start = answer.find("{")
+    if start >= 0:
+        try:
+            return json.JSONDecoder().raw_decode(answer, start)[0]
+        except (ValueError, RecursionError):
+            pass
+    return None

@@ -1,0 +1,383 @@
+"""Carries out a run: begins tasks whose needs are met, and records what becomes of them.
+
+What is decided together is recorded in one append: that tasks have finished, and that those which waited for them are
+begun (I30). Deciding costs as much as what has happened and never depends on how large the run is. A task that is
+recorded as begun is worked on by whoever runs the run; the worker finds out for itself whether there is something to go
+on with.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from maos.bus.bus import Bus
+from maos.clock import MICROSECONDS, Clock
+from maos.engine.recorder import Recorder
+from maos.journal.codec import Event
+from maos.journal.journal import Append, Record
+from maos.model.run import CANCELLED, COMPLETED, FAILED, GATED, RUNNING, WAITING, Run, TaskState
+from maos.runs import agent_types, commands, conflicts
+from maos.runs.budgets import Budget
+from maos.runs.outcomes import Outcome as Outcome
+from maos.runs.outcomes import what_follows
+
+STAGGER_S = 2.0
+"""Between the agents that wake up after a rate limit, so that they do not run into the next one together."""
+
+Listener = Callable[[Run, Sequence[Event]], None]
+
+
+class Worker(Protocol):
+    """Who does the tasks."""
+
+    async def work(self, run: Run, task: TaskState) -> Outcome:
+        """Begin a task that is recorded as begun, or go on with it; returns when this try is over.
+
+        A task without gates is then completed; for one with gates, `complete` is called when it has passed them.
+        """
+        ...
+
+    async def check(self, run: Run, task: TaskState) -> Outcome:
+        """Let the task's next gate, a command or a reviewer, look at its work."""
+        ...
+
+    async def complete(self, run: Run, task: TaskState) -> Outcome:
+        """Bring the work of a task that has passed all its gates together with that of the others."""
+        ...
+
+    async def stop(self, run: Run, task: TaskState) -> None:
+        """Have a task stopped; its `work` then returns."""
+        ...
+
+
+class Scheduler:
+    """One run that this engine carries out."""
+
+    def __init__(
+        self,
+        recorder: Recorder[Run],
+        worker: Worker,
+        clock: Clock,
+        *,
+        bus: Bus,
+        concurrency: int,
+        listener: Listener | None = None,
+    ) -> None:
+        self.recorder = recorder
+        self._worker = worker
+        self._clock = clock
+        self._concurrency = concurrency
+        self._listener = listener
+        self._ready: list[tuple[int, int, str]] = []
+        self._later: list[tuple[int, int, str]] = []
+        self._next_us: dict[str, int] = {}
+        """When the next agent of a kind that has slept may begin."""
+        self._order = {name: number for number, name in enumerate(recorder.fold.tasks)}
+        self._tasks: dict[str, asyncio.Task[Outcome]] = {}
+        self._over: list[str] = []
+        self._news = asyncio.Event()
+        self._events: list[Event] = []
+        """What was decided, and is in the fold, but not yet on disk."""
+        self._also: list[Append] = []
+        self._notes: list[Event] = []
+        self._wishes: list[Record] = []
+        self._wished = recorder.fold.inbox_cursor
+        self._desk = commands.Desk(bus)
+        self._expiring: list[tuple[int, str]] = []
+        self._pausing = ""
+        self._is_cancelled = False
+        self._budget = Budget.of(recorder.fold.options)
+        self._until_us = clock.now_us() + int(self._budget.time_s * MICROSECONDS) if self._budget.time_s else 0
+
+    @property
+    def run(self) -> Run:
+        """What is known of it."""
+        return self.recorder.fold
+
+    def wish(self, record: Record) -> None:
+        """Something from the run's inbox; asked for twice, it is done once."""
+        if record.version > self._wished:
+            self._wished = record.version
+            self._wishes.append(record)
+            self._news.set()
+
+    def pause(self, why: str) -> None:
+        """Have all agents stopped and begin no more tasks."""
+        self._pausing = self._pausing or why
+        self._news.set()
+
+    def set_concurrency(self, concurrency: int) -> None:
+        """Begin more tasks, or none until so few are at work; those that are stay."""
+        self._concurrency = concurrency
+        self._news.set()
+
+    def note(self, event: Event) -> None:
+        """Have something recorded with what is decided next."""
+        self._notes.append(event)
+        self._news.set()
+
+    async def execute(self, lease: asyncio.Task[None]) -> Run:
+        """Execute the run until it has ended or is paused, while the task `lease` renews its lease."""
+        try:
+            self._take_stock()
+            while True:
+                self._decide(self._clock.now_us())
+                if self._events:
+                    events, also, self._events, self._also = self._events, self._also, [], []
+                    await self.recorder.append(*events, also=_joined(also), folded=True)
+                    self._act(events)
+                    continue
+                if self.run.status != RUNNING and not self._tasks:
+                    return self.run
+                await self._wait(lease)
+        finally:
+            for task in self._tasks.values():
+                task.cancel()
+            await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+
+    # --- deciding --------------------------------------------------------------------------------------------
+
+    def _take_stock(self) -> None:
+        """From the fold alone: what could begin, what waits, and what somebody worked on when the engine died."""
+        for name, task in self.run.tasks.items():
+            if task.status in (RUNNING, GATED):
+                self._go_on(name)
+            elif task.status == WAITING and task.missing == 0:
+                self._line_up(task)
+        for question in self.run.open_questions:
+            self._mind(question.id)
+
+    def _decide(self, now_us: int) -> None:
+        """Everything that follows from what has happened; each thing is folded in before the next is decided."""
+        notes, self._notes = self._notes, []
+        for event in notes:
+            self._record(event)
+        waiting, self._wishes = self._wishes, []
+        for record in waiting:
+            self._grant(record, now_us)
+        self._expire_questions(now_us)
+        over, self._over = self._over, []
+        for name in over:
+            self._conclude(self.run.tasks[name], self._tasks.pop(name).result(), now_us)
+        if self.run.status != RUNNING:
+            return
+        if not self._pausing and self.run.done < len(self.run.tasks):
+            is_late = self._until_us and now_us >= self._until_us
+            self._pausing = self._budget.time_is_up() if is_late else self._budget.reached(self.run)
+        if self._pausing:
+            if not self._tasks:
+                self._record(self._stop(now_us))
+            return
+        started = self._begin(now_us)
+        if not (started or self._tasks or self._later or self._ready or self._waits_for_a_person()):
+            self._record(self._ending(now_us))
+
+    def _begin(self, now_us: int) -> int:
+        """Begin as many tasks as may be at work, the most important first."""
+        while self._later and self._later[0][0] <= now_us:
+            name = heapq.heappop(self._later)[2]
+            if self.run.tasks[name].status == GATED:
+                self._go_on(name)
+            else:
+                self._line_up(self.run.tasks[name])
+        started = 0
+        while self._ready and len(self._tasks) + started < self._concurrency:
+            task = self.run.tasks[heapq.heappop(self._ready)[2]]
+            if self._waits(task, now_us):  # its kind came to a limit after it had been lined up
+                continue
+            self._note_begin(task, now_us)
+            self._record(_event("task_started", now_us, task=task.name, number=task.attempts + 1))
+            started += 1
+        return started
+
+    def _record(self, event: Event) -> None:
+        self.run.apply(event.type, event.data)
+        self._events.append(event)
+
+    def _grant(self, record: Record, now_us: int) -> None:
+        """Carry out a wish of a person or an agent."""
+        if record.type in ("pause_requested", "cancel_requested"):
+            self._pausing = record.data.get("why") or "asked"
+            self._is_cancelled = self._is_cancelled or record.type == "cancel_requested"
+            return
+        known = len(self._order)
+        granted = self._desk.grant(self.run, record, now_us)
+        self._also += granted.also
+        for event in granted.events:
+            self._record(event)
+            if event.type == "run_planned":
+                names = [each["name"] for each in event.data["tasks"]]
+                self._order |= {name: known + place for place, name in enumerate(names)}
+                self._unblock(names)
+            elif event.type == "question_asked":
+                self._mind(event.data["id"])
+            elif event.type == "run_woken":
+                self._wake(now_us)
+            elif event.type == "task_released":
+                self._line_up(self.run.tasks[event.data["task"]])
+
+    def _conclude(self, task: TaskState, outcome: Outcome, now_us: int) -> None:
+        if outcome.is_limited:
+            until_us, kind = outcome.until_us(now_us), self._kind(task)
+            self._record(_event("run_hibernated", now_us, kind=kind, until_us=until_us, why=outcome.message))
+        event = what_follows(task, outcome, now_us, resolve=conflicts.first(self.run, task, outcome))
+        self._record(event)
+        if event.type == "task_finished":
+            self._unblock(self.run.needed_by.get(task.name, ()))
+        elif event.type == "task_released":
+            self._line_up(task)
+
+    def _unblock(self, names: Sequence[str]) -> None:
+        for name in names:
+            task = self.run.tasks[name]
+            if task.missing == 0 and task.status == WAITING:
+                self._line_up(task)
+
+    def _mind(self, id: str) -> None:
+        """Remember when a question answers itself."""
+        question = self.run.questions[id]
+        if question.default is not None and question.expires_us and question.answer is None:
+            heapq.heappush(self._expiring, (question.expires_us, id))
+
+    def _expire_questions(self, now_us: int) -> None:
+        """A question with a default and a time limit answers itself when the time has come."""
+        while self._expiring and self._expiring[0][0] <= now_us:
+            question = self.run.questions[heapq.heappop(self._expiring)[1]]
+            if question.answer is None:
+                data = {"id": question.id, "answer": question.default, "by": commands.DEFAULT}
+                self._grant(self._own_wish("question_answered", data), now_us)
+
+    def _own_wish(self, type_: str, data: dict[str, Any]) -> Record:
+        """Something that the run wants of itself."""
+        return Record(0, "", self._wished, 1, type_, 0, 0, data, b"", 0)
+
+    def _waits_for_a_person(self) -> bool:
+        return any(task.status == GATED for task in self.run.tasks.values())
+
+    def _stop(self, now_us: int) -> Event:
+        """All agents have stopped: the run is paused, or has ended if it was cancelled."""
+        if self._is_cancelled:
+            return _event("run_ended", now_us, status=CANCELLED, why=self._pausing, inbox_version=self._wished)
+        return _event("run_paused", now_us, why=self._pausing, inbox_version=self._wished)
+
+    def _ending(self, now_us: int) -> Event:
+        run = self.run
+        if run.done == len(run.tasks):
+            return _event("run_ended", now_us, status=COMPLETED)
+        bad = sorted(task.name for task in run.tasks.values() if task.status == FAILED)
+        return _event("run_ended", now_us, status=FAILED, why=f"{', '.join(bad)} failed")
+
+    # --- waiting for a time ----------------------------------------------------------------------------------
+
+    def _line_up(self, task: TaskState) -> None:
+        if not self._waits(task, self._clock.now_us()):
+            heapq.heappush(self._ready, (-int(task.plan.get("priority", 0)), self._order[task.name], task.name))
+
+    def _waits(self, task: TaskState, now_us: int) -> bool:
+        """Whether a task must wait for a time: its own, or that of its kind. Then it is looked at again later."""
+        if not task.not_before_us and not self.run.sleeping:
+            return False
+        until_us = max(task.not_before_us, self._wakes_us(self._kind(task), now_us))
+        if until_us > now_us:
+            heapq.heappush(self._later, (until_us, self._order[task.name], task.name))
+        return until_us > now_us
+
+    def _wakes_us(self, kind: str, now_us: int) -> int:
+        """When the next agent of a kind may begin: those who slept wake up one after the other.
+
+        When they wake up is in the fold, so it is the same for an engine that comes after a crash.
+        """
+        until_us = self.run.sleeping.get(kind, 0)
+        is_waking = until_us <= now_us < until_us + self._concurrency * int(STAGGER_S * MICROSECONDS)
+        return self._next_us.get(kind, 0) if is_waking else until_us
+
+    def _note_begin(self, task: TaskState, now_us: int) -> None:
+        if self.run.sleeping:
+            self._next_us[self._kind(task)] = now_us + int(STAGGER_S * MICROSECONDS)
+
+    def _kind(self, task: TaskState) -> str:
+        """Whose limits count for what a task needs next: those of its agent, or of the one that reviews it."""
+        if task.status != GATED or task.resolve == conflicts.AGENT:
+            return agent_types.kind_of(self.run.options, task.plan)
+        gates = task.plan.get("gates", ())
+        is_review = task.gate < len(gates) and gates[task.gate].get("review")
+        return str(self.run.options.get("kind", "")) if is_review else ""
+
+    def _wake(self, now_us: int) -> None:
+        """Look again at all that waits for a time: nobody sleeps any more."""
+        later, self._later = self._later, []
+        for _until_us, order, name in later:
+            task = self.run.tasks[name]
+            until_us = max(task.not_before_us, self._wakes_us(self._kind(task), now_us))
+            heapq.heappush(self._later, (until_us, order, name))
+
+    # --- acting ----------------------------------------------------------------------------------------------
+
+    def _act(self, events: Sequence[Event]) -> None:
+        for event in events:
+            if event.type == "task_started" or (event.type == "task_gated" and not self._pausing):
+                self._go_on(event.data["task"])
+        if self._listener is not None:
+            self._listener(self.run, events)
+
+    def _go_on(self, name: str) -> None:
+        """Have somebody do what a task needs next: work, a check, or the completion."""
+        task, now_us = self.run.tasks[name], self._clock.now_us()
+        gates = task.plan.get("gates", ())
+        if task.status == RUNNING:
+            work = self._worker.work(self.run, task)
+        elif conflicts.is_open(task):
+            self._ask(conflicts.question(task))
+            return
+        elif task.gate < len(gates) and gates[task.gate].get("person"):
+            self._ask(commands.gate_question(task, gates[task.gate]["person"]))
+            return
+        elif self._waits(task, now_us):
+            return
+        else:
+            self._note_begin(task, now_us)
+            does = self._worker.check if task.gate < len(gates) else self._worker.complete
+            work = does(self.run, task)
+        self._tasks[name] = asyncio.create_task(work, name=name)
+        self._tasks[name].add_done_callback(self._note_over)
+
+    def _ask(self, question: dict[str, Any]) -> None:
+        if question["id"] not in self.run.questions:
+            self._wishes.append(self._own_wish("question_asked", question))
+            self._news.set()
+
+    def _note_over(self, task: asyncio.Task[Outcome]) -> None:
+        self._over.append(task.get_name())
+        self._news.set()
+
+    async def _wait(self, lease: asyncio.Task[None]) -> None:
+        if self._pausing and self._tasks:
+            running = [self.run.tasks[name] for name in self._tasks]
+            await asyncio.gather(*(self._worker.stop(self.run, task) for task in running))
+        moments = [heap[0][0] for heap in (self._later, self._expiring) if heap]
+        if self._until_us and not self._pausing:
+            moments.append(self._until_us)
+        timeout_s = max(0.0, (min(moments) - self._clock.now_us()) / MICROSECONDS) if moments else None
+        news = asyncio.create_task(self._news.wait())
+        try:
+            await asyncio.wait((news, lease), timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            news.cancel()
+        if lease.done():
+            lease.result()
+        self._news.clear()
+
+
+def _event(type_: str, now_us: int, **data: Any) -> Event:
+    return Event(type_, {**data, "at_us": now_us})
+
+
+def _joined(appends: Sequence[Append]) -> list[Append]:
+    """One append for each stream."""
+    events: dict[str, list[Event]] = {}
+    for each in appends:
+        events.setdefault(each.stream, []).extend(each.events)
+    return [Append(stream, said) for stream, said in events.items()]

@@ -1,0 +1,647 @@
+"""Runs: started from a plan, executed by agents, paused, cancelled, resumed after a crash, and given more work.
+
+This is the one way in for every front end. What belongs to executing a run (its lease, the scheduler, autosave,
+notifications, settings that change meanwhile, cleanup) is put together here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import math
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
+
+from maos import settings
+from maos.bus.bus import Bus
+from maos.clock import Clock
+from maos.engine import checkpoints, ownership, questions, saving, stopping
+from maos.engine import consent as consents
+from maos.engine.attempts import Attempts
+from maos.engine.claims import claim
+from maos.engine.recorder import Recorder
+from maos.engine.run_reader import new_id as new_id
+from maos.engine.types import RUN
+from maos.engine.workplace import Workplace, check_places
+from maos.errors import InvalidInput, NotFound
+from maos.journal.codec import Event
+from maos.journal.journal import Append, Journal
+from maos.model.attempt import check_run, inbox
+from maos.model.failure import REPEATABLE
+from maos.model.message import PERSON
+from maos.model.plan import ASK, BadPlan, Plan, Problem, from_data
+from maos.model.run import CANCELLED, COMPLETED, Run, stream
+from maos.runs import agent_types, cleanup, consent, planner
+from maos.runs.additions import Addition
+from maos.runs.agent_types import AgentType
+from maos.runs.cleanup import Cleanup
+from maos.runs.consent import Act
+from maos.runs.notify import Notifier, addresses
+from maos.runs.scheduler import Listener, Scheduler, Worker
+from maos.runs.status import RunViews, is_executing
+from maos.runs.upkeep import Upkeep
+from maos.runs.worker import AgentWorker
+from maos.store.contract import Key
+from maos.travel import relocation
+from maos.travel.relocation import Moved
+
+KEEP = "keep"
+"""When the workflow file of a run has changed: finish with the file as it was."""
+GRACE_S = 10.0
+"""How long agents have to end by themselves when their run is paused or cancelled."""
+
+
+class Observer:
+    """What a front end is told, and asked, while its process resumes and executes a run; override what matters."""
+
+    async def agree(self, run: Run, acts: Sequence[Act]) -> bool:
+        """Whether a person agrees to what a run from elsewhere would start here."""
+        return False
+
+    def moved(self, moved: Moved) -> None:
+        """The run works in another folder from now on."""
+
+    def definition_changed(self, run: Run, change: object) -> None:
+        """The workflow file of the run has changed since; what `Definitions.apply_file` found and did."""
+
+    def notice(self, text: str, document: dict[str, Any]) -> None:
+        """The settings have changed, worktrees were removed, or a notification could not be sent."""
+
+
+class Definitions(Protocol):
+    """Workflow files that runs were made from."""
+
+    async def apply_file(self, run: Run, on_change: str) -> tuple[Run, object | None]:
+        """Do what `on_change` says if the file has changed; the run as it is then, and the change."""
+        ...
+
+
+class ValidPlan(NamedTuple):
+    """A plan that was checked, with the types of agents that it was checked against."""
+
+    plan: Plan
+    types: Mapping[str, AgentType]
+
+
+def validate(data: Plan | Mapping[str, Any], types: Mapping[str, AgentType]) -> ValidPlan:
+    """Check a plan and the types of agents that it names; BadPlan has everything that is wrong."""
+    return ValidPlan(agent_types.checked(from_data(msgspec.to_builtins(data)), types), types)
+
+
+class _Claim(NamedTuple):
+    """A run that this engine may write to: its lease is renewed until it is executed or given back."""
+
+    recorder: Recorder[Run]
+    lease: asyncio.Task[None]
+
+
+class Runs(RunViews):
+    """Runs of many tasks: started from a plan, executed by agents, paused and resumed."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        clock: Clock,
+        attempts: Attempts,
+        *,
+        bus: Bus | None = None,
+        worker: Callable[[], Worker] | None = None,
+        lease_s: float | None = None,
+        definitions: Callable[[], Definitions] | None = None,
+    ) -> None:
+        super().__init__(journal, clock, attempts)
+        self._bus = bus or Bus(journal, clock)
+        self._worker = worker
+        self._lease_s = attempts.settings.values.engine.lease_s if lease_s is None else lease_s
+        self._definitions = definitions
+        self._post = attempts.post
+        self._claims: dict[str, _Claim] = {}
+        self._schedulers: dict[str, Scheduler] = {}
+        self._to_pause: dict[str, str] = {}
+
+    async def close(self) -> None:
+        """Give back the leases of runs that were claimed and not executed."""
+        for id in list(self._claims):
+            await self._release(self._claims.pop(id))
+
+    # --- starting --------------------------------------------------------------------------------------------
+
+    async def plan(
+        self,
+        request: str,
+        *,
+        run: str,
+        folder: Path | str,
+        options: Mapping[str, Any],
+        types: Mapping[str, AgentType] | None = None,
+    ) -> Plan:
+        """Have an agent plan a request; `run` is the id that its run will have."""
+        return await planner.ask(
+            self._attempts,
+            request,
+            run=run,
+            folder=Path(folder),
+            kind=options["kind"],
+            model=options["model"],
+            types=_known(Path(folder)) if types is None else types,
+            time_limit_s=options["time_limit_s"],
+        )
+
+    async def revise_plan(self, change: str, *, run: str, request: str, types: Mapping[str, AgentType]) -> Plan:
+        """Have the agent that planned a request change its plan."""
+        return await planner.revise(self._attempts, change, run=run, request=request, types=types)
+
+    async def create(
+        self,
+        plan: Plan | Mapping[str, Any],
+        *,
+        request: str = "",
+        folder: Path | str | None = None,
+        options: Mapping[str, Any] | None = None,
+        id: str = "",
+    ) -> Run:
+        """Record a run of an approved plan; nothing of it has begun, and any engine can execute it.
+
+        Example::
+
+            plan = {"tasks": [{"name": "hello", "command": ["echo", "hello"]}]}
+            run = await m.runs.create(plan, folder="/tmp", options={"in_place": True})
+        """
+        given = plan  # a large one is checked in a thread, so that the event loop stays responsive
+        checked = await asyncio.to_thread(lambda: from_data(msgspec.to_builtins(given)))
+        recorder = await self._record(checked, request, folder, options or {}, id, is_claimed=False)
+        await self._journal.release(recorder.lease)
+        return recorder.fold
+
+    async def start(
+        self,
+        plan: ValidPlan | Plan | Mapping[str, Any],
+        *,
+        folder: Path | str,
+        options: Mapping[str, Any] | None = None,
+        id: str = "",
+    ) -> Run:
+        """Record a run of an approved plan and claim it for this engine; `execute` then executes it.
+
+        The plan and the types of agents it names are checked, their programs are looked for, and the run gets a
+        workspace of its own for the merged work, unless its options say `in_place`.
+
+        Example::
+
+            plan = {"tasks": [{"name": "hello", "command": ["echo", "hello"]}]}
+            run = await m.runs.start(plan, folder="/tmp")
+            run = await m.runs.execute(run.id)
+        """
+        where = Path(folder)
+        if not isinstance(plan, ValidPlan):
+            plan = await asyncio.to_thread(validate, plan, _known(where))
+        kept = {**(options or {}), "agents": agent_types.to_data(*plan)}
+        for kind in sorted(set(agent_types.kinds(plan.plan, kept).values()) - set(REPEATABLE)):
+            self._attempts.program(kind)
+        id = id or new_id()
+        if not kept.get("in_place"):
+            kept |= await self._workspace(where, id)
+        recorder = await self._record(plan.plan, "", where, kept, id, is_claimed=True)
+        self._hold(recorder)
+        return recorder.fold
+
+    async def _workspace(self, folder: Path, id: str) -> dict[str, Any]:
+        """Options of a run with a workspace for its merged work; in place where the folder is in no repository."""
+        root = self._attempts.folder / "workspaces"
+        into = await Workplace.prepare(folder, id, root=root, in_place=False)
+        kept = {"in_place": True} if into.workspace.in_place else {"workspace": into.to_data()}
+        return {**kept, "notes": list(into.notes)}
+
+    async def _record(
+        self,
+        plan: Plan,
+        request: str,
+        folder: Path | str | None,
+        options: Mapping[str, Any],
+        id: str,
+        *,
+        is_claimed: bool,
+    ) -> Recorder[Run]:
+        """Write a new run with one append, under a lease that the caller has then."""
+        run = Run(id=check_run(id) if id else new_id())
+        lease = await claim(self._journal, self._clock, stream(run.id), None, is_open=False, hint="")
+        recorder = Recorder(self._journal, RUN, run, lease, lease_s=self._lease_s)
+        at_us = self._clock.now_us()
+        created = {
+            "request": request or plan.request,
+            "folder": str(folder or ""),
+            "options": {**({"conflicts": plan.conflicts} if plan.conflicts != ASK else {}), **options},
+            "owner": ownership.identity(lease),
+            "at_us": at_us,
+        }
+        planned = {"tasks": [msgspec.to_builtins(task) for task in plan.tasks], "at_us": at_us}
+        events = [Event("run_created", created), Event("run_planned", planned)]
+        try:
+            await recorder.append(*events, *([self._taken(recorder, "manual")] if is_claimed else ()))
+        except BaseException:
+            await self._journal.release(lease)
+            raise
+        return recorder
+
+    # --- claiming --------------------------------------------------------------------------------------------
+
+    async def resume(
+        self,
+        id: str,
+        observer: Observer | None = None,
+        *,
+        folder: Path | str | None = None,
+        on_change: str = KEEP,
+        add: Addition | None = None,
+        options: Mapping[str, Any] | None = None,
+        now: bool = False,
+    ) -> Run | None:
+        """Claim a run that has something left to do, for `execute`. None with `now` if another engine executes it.
+
+        In this order, and nothing of it without the one before: the run is moved to `folder`, a person agrees to what
+        came with a file, a changed workflow file is handled as `on_change` says (keep, replay or refuse), tasks are
+        added, and the run is claimed with `options` in the place of those of the same names. `now` does not wait for
+        the end of a rate limit.
+
+        Example::
+
+            run = await m.runs.resume("r-1")
+            run = await m.runs.execute(run.id)
+        """
+        told = observer or Observer()
+        run = await self.get(id)
+        if folder is not None:
+            told.moved(await self.move(run.id, folder))
+            run = await self.get(run.id)
+        agreed = await self._agreed(run, told)
+        if self._definitions is not None:
+            run, change = await self._definitions().apply_file(run, on_change)
+            if change is not None:
+                told.definition_changed(run, change)
+        if add is not None:
+            run = await self.add(run.id, add.plan, options=add.options)
+        check_resumable(run)
+        if now and await self.wake(run.id) and is_executing(run):
+            return None
+        await self._claim(run, {**with_budget_of(run, options or {}), **agreed})
+        return self._claims[run.id].recorder.fold
+
+    async def _agreed(self, run: Run, observer: Observer) -> dict[str, Any]:
+        """Options of a run that a person agrees to; NotAgreed when it came with a file and nobody does."""
+        if not await self.needs_consent(run.id):
+            return {}
+        if not await observer.agree(run, await self.acts(run.id)):
+            raise consents.NotAgreed(run.id)
+        return await self.agree(run.id)
+
+    async def needs_consent(self, id: str) -> bool:
+        """Whether a run came with a file, and nobody has agreed to what it would do here.
+
+        Example::
+
+            print(await m.runs.needs_consent("r-1"))
+        """
+        return bool(await consents.waits(self._journal, (await self.get(id)).id))
+
+    async def acts(self, id: str) -> list[Act]:
+        """What resuming a run would start here: commands, agents, and what they may do without asking.
+
+        Example::
+
+            for each in await m.runs.acts("r-1"):
+                print(each.task, each.command or each.words)
+        """
+        run = await self.get(id)
+        waiting = self._journal.read(inbox(run.id), after=run.inbox_cursor)
+        wishes = [(each.type, each.data) async for each in waiting]
+        newest = {}
+        for name in (*run.tasks, *(task.name for task in consent.asked(run, wishes))):
+            try:
+                newest[run.agent(name)] = await self._attempts.get(run.agent(name))
+            except NotFound:
+                continue  # it has not begun
+        return consent.of_run(run, newest, wishes)
+
+    async def agree(self, id: str) -> dict[str, Any]:
+        """Agree, as a person who has seen `acts`, to what a run from elsewhere does, and make its worktrees; the
+        options that it is executed with.
+
+        Example::
+
+            run = await m.runs.execute("r-1", options=await m.runs.agree("r-1"))
+        """
+        run = await self.get(id)
+        if not await self.needs_consent(run.id):
+            return {}
+        return await consent.agree(self._journal, self._clock, self._attempts, run)
+
+    async def move(self, id: str, folder: Path | str, *, dry_run: bool = False) -> Moved:
+        """Have a run work in another folder: it was moved, or another machine has a copy of its repository. Worktrees
+        that are gone are made again with what was last saved.
+
+        Example::
+
+            moved = await m.runs.move("r-1", "work")
+            print(moved.folder, moved.anew)
+        """
+        run = await self.get(id)
+        return await relocation.move(self._journal, self._clock, self._attempts, run.id, Path(folder), dry_run=dry_run)
+
+    async def _claim(self, run: Run, options: Mapping[str, Any] | None = None, source: str = "manual") -> _Claim:
+        """Claim a run for this engine; Held while another engine that may be alive has it."""
+        await consents.check(self._journal, run.id)
+        hint = f"`maos orchestration status {run.id} --watch` watches it from here"
+        lease = await claim(self._journal, self._clock, stream(run.id), run, is_open=run.is_open, hint=hint)
+        recorder = Recorder(self._journal, RUN, run, lease, lease_s=self._lease_s)
+        taken = self._taken(recorder, source, options)
+        again = () if run.is_going else (Event("run_resumed", {"at_us": taken.data["at_us"]}),)
+        try:
+            await recorder.append(taken, *again)
+        except BaseException:
+            await self._journal.release(lease)
+            raise
+        return self._hold(recorder)
+
+    def _taken(self, recorder: Recorder[Run], source: str, options: Mapping[str, Any] | None = None) -> Event:
+        data = {"owner": ownership.identity(recorder.lease), "source": source, "at_us": self._clock.now_us()}
+        return Event("run_claimed", {**data, "options": dict(options)} if options else data)
+
+    def _hold(self, recorder: Recorder[Run]) -> _Claim:
+        """Renew the lease of a claimed run until it is executed or given back."""
+        held = _Claim(recorder, asyncio.create_task(recorder.keep_lease()))
+        self._claims[recorder.fold.id] = held
+        return held
+
+    async def _release(self, held: _Claim) -> None:
+        held.lease.cancel()
+        await asyncio.gather(held.lease, return_exceptions=True)
+        await self._journal.release(held.recorder.lease)
+
+    # --- executing -------------------------------------------------------------------------------------------
+
+    async def execute(
+        self,
+        id: str,
+        observer: Observer | None = None,
+        *,
+        worker: Worker | None = None,
+        concurrency: int | None = None,
+        notify: Sequence[str] = (),
+        source: str = "manual",
+        options: Mapping[str, Any] | None = None,
+        listener: Listener | None = None,
+    ) -> Run:
+        """Execute what is left of a run, until it has ended or is paused. Held while another engine executes it.
+
+        A run that `start` or `resume` claimed is executed under that lease; any other is claimed first, and keeps
+        `options` in the place of those of the same names. Meanwhile the run is saved at intervals, notifications are
+        sent to the addresses in `notify` and those of the settings, and settings that change are applied. Cancelled,
+        this engine detaches: the agents keep running, and any engine can resume the run.
+
+        Example::
+
+            run = await m.runs.execute("r-1")
+            print(run.status)
+        """
+        told = observer or Observer()
+        to = addresses([*notify, *self._attempts.settings.values.notify.urls])
+        if id not in self._claims:
+            await self._claim(await self.get(id), options, source)
+        elif options:
+            raise InvalidInput(f"{id} is claimed already", hint="give its options to `start` or `resume`")
+        held = self._claims.pop(id)
+        run = held.recorder.fold
+        fixed = run.options.get("concurrency") if concurrency is None else concurrency
+        notifier = Notifier(
+            self._journal, id, to, tell=lambda text: told.notice(text, _warning(text)), clock=self._clock
+        )
+        upkeep = Upkeep(
+            self._journal,
+            self._clock,
+            self,
+            self._attempts,
+            tell=told.notice,
+            concurrency=fixed,
+            set_concurrency=lambda number: self.set_concurrency(id, number),
+            notifier=notifier,
+        )
+
+        def changed(run: Run, events: Sequence[Event]) -> None:
+            notifier.changed(run, events)
+            if listener is not None:
+                listener(run, events)
+
+        if worker is None and self._worker is not None:
+            worker = self._worker()
+        worker = worker or AgentWorker(self._attempts, listener=notifier.heard)
+        scheduler = Scheduler(
+            held.recorder, worker, self._clock, bus=self._bus, concurrency=upkeep.concurrency, listener=changed
+        )
+        try:
+            await notifier.open(run, list((await self.at_work(run)).values()) if to else ())
+            return await self._executed(held, scheduler, upkeep)
+        finally:
+            await self._release(held)
+            await notifier.close()
+
+    async def _executed(self, held: _Claim, scheduler: Scheduler, upkeep: Upkeep) -> Run:
+        run = held.recorder.fold
+        self._schedulers[run.id] = scheduler
+        if run.id in self._to_pause:
+            scheduler.pause(self._to_pause.pop(run.id))
+        autosave = asyncio.create_task(checkpoints.now_and_then(run, scheduler.note, self._clock, self._checkpoint_s))
+        try:
+            await self._post.register(run.id, scheduler.wish, after=run.inbox_cursor)
+            return await upkeep.beside(scheduler.execute(held.lease))
+        finally:
+            autosave.cancel()
+            await asyncio.gather(autosave, return_exceptions=True)
+            self._post.forget(run.id)
+            self._schedulers.pop(run.id, None)
+            self._to_pause.pop(run.id, None)
+
+    async def _checkpoint_s(self) -> float:
+        """How long until a run that is executed is given a checkpoint."""
+        checkpoint = self._attempts.settings.values.checkpoint
+        due = saving.is_due(checkpoint, "timer", 0)
+        return await saving.interval_s(self._journal, checkpoint.interval_s) if due else math.inf
+
+    def is_executing_here(self, id: str) -> bool:
+        """Whether this engine executes a run."""
+        return id in self._schedulers
+
+    def pause_here(self, id: str, why: str) -> None:
+        """Pause a run that this engine executes, or is about to: its agents are stopped, and can be resumed."""
+        if id in self._schedulers:
+            self._schedulers[id].pause(why)
+        else:
+            self._to_pause[id] = why
+
+    def set_concurrency(self, id: str, concurrency: int) -> None:
+        """Have more or fewer agents work at once on a run that this engine executes, from now on."""
+        if id in self._schedulers:
+            self._schedulers[id].set_concurrency(concurrency)
+
+    # --- steering --------------------------------------------------------------------------------------------
+
+    async def pause(self, id: str, why: str = "asked") -> None:
+        """Request that the engine that executes a run pauses it.
+
+        Example::
+
+            await m.runs.pause("r-1")
+        """
+        await self._request(id, "pause_requested", {"why": why})
+
+    async def pause_and_wait(self, id: str) -> Run:
+        """Pause a run and wait until none of its agents works, whether an engine executes it or not.
+
+        Example::
+
+            run = await m.runs.pause_and_wait("r-1")
+        """
+        run = await self.get(id)
+        if not run.is_open:
+            raise InvalidInput(f"{run.id} has ended: {run.status}", hint="only a run that has not ended can be paused")
+        is_requested = False
+        while run.is_going:
+            if ownership.liveness(run.owner).has_ended:
+                for attempt in (await self.at_work(run)).values():
+                    await stopping.end(self._attempts, attempt, GRACE_S)
+                return await self.get(run.id)
+            if not is_requested:
+                # Not of a run that no engine executes: the one that resumed it would pause it at once.
+                await self.pause(run.id)
+                is_requested = True
+            await checkpoints.until(self._journal, run, lambda each: not each.is_going)
+        return run
+
+    async def cancel(self, id: str, why: str = "cancelled") -> Run:
+        """End a run for good: its agents are stopped, what is left is not begun, and its status is `cancelled`.
+
+        Example::
+
+            run = await m.runs.cancel("r-1", "no longer needed")
+        """
+        run = await self.get(id)
+        if run.status == COMPLETED:
+            raise InvalidInput(f"orchestration {run.id} is completed", hint="only a run that is not can be cancelled")
+        while run.status != CANCELLED:
+            if is_executing(run):
+                await self._request(run.id, "cancel_requested", {"why": why})
+                while is_executing(run):
+                    await checkpoints.until(self._journal, run, lambda each: not each.is_going)
+                run = await self.get(run.id)
+            else:
+                await self._cancel_unattended(run, why)
+        return run
+
+    async def _cancel_unattended(self, run: Run, why: str) -> None:
+        """End a run that no engine executes, and its agents."""
+        lease = await claim(self._journal, self._clock, stream(run.id), run, is_open=run.is_open, hint="try again")
+        recorder = Recorder(self._journal, RUN, run, lease, lease_s=self._lease_s)
+        held = self._hold(recorder)
+        try:
+            await stopping.end_all(self._attempts, run.id, GRACE_S)
+            data = {"status": CANCELLED, "why": why, "at_us": self._clock.now_us()}
+            await recorder.append(Event("run_ended", data))
+        finally:
+            self._claims.pop(run.id, None)
+            await self._release(held)
+
+    async def add(self, id: str, plan: Plan, *, options: Mapping[str, Any] | None = None) -> Run:
+        """Add tasks to a run that no engine executes (R-203), and the options that they need."""
+        run = await self.get(id)
+        known = set(run.tasks)
+        problems = [Problem(task.name, "the run has a task of that name already") for task in plan.tasks
+                    if task.name in known]  # fmt: skip
+        if problems:
+            raise BadPlan(problems)
+        hint = f"pause it first, with `maos orchestration pause {id}`"
+        lease = await claim(self._journal, self._clock, stream(id), run, is_open=run.is_open, hint=hint)
+        recorder = Recorder(self._journal, RUN, run, lease, lease_s=self._lease_s)
+        data = {"tasks": [msgspec.to_builtins(task) for task in plan.tasks], "at_us": self._clock.now_us()}
+        data |= {"options": dict(options)} if options else {}
+        try:
+            await recorder.append(Event("run_planned", data))
+        finally:
+            await self._journal.release(recorder.lease)
+        return run
+
+    async def request_tasks(self, id: str, plan: Plan, *, by: str = PERSON) -> None:
+        """Request that the engine that executes a run adds tasks to it."""
+        await self._request(id, "tasks_requested", {"tasks": msgspec.to_builtins(plan.tasks), "asked_by": by})
+
+    async def wake(self, id: str, *, by: str = "person") -> bool:
+        """Have a run that sleeps because of a rate limit continue now; False when it does not sleep."""
+        if (await self.get(id)).wakes_us <= self._clock.now_us():
+            return False
+        await self._request(id, "wake_requested", {"by": by})
+        return True
+
+    async def ask(self, id: str, question: str, *, key: str, asked_by: str, **more: Any) -> None:
+        """Put a question to a person; the same `key` asks once, also when an agent asks again after a crash."""
+        data = {"id": key, "question": question, "asked_by": [asked_by], **more, "at_us": self._clock.now_us()}
+        once = Key(f"ask/{id}/{asked_by}/{key}", hashlib.sha256(question.encode()).digest())
+        await self._journal.append_all([Append(inbox(id), [Event("question_asked", data)])], key=once)
+
+    async def answer(self, id: str, question: str, answer: str, *, by: str = "person") -> None:
+        """Answer a question of a run, also while no engine executes it; Answered when another answer came first."""
+        await questions.answer(self._journal, self._clock, await self.get(id), question, answer, by=by)
+
+    async def _request(self, id: str, type_: str, data: dict[str, Any]) -> None:
+        await self._journal.append(inbox(id), Event(type_, {**data, "at_us": self._clock.now_us()}))
+
+    # --- housekeeping ----------------------------------------------------------------------------------------
+
+    async def keep(self, id: str, why: str = "") -> bool:
+        """Have no cleanup ever remove anything of a run; False when that was so already."""
+        return await cleanup.set_permanent(self._journal, self._clock, await self.get(id), why)
+
+    async def unkeep(self, id: str) -> bool:
+        """Have cleanups treat a run like any other again; False when they did already."""
+        return await cleanup.unset_permanent(self._journal, self._clock, await self.get(id))
+
+    async def clean_up(self, *, older_than_days: float | None = None, dry_run: bool = False) -> Cleanup:
+        """Remove the worktrees of runs that were completed long ago: as the settings say, or than so many days."""
+        now_us = self._clock.now_us()
+        rule_of = cleanup.by_policy(self._attempts.settings.values.cleanup, now_us)
+        if older_than_days is not None:
+            rule_of = cleanup.older_than(older_than_days, now_us)
+        return await cleanup.cleanup(
+            self._journal, self._clock, self, self._attempts, rule_of, by="person", dry_run=dry_run
+        )
+
+    async def save_interval_s(self, seconds: float | None = None) -> float:
+        """How often the files of agents that run are saved; set for all engines on this journal if given."""
+        if seconds is not None:
+            await saving.set_interval(self._journal, self._clock, seconds)
+        return await saving.interval_s(self._journal, self._attempts.settings.values.checkpoint.interval_s)
+
+
+def check_resumable(run: Run) -> None:
+    """InvalidInput when there is nothing left to do; NotFound when what it works on is not where it was."""
+    if run.status == COMPLETED:
+        raise InvalidInput(
+            f"orchestration {run.id} is completed",
+            hint=f'`maos orchestration resume {run.id} --task "…"` gives it more to do',
+        )
+    check_places(run)
+
+
+def with_budget_of(run: Run, options: Mapping[str, Any]) -> dict[str, Any]:
+    """New options, with limits of the run that they do not name as they were."""
+    if "budget" not in options:
+        return dict(options)
+    return {**options, "budget": {**(run.options.get("budget") or {}), **options["budget"]}}
+
+
+def _known(folder: Path) -> dict[str, AgentType]:
+    return agent_types.known(folder, settings.config_folder())
+
+
+def _warning(text: str) -> dict[str, Any]:
+    return {"kind": "warning", "text": text}

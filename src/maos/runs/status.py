@@ -1,0 +1,314 @@
+"""Runs as they are now, or were: what the journal says of them, and whether the processes that it names are alive."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from maos import workspaces as workspaces
+from maos.bus.history import SentMessage
+from maos.clock import MICROSECONDS, Clock
+from maos.engine import ownership, questions
+from maos.engine.attempts import Attempts
+from maos.engine.run_reader import RunReader
+from maos.errors import InvalidInput, MaosError, NotFound
+from maos.ids import only
+from maos.journal.journal import Journal, Record
+from maos.model.attempt import Attempt, inbox
+from maos.model.cleanup import Statistics
+from maos.model.message import history, message
+from maos.model.notice import Notice
+from maos.model.question import Open
+from maos.model.run import COMPLETED, Run, stream
+from maos.model.run_status import (
+    INTERRUPTED,
+    PendingCommands,
+    SupervisorStatus,
+    agents_of,
+    pending_commands,
+    status_of,
+)
+from maos.runs import cleanup, notify, preview
+from maos.runs.budgets import Budget
+from maos.runs.conversation import Conversations
+from maos.runs.feed import Feed
+from maos.runs.preview import Next
+from maos.travel import points_in_time
+from maos.travel.branches import newest_at
+from maos.travel.points_in_time import PointInTime
+from maos.workspaces import Blocked as Blocked
+from maos.workspaces import Conflicted as Conflicted
+from maos.workspaces import FileChange, Workspace
+from maos.workspaces import Merged as Merged
+
+ID = "r-"
+"""How the ids of runs begin; a person may leave it out."""
+RESUMABLE = ("interrupted", "idle", "failed", "blocked", "cancelled")
+"""States of runs that `maos resume` resumes."""
+DAY_US = 86_400 * MICROSECONDS
+
+
+def is_executing(run: Run) -> bool:
+    """Whether an engine that is alive, as far as this machine can tell, executes a run."""
+    return run.is_going and not ownership.liveness(run.owner).has_ended
+
+
+def is_interrupted(run: Run) -> bool:
+    """Whether the engine that executed a run is gone, and the run was neither paused nor has it ended."""
+    return run.is_going and ownership.liveness(run.owner).has_ended
+
+
+def is_at_limit(run: Run) -> bool:
+    """Whether a run is paused because it has reached a limit of its budget."""
+    budget = Budget.of(run.options)
+    return run.status == "paused" and run.why in (budget.reached(run), budget.time_is_up())
+
+
+class RunStatus(NamedTuple):
+    """A run as it is now, or was."""
+
+    run: Run
+    attempts: Mapping[str, Attempt]
+    """The newest attempt of each agent that is at work."""
+    wishes: PendingCommands
+    questions: list[Open]
+    """What it and its agents ask a person."""
+    now: SupervisorStatus
+    messages: int
+    at_us: int
+    permanent: str | None = None
+    """Why no cleanup ever removes anything of it; None when one may."""
+
+    @property
+    def go_on(self) -> str:
+        """The command that resumes it; empty when it is completed, or is executed."""
+        return f"maos resume {self.run.id}" if self.now.state in RESUMABLE else ""
+
+    @property
+    def duration_us(self) -> int:
+        """How long it took, or takes until now."""
+        runs_on = self.run.is_going and self.now.state != INTERRUPTED
+        until_us = self.run.ended_us or (self.at_us if runs_on else self.run.updated_us)
+        return max(0, until_us - self.run.created_us)
+
+    @property
+    def lost(self) -> list[Attempt]:
+        """Attempts whose engine and agent are gone: what they had begun may or may not have taken effect."""
+        return [each for each in self.attempts.values() if not each.is_open or ownership.agent_liveness(each).has_ended]
+
+
+class Summary(NamedTuple):
+    """What the tasks of a run have found and changed."""
+
+    run: Run
+    discoveries: list[dict[str, Any]]
+    """With the task that made each."""
+    files: list[FileChange] | None
+    """What its tasks changed together; None when its files are not kept apart."""
+
+
+class RunViews(RunReader):
+    """Runs, for front ends that show them."""
+
+    def __init__(self, journal: Journal, clock: Clock, attempts: Attempts) -> None:
+        super().__init__(journal)
+        self._clock = clock
+        self._attempts = attempts
+        self.conversations = Conversations(journal, clock)
+        """What people said in conversations about runs."""
+
+    # --- finding ---------------------------------------------------------------------------------------------
+
+    async def find(self, given: str) -> Run:
+        """A run by its id, or by an unambiguous beginning of it, with or without `r-`.
+
+        Example::
+
+            run = await m.runs.find("r-1")
+        """
+        if not given.removeprefix(ID):
+            raise InvalidInput(f"{given!r} names no orchestration", hint="`maos orchestration list` shows them")
+        known: list[str] = []
+        for beginning in (given,) if given.startswith(ID) else (given, ID + given):
+            known = known or [name.partition("/")[2] async for name in self._journal.streams(stream(beginning))]
+        hint = "`maos orchestration list` shows them"
+        whole = [each for each in known if each in (given, ID + given)]
+        return await self.get(only(given, whole[:1] or known, "orchestration", hint=hint))
+
+    async def unfinished(self) -> list[Run]:
+        """Runs with something left to do, the newest first."""
+        found = [run async for run in self.all() if run.status != COMPLETED]
+        return sorted(found, key=lambda run: run.updated_us, reverse=True)
+
+    async def latest(self) -> Run:
+        """The run that a person most likely wants to resume: the newest that no engine executes."""
+        found = await self.unfinished()
+        if not found:
+            raise NotFound("there is no orchestration to resume", hint="`maos orchestration list` shows all")
+        return next((run for run in found if not is_executing(run)), found[0])
+
+    async def interrupted(self) -> list[Run]:
+        """Runs whose engine is gone, the newest first, as far back as `recovery.lookback_days` of the settings."""
+        since_us = self.lookback_us()
+        return [run for run in await self.unfinished() if is_interrupted(run) and run.updated_us >= since_us]
+
+    def lookback_us(self) -> int:
+        """Interrupted runs to which nothing has happened since then are not named (R-1009)."""
+        days = self._attempts.settings.values.recovery.lookback_days
+        return self._clock.now_us() - int(days * DAY_US) if days else 0
+
+    # --- how they are ----------------------------------------------------------------------------------------
+
+    async def status(self, id: str) -> RunStatus:
+        """A run with its agents, questions and state.
+
+        Example::
+
+            print((await m.runs.status("r-1")).now.state)
+        """
+        return await self.status_of(await self.get(id))
+
+    async def status_of(self, run: Run) -> RunStatus:
+        """The status of a run that was read before."""
+        attempts = await self.at_work(run)
+        waiting = await questions.wishes_of(self._journal, run)
+        asked = questions.of_run(run, waiting)
+        for each in attempts.values():
+            asked += await questions.of_agent(self._journal, each)
+        at_us = self._clock.now_us()
+        now = status_of(run, attempts, waiting, lives=not run.is_open or not self._has_ended(run), now_us=at_us)
+        messages = await self._journal.version(history(run.id))
+        permanent = (await cleanup.permanent(self._journal)).get(run.id)
+        return RunStatus(run, attempts, waiting, asked, now, messages, at_us, permanent)
+
+    @staticmethod
+    def _has_ended(run: Run) -> bool:
+        return ownership.liveness(run.owner).has_ended
+
+    async def status_at(self, moment: PointInTime) -> tuple[RunStatus, list[SentMessage]]:
+        """A run as it was at a point in time, and what its agents had told each other by then."""
+        then = await points_in_time.run_at(self._journal, moment)
+        attempts = {}
+        for agent in (each for task in then.tasks.values() if then.is_open for each in agents_of(then, task)):
+            found = await newest_at(self._journal, agent, moment.position)
+            if found is not None:
+                attempts[agent] = found
+        waiting = self._journal.read(inbox(then.id), after=then.inbox_cursor)
+        known = pending_commands(
+            then, [(each.type, each.data) async for each in waiting if each.position <= moment.position]
+        )
+        asked = questions.of_run(then, known)
+        for each in attempts.values():
+            asked += questions.of_attempt(each)
+        said = [each async for each in self._said(then.id) if each.position <= moment.position]
+        now = status_of(then, attempts, known, lives=True, now_us=moment.time_us)
+        return RunStatus(then, attempts, known, asked, now, len(said), moment.time_us), said
+
+    async def at_work(self, run: Run) -> dict[str, Attempt]:
+        """The newest attempt of each agent that works on a run, or did when the run was paused."""
+        found = {}
+        for task in run.tasks.values() if run.is_open else ():
+            for agent in agents_of(run, task):
+                try:
+                    found[agent] = await self._attempts.get(agent)
+                except NotFound:
+                    pass  # recorded as begun, and not begun yet
+        return found
+
+    async def _said(self, id: str) -> AsyncIterator[SentMessage]:
+        async for each in self._journal.read(history(id)):
+            yield SentMessage(each.position, message(each.data))
+
+    async def messages(self, id: str, *, newest: int = 0) -> list[SentMessage]:
+        """What the agents of a run told each other: everything, or the newest so many."""
+        if not newest:
+            return [each async for each in self._said(id)]
+        end = await self._journal.version(history(id))
+        found = await self._journal.page_back(history(id), before=end + 1, limit=newest)
+        return [SentMessage(each.position, message(each.data)) for each in sorted(found)]
+
+    async def versions(self, id: str) -> list[Record]:
+        """Every event of a run, the oldest first: each is a version that the run can be taken back to."""
+        return [record async for record in self._journal.read(stream(id))]
+
+    def follow(self, id: str, *, from_start: bool = False) -> Feed:
+        """Everything that is recorded of a run, its agents and its messages from now on, by whichever engine.
+
+        Example::
+
+            async with m.runs.follow("r-1") as feed:
+                print(feed.run.status, len(feed.attempts))
+        """
+        return Feed(self._journal, self, id, from_start=from_start)
+
+    # --- what comes of them ----------------------------------------------------------------------------------
+
+    async def preview(self, run: Run) -> list[Next]:
+        """What resuming a run would do, task by task."""
+        return await preview.preview(self._attempts, run)
+
+    async def attempts_of(self, run: Run) -> list[Attempt]:
+        """All attempts of the agents of a run, by task, the oldest first."""
+        found: list[Attempt] = []
+        for task in run.tasks.values():
+            if task.attempts:
+                try:
+                    found += await self._attempts.history(run.agent(task.name))
+                except NotFound:
+                    pass  # recorded as begun, and not begun yet
+        return found
+
+    async def summary(self, run: Run) -> Summary:
+        """What the tasks of a run have found and changed so far."""
+        tasks = {run.agent(name): name for name in run.tasks}
+        discoveries = [
+            {**each, "task": tasks[attempt.agent]}
+            for attempt in await self.attempts_of(run)
+            for each in attempt.discoveries
+        ]
+        return Summary(run, discoveries, await _files(run))
+
+    async def merge(self, run: Run, *, into: Path, message: str) -> Merged | Conflicted | Blocked:
+        """Merge what the tasks of a run have done into the branch of a folder, as one commit."""
+        if is_executing(run):
+            hint = f"wait, or `maos orchestration pause {run.id}`"
+            raise InvalidInput(f"orchestration {run.id} is being carried out", hint=hint)
+        place = run.options.get("workspace")
+        if not place:
+            raise InvalidInput(f"the agents of {run.id} work in {run.folder} itself", hint="what they do is there")
+        if not run.commit:
+            raise InvalidInput(f"no task of {run.id} has changed a file", hint=f"`maos resume {run.id}` goes on")
+        return await workspaces.merge(Workspace.from_data(place), run.commit, into=into, message=message)
+
+    async def notices(self, id: str) -> list[Notice]:
+        """What people were notified of about a run, and whether that was sent."""
+        return list((await notify.load(self._journal, id)).by_id.values())
+
+    async def cleaned_up(self) -> Statistics:
+        """What cleanups have removed so far."""
+        return await cleanup.statistics(self._journal)
+
+    async def list(self) -> list[RunStatus]:
+        """All runs, those that have not ended first, and then the newest first.
+
+        Example::
+
+            print([each.run.id for each in await m.runs.list()])
+        """
+        found = [await self.status_of(run) async for run in self.all()]
+        return sorted(found, key=lambda each: (not each.run.is_open, -each.run.created_us))
+
+
+async def _files(run: Run) -> list[FileChange] | None:
+    """What the finished tasks of a run changed."""
+    place = run.options.get("workspace")
+    if not place:
+        return None
+    workspace = Workspace.from_data(place)
+    if not run.commit or workspace.base is None:
+        return []
+    try:
+        return await workspaces.diff(workspace, workspace.base, run.commit)
+    except (MaosError, OSError):
+        return None  # it is on another machine, or was moved; the rest is worth showing all the same

@@ -1,0 +1,534 @@
+"""Agents as every front door shows and steers them: status with liveness, output, files, and commands to them.
+
+`Agents` is what `Maos.attempts` gives: the engine's `Attempts`, and what people and programs ask about agents besides.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from maos import workspaces as workspaces
+from maos.clock import MICROSECONDS
+from maos.engine import ownership as owners
+from maos.engine import stopping
+from maos.engine.attempts import Attempts, Running
+from maos.engine.claims import Held
+from maos.engine.live import GRACE_S
+from maos.engine.ownership import Liveness
+from maos.errors import InvalidInput, MaosError, NotFound
+from maos.ids import match_id
+from maos.journal.journal import Record
+from maos.model.agent_state import AgentState
+from maos.model.attempt import Attempt, Tokens, agent_of, inbox, stream
+from maos.model.failure import TABLE
+from maos.workspaces import FileChange, Workspace
+
+RECENT_US = 86_400 * MICROSECONDS
+LOOK_EVERY_S = 1.0
+MESSAGE_CHARS_MAX = 70
+UNATTENDED = "unattended"
+"""The type of an `AgentEvent` that is not recorded: the engine that records the agent is gone."""
+
+
+class FailureInfo(msgspec.Struct):
+    """Why an attempt failed, what that means, and what to do about it."""
+
+    name: str
+    message: str
+    meaning: str
+    action: str
+    hint: str
+    reset_us: int | None
+
+
+class AgentStatus(msgspec.Struct, kw_only=True):
+    """An agent as it is now: its newest attempt, whether its processes live, and what all its attempts took."""
+
+    agent: str
+    attempt: int
+    kind: str
+    status: AgentState
+    task: str
+    activity: str
+    started_us: int
+    """When the attempt was started; until then, when it was planned."""
+    output_us: int | None
+    ended_us: int | None
+    cost_usd: float
+    tokens: Tokens
+    turns: int
+    result: str
+    failure: FailureInfo | None
+    exit: dict[str, Any]
+    go_on: str | None
+    """The command that attaches to it or resumes it; None when it is done, or runs."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether its attempt has no recorded end."""
+        return self.status.is_open
+
+    @property
+    def since_us(self) -> int:
+        """When it became what it is."""
+        return self.ended_us or self.started_us
+
+
+class CheckpointInfo(msgspec.Struct):
+    """A checkpoint of an agent's attempt."""
+
+    attempt: int
+    name: str
+    trigger: str
+    commit: str | None
+    version: int
+    time_us: int
+
+
+class AttemptInfo(msgspec.Struct, kw_only=True):
+    """One attempt of an agent."""
+
+    attempt: int
+    status: str
+    failure: FailureInfo | None
+    turns: int
+    cost_usd: float
+    tokens: Tokens
+    started_us: int
+    ended_us: int | None
+
+
+class AgentDetails(AgentStatus, kw_only=True):
+    """Everything that is known of an agent."""
+
+    engine: dict[str, Any]
+    pid: int
+    folder: str
+    session: str
+    model: str
+    order: dict[str, Any]
+    workspace: dict[str, Any]
+    files: list[FileChange] | None
+    """What it changed up to its last checkpoint; None when its files are not kept, or not within reach."""
+    lines: int
+    retries: int
+    troubles: list[dict[str, Any]]
+    discoveries: list[dict[str, Any]]
+    discovery_count: int
+    tools_done: int
+    tools_unknown: list[dict[str, Any]]
+    """Tools that were begun and have no outcome."""
+    permissions: list[dict[str, Any]]
+    checkpoints: list[CheckpointInfo]
+    attempts: list[AttemptInfo]
+
+
+class AgentEvent(NamedTuple):
+    """One event of an agent's attempt, with what a reader needs to show it."""
+
+    id: str
+    agent: str
+    attempt: int
+    type: str
+    data: Mapping[str, Any]
+    at_us: int
+    """When it happened."""
+    time_us: int
+    """When it was recorded."""
+    messages: Mapping[int, str] = {}
+    """The messages that the agent got with it, by their versions in its inbox."""
+
+
+class Attachment(NamedTuple):
+    """An agent to follow: one that this process runs now, or that another one runs."""
+
+    agent: str
+    attempt: str
+    after: int
+    """The version of the attempt after which everything is new to the reader."""
+    running: Running | None
+    """None while another process runs it."""
+    owner: Mapping[str, Any] = {}
+    """The process that runs it, if that is another one."""
+    held: str = ""
+    """Why it could not be attached to."""
+
+
+class AgentFiles(NamedTuple):
+    """What an agent changed, up to its last checkpoint."""
+
+    agent: str
+    files: list[FileChange]
+    patch: str | None
+
+
+class MergeOutcome(StrEnum):
+    """What came of a merge."""
+
+    MERGED = "merged"
+    CONFLICTED = "conflicted"
+    BLOCKED = "blocked"
+
+
+class AgentMerge(msgspec.Struct):
+    """What merging an agent's work into a branch did."""
+
+    agent: str
+    outcome: MergeOutcome
+    files: tuple[str, ...]
+    commit: str = ""
+    messages: tuple[str, ...] = ()
+    """What git says about each conflict."""
+    why: str = ""
+    hint: str = ""
+
+
+class Agents(Attempts):
+    """Runs agents, and knows, follows and steers all that run or ran, whichever process runs them."""
+
+    async def find(self, given: str) -> str:
+        """Return the name of the agent that is called `given`, or whose name alone begins so."""
+        known = [agent_of(name.removeprefix(stream(""))) async for name in self.journal.streams(stream(given))]
+        return match_id(given, known, "agent", hint="`maos agent list --all` shows those that run or ran")
+
+    async def names(self, prefix: str = "") -> AsyncIterator[str]:
+        """The names of agents that run or ran and begin with a prefix, each once."""
+        last = ""
+        async for name in self.journal.streams(stream(prefix)):
+            agent = agent_of(name.removeprefix(stream("")))
+            if agent != last:
+                yield agent
+            last = agent
+
+    # --- status ----------------------------------------------------------------------------------------------
+
+    async def status(self, agent: str) -> AgentStatus:
+        """How an agent is now.
+
+        Example::
+
+            status = await m.attempts.status("fixer")
+            print(status.status, status.activity, status.go_on)
+        """
+        return status_of(await self.history(agent))
+
+    async def statuses(self, *, everything: bool = True) -> tuple[list[AgentStatus], int]:
+        """All agents, open ones first and the newest first; else without those that ended long ago, which are counted.
+
+        Example::
+
+            agents, older = await m.attempts.statuses(everything=False)
+        """
+        found = []
+        async for attempt in self.all():
+            found.append(status_of(await self.history(attempt.agent) if attempt.number > 1 else [attempt]))
+        since_us = 0 if everything else self._clock.now_us() - RECENT_US
+        shown = [each for each in found if each.is_open or (each.ended_us or 0) >= since_us]
+        return sorted(shown, key=lambda each: (not each.is_open, -each.since_us)), len(found) - len(shown)
+
+    async def details(self, agent: str) -> AgentDetails:
+        """Everything that is known of an agent."""
+        attempts = await self.history(agent)
+        return _details(attempts, await _files(attempts[-1]))
+
+    # --- output ----------------------------------------------------------------------------------------------
+
+    async def output(
+        self, agent: str, *, attempt: int | None = None, follow: bool = False
+    ) -> AsyncIterator[AgentEvent]:
+        """The events of all attempts of an agent, or of one; with `follow`, until the attempt that is open has ended.
+
+        Example::
+
+            async for event in m.attempts.output("fixer", follow=True):
+                print(event.type, event.data)
+        """
+        attempts = await self.history(agent)
+        chosen = [each for each in attempts if attempt in (None, each.number)]
+        if not chosen:
+            raise NotFound(f"agent {agent!r} has no attempt {attempt}", hint=f"its attempts are 1 to {len(attempts)}")
+        for each in chosen:
+            if follow and each.is_open:
+                async for event in self.follow(each.id):
+                    yield event
+            else:
+                async for record in self.journal.read(stream(each.id)):
+                    yield await self._event(record)
+
+    async def follow(
+        self, attempt: str, *, after: int = 0, owner: Mapping[str, Any] | None = None
+    ) -> AsyncIterator[AgentEvent]:
+        """The events of an attempt after a version as they are recorded, until it has ended.
+
+        When the engine that records it is gone, one event of the type UNATTENDED says so: nothing comes until another
+        engine attaches.
+        """
+        records = self.journal.follow_stream(stream(attempt), after=after)
+        owner = owner or {}
+        coming = asyncio.ensure_future(anext(records))
+        try:
+            while True:
+                await asyncio.wait([coming], timeout=LOOK_EVERY_S)
+                if not coming.done():
+                    if owner and owners.liveness(owner).has_ended:
+                        owner = {}
+                        yield await self._unattended(agent_of(attempt), attempt)
+                    continue
+                record = coming.result()
+                coming = asyncio.ensure_future(anext(records))
+                owner = record.data["owner"] if record.type in ("attempt_planned", "attempt_claimed") else owner
+                yield await self._event(record)
+                if record.type == "attempt_ended":
+                    return
+        finally:
+            coming.cancel()
+            await asyncio.gather(coming, return_exceptions=True)
+
+    async def _event(self, record: Record) -> AgentEvent:
+        id = record.stream.removeprefix(stream(""))
+        agent, number = agent_of(id), int(id.rpartition(".")[2])
+        messages = {}
+        for fact in record.data.get("facts", ()):
+            if fact["kind"] == "input" and fact["id"].startswith("inbox/"):
+                version = int(fact["id"].removeprefix("inbox/"))
+                sent = await self.journal.event(inbox(agent), version)
+                messages[version] = str(sent.data.get("text", "")) if sent else ""
+        at_us = record.data.get("at_us", record.time_us)
+        event = f"{record.stream}@{record.version}"
+        return AgentEvent(event, agent, number, record.type, record.data, at_us, record.time_us, messages)
+
+    async def _unattended(self, agent: str, attempt: str) -> AgentEvent:
+        status, now_us = await self.status(agent), self._clock.now_us()
+        data = {"status": status.status, "go_on": status.go_on}
+        return AgentEvent("", agent, int(attempt.rpartition(".")[2]), UNATTENDED, data, now_us, now_us)
+
+    # --- commands --------------------------------------------------------------------------------------------
+
+    async def attach(self, agent: str) -> Attachment:
+        """Attach to an agent that no engine records; while another engine does, follow it only."""
+        before = await self.get(agent)
+        if not before.is_open:
+            raise InvalidInput(
+                f"agent {agent!r} has ended: {before.status}",
+                hint=f"`maos agent resume {agent}` goes on with it, `maos agent logs {agent}` shows it",
+            )
+        try:
+            running = await self.adopt(agent)
+        except Held as error:
+            return Attachment(agent, before.id, before.version, None, before.owner, error.what)
+        return Attachment(agent, before.id, before.version, running, {} if running else before.owner)
+
+    async def resume_attached(
+        self,
+        agent: str,
+        *,
+        task: str = "",
+        time_limit_s: float | None = None,
+        turns_max: int | None = None,
+        budget_usd: float | None = None,
+        pass_variables: Sequence[str] = (),
+    ) -> Attachment:
+        """Resume an agent, and say from where on its output is new. A command cannot be told more (`task`)."""
+        before = await self.get(agent)
+        if task and before.kind == "shell":
+            raise InvalidInput(
+                f"agent {agent!r} is a command, which cannot be told more",
+                hint=f"`maos agent resume {agent}` runs it again as it was",
+            )
+        running = await self.resume(
+            agent,
+            task=task,
+            time_limit_s=time_limit_s,
+            turns_max=turns_max,
+            budget_usd=budget_usd,
+            pass_variables=pass_variables,
+        )
+        after = before.version if running.attempt.id == before.id else 0
+        return Attachment(agent, running.attempt.id, after, running)
+
+    async def stop_and_wait(self, agent: str, *, grace_s: float = GRACE_S) -> tuple[bool, AgentStatus]:
+        """Have an agent stopped by the engine that runs it, or by this one; whether it ran, and how it ended.
+
+        Example::
+
+            ran, status = await m.attempts.stop_and_wait("fixer")
+        """
+        before = await self.get(agent)
+        if before.is_open:
+            await stopping.end(self, before, grace_s)
+        return before.is_open, await self.status(agent)
+
+    async def tell(self, agent: str, text: str) -> tuple[int, bool]:
+        """Send a person's message to an agent that can read one; its number, and whether the agent runs."""
+        attempt = await self.get(agent)
+        if attempt.kind == "shell" and not attempt.order.get("takes_input"):
+            raise InvalidInput(
+                f"agent {agent!r} is a command that was started without input",
+                hint="start it with `maos agent run --input`",
+            )
+        return await self.send(agent, text), attempt.is_open
+
+    # --- files -----------------------------------------------------------------------------------------------
+
+    async def changed_files(self, agent: str) -> list[FileChange] | None:
+        """What an agent changed up to its last checkpoint; None when its files are not kept, or not within reach."""
+        return await _files(await self.get(agent))
+
+    async def diff(self, agent: str, *, patch: bool = False) -> AgentFiles:
+        """What an agent changed up to its last checkpoint, and the patch of it; InvalidInput when that is not kept."""
+        workspace, commit = _saved(await self.get(agent))
+        base = workspace.base or commit
+        changed = await workspaces.diff(workspace, base, commit)
+        return AgentFiles(agent, changed, await workspaces.patch(workspace, base, commit) if patch else None)
+
+    async def merge(self, agent: str, *, into: str | Path = ".", message: str = "") -> AgentMerge:
+        """Merge what an agent did into the branch that is checked out in a folder, as one commit, or not at all."""
+        attempt = await self.get(agent)
+        if attempt.is_open:
+            raise InvalidInput(f"agent {agent!r} has not ended", hint=f"wait, or `maos agent stop {agent}`")
+        workspace, commit = _saved(attempt)
+        title = message or _title(attempt.task) or f"Work of {agent}"
+        done = await workspaces.merge(workspace, commit, into=Path(into), message=title)
+        return msgspec.convert({"agent": agent, "outcome": type(done).__name__.lower(), **done._asdict()}, AgentMerge)
+
+
+def status_of(attempts: Sequence[Attempt]) -> AgentStatus:
+    """How an agent is, from all its attempts, the oldest first."""
+    return AgentStatus(**_status(attempts))
+
+
+def state_of(attempt: Attempt) -> AgentState:
+    """The recorded status of an attempt, unless the processes that it speaks of are gone."""
+    if not attempt.is_open:
+        return AgentState(attempt.status)
+    found = owners.agent_liveness(attempt)
+    if found is Liveness.DETACHED:
+        return AgentState.DETACHED
+    return AgentState.INTERRUPTED if found.has_ended else AgentState(attempt.status)
+
+
+def failure_of(attempt: Attempt) -> FailureInfo | None:
+    """Why an attempt failed; None when it did not."""
+    if not attempt.failure:
+        return None
+    known = TABLE.get(attempt.failure)
+    meaning, action, hint = (known.meaning, known.action, known.hint) if known else ("", "", "")
+    return FailureInfo(attempt.failure, attempt.message, meaning, action, hint, attempt.reset_us or None)
+
+
+def _status(attempts: Sequence[Attempt]) -> dict[str, Any]:
+    newest = attempts[-1]
+    total = Tokens()
+    for each in attempts:
+        total.add(each.total_tokens)
+    state = state_of(newest)
+    return {
+        "agent": newest.agent,
+        "attempt": newest.number,
+        "kind": newest.kind,
+        "status": state,
+        "task": newest.task,
+        "activity": newest.activity,
+        "started_us": newest.started_us or newest.planned_us,
+        "output_us": newest.output_us or None,
+        "ended_us": newest.ended_us or None,
+        "cost_usd": sum(each.total_cost_usd for each in attempts),
+        "tokens": total,
+        "turns": newest.turns,
+        "result": newest.result or newest.last_text,
+        "failure": failure_of(newest),
+        "exit": newest.exit,
+        "go_on": _command(newest.agent, state),
+    }
+
+
+def _command(agent: str, state: AgentState) -> str | None:
+    """The command that goes on with an agent."""
+    if state is AgentState.DETACHED:
+        return f"maos agent attach {agent}"
+    if state in (AgentState.INTERRUPTED, AgentState.STOPPED, AgentState.FAILED):
+        return f"maos agent resume {agent}"
+    return None
+
+
+def _details(attempts: Sequence[Attempt], files: list[FileChange] | None) -> AgentDetails:
+    newest = attempts[-1]
+    return AgentDetails(
+        **_status(attempts),
+        engine=newest.owner,
+        pid=newest.pid,
+        folder=newest.folder,
+        session=newest.session,
+        model=newest.model,
+        order=newest.order,
+        workspace=newest.workspace,
+        files=files,
+        lines=newest.lines,
+        retries=newest.retries,
+        troubles=newest.troubles,
+        discoveries=newest.discoveries,
+        discovery_count=newest.discovery_count,
+        tools_done=newest.tools_done,
+        tools_unknown=[{"id": id, **tool} for id, tool in newest.tools_open.items()],
+        permissions=list(newest.permissions.values()),
+        checkpoints=[
+            CheckpointInfo(each.number, point.name, point.trigger, point.commit, point.version, point.at_us)
+            for each in attempts
+            for point in each.checkpoints
+        ],
+        attempts=[_attempt(each) for each in attempts],
+    )
+
+
+def _attempt(attempt: Attempt) -> AttemptInfo:
+    return AttemptInfo(
+        attempt=attempt.number,
+        status=attempt.status,
+        failure=failure_of(attempt),
+        turns=attempt.turns,
+        cost_usd=attempt.total_cost_usd,
+        tokens=attempt.total_tokens,
+        started_us=attempt.started_us or attempt.planned_us,
+        ended_us=attempt.ended_us or None,
+    )
+
+
+def _newest_commit(attempt: Attempt) -> str | None:
+    return next((each.commit for each in reversed(attempt.checkpoints) if each.commit), None)
+
+
+async def _files(attempt: Attempt) -> list[FileChange] | None:
+    commit = _newest_commit(attempt)
+    if not attempt.workspace or commit is None:
+        return None
+    workspace = Workspace.from_data(attempt.workspace)
+    if workspace.in_place or workspace.base is None:
+        return None
+    try:
+        return await workspaces.diff(workspace, workspace.base, commit)
+    except (MaosError, OSError):
+        return None  # it is on another machine, or was moved; the rest is worth showing all the same
+
+
+def _saved(attempt: Attempt) -> tuple[Workspace, str]:
+    """The workspace of an attempt and its newest commit; InvalidInput when there is none."""
+    workspace = Workspace.from_data(attempt.workspace) if attempt.workspace else None
+    if workspace is None or workspace.in_place:
+        raise InvalidInput(
+            f"agent {attempt.agent!r} works in the folder itself", hint="what it does is there; `git diff` shows it"
+        )
+    commit = _newest_commit(attempt)
+    if commit is None:
+        raise InvalidInput(f"agent {attempt.agent!r} has no checkpoint yet", hint="wait until it has ended")
+    return workspace, commit
+
+
+def _title(task: str) -> str:
+    line = " ".join(task.split())
+    return line if len(line) <= MESSAGE_CHARS_MAX else line[: MESSAGE_CHARS_MAX - 1] + "…"

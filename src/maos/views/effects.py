@@ -1,0 +1,155 @@
+"""The ledger of effects outside the journal: what was begun, what came of it, and what is unknown (I31).
+
+Nothing is recorded for it. Tools that agents ran and steps of workflows are events already; this reads them.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import AsyncIterator
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from maos.engine import ownership
+from maos.engine.attempt_reader import AttemptReader
+from maos.engine.ownership import Liveness
+from maos.engine.types import WORKFLOW_RUN
+from maos.ids import match_id
+from maos.journal.journal import Journal
+from maos.model.attempt import Attempt, stream
+from maos.model.failure import ENDED_BY_ITSELF, REPEATABLE
+from maos.model.run import stream as run_stream
+from maos.model.workflow import AGENT, STEP, WorkflowRun
+from maos.model.workflow import stream as flow_stream
+
+GIVEN_CHARS_MAX = 400
+
+
+class Outcome(StrEnum):
+    """What came of an effect."""
+
+    RUNNING = "running"
+    """It was begun, and the process that began it lives. Done, failed or unknown."""
+    DONE = "done"
+    """It was begun and has a result. For good."""
+    FAILED = "failed"
+    """It was begun and has an error. A step may be tried again; each try is an effect of its own in the outside."""
+    UNKNOWN = "unknown"
+    """It was begun, and whether it took effect is not known. `maos workflow settle`; an agent is told on resume."""
+
+
+class Effect(NamedTuple):
+    """Something that was to happen outside."""
+
+    by: str
+    """The attempt, or the workflow."""
+    id: str
+    what: str
+    given: str
+    """The beginning of what it was given."""
+    outcome: Outcome
+    said: str = ""
+    """The beginning of what came of it."""
+    begun_us: int = 0
+    ended_us: int | None = None
+
+
+async def find(attempts: AttemptReader, id: str = "", *, unknown: bool = False) -> list[Effect]:
+    """What a run, an agent or a workflow did outside, or everybody, in the order it was begun.
+
+    `id` may be the beginning of the id of a run or a workflow. With `unknown`, only what has no known outcome.
+    """
+    agents, flows = await _owners(attempts, id)
+    found = [effect for agent in agents async for effect in of_agent(attempts, agent)]
+    for each in flows:
+        flow = await WORKFLOW_RUN.load(attempts.journal, each)
+        if flow is not None:
+            is_running = flow.status == "running" and ownership.liveness(flow.owner) is not Liveness.GONE
+            found += of_workflow(flow, is_running=is_running)
+    chosen = (each for each in found if not unknown or each.outcome is Outcome.UNKNOWN)
+    return sorted(chosen, key=lambda each: each.begun_us)
+
+
+async def _owners(attempts: AttemptReader, given: str) -> tuple[list[str], list[str]]:
+    """The agents and the workflows that are meant; NotFound when there are none."""
+    everybody = [attempt.agent async for attempt in attempts.all()]
+    streams = attempts.journal.streams
+    flows = [name.removeprefix(flow_stream("")) async for name in streams(flow_stream(given))]
+    if not given or given in everybody:
+        return ([given], []) if given else (everybody, flows)
+    runs = [name.removeprefix(run_stream("")) async for name in streams(run_stream(given))]
+    hint = "`maos orchestration list`, `maos workflow list` and `maos agent list` show what there is"
+    id = match_id(given, [*runs, *flows], "run, workflow or agent", hint=hint)
+    return [agent for agent in everybody if agent.startswith(f"{id}.")], [id] if id in flows else []
+
+
+async def of_agent(reader: AttemptReader, agent: str) -> AsyncIterator[Effect]:
+    """The tools that an agent ran in all its attempts, in order."""
+    for attempt in await reader.history(agent):
+        async for effect in _of_attempt(reader.journal, attempt):
+            yield effect
+
+
+async def _of_attempt(journal: Journal, attempt: Attempt) -> AsyncIterator[Effect]:
+    if attempt.kind in REPEATABLE:
+        yield _of_command(attempt)
+        return
+    found: dict[str, Effect] = {}
+    async for record in journal.read(stream(attempt.id)):
+        for fact in record.data["facts"] if record.type == "attempt_output" else ():
+            id = str(fact.get("id", ""))
+            at_us = int(record.data.get("at_us", 0))
+            if fact["kind"] == "tool_use":
+                begun_us = found[id].begun_us if id in found else at_us
+                outcome = _outcome_of_open(attempt)
+                found[id] = Effect(attempt.id, id, fact.get("name", ""), _short(fact.get("input")), outcome,
+                                   begun_us=begun_us)  # fmt: skip
+            elif fact["kind"] == "tool_result" and id in found:
+                outcome = Outcome.FAILED if fact.get("failed") else Outcome.DONE
+                found[id] = found[id]._replace(outcome=outcome, said=_short(fact.get("output")), ended_us=at_us)
+    for effect in found.values():
+        yield effect
+
+
+def _of_command(attempt: Attempt) -> Effect:
+    """A command or a function in a process of its own: what it did is unknown unless it has ended by itself."""
+    outcome = _outcome_of_open(attempt)
+    if not attempt.is_open and attempt.failure in ENDED_BY_ITSELF:
+        outcome = Outcome.FAILED if attempt.failure else Outcome.DONE
+    given = _short(shlex.join(map(str, attempt.order.get("argv") or ())) or attempt.task)
+    said = _short(attempt.message or attempt.result)
+    return Effect(attempt.id, "", attempt.kind, given, outcome, said, attempt.planned_us, attempt.ended_us or None)
+
+
+def of_workflow(flow: WorkflowRun, *, is_running: bool) -> list[Effect]:
+    """The steps of a workflow, in the order of their calls."""
+    found = []
+    for step_id, call in flow.steps.items():
+        if call.kind in (STEP, AGENT):
+            outcome = _outcome_of(call.status, is_running=is_running)
+            if call.until_us and outcome is Outcome.UNKNOWN:
+                outcome = Outcome.FAILED  # it waited for the next try
+            said = call.error["message"] if call.error else _short(call.result)
+            given = str(call.about.get("given") or call.about.get("task") or "")
+            found.append(Effect(flow.id, step_id, call.name, given, outcome, said, call.at_us, call.ended_us or None))
+    return found
+
+
+def _outcome_of_open(attempt: Attempt) -> Outcome:
+    """What came of something that an attempt began and has no result of."""
+    has_ended = not attempt.is_open or ownership.agent_liveness(attempt).has_ended
+    return Outcome.UNKNOWN if has_ended else Outcome.RUNNING
+
+
+def _outcome_of(status: str, *, is_running: bool) -> Outcome:
+    if status in (Outcome.DONE, Outcome.FAILED, Outcome.UNKNOWN):
+        return Outcome(status)
+    return Outcome.RUNNING if is_running else Outcome.UNKNOWN
+
+
+def _short(value: Any) -> str:
+    if value is None:
+        return ""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= GIVEN_CHARS_MAX else text[: GIVEN_CHARS_MAX - 1] + "…"

@@ -1,0 +1,81 @@
+"""Everything that runs or waits now: runs, agents that belong to none, workflow runs, questions and unknown effects."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from maos.bus.history import SentMessage
+from maos.clock import MICROSECONDS
+from maos.engine import ownership, questions
+from maos.engine.ownership import Liveness
+from maos.journal.journal import Journal
+from maos.model.question import Open
+from maos.model.run import FAILED
+from maos.model.workflow import WorkflowRun
+from maos.runs.service import Runs
+from maos.runs.status import RunStatus
+from maos.views import effects
+from maos.views.agents import Agents, AgentStatus
+from maos.views.effects import Effect, Outcome
+from maos.workflows.service import Workflows
+
+RECENT_US = 7 * 86_400 * MICROSECONDS
+"""For how long a run that failed is among what runs or waits."""
+MESSAGES_MAX = 20
+
+
+class Overview(NamedTuple):
+    """Everything that runs or waits."""
+
+    runs: list[RunStatus]
+    agents: list[AgentStatus]
+    """Those that are at work and belong to no run."""
+    questions: list[Open]
+    messages: list[SentMessage]
+    """The newest between agents."""
+    failed_before: int
+    """Runs that failed longer ago."""
+    flows: list[WorkflowRun]
+    """Workflow runs that have not ended, but for parts of others."""
+    unknown: list[Effect]
+    """What was begun by a process that is gone, and may or may not have taken effect."""
+
+
+async def overview(journal: Journal, runs: Runs, agents: Agents, workflows: Workflows) -> Overview:
+    """Read everything that runs or waits now."""
+    known = await runs.list()
+    asked = [question for each in known for question in each.questions]
+    alone = []
+    names = {name for each in known for name in each.attempts}
+    prefixes = tuple(f"{each.run.id}." for each in known)
+    async for attempt in agents.all():
+        if attempt.is_open and attempt.agent not in names:
+            asked += await questions.of_agent(journal, attempt)
+            if not attempt.agent.startswith(prefixes):
+                alone.append(await agents.status(attempt.agent))
+    flows = sorted([flow async for flow in workflows.all() if flow.is_open], key=lambda each: -each.changed_us)
+    unknown: list[Effect] = []
+    for flow in flows:
+        asked += await questions.of_workflow(journal, flow)
+        lives = flow.status == "running" and ownership.liveness(flow.owner) is not Liveness.GONE
+        unknown += effects.of_workflow(flow, is_running=lives)
+    for each in known:
+        for lost in each.lost if each.run.is_open else ():
+            unknown += [effect async for effect in effects.of_agent(agents, lost.agent)]
+    old = [each for each in known if each.run.status == FAILED and each.at_us - each.run.ended_us > RECENT_US]
+    return Overview(
+        runs=[each for each in known if each.run.is_open or (each.run.status == FAILED and each not in old)],
+        agents=alone,
+        questions=asked,
+        messages=await _newest(runs, [each.run.id for each in known]),
+        failed_before=len(old),
+        flows=[flow for flow in flows if not flow.parent],
+        unknown=[each for each in unknown if each.outcome is Outcome.UNKNOWN],
+    )
+
+
+async def _newest(runs: Runs, ids: Sequence[str]) -> list[SentMessage]:
+    """The newest messages of all runs and of none, the newest last."""
+    found = [said for id in ("", *ids) for said in await runs.messages(id, newest=MESSAGES_MAX)]
+    return sorted(found, key=lambda each: each.position)[-MESSAGES_MAX:]

@@ -1,0 +1,168 @@
+"""What a person is asked by runs, agents and workflows, and the answers: given once, also while no engine runs."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any, NamedTuple
+
+import msgspec
+
+from maos.engine import ownership, questions
+from maos.engine.ownership import Liveness
+from maos.engine.questions import Answered
+from maos.errors import InvalidInput, NotFound
+from maos.ids import match_id
+from maos.journal.journal import Journal
+from maos.model.attempt import Attempt, inbox
+from maos.model.question import PERMISSION, QUESTION, WORKFLOW, Open, check, find, with_reason
+from maos.runs.service import Runs
+from maos.views.agents import Agents
+from maos.workflows.service import Workflows
+
+
+class QuestionInfo(msgspec.Struct, kw_only=True):
+    """A question as programs see it."""
+
+    id: str
+    kind: str
+    run: str | None
+    question: str
+    tool: dict[str, Any] | None
+    choices: tuple[str, ...]
+    context: str
+    asked_us: int | None
+    asked_by: tuple[str, ...]
+    default: str | None
+    expires_us: int | None
+    recorded: bool
+
+
+class Given(NamedTuple):
+    """An answer that was recorded."""
+
+    question: Open
+    answer: str
+    running: bool
+    """Whether an engine that lives, as far as this machine can tell, will act on it."""
+    go_on: str
+    """The command that goes on with its owner, when no engine does."""
+
+
+class Questions:
+    """Finds open questions, and records answers to them; the first answer counts."""
+
+    def __init__(self, journal: Journal, runs: Runs, agents: Agents, workflows: Workflows) -> None:
+        self._journal = journal
+        self._runs = runs
+        self._agents = agents
+        self._workflows = workflows
+
+    async def open(self) -> list[Open]:
+        """All questions that are not answered, the oldest first.
+
+        Example::
+
+            for question in await m.questions.open():
+                print(question.ref, question.text)
+        """
+        return sorted([each async for each in self._open()], key=lambda each: each.asked_us)
+
+    async def _open(self) -> AsyncIterator[Open]:
+        async for run in self._runs.all():
+            if run.is_open or await self._journal.version(inbox(run.id)) > run.inbox_cursor:
+                for each in questions.of_run(run, await questions.wishes_of(self._journal, run)):
+                    yield each
+        async for attempt in self._agents.all():
+            for each in await self.of_agent(attempt):
+                yield each
+        async for flow in self._workflows.all():
+            for each in await questions.of_workflow(self._journal, flow):
+                yield each
+
+    async def of_agent(self, attempt: Attempt) -> list[Open]:
+        """What an agent asks to be allowed to do, and has no answer to."""
+        return await questions.of_agent(self._journal, attempt)
+
+    async def answer(self, id: str, answer: str, *, why: str = "") -> Given:
+        """Answer the question with an id, or the one whose id begins so; `why` goes with a yes or a no.
+
+        Example::
+
+            await m.questions.answer("r-1/gate/api/0/1", "no", why="The button is blue")
+        """
+        try:
+            question = find(await self.open(), id)
+        except NotFound as error:
+            await self._check_answered(id, error)
+            raise
+        if why and question.kind == QUESTION:
+            raise InvalidInput("--why goes with yes and no", hint="put everything into the answer")
+        return await self.give(question, answer, why)
+
+    async def give(self, question: Open, answer: str, why: str = "") -> Given:
+        """Record the answer to a question that is open. Answered when another answer was recorded first."""
+        said = check(question, answer, why)
+        if question.kind == PERMISSION:
+            await self._agents.answer(question.owner, question.id, allow=said == "yes", why=why)
+            go_on = (await self._agents.status(question.owner)).go_on or ""
+        elif question.kind == WORKFLOW:
+            await self._workflows.answer(question.owner, question.id, said)
+            is_gone = ownership.liveness((await self._workflows.get(question.owner)).owner) is Liveness.GONE
+            go_on = f"maos workflow resume {question.owner}" if is_gone else ""
+        else:
+            await self._runs.answer(question.owner, question.id, said)
+            go_on = (await self._runs.status(question.owner)).go_on
+        return Given(question, said, not go_on, go_on)
+
+    async def give_line(self, question: Open, line: str) -> Given:
+        """Record an answer as a person typed it in one line: `no, use git mv` is a no with a reason."""
+        return await self.give(question, *with_reason(question, line))
+
+    async def answer_permission(self, agent: str, allow: bool, *, request: str = "", why: str = "") -> Open:
+        """Answer what an agent asks to be allowed to do; `request` may be left out while it asks for one thing only.
+
+        Example::
+
+            await m.questions.answer_permission("fixer", True)
+        """
+        waiting = {each.id: each for each in await self.of_agent(await self._agents.get(agent))}
+        question = waiting[_request(agent, list(waiting), request)]
+        await self._agents.answer(agent, question.id, allow=allow, why=why)
+        return question
+
+    async def _check_answered(self, given: str, error: Exception) -> None:
+        """Raise Answered when a question that is not open was answered already."""
+        async for run in self._runs.all():
+            for each in (await questions.wishes_of(self._journal, run)).questions.values():
+                if each.answer is not None and given in (each.id, f"{run.id}/{each.id}"):
+                    raise Answered(f"{run.id}/{each.id}", each.answer, each.answered_by) from error
+
+
+def info_of(question: Open) -> QuestionInfo:
+    """A question as programs see it (R-207)."""
+    is_permission = question.kind == PERMISSION
+    return QuestionInfo(
+        id=question.ref,
+        kind=question.kind,
+        run=None if is_permission else question.owner,
+        question=question.text,
+        tool={"name": question.tool, "input": question.input} if is_permission else None,
+        choices=question.choices,
+        context=question.context,
+        asked_us=question.asked_us or None,
+        asked_by=question.asked_by,
+        default=question.default,
+        expires_us=question.expires_us or None,
+        recorded=question.recorded,
+    )
+
+
+def _request(agent: str, waiting: list[str], given: str) -> str:
+    """The request that is meant: the only one there is, or the one whose id begins so."""
+    if not waiting:
+        raise NotFound(f"agent {agent!r} asks for nothing", hint="its question may have been answered already")
+    if given:
+        return match_id(given, waiting, "request", hint=f"agent {agent!r} asks {', '.join(waiting)}")
+    if len(waiting) > 1:
+        raise InvalidInput(f"agent {agent!r} asks for {len(waiting)} things", hint=f"name one of {', '.join(waiting)}")
+    return waiting[0]
