@@ -20,12 +20,12 @@ FROM_PINS   := --require-hashes --only-binary :all:
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-agents test-soak mutants check docs bench golden pins clean
+.PHONY: help demo test test-agents test-pythons test-soak where mutants check docs bench golden pins release clean
 
 help: ## show this list
 	@echo "usage: make TARGET [PYTHON=python3.12 VENV=.venv-3.12] [JOBS=4]"
 	@echo
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-11s  %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s  %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 demo: $(VENV)/.ready ## three agents at work, killed in the middle; a proof that nothing was lost
 	@$(PY) -P -m maos demo $(ARGS)
@@ -42,6 +42,12 @@ test-agents: $(VENV)/.ready $(AGENTS)/.ready ## with the real Codex and opencode
 test-soak: $(VENV)/.ready ## the tests that run for minutes and are left out of `test`
 	@echo "==> pytest -m soak"
 	@$(PY) -m pytest tests -m soak --timeout=3600 $(ARGS)
+
+test-pythons: $(VENV)/.ready ## the suite on each supported Python that is installed here (ARGS="tests/model" for a part)
+	@$(PY) tools/pythons.py -n $(JOBS) $(ARGS)
+
+where: $(VENV)/.ready ## the tests of one file: FILE=src/maos/bus/bus.py
+	@$(PY) tools/where.py $(FILE)
 
 mutants: $(VENV)/.ready ## plant bugs one by one, each in a copy, and see that the tests catch them (ARGS="store", ARGS=--list)
 	@$(PY) -m tests.mutants $(ARGS)
@@ -84,8 +90,11 @@ pins: $(PINS_VENV)/.ready ## resolve requirements/*.in and pyproject.toml again 
 			--output-file requirements/$$name.txt requirements/$$name.in || exit 1; \
 	done
 
+release: $(VENV)/.ready ## check, test, build and tag VERSION=x.y.z; nothing is pushed (ARGS=--dry-run changes nothing)
+	@$(PY) tools/release.py $(VERSION) $(ARGS)
+
 clean: ## remove everything that was built, the environments too
-	rm -rf $(VENV) $(BENCH_VENV) $(ORIGINAL) $(PREFECT) $(PINS_VENV) $(NPM_VENV) $(AGENTS) build dist .bench .coverage \
+	rm -rf $(VENV) $(VENV)-3.* $(BENCH_VENV) $(ORIGINAL) $(PREFECT) $(PINS_VENV) $(NPM_VENV) $(AGENTS) build dist .bench .coverage \
 		.coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find src tests benchmarks examples -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
 

@@ -37,6 +37,7 @@ LISTS = ("docs/decisions/README.md", "docs/examples.md")
 PLACES = {
     HOME: "index.html", "README.md": "about.html", "ARCHITECTURE.md": "architecture.html",
     "CHANGELOG.md": "changelog.html", "CONTRIBUTING.md": "contributing.html",
+    "CODE_OF_CONDUCT.md": "code-of-conduct.html", "SECURITY.md": "reporting.html",
     "benchmarks/README.md": "benchmarks.html", "docs/decisions/README.md": "decisions/index.html",
 }  # fmt: skip
 """Where pages are that are not where their file is."""

@@ -1,8 +1,11 @@
 """What all tests share: a PostgreSQL server, a fresh database in it, and golden files."""
 
+import gc
 import itertools
 import signal
-from collections.abc import Callable, Iterator
+import sys
+import warnings
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -75,3 +78,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         kept = [item for item in items if "golden" in getattr(item, "fixturenames", ())]
         config.hook.pytest_deselected(items=[item for item in items if item not in kept])
         items[:] = kept
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Collect what a failed test left open, without a warning: it would fail the test that happens to run then."""
+    failed = item.session.testsfailed
+    result = yield
+    if item.session.testsfailed > failed:
+        for name in ("last_exc", "last_type", "last_value", "last_traceback"):  # keep the frames of the test alive
+            vars(sys).pop(name, None)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResourceWarning)
+            gc.collect()
+    return result

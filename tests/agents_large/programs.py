@@ -13,7 +13,7 @@ from maos.testing.model_stub import ModelStub
 ROOT = Path(__file__).parents[2]
 SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
 KEY = "sk-stub-0123456789-for-tests"
-GONE_S_MAX = 10.0
+GONE_S_MAX = 60.0
 
 _MCP_SERVER = """
 import json, os, sys

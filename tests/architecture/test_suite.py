@@ -60,3 +60,22 @@ def test_every_kind_of_corruption_has_its_tests(what: str) -> None:
     text = (TESTS / CORRUPTION[what]).read_text()
     assert re.search(r"def test_", text)
     assert DAMAGES.search(text), f"{CORRUPTION[what]} does not damage anything"
+
+
+def test_editors_and_hooks_do_what_make_check_does() -> None:
+    """As wide as ruff allows; hooks are the tools of the environment, and fetch nothing."""
+    ruff = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["ruff"]
+    assert f"max_line_length = {ruff['line-length']}\n" in (ROOT / ".editorconfig").read_text()
+    hooks = (ROOT / ".pre-commit-config.yaml").read_text()
+    assert re.findall(r"repo: (.+)", hooks) == ["local"]
+    entries = [each.removeprefix(".venv/bin/") for each in re.findall(r"entry: (.+)", hooks)]
+    recipe = (ROOT / "Makefile").read_text().partition("\ncheck:")[2].partition("\n\n")[0]
+    recipe = recipe.replace("$(PY) ", "python ").replace("$(VENV)/bin/", "")
+    for entry in entries:
+        assert f"@{entry}" in recipe, f"`make check` does not run {entry}"
+    assert len(entries) == recipe.count("@echo")
+
+
+@pytest.mark.parametrize("name", ["SECURITY.md", "CODE_OF_CONDUCT.md", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE"])
+def test_what_a_stranger_looks_for_is_there(name: str) -> None:
+    assert len((ROOT / name).read_text()) > 500

@@ -4,7 +4,7 @@ import asyncio
 
 from maos.bus.receiving import Delivery, Receiver
 
-WAIT_S_MAX = 30
+WAIT_S_MAX = 60
 
 
 async def take(receiver: Receiver, count: int = 1) -> list[Delivery]:

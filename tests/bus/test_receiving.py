@@ -71,7 +71,7 @@ async def test_what_a_dead_receiver_had_goes_to_the_next_one(m: Maos) -> None:
     began = time.monotonic()
     heir = m.bus.receive("b", visibility_s=SHORT_S)
     [again] = await take(heir)
-    assert time.monotonic() - began < SHORT_S + 1 + 5  # and whatever a busy machine adds
+    assert time.monotonic() - began < SHORT_S + 1 + 20  # and whatever a busy machine adds
     assert (again.message.text, again.tries) == ("one", 2)
     assert again.token > held[0].token
     with pytest.raises(MessageExpired, match="another receiver has taken over"):

@@ -24,7 +24,7 @@ from maos.cli.program import program
 from maos.testing.manual_clock import MICROSECONDS, ManualClock
 
 START_US = 1_577_880_000 * MICROSECONDS  # 2020-01-01T12:00:00Z
-WAIT_S_MAX = 30
+WAIT_S_MAX = 60
 HOSTILE = "\x1b[31mred\x1b[0m [bold]x[/bold] \x9b2J\u202egnp.exe\r\n"
 
 Run = Callable[..., subprocess.CompletedProcess[str]]

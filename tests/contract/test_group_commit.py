@@ -82,7 +82,7 @@ def postgres_bench(url: str, folder: Path) -> Bench:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not condition():
             await asyncio.sleep(0.002)
 
@@ -116,7 +116,7 @@ async def test_a_full_queue_makes_callers_wait(bench: Bench, monkeypatch: pytest
         calls = start(store, *(b"%d" % number for number in range(20)))
         await until(lambda: len(store._writer._space) == 16)
         assert store._writer._pending == 4
-    await asyncio.wait_for(asyncio.gather(*calls), timeout=20)
+    await asyncio.wait_for(asyncio.gather(*calls), timeout=60)
     assert sorted(event.body for event in await log_of(store)) == sorted(b"%d" % number for number in range(20))
     assert store._writer._pending == store._writer._pending_bytes == 0
 
@@ -132,7 +132,7 @@ async def test_a_queue_of_large_bodies_is_full_earlier(bench: Bench, monkeypatch
         calls += start(store, b"small", b"small")
         await until(lambda: len(store._writer._space) == 2)
         assert store._writer._pending_bytes == 1800
-    await asyncio.wait_for(asyncio.gather(*calls), timeout=20)
+    await asyncio.wait_for(asyncio.gather(*calls), timeout=60)
     assert await store.head() == 3
     assert store._writer._pending_bytes == 0
 
@@ -150,7 +150,7 @@ async def test_those_who_give_up_in_a_full_queue_strand_nobody(bench: Bench, mon
     await until(lambda: any(call.done() and not call.cancelled() for call in calls))
     for call in calls[6:9]:
         call.cancel()
-    outcomes = await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), timeout=20)
+    outcomes = await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), timeout=60)
     stored = {event.body for event in await log_of(store)}
     for number, outcome in enumerate(outcomes):
         if isinstance(outcome, Appended):
@@ -178,7 +178,7 @@ async def test_one_cancelled_while_it_is_let_in_passes_its_place_on(
             calls[1].cancel()
 
         monkeypatch.setattr(store._writer, "_let_in", let_in_and_cancel)
-    await asyncio.wait_for(asyncio.gather(calls[0], calls[2]), timeout=20)
+    await asyncio.wait_for(asyncio.gather(calls[0], calls[2]), timeout=60)
     assert [event.body for event in await log_of(store)] == [b"0", b"2"]
     assert calls[1].cancelled()
 
@@ -192,8 +192,8 @@ async def test_closing_a_full_store_tells_everybody(bench: Bench, monkeypatch: p
         await until(lambda: len(store._writer._space) == 8)
         closing = asyncio.ensure_future(store.close())
         await asyncio.sleep(0.01)
-    await asyncio.wait_for(closing, timeout=20)
-    outcomes = await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), timeout=20)
+    await asyncio.wait_for(closing, timeout=60)
+    outcomes = await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), timeout=60)
     refused = [outcome for outcome in outcomes if isinstance(outcome, StoreUnavailable)]
     assert [outcome.written for outcome in refused] == [False] * 8
     assert sum(isinstance(outcome, Appended) for outcome in outcomes) == 4
@@ -212,7 +212,7 @@ async def test_a_closed_store_writes_nothing_more(bench: Bench) -> None:
             await asyncio.sleep(0)
         await store.close()
         after = await witness.head()
-        (outcome,) = await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), timeout=20)
+        (outcome,) = await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), timeout=60)
         assert after - before == isinstance(outcome, Appended)
         assert await witness.head() == after
 
@@ -229,7 +229,7 @@ async def test_a_cancelled_lease_request_stops_nobody(bench: Bench) -> None:
         await asyncio.sleep(0.01)
         lease.cancel()
         await asyncio.sleep(0.01)
-    await asyncio.wait_for(asyncio.gather(*calls), timeout=20)
+    await asyncio.wait_for(asyncio.gather(*calls), timeout=60)
     assert await store.acquire("other", owner="me", ttl_s=30) is not None
     assert await store.head() == 4
 
@@ -241,7 +241,7 @@ async def test_an_append_that_cannot_be_written_fails_alone(bench: Bench) -> Non
     calls = [store.append(write("a", b"%d" % number), key=Key(f"{number}", b"")) for number in range(6)]
     calls.insert(2, store.append(write("\ud800", b"no")))
     calls.insert(5, store.append(write("b", b"no"), key=Key("\ud800", b"")))
-    outcomes = await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), timeout=20)
+    outcomes = await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), timeout=60)
     assert [isinstance(outcome, Appended) for outcome in outcomes] == [
         True, True, False, True, True, False, True, True,
     ]  # fmt: skip

@@ -1,11 +1,15 @@
 """The crash-loop harness of the test kit: it kills where it says, hears every ack, and tells what failed."""
 
+import ast
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
-from maos.testing.crash import ChildProcess, Deaths, Life, crash_loop, kill_loop
+from maos.testing import preload
+from maos.testing.crash import ChildProcess, Deaths, Life, Starter, crash_loop, kill_loop, sample
+from tests.architecture.sources import sources
 
 THREE_POINTS = """if True:
     from maos.faults import crash_point
@@ -72,3 +76,81 @@ def test_a_program_that_never_ends_is_ended(monkeypatch: pytest.MonkeyPatch) -> 
     with pytest.raises(TimeoutError):
         ChildProcess(python("import time; time.sleep(600)")).wait(1)
     assert time.monotonic() - began < 30
+
+
+PROGRAM = """if True:
+    import json, os, sys
+    from maos.faults import crash_point
+    from maos.testing.crash import ack
+    MINE = [os.environ.get("MAOS_CRASH_AT"), __name__, *sys.argv[1:]]
+    if __name__ == "__main__":
+        ack([os.getpid(), *MINE])
+        for name in ("a", "b", "a", "c", "a", "a"):
+            crash_point(name)
+        sys.exit(3 if "fail" in sys.argv else 0)
+"""
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    path = tmp_path / "program.py"
+    path.write_text(PROGRAM)
+    return path
+
+
+def test_lives_of_a_program_that_was_imported_share_nothing(program: Path) -> None:
+    """Each is a process of its own, with its own arguments and countdown."""
+    with Starter() as starter:
+        begun = [starter.start([sys.executable, program, f"life-{n}"], crash_at=n) for n in (2, 3, 0)]
+        lives = [process.wait(number) for number, process in enumerate(begun)]
+    assert [life.died_at for life in lives] == ["b", "a", None]
+    assert [life.acks[0][1:] for life in lives] == [
+        ["2", "__main__", "life-2"], ["3", "__main__", "life-3"], [None, "__main__", "life-0"],
+    ]  # fmt: skip
+    assert len({life.acks[0][0] for life in lives}) == 3
+
+
+def test_a_life_that_fails_or_never_ends_is_told(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Starter() as starter:
+        with pytest.raises(RuntimeError, match=r"status 3"):
+            starter.start([sys.executable, program, "fail"]).wait(1)
+        program.write_text("import time\ntime.sleep(600)")
+        monkeypatch.setattr("maos.testing.crash.LIFE_S_MAX", 0.2)
+        with pytest.raises(TimeoutError):
+            starter.start([sys.executable, program]).wait(2)
+
+
+async def test_a_sample_dies_at_every_name_and_names_how_to_die_there_again(program: Path) -> None:
+    async def look(life: Life) -> None:
+        assert life.died_at != "c", "planted"
+
+    with pytest.raises(AssertionError) as caught:
+        await crash_loop(lambda number: [sys.executable, program, str(number)], look, share=0.0)
+    assert "once more: MAOS_CRASH_AT=1 MAOS_CRASH_NAME='c' " in caught.value.__notes__[0]
+
+    async def accept(life: Life) -> None: ...
+
+    lives = await crash_loop(lambda number: [sys.executable, program, str(number)], accept, share=0.0)
+    assert [(life.number, life.died_at) for life in lives] == [(1, "a"), (2, "b"), (3, "c"), (4, "a"), (0, None)]
+    assert lives[-1].points == ("a", "b", "a", "c", "a", "a")
+
+
+def test_a_sample_is_the_same_each_time_and_grows_with_its_share() -> None:
+    names = ["a", "b", *("a" for _ in range(40)), "c"]
+    some = sample(names, 0.25, seed=1)
+    assert some == sample(names, 0.25, seed=1) != sample(names, 0.25, seed=2)
+    assert len(some) == 3 + 10
+    assert some == sorted(some, key=sample(names, 1.0, seed=1).index)
+    assert len(sample(names, 1.0, seed=1)) == len(names)
+
+
+def test_every_countdown_is_set_for_each_life() -> None:
+    """A module that reads MAOS_CRASH_AT when it is imported would keep what it read for all lives."""
+    counting = {
+        "maos." + source.name.removesuffix(".py").replace("/", ".")
+        for source in sources()
+        if any(
+            isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "_remaining" for node in source.tree.body
+        )
+    }
+    assert counting == set(preload._COUNTDOWNS)

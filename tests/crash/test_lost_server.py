@@ -132,7 +132,7 @@ async def test_a_server_that_stays_away(place: Place, postgres: PostgresServer) 
         for group in (steps[:1], steps[1:]):
             began = time.monotonic()
             results = await asyncio.gather(*(step.take(store) for step in group), return_exceptions=True)
-            assert time.monotonic() - began < 5
+            assert time.monotonic() - began < 12  # by far less than the patience that a store has by default
             for result in results:
                 assert isinstance(result, StoreUnavailable)
                 assert not isinstance(result, DiskFull)

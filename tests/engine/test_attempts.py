@@ -195,7 +195,7 @@ async def test_a_message_behind_an_answered_question_is_not_forgotten(m: Maos, t
     await m.journal.append("attempt/a.1", maos.Event("attempt_answered", answered))
     running = await m.attempts.adopt("a")
     assert running is not None
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await running.wait()
     assert await lines_of(m, "a") == ["got one"]
 
@@ -212,7 +212,7 @@ async def test_what_an_agent_has_fetched_itself_is_not_said_again(m: Maos, tmp_p
         delivery = await anext(aiter(receiver))
         await delivery.ack()
     await live._after_turn()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not (lines := await lines_of(m, "a")):
             await asyncio.sleep(0.02)
     assert lines == ["got two"]
@@ -232,7 +232,7 @@ async def test_a_command_that_had_ended_when_it_was_to_be_stopped_is_done(m: Mao
     """I29: it would be run again if it was called stopped."""
     running = await m.attempts.start(argv=["sh", "-c", "echo all"], cwd=tmp_path, in_place=True, name="a")
     pid = running.attempt.pid
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while Path(f"/proc/{pid}").exists():
             await asyncio.sleep(0.01)
     await running.stop()

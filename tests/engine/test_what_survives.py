@@ -22,7 +22,7 @@ COUNT = "i=0; while [ $i -lt {} ]; do echo line $i; i=$((i+1)); sleep 0.01; done
 
 
 async def until(condition) -> None:  # type: ignore[no-untyped-def]
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not await condition():
             await asyncio.sleep(0.01)
 
@@ -109,7 +109,7 @@ async def test_the_engine_is_stopped_and_wakes_up_when_another_has_taken_over(tm
         os.kill(engine._process.pid, signal.SIGSTOP)
         try:
             running = None
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while running is None:
                     try:
                         running = await m.attempts.adopt("a")

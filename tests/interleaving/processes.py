@@ -103,7 +103,7 @@ class Puppet:
             self.signal(Signals.SIGCONT)
             self._process.stdin.close()
             try:
-                async with asyncio.timeout(10):
+                async with asyncio.timeout(60):
                     await self._process.wait()
             except TimeoutError:
                 self._process.kill()

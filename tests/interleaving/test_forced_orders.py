@@ -181,7 +181,7 @@ async def test_a_take_over_waits_for_the_append_under_way(postgres_place: Place,
         )
         taking = asyncio.ensure_future(second.acquire("agent/1", owner="second", ttl_s=600))
         waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%leases%'"
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not taking.done() and not await watcher.fetchval(waiting):
                 await asyncio.sleep(0.01)
         assert not taking.done()

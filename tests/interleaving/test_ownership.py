@@ -21,7 +21,7 @@ DAY_S = 86_400
 
 async def take_over(store: SqlStore, name: str) -> Lease:
     """The lease, as soon as it is free."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while (lease := await store.acquire(name, owner="successor", ttl_s=60)) is None:
             await asyncio.sleep(0.05)
     return lease

@@ -228,7 +228,7 @@ async def test_wake_ups_come_again_after_the_server_was_away(
     postgres.stop()
     await asyncio.sleep(0.2)  # some attempts fail
     postgres.start()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while database._listener is first or database._listener.is_closed():
             await asyncio.sleep(0.01)
         await asyncio.sleep(0.05)

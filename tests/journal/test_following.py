@@ -29,7 +29,7 @@ def note(text: str, **more: Any) -> maos.Event:
 async def first(events: AsyncIterator[T], count: int) -> list[T]:
     """The first so many, however long that takes."""
     found = []
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         async for event in events:
             found.append(event)
             if len(found) == count:

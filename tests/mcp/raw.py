@@ -12,7 +12,7 @@ from typing import Any
 
 from maos.engine.tool_servers import ARGV
 
-ANSWER_S_MAX = 30.0
+ANSWER_S_MAX = 60.0
 
 
 class Gone(Exception):

@@ -10,7 +10,7 @@ from typing import Any
 from maos.holder import process_tree
 from maos.holder.client import AgentProcess, Exit, Spec, SpoolRecord
 
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 ENV = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C.UTF-8"}
 
 

@@ -138,7 +138,7 @@ def stuck(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 async def all_gone(pids: Path) -> None:
     """Wait for the end of those processes: a killed one takes a moment to go."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not gone(pids):
             await asyncio.sleep(0.005)
 
@@ -185,7 +185,7 @@ async def test_however_early_its_caller_is_cancelled_a_git_is_ended_with_its_chi
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while processes_in(tmp_path):
             await asyncio.sleep(0.005)
 

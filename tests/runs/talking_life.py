@@ -1,10 +1,8 @@
 """A run of six tasks that write to each other and one of which asks a person, carried out in lives that are killed.
 
-    python -m tests.runs.talking_life DATABASE SCHEMA MARK FOLDER
+    python -m tests.runs.talking_life DATABASE SCHEMA MARK FOLDER RUN…
 
-Each line of its input, CRASH_AT RUN…, is one life: a process of its own, forked so that nothing has to be imported
-again, that makes the runs or goes on with them and dies at the given crash point (0: lives until they have ended). What
-became of it is a line of output: {"died_at": …, "points": …}.
+Makes the runs or resumes them, until they have ended.
 
 The tasks are done in the engine's own process, so what they do outside is what counts it: a task's effect is a line of
 FOLDER/RUN.effects, named by the task and the number under which its beginning was recorded, as an agent's process is.
@@ -12,8 +10,6 @@ FOLDER/RUN.effects, named by the task and the number under which its beginning w
 
 import asyncio
 import contextlib
-import importlib
-import json
 import os
 import sys
 from collections.abc import Sequence
@@ -21,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import maos
-from maos import faults
 from maos.app import Maos
 from maos.bus.receiving import MessageExpired
 from maos.clock import SystemClock
@@ -36,7 +31,6 @@ NEEDS = {"a": "", "b": "a", "c": "a", "d": "b c", "e": "d", "f": "d"}
 ASKS = "c"
 QUESTION, ANSWER = "Which colour?", "blue"
 VISIBILITY_S = 0.3
-POINTS_MAX = 1_000_000
 
 
 def plan() -> Plan:
@@ -143,36 +137,7 @@ async def live(database: str, schema: str, mark: str, folder: Path, ids: Sequenc
         await asyncio.gather(*map(go_on, ids))
 
 
-def life(args: list[str], crash_at: int, ids: Sequence[str], trace: Path) -> dict[str, Any]:
-    """One life in a process of its own."""
-    trace.unlink(missing_ok=True)
-    pid = os.fork()
-    if pid == 0:
-        os.environ["MAOS_CRASH_TRACE"] = str(trace)
-        faults._remaining = crash_at or POINTS_MAX
-        asyncio.run(live(args[0], args[1], args[2], Path(args[3]), ids))
-        trace.write_text(str(POINTS_MAX - faults._remaining))
-        os._exit(0)
-    _pid, status = os.waitpid(pid, 0)
-    said = trace.read_text().strip() if trace.exists() else ""
-    if os.WIFSIGNALED(status):
-        return {"died_at": said or "by itself", "points": crash_at}
-    return {"died_at": None, "points": int(said) if os.WEXITSTATUS(status) == 0 else -1}
-
-
-async def import_all(folder: Path) -> None:
-    """Have everything imported that lives would import one after the other."""
-    importlib.import_module("maos.store.postgres")
-    async with maos.open(folder / f"warm-{os.getpid()}.db") as m:
-        await m.bus.send("a", "b", "c")
-        async with m.bus.receive("b") as receiver:
-            await (await anext(receiver)).ack()
-
-
 if __name__ == "__main__":
-    asyncio.run(import_all(Path(sys.argv[4])))
     claims.CLAIM_S = 1.0  # whoever dies between claiming and recording it is waited for as long
-    for line in sys.stdin:
-        at, *runs = line.split()
-        trace = Path(sys.argv[4]) / f"trace-{os.getpid()}"
-        print(json.dumps(life(sys.argv[1:], int(at), runs, trace)), flush=True)
+    database, schema, mark, folder, *runs = sys.argv[1:]
+    asyncio.run(live(database, schema, mark, Path(folder), runs))

@@ -116,7 +116,7 @@ async def test_what_a_run_tells_an_agent_is_in_the_history(runs: Runs, m: Maos) 
     await runs.answer(run.id, "q1", "x" * 2_000_000, by="Ann Other")
     bad = {"tasks": [{"name": "d", "task": "x", "needs": ["nowhere"]}], "asked_by": "one", "at_us": 0}
     await m.journal.append(inbox(run.id), maos.Event("tasks_requested", bad))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while len(found := [each.message async for each in m.bus.history(run=run.id, agent="one")]) < 3:
             await asyncio.sleep(0.01)
     await runs.pause(run.id)

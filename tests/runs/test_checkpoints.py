@@ -26,7 +26,7 @@ async def test_a_run_and_its_agents_are_given_checkpoints_by_themselves(
         run = await m.runs.create(Plan(tasks=tasks), folder=tmp_path, options={"kind": "shell", "in_place": True})
         carrying = asyncio.create_task(m.runs.execute(run.id))
         made = []
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             async for record in m.journal.follow():
                 if record.type in ("run_checkpointed", "attempt_checkpointed"):
                     made.append((record.type, record.data["trigger"]))

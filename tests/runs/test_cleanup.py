@@ -79,7 +79,7 @@ async def test_an_engine_at_work_cleans_up_by_itself_and_says_so(
         told.set()
 
     keeping = upkeep.Upkeep(m.journal, SystemClock(), m.runs, m.attempts, run.id, tell=tell)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         await keeping.beside(told.wait())
     assert said[0].startswith("cleanup: 2 worktrees of completed runs removed, ")
     assert not workspace.tree.exists()

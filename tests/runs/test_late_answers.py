@@ -161,7 +161,7 @@ async def test_upkeep_that_fails_is_told_and_never_outweighs_the_work(
     )
 
     async def work(result: str) -> str:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while is_kept():
                 await asyncio.sleep(0.01)
         if not result:

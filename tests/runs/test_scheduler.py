@@ -76,7 +76,7 @@ def plan(**needs: str) -> Plan:
 
 async def finished(runs: Runs, plan: Plan, hands: Hands, **more: int) -> Run:
     run = await runs.create(plan)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         return await runs.execute(run.id, worker=hands, **more)
 
 
@@ -153,7 +153,7 @@ async def test_work_that_does_not_pass_a_gate_is_done_again(runs: Runs) -> None:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not condition():
             await asyncio.sleep(0.005)
 
@@ -185,7 +185,7 @@ async def test_a_question_and_its_answer_reach_who_asked(runs: Runs, m: Maos) ->
     async def told(agent: str) -> list[str]:
         return [record.data["text"] async for record in m.journal.read(f"inbox/{agent}")]
 
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not await told("two"):
             await asyncio.sleep(0.01)
     assert await told("one") == await told("two") == ["Answer to your question 'Which one?': blue"]

@@ -310,7 +310,7 @@ class TestCompany:
             seen = [await anext(follower) for _ in range(3)]
             await m.agents.compact("a", strategy="delete", keep_last=2)
             await m.agents.update("a", {"n": "after"})
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while seen[-1].version < 14:
                     seen.append(await anext(follower))
             await follower.aclose()  # type: ignore[attr-defined]

@@ -162,7 +162,7 @@ class TestEvents:
 
 async def first(events: AsyncIterator[T], count: int) -> list[T]:
     found = []
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         async for event in events:
             found.append(event)
             if len(found) == count:
@@ -207,7 +207,7 @@ class TestStreams:
             for number in range(3, 8):
                 await other.agents.update("a", {"n": number, "log": maos.Extend([number]), "old": maos.DELETE})
             await other.agents.compact("a", strategy="delete", keep_last=1)
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while seen[-1].version < 8:
                     seen.append(await anext(events))
             await events.aclose()  # type: ignore[attr-defined]

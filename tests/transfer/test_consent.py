@@ -144,7 +144,7 @@ async def test_the_agent_of_a_call_does_what_the_code_says_or_nothing(tmp_path: 
         return await agent(argv=["sleep", "60"], cwd=str(folder), in_place=True)
 
     handle = await here.workflows.start(has_agent, id="w-1")
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         async for record in here.journal.follow_stream("attempt/w-1.1.1"):
             if record.type == "attempt_started":
                 break
@@ -152,7 +152,7 @@ async def test_the_agent_of_a_call_does_what_the_code_says_or_nothing(tmp_path: 
     await here.workflows.cancel("w-1")
     await here.attempts.stop("w-1.1", grace_s=0.1)
     await handle.wait()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while (await here.attempts.get("w-1.1")).is_open:
             await asyncio.sleep(0.02)
     parts.line("attempt_planned")["order"]["argv"] = proves(proof, "EVIL")

@@ -82,14 +82,14 @@ def effect(name: str, then: str = "true") -> list[str]:
 
 
 async def until(condition: Callable[[], Any]) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not condition():
             await asyncio.sleep(0.02)
 
 
 async def recorded(m: Maos, stream: str, type_: str) -> None:
     """Until a stream has an event of some type."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         async for record in m.journal.follow_stream(stream):
             if record.type == type_:
                 return

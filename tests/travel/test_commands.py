@@ -140,7 +140,7 @@ async def test_a_run_that_is_carried_out_is_paused_before_it_goes_back(tmp_path:
     assert code == 0, err
     assert "with the state of checkpoint mark" in out
     assert f"to go on: maos resume {id}" in out
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         assert await engine.wait() != -signal.SIGKILL
     assert commands.nobody_is_left()
     await end(commands, tmp_path, id, "two")

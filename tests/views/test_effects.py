@@ -71,7 +71,7 @@ async def ledger_flow() -> None:
 async def test_steps_of_workflows_are_in_it_too(tmp_path: Path) -> None:
     async with maos.open(tmp_path / "maos.db") as m:
         await m.workflows.start(ledger_flow, id="w")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while len((await m.workflows.get("w")).calls) < 3:
                 await asyncio.sleep(0.02)
         flow = await m.workflows.get("w")

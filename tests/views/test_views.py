@@ -51,7 +51,7 @@ def plan(**needs: str) -> Plan:
 
 async def carried_out(runs: Runs, plan: Plan, hands: Hands) -> Run:
     run = await runs.create(plan, request=f"Build it. {LONG}", options={"kind": "claude"})
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         return await runs.execute(run.id, worker=hands)
 
 
@@ -90,7 +90,7 @@ async def test_a_run_is_seen_while_it_goes_on(runs: Runs, query: Query) -> None:
     hands.hold = {"b"}
     run = await runs.create(plan(a="", b="a", c="b"), request="x")
     going = asyncio.create_task(runs.execute(run.id, worker=hands))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while "b" not in hands.did:
             await asyncio.sleep(0.01)
         seen = {each["name"]: each["status"] for each in await asyncio.to_thread(query, "SELECT * FROM tasks")}

@@ -43,7 +43,7 @@ async def serve_until(m: Maos, count: int) -> list[str]:
     """Serve until so many workflows have begun, and a little longer."""
     told: list[str] = []
     serving = asyncio.create_task(m.workflows.serve(tell=told.append))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while len(await ids(m)) < count:
             await asyncio.sleep(0.02)
     await asyncio.sleep(0.1)

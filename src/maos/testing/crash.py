@@ -1,8 +1,9 @@
 """Kills programs, and lets a check look at what they leave.
 
 `crash_loop` runs a program again and again, each time killed (SIGKILL) one crash point later than the time before,
-until it gets through; `maos.faults` has the crash points. `kill_loop` kills programs at random moments instead. After
-every death the check is given what the program had been told before it died, and looks whether that is still true.
+until it gets through; `maos.faults` has the crash points. With a share, it dies at some of them only. `kill_loop`
+kills programs at random moments instead. After every death the check is given what the program had been told before
+it died, and looks whether that is still true.
 
 The program is a real process. It reports each acknowledgement with `ack` the moment it gets it, through a pipe, so
 what was acknowledged is known to a process that survives. In a scenario of your own:
@@ -33,11 +34,14 @@ import threading
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from random import Random
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, NamedTuple, Self
+
+from maos.testing.preload import Forked, Preloaded, program_of
 
 _PIPE = "MAOS_ACKS_FD"
 LIFE_S_MAX = 60.0
 LIVES_MAX = 1_000
+TRIES_MAX = 3
 KILL_AFTER_S = (0.03, 0.15)
 
 
@@ -56,6 +60,8 @@ class Life(NamedTuple):
     """The crash point it died at, or `kill` when that was no crash point; None when it got through."""
     acks: list[Any]
     """What it had been told by then, in order."""
+    points: tuple[str, ...] = ()
+    """The crash points it came by, if it was told to live and to name them (`crash_at=-1`)."""
 
 
 class Deaths(NamedTuple):
@@ -65,32 +71,75 @@ class Deaths(NamedTuple):
     lives: list[Life]
 
 
+Check = Callable[[Life], Awaitable[None]]
+
+
 async def crash_loop(
     argv_for: Callable[[int], Sequence[str | os.PathLike[str]]],
-    check: Callable[[Life], Awaitable[None]],
+    check: Check,
     *,
     cwd: Path | None = None,
+    share: float = 1.0,
+    seed: int = 1,
 ) -> list[Life]:
     """Every life of a program that is killed at crash point 1, 2, 3 …; the last one gets through.
 
     `argv_for` is asked for the command of each life, by its number: start each on data of its own.
+
+    With a `share` below 1, life 0 gets through and names the points; then only some of them are died at, chosen by
+    `sample`. A name that was not reached then, as the order of things differs from life to life, is tried again.
     """
-    lives = []
-    for number in itertools.count(1):
-        assert number < LIVES_MAX, f"still dying after {LIVES_MAX} lives"
-        argv = argv_for(number)
-        process = ChildProcess(argv, crash_at=number, cwd=cwd)
-        life = await asyncio.to_thread(process.wait, number)
-        lives.append(life)
-        try:
-            await check(life)
-        except BaseException as error:
-            command = " ".join(map(str, argv))
-            error.add_note(f"after dying at {life.died_at!r}; once more: MAOS_CRASH_AT={number} {command}")
-            raise
-        if life.died_at is None:
-            break
-    return lives
+    with Starter(cwd=cwd) as starter:
+
+        async def live(number: int, crash_at: int, name: str = "") -> Life:
+            argv = argv_for(number)
+            life = await asyncio.to_thread(starter.start(argv, crash_at=crash_at, crash_name=name).wait, number)
+            try:
+                await check(life)
+            except BaseException as error:
+                where = f"MAOS_CRASH_AT={crash_at}" + (f" MAOS_CRASH_NAME={name!r}" if name else "")
+                error.add_note(f"after dying at {life.died_at!r}; once more: {where} {' '.join(map(str, argv))}")
+                raise
+            return life
+
+        lives: list[Life] = []
+        if share == 1.0:
+            while not lives or lives[-1].died_at is not None:
+                assert len(lives) < LIVES_MAX, f"still dying after {LIVES_MAX} lives"
+                lives.append(await live(len(lives) + 1, len(lives) + 1))
+            return lives
+        through = await live(0, -1)
+        for point in sample(through.points, share, seed):
+            lives.append(await live(len(lives) + 1, point.time, point.name))
+        for _ in range(TRIES_MAX):
+            for name in sorted(set(through.points) - {life.died_at for life in lives}):
+                lives.append(await live(len(lives) + 1, 1, name))
+        missed = set(through.points) - {life.died_at for life in lives}
+        assert not missed, f"nothing died at {sorted(missed)}"
+        return [*lives, through]
+
+
+class Point(NamedTuple):
+    """One of the times that a process comes by a crash point."""
+
+    name: str
+    time: int
+
+
+def sample(names: Sequence[str], share: float, seed: int) -> list[Point]:
+    """Some of the crash points that a process came by: the first time of each name, the last, and a share of the rest.
+
+    The same ones for the same names, share and seed.
+
+    Example::
+
+        sample(["a", "b", "a", "a"], 0.0, seed=1)  # [("a", 1), ("b", 1), ("a", 3)]
+    """
+    points = [Point(name, names[: at + 1].count(name)) for at, name in enumerate(names)]
+    rest = [point for point in points[:-1] if point.time > 1]
+    Random(seed).shuffle(rest)  # noqa: S311 - repeatable on purpose
+    left_out = set(rest[round(share * len(rest)) :])
+    return [point for point in points if point not in left_out]
 
 
 async def kill_loop(
@@ -110,50 +159,92 @@ async def kill_loop(
     chance = Random(seed)  # noqa: S311 - repeatable on purpose
     numbers = itertools.count(1)
     deaths = []
-    for round_ in range(1, rounds + 1):
-        group = {number: ChildProcess(argv_for(number), cwd=cwd) for number in itertools.islice(numbers, processes)}
-        try:
-            for process in group.values():
-                await asyncio.to_thread(process.wait_for_ack)
-            await asyncio.sleep(chance.uniform(*after_s))
-        finally:
-            for process in group.values():
-                process.kill()
-            lives = [await asyncio.to_thread(process.wait, number) for number, process in group.items()]
-        deaths.append(Deaths(round_, lives))
-        try:
-            await check(deaths[-1])
-        except BaseException as error:
-            error.add_note(f"in round {round_} of {rounds} with seed {seed}")
-            raise
+    with Starter(cwd=cwd) as starter:
+        for round_ in range(1, rounds + 1):
+            group = {number: starter.start(argv_for(number)) for number in itertools.islice(numbers, processes)}
+            try:
+                for process in group.values():
+                    await asyncio.to_thread(process.wait_for_ack)
+                await asyncio.sleep(chance.uniform(*after_s))
+            finally:
+                for process in group.values():
+                    process.kill()
+                lives = [await asyncio.to_thread(process.wait, number) for number, process in group.items()]
+            deaths.append(Deaths(round_, lives))
+            try:
+                await check(deaths[-1])
+            except BaseException as error:
+                error.add_note(f"in round {round_} of {rounds} with seed {seed}")
+                raise
     return deaths
+
+
+class Starter:
+    """Starts lives of programs; one that this interpreter can import is imported once for all of its lives."""
+
+    def __init__(self, *, cwd: Path | None = None) -> None:
+        self._cwd = cwd
+        self._preloaded: dict[tuple[str, str], Preloaded] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        for each in self._preloaded.values():
+            each.close()
+
+    def start(self, argv: Sequence[str | os.PathLike[str]], *, crash_at: int = 0, crash_name: str = "") -> ChildProcess:
+        """Start the next life."""
+        program = program_of(argv)
+        if program is not None and program not in self._preloaded:
+            self._preloaded[program] = Preloaded(program, environment=_environment(), cwd=self._cwd)
+        preloaded = self._preloaded.get(program) if program is not None else None
+        return ChildProcess(argv, crash_at=crash_at, crash_name=crash_name, cwd=self._cwd, preloaded=preloaded)
+
+
+def _environment() -> dict[str, str]:
+    """Our own, without what is meant for us."""
+    # A process that is killed writes no figures of coverage, and pays for them.
+    return {
+        name: value for name, value in os.environ.items() if name not in ("MAOS_CRASH_AT", "COVERAGE_PROCESS_CONFIG")
+    }
 
 
 class ChildProcess:
     """A running program and what it has reported so far."""
 
-    def __init__(self, argv: Sequence[str | os.PathLike[str]], *, crash_at: int = 0, cwd: Path | None = None) -> None:
+    def __init__(
+        self,
+        argv: Sequence[str | os.PathLike[str]],
+        *,
+        crash_at: int = 0,
+        crash_name: str = "",
+        cwd: Path | None = None,
+        preloaded: Preloaded | None = None,
+    ) -> None:
         self.acks: list[Any] = []
         self._reported = threading.Event()
         # Files, not pipes, for what nobody reads meanwhile: a full pipe would stop the program.
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `wait`
         self._trace: IO[str] = tempfile.NamedTemporaryFile("r", prefix="maos-trace-")  # noqa: SIM115
         reading, writing = os.pipe()
-        environment = {**os.environ, _PIPE: str(writing), "MAOS_CRASH_TRACE": self._trace.name}
-        environment.pop("MAOS_CRASH_AT", None)
-        environment.pop("COVERAGE_PROCESS_CONFIG", None)  # who is killed writes no figures, and pays for them
+        environment = {**_environment(), _PIPE: str(writing), "MAOS_CRASH_TRACE": self._trace.name}
         if crash_at:
-            environment["MAOS_CRASH_AT"] = str(crash_at)
+            environment |= {"MAOS_CRASH_AT": str(crash_at), "MAOS_CRASH_NAME": crash_name}
+        self._process: subprocess.Popen[bytes] | Forked
         try:
-            self._process = subprocess.Popen(
-                argv,
-                env=environment,
-                cwd=cwd,
-                pass_fds=(writing,),
-                stdin=subprocess.DEVNULL,
-                stdout=self._errors,
-                stderr=self._errors,
-            )
+            if preloaded is not None:
+                self._process = preloaded.start(argv, environment, self._errors.fileno(), writing)
+            else:
+                self._process = subprocess.Popen(
+                    argv,
+                    env=environment,
+                    cwd=cwd,
+                    pass_fds=(writing,),
+                    stdin=subprocess.DEVNULL,
+                    stdout=self._errors,
+                    stderr=self._errors,
+                )
         finally:
             os.close(writing)
         self._reader = threading.Thread(target=self._read, args=(reading,), daemon=True)
@@ -188,13 +279,13 @@ class ChildProcess:
         self._reader.join()
         self._errors.seek(0)
         errors = self._errors.read().decode(errors="replace")
-        died_at = self._trace.read().strip()
+        points = tuple(self._trace.read().splitlines())
         self._errors.close()
         self._trace.close()
         if overdue:
             raise TimeoutError(f"{self._process.args!r} still ran after {LIFE_S_MAX:.0f} s:\n{errors}")
         if status == -signal.SIGKILL:
-            return Life(number, died_at or "kill", self.acks)
+            return Life(number, points[0] if points else "kill", self.acks)
         if status != 0:
             raise RuntimeError(f"{self._process.args!r} ended with status {status}:\n{errors}")
-        return Life(number, None, self.acks)
+        return Life(number, None, self.acks, points)

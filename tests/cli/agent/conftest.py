@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,12 +32,22 @@ def wait_until(condition: Callable[[], Any], what: str = "") -> Any:
     return found
 
 
+@contextmanager
+def hangups(handler: signal.Handlers) -> Iterator[None]:
+    """Programs started meanwhile begin with this disposition of SIGHUP, whatever the tests were started with."""
+    before = signal.signal(signal.SIGHUP, handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
 class Started:
     """A command in the background, with its output in files."""
 
-    def __init__(self, folder: Path, args: tuple[str, ...]) -> None:
+    def __init__(self, folder: Path, args: tuple[str, ...], on_hangup: signal.Handlers) -> None:
         self._out, self._err = folder / "stdout", folder / "stderr"
-        with self._out.open("wb") as out, self._err.open("wb") as err:
+        with self._out.open("wb") as out, self._err.open("wb") as err, hangups(on_hangup):
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "maos", *args], stdin=subprocess.DEVNULL, stdout=out, stderr=err
             )
@@ -127,13 +138,13 @@ async def _end_everybody(root: Path) -> None:
 
 @pytest.fixture
 def start(here: Path, tmp_path: Path) -> Iterator[Start]:
-    """Start a command in the background."""
+    """Start a command in the background; with `on_hangup=signal.SIG_IGN`, as `nohup` does."""
     started: list[Started] = []
 
-    def begin(*args: str) -> Started:
+    def begin(*args: str, on_hangup: signal.Handlers = signal.SIG_DFL) -> Started:
         folder = tmp_path / f"command-{len(started)}"
         folder.mkdir()
-        started.append(Started(folder, args))
+        started.append(Started(folder, args, on_hangup))
         return started[-1]
 
     yield begin

@@ -69,11 +69,7 @@ def test_a_reader_that_goes_away_ends_us_and_not_the_agent(here: Path, agents: A
 
 
 def test_an_ignored_hangup_stays_ignored(here: Path, start: Start, agents: Agents) -> None:
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as `nohup` does; children inherit it
-    try:
-        engine = start("agent", "run", "--name", "ticker", TICKING)
-    finally:
-        signal.signal(signal.SIGHUP, before)
+    engine = start("agent", "run", "--name", "ticker", TICKING, on_hangup=signal.SIG_IGN)
     engine.wait_for("line 1")
     engine.signal(signal.SIGHUP)
     engine.wait_for("line 20")

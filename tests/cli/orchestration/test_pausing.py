@@ -124,7 +124,7 @@ async def test_an_agent_that_runs_is_saved_by_the_interval_of_the_moment(
     async with maos.open(tmp_path / "maos.db", home=tmp_path / "home") as m:
         running = await m.attempts.start(kind="shell", argv=["sh", "-c", TICKING], cwd=tmp_path, in_place=True)
         try:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 async for record in m.attempts.output(running.attempt.agent, follow=True):
                     if record.type == "attempt_output" and not await m.journal.version(saving.STREAM):
                         await saving.set_interval(m.journal, SystemClock(), 1)

@@ -16,7 +16,7 @@ def test_a_step_in_doubt_is_never_repeated_by_itself(shop: Shop) -> None:
     assert "o1 asks: Pay 7?" in shop.maos("questions")
     assert "is answered: yes" in shop.maos("answer", "o1/2", "yes")
     book = shop.folder / "charges.txt"
-    while not book.exists():
+    while not (book.exists() and book.read_text()):
         time.sleep(0.02)
     engine.send_signal(signal.SIGKILL)
     engine.wait()

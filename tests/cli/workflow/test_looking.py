@@ -43,7 +43,8 @@ def charged(shop_here: Path, start: Start, call: Call) -> Path:
     """A workflow whose process was killed in the middle of a step that is not idempotent."""
     engine = start("workflow", "run", "shop.py:buy", '["apple", "pear"]', "--id", "o1")
     wait_until(lambda: call("answer", "o1/2", "yes").returncode == 0 or engine.process.poll() is not None)
-    wait_until((shop_here / "charges.txt").exists)
+    book = shop_here / "charges.txt"
+    wait_until(lambda: book.exists() and book.read_text().endswith("\n"))
     engine.kill()
     return shop_here
 
