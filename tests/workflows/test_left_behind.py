@@ -368,7 +368,8 @@ class Limited:
 async def test_a_rate_limit_without_a_known_end_is_waited_for(clock: ManualClock) -> None:
     """By the one table of failures: limits do not count as tries, and are not met in a loop."""
     attempts = Limited(clock, ["rate_limited"] * 5 + ["crashed"] * 3)
-    working = asyncio.create_task(children.run_agent(attempts, clock, "a", "build", {}))  # type: ignore[arg-type]
+    agents = children.Children(None, None, clock, None, lambda: attempts, on_change="", even_paused=True)  # type: ignore[arg-type]
+    working = asyncio.create_task(agents.run_agent("a", "build", {}))
     for met in range(1, 6):
         await eventually(lambda met=met: len(attempts.begun_us) == met)
         await asyncio.sleep(20 * waits_module.NAP_S_MAX)

@@ -128,7 +128,7 @@ class Children:
         self._attempts = attempts
         self._on_change = on_change
         """What to do about children whose code has changed."""
-        self.even_paused = even_paused
+        self._even_paused = even_paused
         """Whether this run was explicitly resumed, so that children and agents that were paused or stopped are too."""
         self._ending: set[asyncio.Task[Any]] = set()
         """Those that were told to end."""
@@ -150,11 +150,8 @@ class Children:
     async def agent(self, step_id: str, task: str, given: dict[str, Any]) -> str:
         """Return what an agent answers; StepFailed when it fails."""
         digest = values.digest((task, given), {}, "an argument of agent()")
-
-        def work() -> Awaitable[str]:
-            return run_agent(self._attempts(), self._clock, name_of(self._id, step_id), task, given, self)
-
         about = {"task": values.beginning(task)}
+        work = partial(self.run_agent, name_of(self._id, step_id), task, given)
         answer: str = await self._execute(step_id, AGENT, given["kind"], digest, about, work)
         return answer
 
@@ -175,7 +172,7 @@ class Children:
             try:
                 result = await work()
             except StepFailed as error:
-                self._record.note_step_failed(step_id, {"type": error.type, "message": error.message})
+                self._record.note_failed(step_id, {"type": error.type, "message": error.message})
                 await self._record.write_outcome(step_id)
                 raise
             except INFRASTRUCTURE as error:  # which says nothing about the call
@@ -211,7 +208,7 @@ class Children:
         if flow.status == CHANGED:
             raise self._record.changed(f"its child {id} has changed: {flow.why}")
         if flow.status == PAUSED:
-            await self.pause_parent(f"its child {id} was paused: {flow.why}".rstrip(": "))
+            await self._pause_parent(f"its child {id} was paused: {flow.why}".rstrip(": "))
         raise StepFailed(workflow.name, flow.error or {"type": "Cancelled", "message": f"{id} was {flow.status}"})
 
     async def _start(
@@ -220,18 +217,18 @@ class Children:
         try:
             return await self._service.start_child(
                 workflow, args, kwargs, id,
-                parent=self._id, on_change=self._on_change, even_paused=self.even_paused,
+                parent=self._id, on_change=self._on_change, even_paused=self._even_paused,
             )  # fmt: skip
         except (WorkflowChanged, NotFound) as error:
             raise self._record.changed(f"its child {id} cannot go on: {error.what}") from error
         except NotAgreed as error:
-            await self.pause_parent(error.what)
+            await self._pause_parent(error.what)
 
     def _leave_with_parent(self, id: str, handle: Handle[Any] | None) -> None:
-        leaving = CANCELLED if self.gives_up else self._control.leaving
+        leaving = CANCELLED if self._control.gives_up else self._control.leaving
         if leaving:
             why = f"was {leaving}" if self._control.leaving else "wants it no more"
-            self.end(self._leave(id, handle, leaving, f"{self._id} {why}"))
+            self._end(self._leave(id, handle, leaving, f"{self._id} {why}"))
 
     async def _leave(self, id: str, handle: Handle[Any] | None, leaving: str, why: str) -> None:
         """Have a child paused or cancelled, whichever process executes it."""
@@ -243,22 +240,72 @@ class Children:
         with contextlib.suppress(NotFound, NotWaiting):  # it was never begun, or has ended
             await tell(id, why=why)
 
-    # --- the parent ------------------------------------------------------------------------------------------
-
-    @property
-    def gives_up(self) -> bool:
-        """Whether a child or an agent whose call is cancelled now is not wanted any more."""
-        return self._control.gives_up
-
-    async def pause_parent(self, why: str) -> NoReturn:
+    async def _pause_parent(self, why: str) -> NoReturn:
         """Have the parent paused, and wait to be cancelled."""
         self._control.leave(PAUSED, why)
         await asyncio.get_running_loop().create_future()
         raise AssertionError("that future has no result")
 
+    # --- agents ----------------------------------------------------------------------------------------------
+
+    async def run_agent(self, name: str, task: str, given: dict[str, Any]) -> str:
+        """Start, adopt or resume an agent, and wait for it; it is stopped when its parent is cancelled.
+
+        One that a person stops pauses its parent, and is resumed when the parent is explicitly resumed.
+        """
+        attempts, tries = self._attempts(), 0
+        try:
+            attempt = await attempts.get(name)
+        except NotFound:
+            attempt = await self._run_attempt(name, partial(attempts.start, task, name=name, **given))
+            is_watched = True
+        else:
+            is_watched = False
+            for each in (await attempts.history(name))[:-1]:
+                tries += _counts(_following(each, tries, self._clock.now_us()))
+        while attempt.is_open or attempt.failure:
+            if attempt.status == STOPPED and (is_watched or not self._even_paused):
+                await self._pause_parent(f"its agent {name} was stopped")
+            begin: Begin = partial(attempts.adopt, name)
+            if not attempt.is_open:
+                following = _following(attempt, tries, self._clock.now_us())
+                if following.type == "task_failed":
+                    raise StepFailed(name, {"type": attempt.failure, "message": attempt.message})
+                tries += _counts(following)
+                await until(self._clock, following.data.get("not_before_us", 0))
+                begin = partial(attempts.resume, name, like={**given, "task": task})
+            attempt, is_watched = await self._run_attempt(name, begin), True
+        return attempt.result or attempt.last_text
+
+    async def _run_attempt(self, name: str, begin: Begin) -> Attempt:
+        """Begin an attempt and wait for its end; or for that of one that another process has."""
+        attempts = self._attempts()
+        begun: asyncio.Task[Running | None] | None = None
+        try:
+            while True:
+                begun = asyncio.create_task(begin())
+                try:
+                    await asyncio.wait([begun])
+                    running = begun.result()
+                    return await attempts.get(name) if running is None else await running.wait()
+                except (Held, LeaseLost):  # wait for its end, or for that of the process
+                    begun, begin = None, partial(attempts.adopt, name)
+                    await asyncio.sleep(HELD_S)
+                except NotAgreed as error:
+                    await self._pause_parent(error.what)
+                except (StartFailed, NotFound, InvalidInput) as error:
+                    raise StepFailed(name, {**values.told(error), "type": "start_failed"}) from error
+        except asyncio.CancelledError:
+            if self._control.gives_up:
+                self._end(_stop_begun(attempts, name, begun))
+            elif begun is not None:
+                begun.cancel()
+                await asyncio.gather(begun, return_exceptions=True)
+            raise
+
     # --- those that are not wanted any more ------------------------------------------------------------------
 
-    def end(self, ending: Coroutine[Any, Any, Any]) -> None:
+    def _end(self, ending: Coroutine[Any, Any, Any]) -> None:
         """Have a child or an agent end; only the end of this run waits for it."""
 
         async def end() -> None:
@@ -274,7 +321,7 @@ class Children:
         """End the children and agents that are left when the run has ended: those that its function did not wait for,
         or that it did not come to again before it was cancelled."""
         for ending in self._left_over():
-            self.end(ending)
+            self._end(ending)
 
     def _left_over(self) -> Iterator[Coroutine[Any, Any, None]]:
         flow = self._record.flow
@@ -291,41 +338,6 @@ class Children:
             self._ending.difference_update(ending)
 
 
-# --- agents ------------------------------------------------------------------------------------------------------
-
-
-async def run_agent(
-    attempts: Attempts, clock: Clock, name: str, task: str, given: dict[str, Any], parent: Children | None = None
-) -> str:
-    """Start, adopt or resume an agent, and wait for it; it is stopped when its parent is cancelled.
-
-    One that a person stops pauses its parent, and is resumed when the parent is explicitly resumed.
-    """
-    tries = 0
-    try:
-        attempt = await attempts.get(name)
-    except NotFound:
-        attempt = await _run_attempt(attempts, name, partial(attempts.start, task, name=name, **given), parent)
-        is_watched = True
-    else:
-        is_watched = False
-        for each in (await attempts.history(name))[:-1]:
-            tries += _counts(_following(each, tries, clock.now_us()))
-    while attempt.is_open or attempt.failure:
-        if attempt.status == STOPPED and parent is not None and (is_watched or not parent.even_paused):
-            await parent.pause_parent(f"its agent {name} was stopped")
-        begin: Begin = partial(attempts.adopt, name)
-        if not attempt.is_open:
-            following = _following(attempt, tries, clock.now_us())
-            if following.type == "task_failed":
-                raise StepFailed(name, {"type": attempt.failure, "message": attempt.message})
-            tries += _counts(following)
-            await until(clock, following.data.get("not_before_us", 0))
-            begin = partial(attempts.resume, name, like={**given, "task": task})
-        attempt, is_watched = await _run_attempt(attempts, name, begin, parent), True
-    return attempt.result or attempt.last_text
-
-
 def _following(attempt: Attempt, tries: int, now_us: int) -> Event:
     """What follows from how an attempt ended: what would for a task of a run."""
     task = run.TaskState(name=attempt.agent, plan={}, needs=[], status=run.RUNNING, tries=tries)
@@ -337,34 +349,6 @@ def _following(attempt: Attempt, tries: int, now_us: int) -> Event:
 
 def _counts(following: Event) -> bool:
     return bool(following.data.get("counts"))
-
-
-async def _run_attempt(attempts: Attempts, name: str, begin: Begin, parent: Children | None) -> Attempt:
-    """Begin an attempt and wait for its end; or for that of one that another process has."""
-    begun: asyncio.Task[Running | None] | None = None
-    try:
-        while True:
-            begun = asyncio.create_task(begin())
-            try:
-                await asyncio.wait([begun])
-                running = begun.result()
-                return await attempts.get(name) if running is None else await running.wait()
-            except (Held, LeaseLost):  # wait for its end, or for that of the process
-                begun, begin = None, partial(attempts.adopt, name)
-                await asyncio.sleep(HELD_S)
-            except NotAgreed as error:
-                if parent is None:
-                    raise
-                await parent.pause_parent(error.what)
-            except (StartFailed, NotFound, InvalidInput) as error:
-                raise StepFailed(name, {**values.told(error), "type": "start_failed"}) from error
-    except asyncio.CancelledError:
-        if parent is not None and parent.gives_up:
-            parent.end(_stop_begun(attempts, name, begun))
-        elif begun is not None:
-            begun.cancel()
-            await asyncio.gather(begun, return_exceptions=True)
-        raise
 
 
 async def _stop_begun(attempts: Attempts, name: str, begun: asyncio.Task[Running | None] | None) -> None:

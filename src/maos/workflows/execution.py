@@ -17,7 +17,7 @@ from maos.clock import Clock
 from maos.engine.recorder import Recorder
 from maos.errors import InvalidInput
 from maos.journal.journal import Journal, Record
-from maos.model.workflow import CANCELLED, PAUSED, VALUE, WorkflowRun
+from maos.model.workflow import CANCELLED, COMPLETED, FAILED, PAUSED, VALUE, WorkflowRun
 from maos.workflows import values
 from maos.workflows.children import Children, Service
 from maos.workflows.control import Control
@@ -122,20 +122,22 @@ class Execution:
         elif control.leaving == PAUSED and (control.is_told or main.cancelled()):
             record.note_paused(control.why, control.inbox_version)
         elif control.leaving == CANCELLED:
-            record.note_cancelled(control.why, control.inbox_version)
+            record.note_ended(CANCELLED, why=control.why, inbox_version=control.inbox_version)
         elif main.cancelled():
-            record.note_failed({"type": "CancelledError", "message": "it cancelled itself"})
+            record.note_ended(FAILED, error={"type": "CancelledError", "message": "it cancelled itself"})
         elif isinstance(error, WorkflowChanged):
             record.note_changed(error)
         elif error is not None:
-            record.note_failed(values.told(error))
+            record.note_ended(FAILED, error=values.told(error))
         elif unmade:
             record.note_changed(record.changed(f"it ended without the calls {', '.join(unmade[:5])} that it had made"))
         else:
             try:
-                record.note_completed(values.plain(main.result(), f"what the workflow {self.flow.name} returns"))
+                result = values.plain(main.result(), f"what the workflow {self.flow.name} returns")
             except InvalidInput as unfit:
-                record.note_failed(values.told(unfit))
+                record.note_ended(FAILED, error=values.told(unfit))
+            else:
+                record.note_ended(COMPLETED, result=result)
 
     def receive(self, record: Record) -> None:
         """Handle a command from the run's inbox."""

@@ -130,7 +130,7 @@ class WorkflowInbox:
             return  # the command is about an earlier try, or came twice
         outcome = data["outcome"]
         if outcome == "again":
-            self._record.note_restarted(step_id, call.name, version)
+            self._record.note_started(step_id, STEP, call.name, inbox_version=version)
             self._again.add(step_id)
             self._record.flush_soon()
             self._wake(step_id)
@@ -139,7 +139,7 @@ class WorkflowInbox:
             self._record.note_done(step_id, data.get("value"), inbox_version=version)
         else:
             error = {"type": "", "message": data.get("why") or "a person said that it failed"}
-            self._record.note_step_failed(step_id, error, inbox_version=version)
+            self._record.note_failed(step_id, error, inbox_version=version)
         self._settle(step_id)
 
     def _settle(self, step_id: str) -> None:

@@ -16,7 +16,7 @@ from maos.engine.recorder import Recorder
 from maos.errors import Corrupt, InvalidInput, MaosError
 from maos.journal.codec import Event
 from maos.journal.journal import Journal
-from maos.model.workflow import CANCELLED, COMPLETED, FAILED, PATCH, STEP, VALUE, Step, WorkflowRun, stream
+from maos.model.workflow import PATCH, VALUE, Step, WorkflowRun, stream
 from maos.workflows import values
 from maos.workflows.errors import WorkflowChanged
 from maos.workflows.policy import CheckpointPolicy
@@ -217,12 +217,8 @@ class RunRecord(EventBuffer):
     # --- events ----------------------------------------------------------------------------------------------
 
     def note_started(self, step_id: str, kind: str, name: str, **more: Any) -> None:
-        """A call begins, or is tried again; `more`: digest, until_us, about, inbox_version."""
+        """A call begins, or is made again; `more`: digest, until_us, about, inbox_version."""
         self.note("step_started", step_id=step_id, kind=kind, name=name, **more)
-
-    def note_restarted(self, step_id: str, name: str, inbox_version: int = 0) -> None:
-        """A step is tried again."""
-        self.note_started(step_id, STEP, name, **({"inbox_version": inbox_version} if inbox_version else {}))
 
     def note_tried(self, step_id: str, error: BaseException, until_us: int) -> None:
         """A try of a step has failed, and the next one begins at a time."""
@@ -240,7 +236,7 @@ class RunRecord(EventBuffer):
         """A call has a result, or only an end; `more`: signal and signal_version, inbox_version."""
         self.note("step_completed", step_id=step_id, **({"result": result[0]} if result else {}), **more)
 
-    def note_step_failed(self, step_id: str, error: Mapping[str, Any], **more: Any) -> None:
+    def note_failed(self, step_id: str, error: Mapping[str, Any], **more: Any) -> None:
         """A call has failed for good; `more`: inbox_version."""
         self.note("step_failed", step_id=step_id, error=error, **more)
 
@@ -262,17 +258,9 @@ class RunRecord(EventBuffer):
         """The run stops, because its code makes other calls than before."""
         self.note("workflow_changed", why=error.what, code=self._code_before)
 
-    def note_completed(self, result: Any) -> None:
-        """The run has ended with a result."""
-        self.note("workflow_ended", status=COMPLETED, result=result)
-
-    def note_failed(self, error: Mapping[str, Any]) -> None:
-        """The run has ended with an error."""
-        self.note("workflow_ended", status=FAILED, error=error)
-
-    def note_cancelled(self, why: str, inbox_version: int) -> None:
-        """The run has ended because it was cancelled."""
-        self.note("workflow_ended", status=CANCELLED, why=why, inbox_version=inbox_version)
+    def note_ended(self, status: str, **more: Any) -> None:
+        """The run has ended; `more`: its result, or the error, or why it was cancelled and inbox_version."""
+        self.note("workflow_ended", status=status, **more)
 
     # --- when they are written -------------------------------------------------------------------------------
 

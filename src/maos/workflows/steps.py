@@ -135,7 +135,7 @@ class Steps:
 
     async def _begin_again(self, it: Invocation, until_us: int = 0) -> None:
         await until(self._clock, until_us)
-        self._record.note_restarted(it.step_id, it.step.name)
+        self._record.note_started(it.step_id, STEP, it.step.name)
         with self._control.at_work():
             await self._record.flush()
 
@@ -175,7 +175,7 @@ class Steps:
 
     async def _fail(self, it: Invocation, error: Exception) -> StepFailed:
         told = values.told(error)
-        self._record.note_step_failed(it.step_id, told)
+        self._record.note_failed(it.step_id, told)
         await self._record.write_outcome(it.step_id)
         return StepFailed(it.step.name, told)
 

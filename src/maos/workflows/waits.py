@@ -69,7 +69,7 @@ class Waits:
             try:
                 version, value = await self._mail.signal(name, lambda listener: self._wait(listener, until_us))
             except Expired as error:
-                self._record.note_step_failed(step_id, values.told(error))
+                self._record.note_failed(step_id, values.told(error))
                 raise Expired(f"no signal {name!r} came in time") from error
             else:
                 self._record.note_done(step_id, value, signal=name, signal_version=version)
@@ -103,7 +103,7 @@ class Waits:
         except Expired:
             if not self._mail.is_settled(step_id):
                 if default is None:
-                    self._record.note_step_failed(step_id, {"type": "Expired", "message": "nobody answered"})
+                    self._record.note_failed(step_id, {"type": "Expired", "message": "nobody answered"})
                 else:
                     self._record.note_done(step_id, default)
         await self._record.flush()

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from html import escape
 
-from maos.model.plan import Plan, Task, batches
+from maos.model.plan import Gate, Plan, Task, batches
 
 COLUMN_PX, ROW_PX, BOX_PX, HEIGHT_PX, MARGIN_PX, CHAR_PX = 40, 64, 120, 44, 20, 7.2
 NAME_CHARS_MAX = 24
@@ -19,7 +18,7 @@ def lines(plan: Plan) -> list[str]:
         for index, name in enumerate(names):
             task = tasks[name]
             needs = f"  ← {', '.join(task.needs)}" if task.needs else ""
-            gates = "".join(f"  ◆ {_gate(each)}" for each in map(_gates, task.gates))
+            gates = "".join(f"  ◆ {_gate(each)}" for each in task.gates)
             mark = f"{number}" if index == 0 else " "
             stem = "─" if len(names) == 1 else "┬" if index == 0 else "└" if index == len(names) - 1 else "├"
             found.append(f"{mark:>2} {stem}─ {name}{needs}{gates}")
@@ -70,12 +69,8 @@ def _box(task: Task, x: float, y: float, width: float) -> str:
     )
 
 
-def _gates(gate: object) -> Sequence[str]:
-    return [name for name in ("command", "person", "review") if getattr(gate, name)]
-
-
-def _gate(kinds: Sequence[str]) -> str:
-    return "".join(kinds)
+def _gate(gate: Gate) -> str:
+    return "command" if gate.command else "person" if gate.person else "review"
 
 
 def _short(name: str) -> str:
