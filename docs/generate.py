@@ -95,6 +95,18 @@ PARTS: list[tuple[str, str, list[tuple[str, list[str]]]]] = [
         ],
     ),
     (
+        "Runs",
+        "`start` or `resume` claims a run for this process, and `execute` executes it: a run does the same from "
+        "Python and from the command line.",
+        [
+            ("runs/service.py", ["Runs", "Observer"]),
+            ("runs/status.py", ["RunViews", "RunStatus", "Summary"]),
+            ("runs/feed.py", ["Feed", "RunChanged", "AgentOutput", "MessageSent", "CommandArrived"]),
+            ("runs/consent.py", ["Act"]),
+            ("travel/relocation.py", ["Moved"]),
+        ],
+    ),
+    (
         "Runs at other moments",
         "How it works, and what becomes of whom: [go-back-in-time.md](../howto/go-back-in-time.md). What calls give "
         "back are named tuples: they unpack, compare and print.",
@@ -114,8 +126,6 @@ PARTS: list[tuple[str, str, list[tuple[str, list[str]]]]] = [
             ("bundle/bundles.py", ["Bundles"]),
             ("bundle/exporting.py", ["Exported"]),
             ("bundle/importing.py", ["Brought"]),
-            ("runs/consent.py", ["Act"]),
-            ("engine/moving.py", ["Moved"]),
         ],
     ),
     ("Verification", "", [("journal/verify.py", ["Report", "Damage"])]),
@@ -133,7 +143,7 @@ STATES: list[tuple[str, str, list[tuple[str, str]]]] = [
     (
         "Runs",
         "What is recorded of an orchestration (`status`).",
-        [("model/run.py", "PLANNING RUNNING PAUSED COMPLETED FAILED")],
+        [("model/run.py", "PLANNING RUNNING PAUSED COMPLETED FAILED CANCELLED")],
     ),
     (
         "Runs, as seen",

@@ -22,7 +22,6 @@ from pathlib import Path
 import maos
 from maos.model.plan import Plan, Task
 from maos.model.run import Run
-from maos.runs import orchestration
 
 
 def task(name: str, *needs: str) -> Task:
@@ -49,7 +48,7 @@ async def main(folder: Path) -> None:
     shop = repository_in(folder)
     async with maos.open(folder / "maos.db", home=folder / "home") as m:
         plan = Plan(request="Fill the shop", tasks=[task("apples"), task("pears", "apples")])
-        run = await orchestration.order(m.attempts, m.runs, plan, folder=shop, options={"kind": "shell"}, types={})
+        run = await m.runs.start(plan, folder=shop, options={"kind": "shell"})
         run = await m.runs.execute(run.id)
         print(f"{run.status}: {files(shop, run)}")
 

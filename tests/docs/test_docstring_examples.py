@@ -27,7 +27,6 @@ from maos.journal import compress
 from maos.journal.journal import Journal
 from maos.model import changes
 from maos.model.plan import Plan, Task
-from maos.runs import orchestration
 from maos.state.agents import AgentStates
 from maos.state.cache import Cache
 from maos.store.contract import Lease
@@ -42,7 +41,9 @@ EXAMPLE_S_MAX = 10
 IN_A_WORKFLOW = "maos.workflows."
 """Examples of what a workflow's function calls: they are run as one."""
 
-BEGINNINGS = {"maos.open", "AgentStates.create", "Journal.append", "Maos.doctor", "Maos.notices"}
+BEGINNINGS = {
+    "maos.open", "AgentStates.create", "Journal.append", "Maos.doctor", "Maos.notices", "Maos.overview",
+}  # fmt: skip
 """Examples of how something begins, and of what reads all runs: they find nothing."""
 
 GIVEN_BACK = {"maos.Change", "maos.Maos", "maos.State"}
@@ -115,7 +116,7 @@ async def prepared(name: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[
             await FAILURES[name](m, lease, monkeypatch)
         if name.startswith(("Workflows.", "Maos.workflows", "maos.workflow", "maos.step")):
             await begin_workflows(m)
-        if name.startswith(("TimeTravel.", "Bundles.", "Maos.travel", "Maos.bundles")):
+        if name.startswith(("TimeTravel.", "Bundles.", "Maos.travel", "Maos.bundles", "Maos.find")):
             await begin_run(m)
         names = {"asyncio": asyncio, "fetch": fetch, "shout": shout, "compress": compress}
         yield {"maos": maos, "m": m, "journal": m.journal, "lease": lease, **names}
@@ -204,7 +205,8 @@ async def begin_run(m: Maos) -> None:
 
     place = repository(Path("work").absolute(), {"readme.txt": "hello\n"})
     plan = Plan(tasks=[Task(name="hello", command=["echo", "hello"])])
-    await orchestration.order(m.attempts, m.runs, plan, folder=place, options={"kind": "shell"}, types={}, id="r-1")
+    await m.runs.start(plan, folder=place, options={"kind": "shell"}, id="r-1")
+    await m.runs.close()  # other engines may have it
     await m.travel.checkpoint("r-1", "planned")
 
 

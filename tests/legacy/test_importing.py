@@ -11,7 +11,6 @@ import pytest
 import maos
 from maos.app import Maos
 from maos.model.run import Run, agent_name
-from maos.runs import orchestration
 from tests.legacy.conftest import FAILED, PAUSED, RUNNING, VERSIONS, Make, bring, killed
 
 SECRET = "sk-ant-api03-" + "Q7x" * 30
@@ -254,7 +253,7 @@ async def test_what_going_on_means_can_be_foreseen(m: Maos, make: Make) -> None:
     await bring(m, make())
     for id in (RUNNING, FAILED):
         run = await m.runs.get(id)
-        ahead = await orchestration.foresee(m.attempts, run)
+        ahead = await m.runs.preview(run)
         assert [each.what for each in ahead] == ["kept", "resumed", "begun"]
 
 

@@ -3,12 +3,12 @@
 from pathlib import Path
 
 import pytest
-from maos.runs.orchestration import kinds, order
 
 import maos
 from maos.model.plan import BadPlan, Plan, Task
 from maos.runs import agent_types
-from maos.runs.agent_types import BadAgentType, parse
+from maos.runs.agent_types import BadAgentType, kinds, parse
+from maos.runs.service import validate
 
 MINE = """---
 name: scribe
@@ -119,7 +119,7 @@ async def test_a_run_keeps_what_its_types_said_and_uses_it(tmp_path: Path) -> No
     plan = Plan(tasks=[Task(name="a", task="echo hello", agent="scribe", command=["echo", "hello"])])
     options = {"kind": "claude", "in_place": True}
     async with maos.open(tmp_path / "maos.db", home=tmp_path / "home") as m:
-        run = await order(m.attempts, m.runs, plan, folder=tmp_path, options=options, types=types)
+        run = await m.runs.start(validate(plan, types), folder=tmp_path, options=options)
         run = await m.runs.execute((await m.runs.get(run.id)).id)
         assert run.status == "completed"
         assert set(run.options["agents"]) == {"scribe"}
@@ -138,7 +138,9 @@ async def test_a_type_that_does_not_exist_is_refused_before_anything_is_made(tmp
     types = {"scribe": parse(MINE, name="scribe", source="scribe.md")}
     async with maos.open(tmp_path / "maos.db", home=tmp_path / "home") as m:
         with pytest.raises(BadPlan, match="did you mean 'scribe'"):
-            await order(m.attempts, m.runs, plan, folder=tmp_path, options={"kind": "shell"}, types=types)
+            validate(plan, types)
+        with pytest.raises(BadPlan, match="there is no type of agent called 'scribbler'"):
+            await m.runs.start(plan, folder=tmp_path, options={"kind": "shell"})
         assert [run async for run in m.runs.all()] == []
 
 

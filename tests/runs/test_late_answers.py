@@ -157,7 +157,7 @@ async def test_upkeep_that_fails_is_told_and_never_outweighs_the_work(
     monkeypatch.setattr(engine_m.attempts.settings, "look", look)
     told: list[tuple[str, dict[str, Any]]] = []
     keeping = Upkeep(
-        engine_m.journal, SystemClock(), engine_m.runs, engine_m.attempts, "r-1", tell=lambda *said: told.append(said)
+        engine_m.journal, SystemClock(), engine_m.runs, engine_m.attempts, tell=lambda *said: told.append(said)
     )
 
     async def work(result: str) -> str:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 import maos
 from maos.app import Maos
 from maos.clock import SystemClock
+from maos.engine.questions import Answered
 from maos.model.plan import BadPlan, Gate, Plan, Task, batches
 from maos.model.run import Run, TaskState
 from maos.runs.scheduler import Outcome
@@ -180,7 +181,8 @@ async def test_a_question_and_its_answer_reach_who_asked(runs: Runs, m: Maos) ->
     await runs.ask(run.id, "Which one?", key="q1", asked_by="one", choices=["red", "blue"])
     await runs.ask(run.id, "Which one?", key="q1", asked_by="two")
     await runs.answer(run.id, "q1", "blue")
-    await runs.answer(run.id, "q1", "red")
+    with pytest.raises(Answered):
+        await runs.answer(run.id, "q1", "red")
 
     async def told(agent: str) -> list[str]:
         return [record.data["text"] async for record in m.journal.read(f"inbox/{agent}")]

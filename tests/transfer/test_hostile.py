@@ -15,7 +15,6 @@ from maos.app import Maos
 from maos.cli.program import program
 from maos.engine import consent
 from maos.journal.codec import Event
-from maos.runs import orchestration
 from maos.transfer import shapes
 from maos.transfer.membership import FAMILIES
 from tests.transfer import runs
@@ -311,7 +310,7 @@ async def look_at(m: Maos, number: int) -> None:
         for each in found["r-1"].tasks:
             await m.runs.get(ID)
             assert found["r-1"].agent(each).startswith("r-1.")
-        await orchestration.foresee(m.attempts, found["r-1"])
+        await m.runs.preview(found["r-1"])
         for version in range(2, found["r-1"].version, 3):
             await past(m, version)
         for name in ("r-1.one", "r-1.two"):

@@ -18,7 +18,7 @@ from maos.engine.claims import Held
 from maos.model.branch import digest
 from maos.model.plan import Gate, Task
 from maos.model.run import Run
-from maos.runs import orchestration
+from maos.runs.service import check_resumable
 from maos.travel import points_in_time
 from maos.travel.relocation import Moved
 from tests.engine.conftest import processes_below
@@ -98,7 +98,7 @@ async def test_a_moved_repository_is_found_again_and_the_run_ends_as_it_would_ha
     new = project.move()
     async with project.open() as m:
         with pytest.raises(maos.NotFound, match="is gone") as refused:
-            orchestration.check_resumable(run)
+            check_resumable(run)
         assert "maos resume r-1 --cwd NEW" in str(refused.value.hint)
         foreseen = await m.runs.move("r-1", new, dry_run=True)
         assert (await m.runs.get("r-1")).folder == str(project.old)
@@ -107,7 +107,7 @@ async def test_a_moved_repository_is_found_again_and_the_run_ends_as_it_would_ha
         assert moved == Moved("r-1", str(project.old), str(new), str(new / ".git"), ["r-1", "r-1.two"], [], True)
         assert (tree / "unsaved.txt").read_text() == "not saved yet\n"
         run = await m.runs.get("r-1")
-        orchestration.check_resumable(run)
+        check_resumable(run)
         assert (run.folder, run.options["workspace"]["repository"]) == (str(new), str(new / ".git"))
         two = await m.attempts.get("r-1.two")
         assert two.workspace["gitdir"] == str(new / ".git" / "worktrees" / "r-1.two")

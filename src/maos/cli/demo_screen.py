@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from rich.live import Live
 
     from maos.demo.folder import DemoFolder, DemoRecord
-    from maos.demo.progress import Progress, Row
     from maos.demo.proof import Check, Count, ProofVerdict
+    from maos.demo.watch import Row, Watching
     from maos.model.message import Message
 
 BAR_LINES = 64
@@ -87,7 +87,7 @@ class DemoScreen:
         text = shorten(clean(message.text), render.room_for_value(33))
         self._line("      ", ("✉ ", "yellow"), (f"{heading:<22}  ", "dim"), text)
 
-    def show(self, engine: str, watching: Progress) -> None:
+    def show(self, engine: str, watching: Watching) -> None:
         """How things stand."""
         if self._live is not None:
             self._live.update(_frame(engine, watching.rows), refresh=True)

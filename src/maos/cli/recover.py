@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING
 import click
 
 from maos.cli import documents as shared
+from maos.cli import render
 from maos.cli.commands import LazyGroup, json_option
 from maos.cli.database import DatabaseTarget
 from maos.cli.plain import clean
+from maos.cli.runs import documents
+from maos.cli.status import trouble
 
 if TYPE_CHECKING:
     from maos.app import Maos
@@ -41,8 +44,6 @@ def recover(ctx: click.Context, as_json: bool) -> None:
     runs = [each for each in found.runs if each.now.state == "interrupted" and each.run.updated_us >= since]
     agents = [each for each in found.agents if each.go_on]
     if as_json:
-        from maos.cli.runs import documents
-
         shared.show(
             {
                 "orchestrations": [documents.summary(each) for each in runs],
@@ -50,8 +51,6 @@ def recover(ctx: click.Context, as_json: bool) -> None:
             }
         )
         return
-    from maos.cli import render
-    from maos.cli.status import trouble
 
     if not runs and not agents:
         render.line("nothing was interrupted")

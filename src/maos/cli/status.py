@@ -7,8 +7,16 @@ from typing import TYPE_CHECKING
 import click
 
 from maos.cli import documents as shared
+from maos.cli import effects, questions, render
+from maos.cli.agent import status as agents
+from maos.cli.agent import words
 from maos.cli.commands import LazyCommand, json_option
 from maos.cli.database import DatabaseTarget
+from maos.cli.runs import documents, page
+from maos.cli.runs import list as listing
+from maos.cli.runs.page import STYLES
+from maos.cli.workflow import listing as workflows
+from maos.cli.workflow import showing
 
 if TYPE_CHECKING:
     from maos.app import Maos
@@ -38,9 +46,6 @@ def status(database: DatabaseTarget, messages: bool, as_json: bool) -> None:
 
 
 def _show_document(found: Overview, *, messages: bool) -> None:
-    from maos.cli import questions
-    from maos.cli.runs import documents
-    from maos.cli.workflow import showing as workflows
 
     document = {
         "questions": questions.documents_of(found.questions),
@@ -50,7 +55,7 @@ def _show_document(found: Overview, *, messages: bool) -> None:
         "interrupted": [each.run.id for each in found.runs if each.now.state == "interrupted"],
         "orchestrations": [documents.summary(each) for each in found.runs],
         "agents": shared.of(found.agents),
-        "workflows": [workflows.summary(each) for each in found.flows],
+        "workflows": [showing.summary(each) for each in found.flows],
         "unknown": shared.of(found.unknown),
         "failed_before": found.failed_before,
     }
@@ -60,12 +65,6 @@ def _show_document(found: Overview, *, messages: bool) -> None:
 
 
 def _show(found: Overview, *, messages: bool) -> None:
-    from maos.cli import effects, questions, render
-    from maos.cli.agent import status as agents
-    from maos.cli.runs import list as listing
-    from maos.cli.runs import page
-    from maos.cli.workflow import listing as workflows
-    from maos.cli.workflow import showing
 
     needy = [each for each in found.runs if each.now.state in ("blocked", "failed", "interrupted")]
     if found.questions:
@@ -100,9 +99,6 @@ def _show(found: Overview, *, messages: bool) -> None:
 
 def trouble(each: RunStatus) -> None:
     """A run that does not go on by itself, why, and what to do."""
-    from maos.cli import render
-    from maos.cli.agent import words
-    from maos.cli.runs.page import STYLES
 
     run, now = each.run, each.now
     why = words.one_line(now.error or run.why, render.room_for_value(30))

@@ -18,7 +18,7 @@ from typing import Protocol
 from maos.app import open as open_journal
 from maos.demo import sample
 from maos.demo.folder import DemoEngine, DemoFolder, DemoRecord, command
-from maos.demo.progress import Progress
+from maos.demo.watch import Watching
 from maos.errors import MaosError, NotFound
 from maos.holder import registry
 from maos.model.message import Message
@@ -39,7 +39,7 @@ COMMAND_S_MAX = 60.0
 LOG_LINES_SHOWN = 3
 
 
-def _counted(watching: Progress) -> str:
+def _counted(watching: Watching) -> str:
     """How far the journal is behind the agents."""
     printed, recorded = (sum(getattr(row, name) for row in watching.rows) for name in ("printed", "recorded"))
     return f"{printed} lines printed, {recorded} in the journal"
@@ -74,7 +74,7 @@ class Teller(Protocol):
         """A message between agents."""
         ...
 
-    def show(self, engine: str, watching: Progress) -> None:
+    def show(self, engine: str, watching: Watching) -> None:
         """How things stand, many times a second."""
         ...
 
@@ -103,11 +103,11 @@ class Story:
         base = await self._prepare()
         try:
             async with open_journal(self._place.database) as m:
-                return await self._play(Progress(m.journal, self._place), base)
+                return await self._play(Watching(m, self._place), base)
         finally:
             await asyncio.shield(asyncio.create_task(self._clear_away()))
 
-    async def _play(self, watching: Progress, base: str) -> DemoRecord:
+    async def _play(self, watching: Watching, base: str) -> DemoRecord:
         teller = self._teller
         teller.chapter("Three agents begin", "Each in a git worktree of its own. They talk over the bus, through maos.")
         first = await self._start_engine("orchestrate", "--plan", "plan.toml", "--cwd", "till", "--auto")
@@ -219,7 +219,7 @@ class Story:
         for line in text.splitlines() if shown else ():
             self._teller.shown(line)
 
-    async def _until(self, watching: Progress, reached: Callable[[], bool], what: str, *, ends: bool = False) -> None:
+    async def _until(self, watching: Watching, reached: Callable[[], bool], what: str, *, ends: bool = False) -> None:
         """Look until something is so; an engine that ends before is a failure, unless that is what is waited for."""
         deadline_s = time.monotonic() + STEP_S_MAX
         while True:
@@ -234,7 +234,7 @@ class Story:
                 raise DemoFailed(f"waited {STEP_S_MAX:.0f} s in vain for {what}")
             await asyncio.sleep(LOOK_S)
 
-    async def _look_on(self, watching: Progress, enough: Callable[[], bool]) -> None:
+    async def _look_on(self, watching: Watching, enough: Callable[[], bool]) -> None:
         """Give the one who watches a moment to see what goes on; nothing depends on it."""
         until_s = time.monotonic() + WATCH_S_MAX
         while time.monotonic() < until_s and not enough():
@@ -242,7 +242,7 @@ class Story:
             self._show(watching)
             await asyncio.sleep(LOOK_S)
 
-    def _show(self, watching: Progress) -> None:
+    def _show(self, watching: Watching) -> None:
         for each in watching.said:
             self._teller.said(each)
         watching.said.clear()

@@ -73,10 +73,15 @@ def liveness(owner: Mapping[str, Any]) -> Liveness:
 def agent_liveness(attempt: Attempt) -> Liveness:
     """Whether the engine of an attempt is alive; DETACHED when only the agent is."""
     found = liveness(attempt.owner)
-    if found is not Liveness.GONE or not attempt.folder:
-        return found
+    return Liveness.DETACHED if found is Liveness.GONE and is_held(attempt) else found
+
+
+def is_held(attempt: Attempt) -> bool:
+    """Whether the process that holds an agent is alive on this machine, whatever became of the engine."""
+    if not attempt.folder or not liveness(attempt.owner).is_here:
+        return False
     holder = held.read(Path(attempt.folder))
-    return Liveness.DETACHED if holder is not None and holder.process() is not None else found
+    return holder is not None and holder.process() is not None
 
 
 def lease_of(owner: Mapping[str, Any]) -> Lease:

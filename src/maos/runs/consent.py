@@ -13,7 +13,6 @@ from maos import workspaces
 from maos.clock import Clock
 from maos.engine import consent
 from maos.engine.attempts import Attempts
-from maos.engine.consent import NotAgreed as NotAgreed
 from maos.errors import InvalidInput, NotFound
 from maos.journal.journal import Journal
 from maos.model.attempt import Attempt

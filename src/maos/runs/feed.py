@@ -23,6 +23,7 @@ from maos.model.run_status import PendingCommands
 from maos.model.tool_calls import stream as tools_stream
 
 CATCH_UP_S = 5.0
+PAGE_EVENTS = 500
 RETRY_S = 1.0
 
 
@@ -114,6 +115,14 @@ class Feed:
                         self._moved.set()
             except StoreUnavailable:
                 await asyncio.sleep(RETRY_S)
+
+    async def recorded(self) -> list[Update]:
+        """Updates that are recorded and were not read yet, without waiting for more."""
+        found = []
+        while events := await self._journal.store.read_log(after=self._after, limit=PAGE_EVENTS):
+            found += [await self._update(await self._journal.decode(event)) for event in events]
+            self._after = events[-1].position
+        return [update for update in found if update is not None]
 
     async def caught_up(self, version: int) -> None:
         """Return when the consumer of this feed has handled everything up to a version of the run, or after 5 s."""

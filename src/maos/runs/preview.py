@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from maos.engine.attempts import Attempts
-from maos.engine.ownership import Liveness, agent_liveness
+from maos.engine.ownership import is_held
 from maos.errors import NotFound
 from maos.model.attempt import Attempt
 from maos.model.failure import ENDED_BY_ITSELF, REPEATABLE
@@ -46,7 +46,7 @@ async def _next(attempts: Attempts, run: Run, task: TaskState) -> Next:
         return Next(task.name, "begun", agent, str(task.plan.get("task", "")))
     unknown = [_command(attempt)] if attempt.kind in REPEATABLE else list(attempt.tools_open.values())
     if task.status == RUNNING and attempt.number == task.attempts:
-        if attempt.is_open and agent_liveness(attempt) in (Liveness.ALIVE, Liveness.DETACHED):
+        if attempt.is_open and is_held(attempt):
             return Next(task.name, "taken_up", agent, why=attempt.activity)
         if not attempt.is_open and not attempt.failure:
             return Next(task.name, "recorded", agent)

@@ -177,14 +177,11 @@ class RunViews(RunReader):
         for each in attempts.values():
             asked += await questions.of_agent(self._journal, each)
         at_us = self._clock.now_us()
-        now = status_of(run, attempts, waiting, lives=not run.is_open or not self._has_ended(run), now_us=at_us)
+        lives = not (run.is_open and ownership.liveness(run.owner).has_ended)
+        now = status_of(run, attempts, waiting, lives=lives, now_us=at_us)
         messages = await self._journal.version(history(run.id))
         permanent = (await cleanup.permanent(self._journal)).get(run.id)
         return RunStatus(run, attempts, waiting, asked, now, messages, at_us, permanent)
-
-    @staticmethod
-    def _has_ended(run: Run) -> bool:
-        return ownership.liveness(run.owner).has_ended
 
     async def status_at(self, moment: PointInTime) -> tuple[RunStatus, list[SentMessage]]:
         """A run as it was at a point in time, and what its agents had told each other by then."""

@@ -199,12 +199,12 @@ class Agents(Attempts):
 
     async def names(self, prefix: str = "") -> AsyncIterator[str]:
         """The names of agents that run or ran and begin with a prefix, each once."""
-        last = ""
+        seen: set[str] = set()
         async for name in self.journal.streams(stream(prefix)):
             agent = agent_of(name.removeprefix(stream("")))
-            if agent != last:
+            if agent not in seen:
+                seen.add(agent)
                 yield agent
-            last = agent
 
     # --- status ----------------------------------------------------------------------------------------------
 

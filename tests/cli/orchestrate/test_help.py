@@ -11,7 +11,7 @@ from maos.cli.agent.lifecycle import TIME_LIMIT as AGENTS_TIME_LIMIT
 from maos.cli.program import program
 from maos.cli.runs.options import CONCURRENCY, PERMISSIONS, TIME_LIMIT
 from maos.runs import agent_types
-from maos.runs import service as runs
+from maos.settings import schema
 from tests.cli.test_help import EXAMPLES, HEAVY
 
 PATHS = (("orchestrate",), ("resume",), ("orchestration", "resume"), ("orchestration", "merge"))
@@ -44,6 +44,6 @@ def test_help_loads_nothing_heavy(path: tuple[str, ...]) -> None:
 
 
 def test_defaults_are_those_of_the_engine() -> None:
-    assert CONCURRENCY == runs.CONCURRENCY
+    assert schema.OrchestrateSettings().concurrency == CONCURRENCY
     assert PERMISSIONS == agent_types.PERMISSIONS
     assert TIME_LIMIT == AGENTS_TIME_LIMIT

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from maos.cli import render
 from maos.cli.plain import clean, shorten
 from maos.model.failure import TABLE
 
@@ -64,8 +66,6 @@ def tool(name: str, input: Any) -> str:
     if isinstance(input, Mapping):
         found = next((input[key] for key in TELLING if isinstance(input.get(key), str)), None)
         if found is None:
-            import json
-
             found = json.dumps(input, ensure_ascii=False) if input else ""
     else:
         found = "" if input is None else str(input)
@@ -91,7 +91,7 @@ def _trouble(fact: Fact) -> str:
     failure = TABLE.get(fact["failure"])
     meaning = failure.meaning if failure else fact["failure"]
     said = one_line(str(fact.get("message", "")), 400)
-    until = f"; until {when(fact['reset_us'])}" if fact.get("reset_us") else ""
+    until = f"; until {render.when(fact['reset_us'])}" if fact.get("reset_us") else ""
     return f"{meaning}{f': {said}' if said and said != meaning else ''}{until}"
 
 
@@ -110,13 +110,6 @@ def ending(data: Mapping[str, Any]) -> str:
     meaning = failure.meaning if failure else data.get("failure") or "reason unknown"
     said = one_line(data.get("message", ""), 400)
     return f"{data['status']}: {meaning}{f' ({said})' if said and said != meaning else ''}"
-
-
-def when(time_us: int) -> str:
-    """A time as people say it."""
-    from maos.cli import render
-
-    return render.when(time_us)
 
 
 def duration(seconds: float) -> str:

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from maos.cli.agent import words
-from maos.cli.runs import narration, plans, prompts
+from maos.cli.runs import narration, page, plans, prompts, status
 from maos.errors import InvalidInput, NotFound
+from maos.model import question
 from maos.model.message import PERSON
 from maos.model.run import DONE
 
@@ -92,7 +93,6 @@ class Commands:
         await self._talk.more([rest], asked=True)
 
     async def _answer(self, rest: str) -> None:
-        from maos.model import question
 
         id, _, said = rest.partition(" ")
         await self._talk.work.answer(question.find(self._talk.work.questions, id).ref, said)
@@ -106,7 +106,6 @@ class Commands:
             self._talk.tell(text, "warning", id=each.id, choices=list(each.choices))
 
     async def _status(self, _rest: str) -> None:
-        from maos.cli.runs import page, status
 
         now = await self._talk.m.runs.status_of(self._run())
         if self._talk.setting.as_json:

@@ -11,10 +11,9 @@ import click
 from maos.cli import documents as shared
 from maos.cli import render
 from maos.cli.agent import words
-from maos.cli.database import DatabaseTarget, ask
+from maos.cli.database import DatabaseTarget
 from maos.cli.plain import clean
 from maos.errors import InvalidInput
-from maos.runs.consent import NotAgreed
 
 if TYPE_CHECKING:
     from maos.app import Maos
@@ -62,20 +61,6 @@ def _acts(brought: Imported) -> list[Act]:
 
 
 # --- agreeing ----------------------------------------------------------------------------------------------------
-
-
-async def agree(m: Maos, run: Run, *, trust: bool, as_json: bool) -> dict[str, Any]:
-    """Have a person agree to what a run that came from elsewhere will do; options that it goes on with from then on."""
-    if not await m.runs.needs_consent(run.id):
-        return {}
-    acts = await m.runs.acts(run.id)
-    if not as_json:
-        show_acts(run, acts)
-    if not trust:
-        if as_json or sys.stdin is None or not sys.stdin.isatty():
-            raise NotAgreed(run.id)
-        ask(f"{run.id} came with a file. Do all of this, in {run.folder}?")
-    return await m.runs.agree(run.id)
 
 
 def show_acts(run: Run, acts: Sequence[Act]) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from maos.cli import documents as shared
+from maos.cli import render
 from maos.cli.agent import words
 from maos.cli.commands import LazyCommand, json_option
 from maos.cli.database import DatabaseTarget
@@ -41,7 +42,6 @@ def checkpoint(database: DatabaseTarget, id: str, name: str, as_json: bool) -> N
     if as_json:
         shared.show({"id": run.id, **_document(made)})
         return
-    from maos.cli import render
 
     render.line("checkpoint ", (name, "bold"), f" of {run.id}, at version {made['version']}")
 
@@ -79,7 +79,6 @@ def checkpoints(database: DatabaseTarget, id: str, everything: bool, as_json: bo
     if as_json:
         shared.show({"id": run.id, "checkpoints": found})
         return
-    from maos.cli import render
 
     if not found:
         render.line(f"{run.id} has no checkpoints; `maos orchestration checkpoint {run.id} --name NAME` makes one")
@@ -136,7 +135,6 @@ def save_interval(database: DatabaseTarget, seconds: float | None, as_json: bool
     if as_json:
         shared.show({"save_interval_s": now})
         return
-    from maos.cli import render
 
     render.line(f"files of agents that run are saved every {now:g} s")
 
@@ -157,7 +155,6 @@ def _show_versions(database: DatabaseTarget, id: str, *, as_json: bool) -> None:
         ]  # fmt: skip
         shared.show({"id": run.id, "versions": rows})
         return
-    from maos.cli import render
 
     columns = (
         render.Column("version", right=True, style="bold"), render.Column("time"), render.Column("what", yields=1),

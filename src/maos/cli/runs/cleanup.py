@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from maos.cli import documents as shared
+from maos.cli import render
 from maos.cli.commands import LazyCommand, dry_run_option, json_option
 from maos.cli.database import DatabaseTarget
 from maos.cli.plain import clean
@@ -49,7 +50,6 @@ def keep(database: DatabaseTarget, id: str, why: str, undo: bool, as_json: bool)
     if as_json:
         shared.show({"id": run.id, "permanent": not undo, "why": why or None, "changed": changed})
         return
-    from maos.cli import render
 
     said = "is cleaned up like any other" if undo else "is permanent: no cleanup takes anything of it"
     render.line((clean(run.id), "bold"), f" {said}" if changed else f" {said}, as before")
@@ -97,7 +97,6 @@ def cleanup(database: DatabaseTarget, days: float | None, dry_run: bool, as_json
             }
         )
         return
-    from maos.cli import render
 
     for gone in done.removed:
         verb = "would remove" if dry_run else "removed"

@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING
 import click
 
 from maos.cli import documents as shared
+from maos.cli import render
+from maos.cli.agent import words
 from maos.cli.commands import LazyCommand, json_option
 from maos.cli.database import DatabaseTarget
 from maos.cli.plain import clean
 from maos.cli.runs import points
 from maos.cli.runs.status import id_argument
+from maos.errors import InvalidInput, NotFound
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,7 +64,6 @@ def diff(database: DatabaseTarget, id: str, first: str, second: str | None, patc
 
 
 async def _moments(m: Maos, run: Run, first: str, second: str | None) -> tuple[PointInTime, PointInTime]:
-    from maos.errors import InvalidInput, NotFound
 
     if second is not None:
         return await points.moment(m, run, first), await points.moment(m, run, second)
@@ -79,7 +81,6 @@ async def _moments(m: Maos, run: Run, first: str, second: str | None) -> tuple[P
 
 
 def _show(one: Side, other: Side, found: Difference) -> None:
-    from maos.cli import render
 
     render.line((f"{_name(one)} → {_name(other)}", "bold"))
     nothing = True
@@ -105,8 +106,6 @@ def _show(one: Side, other: Side, found: Difference) -> None:
 
 
 def _table(title: str, changed: Sequence[ChangedField]) -> None:
-    from maos.cli import render
-
     columns = (
         render.Column(title[:-1], style="bold", yields=1), render.Column("before"), render.Column("after"),
         render.Column("said before", style="dim", yields=3), render.Column("says after", style="dim", yields=2),
@@ -124,7 +123,6 @@ def _told(found: Difference) -> tuple[list[tuple[str, str]], list[tuple[str, str
 
 
 def _short(text: str) -> str:
-    from maos.cli.agent import words
 
     return words.one_line(text, 80)
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from maos.cli import questions
 from maos.cli.documents import Document, time
+from maos.cli.workflow import changes
 
 if TYPE_CHECKING:
     from maos.bus.history import SentMessage
@@ -43,7 +44,6 @@ def summary(status: RunStatus) -> Document:
 
 def whole(status: RunStatus) -> Document:
     """Everything that is known of a run but its tasks and messages (R-204)."""
-    from maos.cli.workflow import changes
 
     run, now = status.run, status.now
     return {

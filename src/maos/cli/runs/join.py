@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from maos.cli import completing
+from maos.cli import completing, render
 from maos.cli import documents as shared
+from maos.cli.agent import words
 from maos.cli.commands import LazyCommand, dry_run_option, json_option
 from maos.cli.failures import CONFLICT
 from maos.cli.plain import clean
@@ -80,8 +81,6 @@ def join(ctx: click.Context, id: str, other: str, policy: str | None, dry_run: b
 
 
 def _show(done: Union, *, dry_run: bool) -> None:
-    from maos.cli import render
-    from maos.cli.agent import words
 
     render.line((f"{done.run} and {done.other} parted at version {done.base.version} of {done.base.run}", "dim"))
     for title, names in (("taken from it: ", done.taken), ("new: ", done.added)):

@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING
 import click
 
 from maos.cli import documents as shared
+from maos.cli import render
+from maos.cli.agent import words
 from maos.cli.commands import LazyCommand, json_option
 from maos.cli.database import DatabaseTarget
+from maos.cli.runs import documents, page
 
 if TYPE_CHECKING:
     from maos.app import Maos
@@ -40,7 +43,6 @@ def list_(database: DatabaseTarget, wanted: str | None, agents: bool, as_json: b
 
     A run that should be running while nobody carries it out is interrupted; `maos resume` goes on with it.
     """
-    from maos.cli.runs import documents
 
     async def work(m: Maos) -> list[RunStatus]:
         return await m.runs.list()
@@ -55,8 +57,6 @@ def list_(database: DatabaseTarget, wanted: str | None, agents: bool, as_json: b
 
 
 def _show(found: list[RunStatus], *, agents: bool, others: int) -> None:
-    from maos.cli import render
-    from maos.cli.runs import page
 
     if not found:
         other = f"; {render.many(others, 'orchestration')} of other states" if others else ""
@@ -72,9 +72,6 @@ def _show(found: list[RunStatus], *, agents: bool, others: int) -> None:
 
 def table(found: list[RunStatus]) -> None:
     """Runs, one a line."""
-    from maos.cli import render
-    from maos.cli.agent import words
-    from maos.cli.runs import page
 
     columns = (
         render.Column("id", style="bold"),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from maos.cli import completing
+from maos.cli import completing, render
 from maos.cli import documents as shared
 from maos.cli.agent import words
 from maos.cli.commands import LazyCommand, json_option
@@ -53,7 +53,6 @@ def merge(ctx: click.Context, id: str, into: str | None, message: str, as_json: 
 
 
 def _show(run: Run, done: Merged | Conflicted | Blocked) -> None:
-    from maos.cli import render
     from maos.runs.status import Blocked, Merged
 
     if isinstance(done, Merged):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from maos.cli import render
 from maos.cli.agent import words
 from maos.cli.documents import Document, time
 from maos.cli.plain import clean
@@ -48,7 +49,7 @@ def of_event(run: Run, type_: str, data: Mapping[str, Any]) -> Iterator[Line]:
         case "task_released" if data.get("failure") == "stopped":
             yield name, "‖ stopped; it can go on", "warning"
         case "task_released":
-            until = f"; waits until {words.when(data['not_before_us'])}" if data.get("not_before_us") else ""
+            until = f"; waits until {render.when(data['not_before_us'])}" if data.get("not_before_us") else ""
             yield name, f"↻ {_why(data)}{until or '; tries again'}", "warning"
         case "task_gated" if "conflict" in data:
             yield name, f"✗ cannot be merged: {_why(data)}", "warning"
@@ -62,7 +63,7 @@ def of_event(run: Run, type_: str, data: Mapping[str, Any]) -> Iterator[Line]:
             said = f"· passed check {passed} of {gates}" if passed else "· its part is done; now the checks"
             yield name, said, "dim"
         case "run_hibernated":
-            until = words.when(data["until_us"])
+            until = render.when(data["until_us"])
             yield (
                 "",
                 f"‖ {data.get('kind', 'an agent')} has reached its rate limit; it goes on by itself at {until}",

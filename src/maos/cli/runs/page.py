@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from maos.cli import questions
+from maos.cli import questions, render
 from maos.cli.agent import words
 from maos.cli.plain import clean
+from maos.cli.workflow import changes
 
 if TYPE_CHECKING:
     from maos.bus.history import SentMessage
@@ -49,8 +50,6 @@ def bar(percent: int) -> str:
 
 def show(status: RunStatus, *, tasks: bool, messages: Sequence[SentMessage] | None) -> None:
     """The whole page."""
-    from maos.cli import render
-    from maos.cli.workflow import changes
 
     run, now = status.run, status.now
     render.line(
@@ -60,13 +59,13 @@ def show(status: RunStatus, *, tasks: bool, messages: Sequence[SentMessage] | No
     render.line((bar(now.progress), "green"), f" {now.progress:>3} %  ", (" · ".join(counts(status)), "dim"))
     _field("doing", now.activity)
     if now.until_us:
-        _field("goes on", f"at {words.when(now.until_us)}")
+        _field("goes on", f"at {render.when(now.until_us)}")
     _field("wrong", now.error)
     _field("to do", now.to_do)
     if now.stuck:
         _field("stuck", f"{', '.join(now.stuck)}: what they need has failed")
     if now.restored:
-        _field("restored", f"{render.many(now.restored, 'time')}, last {words.when(now.restored_us)}, "
+        _field("restored", f"{render.many(now.restored, 'time')}, last {render.when(now.restored_us)}, "
                            f"{now.restored_from.replace('_', ' ')}")  # fmt: skip
     _field("made from", changes.line(run))
     if status.permanent is not None:
@@ -89,7 +88,6 @@ def show(status: RunStatus, *, tasks: bool, messages: Sequence[SentMessage] | No
 
 def counts(status: RunStatus) -> list[str]:
     """What it took so far, in numbers."""
-    from maos.cli import render
 
     run = status.run
     failed = sum(each.status == "failed" for each in run.tasks.values())
@@ -109,7 +107,6 @@ def counts(status: RunStatus) -> list[str]:
 
 def agents(status: RunStatus) -> None:
     """Who is at work."""
-    from maos.cli import render
     from maos.views.agents import state_of
 
     columns = (
@@ -136,7 +133,6 @@ def agents(status: RunStatus) -> None:
 
 def task_table(run: Run) -> None:
     """The tasks, those that something happens to first."""
-    from maos.cli import render
 
     columns = (
         render.Column(""),
@@ -170,7 +166,6 @@ def _task_row(task: TaskState) -> tuple[str, ...]:
 
 def message_table(messages: Sequence[SentMessage], total: int) -> None:
     """What the agents told each other, the newest last."""
-    from maos.cli import render
 
     if not messages:
         render.line(("no messages", "dim"))
@@ -198,7 +193,6 @@ def message_table(messages: Sequence[SentMessage], total: int) -> None:
 
 
 def _field(label: str, text: str) -> None:
-    from maos.cli import render
 
     if text:
         room = render.room_for_value(LABEL_WIDTH)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 import click
 
 from maos.cli import documents as shared
+from maos.cli import render
 from maos.cli.agent import words
 from maos.cli.failures import FAILED, USAGE, note, report
 from maos.cli.plain import clean
@@ -192,7 +193,6 @@ def _show_problems(name: str, problems: Sequence[Problem]) -> None:
 
 def show(found: ValidPlan, options: Mapping[str, Any]) -> None:
     """A plan as a tree: batches, and in each the tasks with their agents and what they need."""
-    from maos.cli import render
     from maos.model.plan import batches
     from maos.runs import agent_types
 
@@ -226,8 +226,6 @@ def show(found: ValidPlan, options: Mapping[str, Any]) -> None:
 def show_task(task: Task, kind: str, stem: str, *, last: bool, width: int) -> None:
     """A task as a branch of a tree."""
     import shlex
-
-    from maos.cli import render
 
     agent = clean(f"{task.agent} ({kind})" if task.agent else kind)
     said = task.task or shlex.join(task.command)

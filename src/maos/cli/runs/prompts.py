@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from maos.cli import render
 from maos.cli.agent import words
 from maos.cli.line import InputLine
 from maos.cli.plain import clean
@@ -36,7 +37,7 @@ def spoken(run: str, question: Open, left: int = 0) -> list[str]:
     if question.kind == "question" and question.choices:
         lines.append("  " + "   ".join(f"{n} {clean(each)}" for n, each in enumerate(question.choices, 1)))
     if question.default is not None:
-        lines.append(f"  without an answer by {words.when(question.expires_us)}: {clean(question.default)}")
+        lines.append(f"  without an answer by {render.when(question.expires_us)}: {clean(question.default)}")
     return [*lines, *([f"  and {left} more"] if left else [])]
 
 

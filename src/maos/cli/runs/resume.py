@@ -20,6 +20,7 @@ from maos.cli.runs import bundles, plans
 from maos.cli.runs.bundles import trust_option
 from maos.cli.runs.options import check_addresses, limits, notify_option, run_limits, summary_option
 from maos.cli.runs.start import tell_interrupted
+from maos.cli.workflow import changes
 from maos.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -237,7 +238,6 @@ def _approve(run: Run, added: Addition, *, auto: bool, as_json: bool) -> None:
 
 async def _preview(m: Maos, run: Run, added: Addition | None, cwd: str | None, on_change: str, *, as_json: bool) -> int:
     """What would be resumed, what would not run again, what is unknown, and what each agent would be told."""
-    from maos.cli.workflow import changes
     from maos.runs.status import is_executing, is_interrupted
 
     if cwd is not None:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from maos.cli import documents as shared
+from maos.cli import render
 from maos.cli.agent import words
 from maos.cli.plain import clean
 from maos.cli.render import coloured, styled
@@ -260,8 +261,6 @@ class Screen:
     def _start_live(self) -> Live:
         from rich.live import Live
 
-        from maos.cli import render
-
         live = Live(self._frame(), console=render.console(), auto_refresh=False, transient=True)
         live.start()
         return live
@@ -322,13 +321,11 @@ def _width(run: Run) -> int:
 
 
 def _columns() -> int:
-    from maos.cli import render
 
     return render.console().width
 
 
 def _lines() -> int:
-    from maos.cli import render
 
     return render.console().height
 

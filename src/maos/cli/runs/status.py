@@ -6,10 +6,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from maos.cli import completing
+from maos.cli import completing, render
 from maos.cli import documents as shared
 from maos.cli.commands import LazyCommand, json_option
 from maos.cli.database import DatabaseTarget
+from maos.cli.runs import documents, page, points
+from maos.cli.runs.page import MESSAGES_SHOWN_MAX
+from maos.errors import InvalidInput
 
 if TYPE_CHECKING:
     from maos.app import Maos
@@ -45,8 +48,6 @@ def status(
     whenever something happens, whichever process carries the run out; Ctrl+C ends only the watching. With --at it is
     shown as it was at an earlier moment.
     """
-    from maos.cli.runs import page
-    from maos.errors import InvalidInput
 
     if at and watch:
         raise InvalidInput("what is over does not change, so there is nothing to watch", hint="leave --watch out")
@@ -59,8 +60,6 @@ def status(
             await Watch(m, run, tasks=tasks, messages=messages, as_json=as_json).follow()
             return
         if at:
-            from maos.cli.runs import points
-
             now, past = await m.runs.status_at(await points.moment(m, run, at))
             said = past if messages else None
         else:
@@ -76,14 +75,12 @@ def status(
 
 def shown_max(*, as_json: bool) -> int:
     """How many messages are shown: the newest to people, all (0) to programs."""
-    from maos.cli.runs.page import MESSAGES_SHOWN_MAX
 
     return 0 if as_json else MESSAGES_SHOWN_MAX
 
 
 def document(now: RunStatus, *, tasks: bool, said: list[SentMessage] | None) -> Document:
     """What is printed of a run as JSON."""
-    from maos.cli.runs import documents
 
     found = documents.whole(now)
     if tasks:
@@ -110,12 +107,8 @@ def pause(database: DatabaseTarget, id: str, as_json: bool) -> None:
 
     now = database.write(work)
     if as_json:
-        from maos.cli.runs import documents
-
         shared.show(documents.summary(now))
         return
-    from maos.cli import render
-    from maos.cli.runs import page
 
     what = "is paused" if now.run.status == "paused" else f"is {page.spoken(now)}, and none of its agents works"
     render.line((now.run.id, "bold"), f" {what if now.run.is_open else 'had ended before: ' + now.run.status}")

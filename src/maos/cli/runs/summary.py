@@ -6,6 +6,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from maos.cli import documents as shared
+from maos.cli import render
 from maos.cli.agent import words
 from maos.cli.agent.status import code_of
 from maos.cli.failures import LIMIT_REACHED, STOPPED
@@ -40,7 +41,6 @@ def exit_code(run: Run) -> int:
 
 def show(found: Summary) -> None:
     """The summary of a run that has ended or is paused."""
-    from maos.cli import render
 
     run = found.run
     style = {"completed": "green", "failed": "red"}.get(run.status, "yellow")
@@ -88,7 +88,6 @@ def row(task: TaskState, kind: str) -> tuple[str, ...]:
 
 
 def _show_discoveries(found: list[dict[str, Any]]) -> None:
-    from maos.cli import render
 
     if not found:
         return
@@ -99,7 +98,6 @@ def _show_discoveries(found: list[dict[str, Any]]) -> None:
 
 
 def _show_files(found: Summary) -> None:
-    from maos.cli import render
 
     if found.files is None:
         return

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from maos.cli import documents as shared
+from maos.cli import render
 from maos.cli.commands import LazyCommand, dry_run_option, json_option, yes_option
 from maos.cli.database import DatabaseTarget, ask, need_yes
 from maos.cli.plain import clean
@@ -82,7 +83,6 @@ def rollback(
     if as_json:
         shared.show({**document(done, dry_run=False), "version": run.version, "status": run.status})
         return
-    from maos.cli import render
 
     if yes:
         show(done)
@@ -129,15 +129,12 @@ def fork(
         return
     show(done)
     if run is not None:
-        from maos.cli import render
-
         origin = f"{done.moment.run}, {done.moment.spoken}"
         render.line((run.id, "bold"), f" begins with the state of {clean(origin)}")
         _on(run)
 
 
 def _on(run: Run) -> None:
-    from maos.cli import render
 
     if run.status != "completed":
         render.line(("to go on: ", "dim"), (f"maos resume {run.id}", "bold"))
@@ -145,7 +142,6 @@ def _on(run: Run) -> None:
 
 def show(journey: TravelPlan) -> None:
     """What becomes of each task, for people."""
-    from maos.cli import render
 
     columns = (
         render.Column("task", style="bold", yields=1), render.Column("now"), render.Column("then"),
@@ -163,7 +159,6 @@ def show(journey: TravelPlan) -> None:
 
 
 def _said(step: PlannedStep) -> str:
-    from maos.cli import render
 
     if step.what != "goes on":
         return {"kept": "is done", "begins": "has not begun", "given up": "was planned later"}[step.what]

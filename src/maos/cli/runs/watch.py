@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from maos.cli import documents as shared
+from maos.cli import render
 from maos.cli.agent import words
 from maos.cli.runs import page, status
 from maos.runs.status import is_executing
@@ -41,7 +42,6 @@ class Watch:
 
     async def follow(self) -> None:
         """Show it as it is, and again whenever something has happened, until it has ended or is paused."""
-        from maos.cli import render
 
         if render.terminal() and not self._as_json:
             from rich.console import Console
@@ -93,15 +93,12 @@ class Watch:
         else:
             from rich.text import Text
 
-            from maos.cli import render
-
             with render.console().capture() as drawn:
                 page.show(now, tasks=self._tasks, messages=said)
             self._live.update(Text.from_ansi(drawn.get(), no_wrap=True, overflow="ellipsis"), refresh=True)
 
     def _show_lines(self, now: RunStatus) -> None:
         """A line for each change: what goes into a file should not be drawn over and over."""
-        from maos.cli import render
 
         doing = now.now.error or now.now.activity
         text = f"{now.now.progress:>3} %  {page.spoken(now)}  {words.one_line(doing, 200)}".rstrip()
