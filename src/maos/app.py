@@ -157,6 +157,7 @@ class Maos:
             self._workflows = Workflows(
                 self.journal,
                 self._clock,
+                mailbox=self.bus.mailbox,
                 attempts=lambda: self.attempts,
                 lease_s=values.engine.lease_s,
                 checkpoints=CheckpointPolicy.as_set(values.checkpoint),

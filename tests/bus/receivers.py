@@ -38,5 +38,6 @@ async def die(receiver: Receiver) -> None:
     if receiver._keeper is not None:
         receiver._keeper.cancel()
         await asyncio.gather(receiver._keeper, return_exceptions=True)
-    receiver._keeper = receiver._lease = None
-    receiver._reader.remove(receiver.name, receiver)
+    if receiver._inbox is not None:
+        receiver._inbox.close()
+    receiver._keeper = receiver._lease = receiver._inbox = None

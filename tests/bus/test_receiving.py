@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
 from typing import Any
 
 import apsw
@@ -10,10 +9,10 @@ import pytest
 
 import maos
 from maos.app import Maos
-from maos.bus import receiving
+from maos.bus import mailbox, receiving
 from maos.bus.receiving import MessageExpired
 from maos.errors import InvalidInput, LeaseLost, NotFound, StoreUnavailable
-from maos.journal.journal import Record
+from maos.store.contract import Recorded
 from maos.testing.manual_clock import ManualClock
 from tests.bus.receivers import die, finish, nothing_comes, take
 
@@ -278,7 +277,7 @@ async def test_not_more_than_a_window_is_in_somebodys_hands(m: Maos) -> None:
     receiver = m.bus.receive("b", window=10)
     held = await take(receiver, 10)
     assert await nothing_comes(receiver)
-    assert len(receiver._buffer) + len(receiver._out) <= receiving.BUFFER_MAX
+    assert len(receiver._buffer) + len(receiver._out) <= mailbox.PAGE_EVENTS + 10
     await held[0].ack()
     [next_one] = await take(receiver)
     assert next_one.version == 11
@@ -286,7 +285,7 @@ async def test_not_more_than_a_window_is_in_somebodys_hands(m: Maos) -> None:
 
 async def test_a_slow_receiver_falls_behind_and_misses_nothing(m: Maos, monkeypatch: pytest.MonkeyPatch) -> None:
     """A20, I21: what finds no room is read again later, in order."""
-    monkeypatch.setattr(receiving, "BUFFER_MAX", 5)
+    monkeypatch.setattr(mailbox, "PAGE_EVENTS", 5)
     receiver = m.bus.receive("b", window=2)
     texts = []
     for number in range(6):
@@ -305,10 +304,10 @@ async def test_a_place_is_found_again_without_reading_everything(
     await send(m, *map(str, range(100)))
     async with m.bus.receive("b") as receiver:
         await finish(receiver, 95)
-    document = await m.journal.store.load(receiving.KIND, "b")
+    document = await m.journal.store.load(mailbox.KIND, "b")
     assert document is not None
     assert document.version > 80
-    fold = await receiving.load(m.journal, "b")
+    fold = await mailbox.load(m.journal, "b")
     assert (fold.floor, fold.settled) == (95, set())
     assert await finish(m.bus.receive("b"), 5) == ["95", "96", "97", "98", "99"]
 
@@ -320,8 +319,8 @@ async def test_a_damaged_fold_costs_only_time(m: Maos) -> None:
     async with m.bus.receive("b") as receiver:
         await finish(receiver, 1)
     for body in (b"garbage", b'{"format":9,"fold":{"id":"b","version":99,"floor":9}}'):
-        await m.journal.append_all([], documents=[Document(receiving.KIND, "b", 99, body)])
-        assert (await receiving.load(m.journal, "b")).floor == 1
+        await m.journal.append_all([], documents=[Document(mailbox.KIND, "b", 99, body)])
+        assert (await mailbox.load(m.journal, "b")).floor == 1
 
 
 async def test_an_ack_that_was_given_up_may_be_repeated(m: Maos) -> None:
@@ -380,19 +379,19 @@ async def test_a_damaged_message_is_an_error_and_not_one_that_never_came(tmp_pat
 
 async def test_a_reader_that_cannot_read_on_says_so(still: Maos, monkeypatch: pytest.MonkeyPatch) -> None:
     """I11, for what comes while somebody receives; the next one to receive begins anew."""
-    follow = still.journal.follow
+    read_log = still.journal.store.read_log
 
-    async def damaged(**more: Any) -> AsyncIterator[Record]:
-        async for _record in follow(**more):
-            raise maos.Corrupt("inbox/x@1 does not match its hash")
-            yield
+    async def damaged(**more: Any) -> list[Recorded]:
+        if await read_log(**more):
+            raise maos.Corrupt("the log cannot be read after position 0")
+        return []
 
-    monkeypatch.setattr(still.journal, "follow", damaged)
+    monkeypatch.setattr(still.journal.store, "read_log", damaged)
     waiting = [asyncio.create_task(take(still.bus.receive(name))) for name in "bc"]
     await asyncio.sleep(0.05)
     await send(still, "one", to="x")
     for each in waiting:
-        with pytest.raises(maos.Corrupt, match="inbox/x@1"):
+        with pytest.raises(maos.Corrupt, match="the log cannot be read"):
             await each
     monkeypatch.undo()
     await send(still, "two", to="d")

@@ -112,8 +112,8 @@ def test_so_is_a_journal_that_was_written_anew_unchanged(copy: DemoFolder) -> No
 TAMPERED: list[tuple[str, str, Callable[[Event], Iterable[Event]], str, tuple[int, int]]] = [
     ("attempt/{run}.analyst", "attempt_output", without_a_line, "lines of the analyst", (1, 0)),
     ("attempt/{run}.analyst", "attempt_output", with_a_line_twice, "lines of the analyst", (0, 1)),
-    ("messages/", "message_sent", gone, "messages sent, by receiver", (2, 0)),
-    ("messages/", "message_sent", twice, "messages sent, by receiver", (0, 2)),
+    ("messages/", "message_routed", gone, "messages sent, by receiver", (2, 0)),
+    ("messages/", "message_routed", twice, "messages sent, by receiver", (0, 2)),
     ("inbox/{run}.tester", "message_sent", gone, "messages read", (1, 0)),
     ("inbox/{run}.tester", "message_sent", twice, "messages read", (0, 1)),
     ("acks/{run}.analyst", "message_acknowledged", with_one_more, "messages acknowledged", (0, 1)),

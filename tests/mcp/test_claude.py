@@ -13,7 +13,7 @@ from maos.agents import kinds
 from maos.clock import SystemClock
 from maos.engine.attempts import Attempts
 from maos.engine.tool_servers import ToolServers
-from maos.mcp.questions import id_of
+from maos.mcp.handlers import id_of
 from maos.model import tool_calls
 from maos.model.attempt import Attempt
 from maos.model.message import inbox

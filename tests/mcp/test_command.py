@@ -8,7 +8,7 @@ from pathlib import Path
 
 import maos
 from maos.engine.tool_servers import ARGV, ToolServers
-from maos.mcp.acts import ACTS
+from maos.mcp.handlers import HANDLERS
 from maos.mcp.tools import BY_NAME
 from maos.model import tool_calls
 from tests.mcp.conftest import World
@@ -22,7 +22,7 @@ def run(*args: str) -> str:
 
 
 def test_every_tool_is_listed_and_does_something() -> None:
-    assert set(BY_NAME) == set(ACTS)
+    assert set(BY_NAME) == set(HANDLERS)
     assert [each["name"] for each in json.loads(run("--json"))["tools"]] == list(BY_NAME)
     assert "report_discovery(text, keyword?)\n" in run("--list")
 
@@ -62,7 +62,7 @@ async def test_a_door_to_postgresql(postgres_url: str, tmp_path: Path) -> None:
             assert raw.call("save_state", key="k", value=[1]) == ("kept, in version 2 of your state", False)
             assert raw.call("report_discovery", text="it works") == ("recorded", False)
         assert (await m.agents.get("a")).data["saved"] == {"k": [1]}
-        assert await m.journal.version(tool_calls.stream("a")) == 1
+        assert await m.journal.version(tool_calls.stream("a")) == 2
 
 
 def test_a_door_belongs_to_one_attempt() -> None:

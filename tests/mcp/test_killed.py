@@ -9,9 +9,9 @@ import pytest
 
 from maos.clock import SystemClock
 from maos.mcp.calls import Calls
-from maos.mcp.identity import AgentIdentity
+from maos.mcp.server import Identity
 from maos.model import tool_calls
-from maos.model.message import history, inbox
+from maos.model.message import inbox
 from maos.model.run import agent_name
 from tests.mcp.conftest import World
 from tests.mcp.raw import Gone, raw_door
@@ -27,8 +27,8 @@ async def calls(world: World) -> list[Any]:
 
 async def messages(world: World) -> list[Any]:
     found = await world.events(inbox(agent_name(world.run.id, "reader")), "message_sent")
-    of_run = await world.events(history(world.run.id))
-    return [[(each["text"], each["sender"]) for each in every] for every in (found, of_run)]
+    of_run = [each.message async for each in world.m.bus.history(run=world.run.id)]
+    return [[(each["text"], each["sender"]) for each in found], [(each.text, each.sender) for each in of_run]]
 
 
 async def wishes(world: World) -> list[Any]:
@@ -42,6 +42,18 @@ async def state(world: World) -> list[Any]:
     return [now.raw()["saved"], [each.type for each in versions]]
 
 
+async def effect_is_there(world: World, tool: str) -> bool:
+    """Whether anything is there that the tool writes beside its call."""
+    if tool == "save_state":
+        agent = agent_name(world.run.id, "writer")
+        exists = await world.m.journal.version(f"agent/{agent}")
+        return bool(exists) and "saved" in (await world.m.agents.get(agent)).raw()
+    streams = [inbox(agent_name(world.run.id, "reader")), inbox(world.run.id)]
+    if tool == "report_progress":
+        streams = [tool_calls.stream(agent_name(world.run.id, "writer"))]
+    return any([await world.events(each) for each in streams])
+
+
 TOOLS: list[tuple[str, dict[str, Any], list[Effects]]] = [
     ("report_progress", {"percent": 5, "activity": "begins"}, [calls]),
     ("report_discovery", {"text": "it leaks"}, [calls, messages]),
@@ -49,7 +61,7 @@ TOOLS: list[tuple[str, dict[str, Any], list[Effects]]] = [
     ("send_message", {"broadcast": True, "text": "all of you"}, [calls, messages]),
     ("ask_person", {"question": "Which one?", "wait_s": 0}, [calls, wishes]),
     ("spawn_task", {"name": "more", "task": "do more"}, [calls, wishes]),
-    ("save_state", {"key": "a", "value": [1, 2]}, [state]),
+    ("save_state", {"key": "a", "value": [1, 2]}, [calls, state]),
 ]
 
 
@@ -72,6 +84,8 @@ async def test_a_call_that_was_cut_short_is_made_again_and_does_its_work_once(
             except Gone:
                 died = True
         if died:
+            recorded, done = await calls(world), await effect_is_there(world, tool)
+            assert bool(recorded) == done, "a call without its effect, or an effect without its call"
             with raw_door(world.variables("writer", number=1 + number % 2)) as raw:
                 _said, failed = raw.call(tool, **arguments)
                 assert not failed
@@ -120,7 +134,7 @@ async def test_what_an_agent_did_not_repeat_at_once_is_no_repeat_later(world: Wo
 
 
 async def test_a_request_that_was_written_before_an_answer_came_proves_nothing_of_it(world: World) -> None:
-    calls = Calls(world.m.journal, SystemClock(), AgentIdentity(world.variables("writer")))
+    calls = Calls(world.m.journal, SystemClock(), Identity(world.variables("writer")))
     first = await calls.once("report_progress", {"percent": 1, "activity": "x"})
     calls.answered([first], [7], 5)
     calls.prove(4)

@@ -11,8 +11,8 @@ import pytest
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
 from maos.engine.tool_servers import ARGV
-from maos.mcp import protocol, tools
-from maos.mcp.wire import LINE_BYTES_MAX
+from maos.mcp import server, tools
+from maos.mcp.server import LINE_BYTES_MAX
 from maos.model import tool_calls
 from tests.mcp.conftest import World
 from tests.mcp.raw import raw_door
@@ -22,7 +22,7 @@ GREETING = {"capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
 
 
 def test_the_versions_are_those_of_the_official_package() -> None:
-    assert sorted(protocol.VERSIONS) == sorted(HANDSHAKE_PROTOCOL_VERSIONS)
+    assert sorted(server.VERSIONS) == sorted(HANDSHAKE_PROTOCOL_VERSIONS)
 
 
 def test_versions_are_negotiated_and_what_is_unknown_is_refused() -> None:
@@ -79,7 +79,7 @@ def test_a_door_that_nobody_calls_loads_nothing_heavy() -> None:
     heavy = {"asyncio", "apsw", "msgspec", "click", "typing", "pathlib", "hashlib", "maos.app"}
     code = (
         "import sys, json, os\n"
-        "from maos.mcp.door import main\n"
+        "from maos.mcp.server import main\n"
         "main()\n"
         f"sys.stderr.write(','.join(sorted({heavy!r} & set(sys.modules))))"
     )
@@ -114,7 +114,7 @@ def test_a_door_ends_with_its_client_even_while_it_waits(tmp_path: Path) -> None
 
 
 async def test_a_door_that_waits_ends_with_its_client(world: World) -> None:
-    patient = "from maos.mcp import desk, door; desk.FINISH_S_MAX = 1e9; raise SystemExit(door.main())"
+    patient = "from maos.mcp import dispatch, server; dispatch.FINISH_S_MAX = 1e9; raise SystemExit(server.main())"
     with raw_door(world.variables("reader"), argv=("-P", "-c", patient)) as raw:
         raw.send("tools/call", {"name": "read_messages", "arguments": {"wait_s": 600}}, id=1)
         assert raw.ask("ping")["result"] == {}

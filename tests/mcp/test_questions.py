@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from maos.mcp.questions import id_of
+from maos.mcp.handlers import id_of
 from maos.model.message import inbox
 from maos.model.run import Run, TaskState, agent_name
 from maos.runs.scheduler import Outcome
@@ -151,8 +151,8 @@ async def test_a_call_that_waits_can_be_cancelled_and_says_that_it_is_there(worl
         "_meta": {"progressToken": "p"},
     }
     hurried = (
-        "from maos.mcp import desk, door, questions; desk.PROGRESS_S = questions.NO_ENGINE_S = 0.2; "
-        "raise SystemExit(door.main())"
+        "from maos.mcp import dispatch, handlers, server; dispatch.PROGRESS_S = handlers.NO_ENGINE_S = 0.2; "
+        "raise SystemExit(server.main())"
     )
     with raw_door(world.variables("writer"), argv=("-c", hurried)) as raw:
         raw.send("tools/call", params, id="long")

@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import signal
+import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
@@ -15,8 +16,9 @@ from maos.app import Maos
 from maos.clock import SystemClock
 from maos.engine.attempts import Attempts
 from maos.engine.tool_servers import ToolServers
-from maos.mcp.questions import id_of
-from maos.model.attempt import inbox
+from maos.mcp.handlers import id_of
+from maos.model.attempt import Attempt
+from maos.model.message import inbox
 from maos.model.plan import Plan, Task
 from maos.runs.service import Runs
 from maos.runs.worker import AgentWorker
@@ -35,7 +37,16 @@ def ask(wait_s: float) -> ScriptStep:
 BUSY = ScriptStep(
     calls=[ToolCall(name="Bash", input={"command": "until test -e go; do sleep 0.05; done", "description": "x"})]
 )
+WAIT_S = 60
+READ = ScriptStep(calls=[ToolCall(name="mcp__maos__read_messages", input={"wait_s": WAIT_S})])
 SCRIPTS = {
+    "reads": [READ, ScriptStep(text="Thanks."), ScriptStep(text="Again?")],
+    "reads_and_works": [
+        READ,
+        ScriptStep(calls=[ToolCall(name="Bash", input={"command": "true", "description": "x"})]),
+        ScriptStep(text="Thanks."),
+        ScriptStep(text="Again?"),
+    ],
     "waits": [ask(100), ScriptStep(text="All right.")],
     "goes_on": [ask(1), BUSY, ScriptStep(text="Well."), ScriptStep(text="Ok.")],
 }
@@ -125,3 +136,28 @@ async def test_what_a_run_tells_an_agent_is_in_the_history(runs: Runs, m: Maos) 
         ("maos", "error"), ("maos", "response"), ("person", "response"),
     ]  # fmt: skip
     assert [each.message.id async for each in m.bus.waiting("one")] == [each.id for each in found]
+
+
+@pytest.mark.parametrize("script", ["reads", "reads_and_works"])
+async def test_an_agent_that_waits_for_a_message_gets_it_from_the_tool_it_waits_in(
+    engine_m: Maos, attempts: Attempts, stub: ModelStub, tmp_path: Path, script: str
+) -> None:
+    """R-301, I19: at once, and once: the engine does not say it to the agent while, or after, it reads it."""
+    tasks = Plan(tasks=[Task(name="a", task=f"SCRIPT={script}", tools=["Bash"])])
+    run = await engine_m.runs.create(tasks, folder=tmp_path, options={"kind": "claude", "in_place": True})
+    open_tools: list[str] = []
+
+    def look(attempt: Attempt, _facts: object) -> None:
+        open_tools[:] = [str(tool["name"]) for tool in attempt.tools_open.values()]
+
+    going = asyncio.create_task(engine_m.runs.execute(run.id, worker=AgentWorker(attempts, listener=look)))
+    await eventually(lambda: any(each.endswith("read_messages") for each in open_tools))
+    await asyncio.sleep(1)  # it waits
+    began = time.monotonic()
+    await engine_m.bus.send("b", f"{run.id}.a", "the parser leaks", type="discovery")
+    run = await going
+    assert run.status == "completed", run.tasks
+    assert time.monotonic() - began < WAIT_S / 2, "it waited to the end"
+    told = json.dumps(stub.requests[-1].body["messages"])
+    assert told.count("> the parser leaks") == 1
+    assert [each async for each in engine_m.bus.waiting(f"{run.id}.a")] == []

@@ -7,7 +7,7 @@ import pytest
 
 from maos.app import Maos
 from maos.engine.attempts import Attempts
-from maos.model.attempt import inbox
+from maos.model.message import inbox
 from maos.model.plan import Plan, Task
 from maos.model.run import Run
 from maos.runs.budgets import Budget

@@ -18,7 +18,7 @@ from maos.clock import SystemClock
 from maos.engine import consent
 from maos.engine.workplace import Workplace
 from maos.journal.codec import Event
-from maos.model.attempt import inbox
+from maos.model.message import inbox
 from maos.model.run import Run
 from maos.runs.worker import AgentWorker
 from maos.testing.model_stub import ModelStub, ScriptFault, ScriptStep

@@ -14,13 +14,12 @@ from maos.clock import SystemClock
 from maos.engine import checkpoints
 from maos.engine.claims import Held
 from maos.journal.codec import Event
-from maos.mcp import acts
-from maos.mcp.identity import AgentIdentity
-from maos.mcp.session import Session
+from maos.mcp import handlers
+from maos.mcp.server import Identity
+from maos.mcp.session import Errand, Session
 from maos.model import tool_calls
-from maos.model.attempt import inbox
 from maos.model.branch import digest
-from maos.model.message import of_run
+from maos.model.message import inbox, of_run
 from maos.model.plan import Task
 from maos.model.run import Run
 from maos.travel import points_in_time
@@ -276,18 +275,18 @@ async def test_the_door_of_an_agent_that_was_given_up_leads_nowhere(tmp_path: Pa
             tool_calls.AGENT: agent,
             tool_calls.ATTEMPT: f"{agent}.1",
         }
-        session = await Session.open(AgentIdentity(told))
+        session = await Session.open(Identity(told))
         try:
             if refusal:
                 with pytest.raises(maos.InvalidInput, match=refusal):
-                    await acts.send_message(session, acts.Errand(), text="hello", type="info", to="x")
+                    await handlers.send_message(session, Errand(), text="hello", type="info", to="x")
                 with pytest.raises(maos.InvalidInput, match=refusal):
-                    await acts.send_message(session, acts.Errand(), text="hello", type="info", topic=of_run(run.id))
+                    await handlers.send_message(session, Errand(), text="hello", type="info", topic=of_run(run.id))
                 with pytest.raises(maos.InvalidInput, match=refusal):
-                    await acts.spawn_task(session, acts.Errand(), name="evil", task="x")
-                await acts.report_discovery(session, acts.Errand(), text="found: nothing")
+                    await handlers.spawn_task(session, Errand(), name="evil", task="x")
+                await handlers.report_discovery(session, Errand(), text="found: nothing")
             else:
-                await acts.send_message(session, acts.Errand(), text="hello", type="info", to="x")
+                await handlers.send_message(session, Errand(), text="hello", type="info", to="x")
         finally:
             await session.maos.close()
     assert [each.data["sender"] async for each in m.journal.read(inbox(run.agent("x")))] == [run.agent("w")]

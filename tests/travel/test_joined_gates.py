@@ -11,7 +11,7 @@ from maos.app import Maos
 from maos.clock import SystemClock
 from maos.journal.codec import Event
 from maos.journal.journal import Journal
-from maos.model.attempt import inbox
+from maos.model.message import inbox
 from maos.model.plan import Gate, Task
 from maos.model.run import Run, TaskState
 from maos.travel import points_in_time

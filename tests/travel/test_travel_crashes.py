@@ -10,8 +10,8 @@ import maos
 from maos.app import Maos
 from maos.clock import SystemClock
 from maos.engine import checkpoints
-from maos.model.attempt import inbox
 from maos.model.branch import digest
+from maos.model.message import inbox
 from maos.model.plan import Plan, Task
 from maos.model.run import Run
 from maos.testing.crash import Life, crash_loop

@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import maos
+from maos.bus.mailbox import Mailbox
 from maos.clock import SystemClock
 from maos.engine import ownership, recorder
 from maos.engine.types import TYPES, WORKFLOW_RUN
@@ -203,7 +204,7 @@ async def one_life(store: MemoryStore, node: Node, points: int) -> WorkflowRun |
         known = await WORKFLOW_RUN.load(journal, name.removeprefix("workflow/"))
         if known is not None:
             await journal.release(ownership.lease_of(known.owner))
-    workflows = Workflows(journal, clock, attempts=lambda: pytest.fail("there are no agents"))
+    workflows = Workflows(journal, clock, mailbox=Mailbox(journal), attempts=lambda: pytest.fail("there are no agents"))
     attending = asyncio.create_task(attend(workflows))
     living = asyncio.create_task(execute(workflows, node))
     dying = asyncio.create_task(world.dead.wait())

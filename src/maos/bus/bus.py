@@ -4,30 +4,28 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias, TypedDict, Unpack
 
 from maos.bus import history as past
 from maos.bus import letters
-from maos.bus.composing import MessageComposer, MessageDraft, key_of
+from maos.bus.composing import MessageComposer, MessageDraft, Outgoing, appends_of, key_of
 from maos.bus.history import Filter, SentMessage, Talk
-from maos.bus.letters import Letter, Waiting
+from maos.bus.letters import Letter
 from maos.bus.limits import MessageLimits
-from maos.bus.reader import Reader
+from maos.bus.mailbox import Mailbox, Waiting, waiting
 from maos.bus.receiving import TRIES_MAX, VISIBILITY_S, WINDOW, Delivery, Receiver
 from maos.bus.topics import Subscriptions
 from maos.clock import Clock
 from maos.errors import Conflict, NotFound
 from maos.faults import crash_point
 from maos.ids import check_name
-from maos.journal.codec import Event
 from maos.journal.journal import Append, Journal
-from maos.model.message import PERSON, Message, acks, history, inbox, message, of_run
+from maos.model.message import PERSON, Message, acks, inbox, message, of_run
 from maos.model.run import stream as run_stream
-from maos.store.contract import Appended
 
 Members = Callable[[str], Awaitable[Sequence[str]]]
 """Who the agents of a run are."""
-Cause = Message | Delivery | str | None
+Cause: TypeAlias = Message | Delivery | str | None
 """What a message answers: a message, or the id of one that the sender got."""
 
 LOOK_BACK_EVENTS = 1_000
@@ -39,6 +37,22 @@ class LastReceived(NamedTuple):
     position: int
     """Where in the journal it was sent."""
     message: Message
+
+
+class Options(TypedDict, total=False):
+    """How a message is sent, beside its sender, its recipients and its text."""
+
+    type: str
+    metadata: Mapping[str, Any] | None
+    ttl_s: float | None
+    """How long it may wait for its recipient."""
+    reply_to: Cause
+    """What it answers."""
+    heard: Message | None
+    """What the sender heard last, answer or not: it counts towards the hop limit, so that agents which only react to
+    each other come to an end."""
+    key: str | None
+    """Makes repeating the call harmless."""
 
 
 async def _nobody(_run: str) -> Sequence[str]:
@@ -59,51 +73,84 @@ class Bus:
         members: Members = _nobody,
         limits: MessageLimits | None = None,
         restore_s: float = 0.0,
+        mailbox: Mailbox | None = None,
+        is_redacted: bool = False,
     ) -> None:
         self._restore_s = restore_s
         self._journal = journal
         self._clock = clock
         self._members = members
-        self._composer = MessageComposer(clock, limits or MessageLimits())
+        self._composer = MessageComposer(clock, limits or MessageLimits(), is_redacted=is_redacted)
         self._subscriptions = Subscriptions(journal)
-        self._reader = Reader(journal)
+        self.mailbox = Mailbox(journal) if mailbox is None else mailbox
+        """The reader of inboxes, shared by everything that listens in this process."""
         self._receivers: list[Receiver] = []
         self._runs: set[str] = set()
 
-    def limited(self, limits: MessageLimits) -> Bus:
-        """The same bus for somebody who may say less."""
-        return Bus(self._journal, self._clock, members=self._members, limits=limits, restore_s=self._restore_s)
+    def limited(self, limits: MessageLimits, *, is_redacted: bool = False) -> Bus:
+        """This bus with other limits for what is sent through it, and perhaps for texts without secrets already."""
+        return Bus(
+            self._journal,
+            self._clock,
+            members=self._members,
+            limits=limits,
+            restore_s=self._restore_s,
+            mailbox=self.mailbox,
+            is_redacted=is_redacted,
+        )
 
     # --- sending ---------------------------------------------------------------------------------------------
 
     async def send(
+        self, sender: str, to: str, text: str, *, run: str | None = None, **options: Unpack[Options]
+    ) -> Message:
+        """Tell one agent something; on disk when this returns."""
+        self._composer.check_name(to)
+        return await self._send(await self.compose(sender, text, to=to, run=run, **options), options.get("key"))
+
+    async def broadcast(self, sender: str, run: str, text: str, **options: Unpack[Options]) -> Message:
+        """Tell all agents of a run something, and everything that has joined the run's topic; not the sender."""
+        return await self._send(await self.compose(sender, text, run=run, **options), options.get("key"))
+
+    async def publish(
+        self, sender: str, topic: str, text: str, *, run: str | None = None, **options: Unpack[Options]
+    ) -> Message:
+        """Tell everything that has joined a topic something; not the sender."""
+        check_name(topic, "topic")
+        return await self._send(await self.compose(sender, text, topic=topic, run=run, **options), options.get("key"))
+
+    async def compose(
         self,
         sender: str,
-        to: str,
         text: str,
         *,
-        type: str = "info",
-        metadata: Mapping[str, Any] | None = None,
+        to: str = "",
+        topic: str = "",
         run: str | None = None,
-        ttl_s: float | None = None,
-        reply_to: Cause = None,
-        heard: Message | None = None,
-        key: str | None = None,
-    ) -> Message:
-        """Tell one agent something; on disk when this returns. A `key` makes repeating the call harmless.
+        **options: Unpack[Options],
+    ) -> Outgoing:
+        """A message that is not sent yet: to one agent, to a topic, or with neither to all agents of a run.
 
-        `reply_to` is what it answers. `heard` is what the sender heard last, answer or not: it counts towards the hop
-        limit, so that agents which only react to each other come to an end.
+        Its appends can be written as part of a larger append, so that one is not there without the other.
         """
-        self._composer.check_name(to)
         if run is None:
-            run = await self._run_of(to) or await self._run_of(sender)
-        cause = None if reply_to is None else await self._cause(sender, reply_to)
-        said = self._composer.compose(
-            MessageDraft(sender, text, type, metadata, run, ttl_s, cause, key, to=(to,), heard=heard)
+            run = (await self._run_of(to) if to else "") or await self._run_of(sender)
+        draft = MessageDraft(
+            sender,
+            text,
+            options.get("type", "info" if to or topic else "broadcast"),
+            options.get("metadata"),
+            run,
+            options.get("ttl_s"),
+            await self._cause(sender, options.get("reply_to")),
+            options.get("key"),
+            to=(to,) if to else (),
+            topic="" if to else topic or of_run(run),
+            heard=options.get("heard"),
         )
-        sent = await self._append(said, said.to, key)
-        return said._replace(version=sent.versions[0])
+        said = self._composer.compose(draft)
+        members = () if to or topic else await self._members(run)
+        return Outgoing(said, members, self._subscriptions, self._composer)
 
     def enclosed(
         self,
@@ -115,70 +162,24 @@ class Bus:
         type: str = "info",
         metadata: Mapping[str, Any] | None = None,
     ) -> list[Append]:
-        """What sends a message as part of somebody's own append, so that one is not there without the other."""
+        """The appends that send one agent a message, for a caller that cannot wait for what `compose` looks up."""
         self._composer.check_name(to)
         said = self._composer.compose(MessageDraft(sender, text, type, metadata, run, None, None, None, to=(to,)))
-        return _appends(said, said.to)
+        return appends_of(said, said.to)
 
-    async def broadcast(
-        self,
-        sender: str,
-        run: str,
-        text: str,
-        *,
-        type: str = "broadcast",
-        metadata: Mapping[str, Any] | None = None,
-        ttl_s: float | None = None,
-        reply_to: Cause = None,
-        heard: Message | None = None,
-        key: str | None = None,
-    ) -> Message:
-        """Tell all agents of a run something, and whoever has joined the run's topic; not the sender."""
-        cause = await self._cause(sender, reply_to)
-        draft = MessageDraft(sender, text, type, metadata, run, ttl_s, cause, key, topic=of_run(run), heard=heard)
-        return await self._spread(draft, await self._members(run))
-
-    async def publish(
-        self,
-        sender: str,
-        topic: str,
-        text: str,
-        *,
-        type: str = "info",
-        metadata: Mapping[str, Any] | None = None,
-        run: str | None = None,
-        ttl_s: float | None = None,
-        reply_to: Cause = None,
-        heard: Message | None = None,
-        key: str | None = None,
-    ) -> Message:
-        """Tell everybody who has joined a topic something; not the sender."""
-        check_name(topic, "topic")
-        run = await self._run_of(sender) if run is None else run
-        cause = await self._cause(sender, reply_to)
-        draft = MessageDraft(sender, text, type, metadata, run, ttl_s, cause, key, topic=topic, heard=heard)
-        return await self._spread(draft, ())
-
-    async def _spread(self, draft: MessageDraft, members: Sequence[str]) -> Message:
-        said = self._composer.compose(draft)
+    async def _send(self, outgoing: Outgoing, key: str | None) -> Message:
+        """Write one append over all inboxes and the history: all of it is there, or nothing (I18)."""
+        once = None if key is None else key_of(outgoing.composed, key)
         while True:
-            topics = await self._subscriptions.refresh()
-            names = dict.fromkeys((*members, *topics.members.get(said.topic, ())))
-            names.pop(said.sender, None)
-            self._composer.check_recipients(len(names), said.topic)
+            appends = await outgoing.appends()
+            crash_point("bus:before send")
             try:
-                await self._append(said, tuple(names), draft.key, self._subscriptions.unchanged())
+                sent = await self._journal.append_all(appends, key=once)
             except Conflict:
-                continue  # somebody has joined or left meanwhile
-            return said._replace(to=tuple(names))
-
-    async def _append(self, said: Message, names: Sequence[str], key: str | None, *more: Append) -> Appended:
-        """One append over all inboxes and the history: all of it is there, or nothing (I18)."""
-        appends = [*_appends(said, names), *more]
-        crash_point("bus:before send")
-        sent = await self._journal.append_all(appends, key=None if key is None else key_of(said, key))
-        crash_point("bus:after send")
-        return sent
+                continue  # an agent has joined or left the topic meanwhile
+            crash_point("bus:after send")
+            version = sent.versions[0] if outgoing.composed.to else 0
+            return outgoing.message._replace(version=version)
 
     async def _cause(self, sender: str, reply_to: Cause) -> Message | None:
         if isinstance(reply_to, str):
@@ -238,7 +239,7 @@ class Bus:
         receiver = Receiver(
             self._journal,
             self._clock,
-            self._reader,
+            self.mailbox,
             name,
             visibility_s=visibility_s,
             tries_max=tries_max,
@@ -262,7 +263,7 @@ class Bus:
 
     def waiting(self, name: str) -> AsyncIterator[Waiting]:
         """What somebody was sent and has not acknowledged, the oldest first."""
-        return letters.waiting(self._journal, name)
+        return waiting(self._journal, name)
 
     async def expire(self, name: str) -> None:
         """Make dead letters of what waits for somebody beyond its time, or is too old to be restored.
@@ -307,10 +308,4 @@ class Bus:
         """Receive no more."""
         await asyncio.gather(*(receiver.close() for receiver in self._receivers))
         self._receivers.clear()
-        await self._reader.close()
-
-
-def _appends(said: Message, names: Sequence[str]) -> list[Append]:
-    event = Event("message_sent", said.data())
-    recorded = event if said.to else Event("message_sent", {**event.data, "to": list(names)})
-    return [*(Append(inbox(name), (event,)) for name in names), Append(history(said.run), (recorded,))]
+        await self.mailbox.close()

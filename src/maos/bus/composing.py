@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import count
 from typing import Any, NamedTuple
 
 import msgspec
 
 from maos.bus.limits import MessageLimits, Rate, TooMuch
+from maos.bus.topics import Subscriptions
 from maos.clock import MICROSECONDS, Clock
 from maos.errors import InvalidInput
 from maos.ids import check_name
-from maos.journal.codec import check_plain
-from maos.model.message import TYPES, Message
+from maos.journal.codec import Event, check_plain
+from maos.journal.journal import Append
+from maos.model.message import TYPES, Message, history, inbox, indexed
 from maos.redact import Redactor
 from maos.store.contract import Key
 
@@ -41,11 +43,11 @@ class MessageDraft(NamedTuple):
 class MessageComposer:
     """Makes messages of drafts."""
 
-    def __init__(self, clock: Clock, limits: MessageLimits) -> None:
+    def __init__(self, clock: Clock, limits: MessageLimits, *, is_redacted: bool = False) -> None:
         self._clock = clock
         self._limits = limits
         self._rate = Rate(clock, limits.per_minute)
-        self._redactor = Redactor({})
+        self._redact = _unchanged if is_redacted else Redactor({}).text
         self._names: set[str] = set()
         self._origin = secrets.token_hex(5)
         self._count = count(1)
@@ -102,7 +104,7 @@ class MessageComposer:
         if size > self._limits.text_bytes_max:
             hint = f"at most {self._limits.text_bytes_max} are allowed; put it into a file and say where that is"
             raise TooMuch(f"the message has {size} bytes", hint=hint)
-        return self._redactor.text(text)
+        return self._redact(text)
 
     def _metadata(self, metadata: Mapping[str, Any]) -> dict[str, Any]:
         given = dict(metadata)
@@ -116,7 +118,7 @@ class MessageComposer:
 
     def _cleaned(self, value: Any) -> Any:
         if isinstance(value, str):
-            return self._redactor.text(_whole(value))
+            return self._redact(_whole(value))
         if isinstance(value, dict):
             return {self._cleaned(key): self._cleaned(item) for key, item in value.items()}
         if isinstance(value, list):
@@ -134,10 +136,47 @@ class MessageComposer:
         return hops
 
 
+class Outgoing:
+    """A message that is composed, and whose appends are still to be written."""
+
+    def __init__(
+        self, composed: Message, members: Sequence[str], subscriptions: Subscriptions, composer: MessageComposer
+    ) -> None:
+        self.composed = composed
+        self.message = composed
+        """With everybody it goes to, once the appends are known."""
+        self._members = members
+        self._subscriptions = subscriptions
+        self._composer = composer
+
+    async def appends(self) -> list[Append]:
+        """What sends it; called again after a Conflict, because agents may have joined or left its topic."""
+        said = self.composed
+        if said.to:
+            return appends_of(said, said.to)
+        topics = await self._subscriptions.refresh()
+        names = dict.fromkeys((*self._members, *topics.members.get(said.topic, ())))
+        names.pop(said.sender, None)
+        self._composer.check_recipients(len(names), said.topic)
+        self.message = said._replace(to=tuple(names))
+        return [*appends_of(said, tuple(names)), self._subscriptions.unchanged()]
+
+
+def appends_of(said: Message, names: Sequence[str]) -> list[Append]:
+    """The appends that put a message into inboxes and into the history of its run."""
+    event = Event("message_sent", said.data())
+    index = Append(history(said.run), [Event(*indexed(said, names))])
+    return [*(Append(inbox(name), (event,)) for name in names), index]
+
+
 def key_of(said: Message, key: str) -> Key:
     """The key of an append of a message: the same words under the same key are the same message."""
     body = msgspec.json.encode(said.data() | {"at_us": 0})
     return Key(f"message/{check_name(said.sender, 'name')}/{check_name(key, 'key')}", hashlib.sha256(body).digest())
+
+
+def _unchanged(text: str) -> str:
+    return text
 
 
 def _whole(text: str) -> str:

@@ -1,16 +1,17 @@
-"""What waits in inboxes, and the dead letters: what could not be delivered, with the reason."""
+"""The dead letters: messages that could not be delivered, with the reason."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from typing import NamedTuple
 
-from maos.bus.receiving import load, reason_to_park
+from maos.bus.composing import appends_of
+from maos.bus.mailbox import Undeliverable, dead_letter, load, waiting
 from maos.clock import MICROSECONDS, Clock
 from maos.errors import Conflict, NotFound
 from maos.journal.codec import Event
 from maos.journal.journal import Append, Journal
-from maos.model.message import Message, acks, dead, dead_letter, history, inbox, message
+from maos.model.message import Message, dead, inbox, message
 
 
 class Letter(NamedTuple):
@@ -26,41 +27,24 @@ class Letter(NamedTuple):
     message: Message
 
 
-class Waiting(NamedTuple):
-    """A message that is not acknowledged."""
-
-    version: int
-    tries: int
-    message: Message
-
-
-async def waiting(journal: Journal, name: str) -> AsyncIterator[Waiting]:
-    """What somebody was sent and has not acknowledged, the oldest first."""
-    fold = await load(journal, name)
-    async for record in journal.read(inbox(name), after=fold.floor):
-        if record.type == "message_sent" and record.version not in fold.settled:
-            said = message(record.data, version=record.version)
-            yield Waiting(record.version, fold.tries.get(record.version, 0), said)
-
-
 async def expire(journal: Journal, clock: Clock, name: str, *, restore_s: float = 0.0) -> None:
     """Make dead letters of what waits for somebody beyond its time, where nobody receives who would."""
     while True:
         fold = await load(journal, name)
         now_us = clock.now_us()
         oldest_us = now_us - int(restore_s * MICROSECONDS) if restore_s else 0
-        waits = [(each, reason_to_park(each.message, now_us, oldest_us)) async for each in waiting(journal, name)]
-        overdue = [(each, why) for each, why in waits if why]
-        if not overdue:
+        given_up = [
+            Undeliverable(each.message, why, each.tries)
+            async for each in waiting(journal, name)
+            if (why := each.message.reason_to_give_up(now_us, oldest_us))
+        ]
+        if not given_up:
             return
-        parked = Event("message_dead_lettered", {"versions": [each.version for each, _why in overdue]})
-        dead_ones = [Event("dead_letter_added", dead_letter(each.message, why, each.tries)) for each, why in overdue]
         try:
-            await journal.append_all(
-                [Append(acks(name), [parked], expected=fold.version), Append(dead(name), dead_ones)]
-            )
+            await journal.append_all(dead_letter(name, given_up, expected=fold.version))
+            return
         except Conflict:
-            continue  # somebody receives after all
+            continue  # a receiver has written meanwhile
 
 
 async def letters(journal: Journal, name: str | None) -> AsyncIterator[Letter]:
@@ -81,13 +65,11 @@ async def revive(journal: Journal, clock: Clock, name: str, version: int) -> Non
             hint = "`maos messages dead` lists them; each can be sent again once"
             raise NotFound(f"{name!r} has no dead letter {version}", hint=hint)
         said = parked.message._replace(at_us=clock.now_us())
-        sent = Event("message_sent", said.data())
         try:
             await journal.append_all(
                 [
                     Append(dead(name), [Event("dead_letter_requeued", {"version": version})], expected=read_until),
-                    Append(inbox(name), [sent]),
-                    Append(history(said.run), [Event("message_sent", {**said.data(), "to": [name]})]),
+                    *appends_of(said, [name]),
                 ]
             )
             return

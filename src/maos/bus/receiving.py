@@ -15,36 +15,22 @@ from typing import NamedTuple
 
 import msgspec
 
-from maos.bus.reader import Reader
+from maos.bus.mailbox import KIND, Inbox, KeptAcks, Mailbox, Undeliverable, acknowledge, dead_letter, hand_out, load
 from maos.clock import MICROSECONDS, Clock
 from maos.errors import LeaseLost, MaosError, StoreUnavailable
 from maos.faults import crash_point
 from maos.ids import check_name
-from maos.journal.codec import Event
-from maos.journal.journal import PAGE_EVENTS, Append, Journal, Record
-from maos.model.message import (
-    EXPIRED,
-    FORMAT,
-    OUTDATED,
-    Acknowledgements,
-    Message,
-    acks,
-    dead,
-    dead_letter,
-    inbox,
-    message,
-)
+from maos.journal.journal import Append, Journal, Record
+from maos.model.message import FORMAT, Acknowledgements, Message, acks, message
 from maos.store.contract import Document, Lease
 
 VISIBILITY_S = 30.0
 TRIES_MAX = 5
 WINDOW = 64
 """How many messages may be in somebody's hands at once."""
-BUFFER_MAX = 512
 CLAIM_POLL_S = 0.2
 KEEP_EVERY = 256
 """After how many receipts the fold of them is kept."""
-KIND = "acks"
 
 
 class MessageExpired(LeaseLost):
@@ -79,7 +65,7 @@ class Delivery:
 
     async def reject(self, reason: str) -> None:
         """Put it among the dead letters: it is not delivered again unless somebody sends it again."""
-        await self._receiver.park([(self, reason)])
+        await self._receiver.give_up(self, reason)
 
     async def release(self, reason: str) -> None:
         """Give it back to be delivered again; after too many tries it becomes a dead letter, with this reason."""
@@ -94,7 +80,7 @@ class _Batch(NamedTuple):
     """What is handed out next, and what cannot be any more."""
 
     deliveries: list[Delivery]
-    parked: list[tuple[Delivery, str]]
+    dead: list[tuple[Delivery, str]]
     again: list[Delivery]
     records: list[Record]
     """Where they come from, to be put back if they cannot be recorded."""
@@ -104,34 +90,6 @@ def _nothing() -> _Batch:
     return _Batch([], [], [], [])
 
 
-class KeptAcks(msgspec.Struct):
-    """A fold of receipts, as a document."""
-
-    format: int
-    fold: Acknowledgements
-
-
-async def load(journal: Journal, name: str) -> Acknowledgements:
-    """What became of the messages of an inbox, as of now."""
-    document = await journal.store.load(KIND, name)
-    fold = Acknowledgements(id=name)
-    if document is not None and document.body is not None:
-        try:
-            kept = msgspec.json.decode(document.body, type=KeptAcks)
-        except msgspec.MsgspecError:
-            kept = None  # of no use, which costs only time
-        if kept is not None and kept.format == FORMAT and kept.fold.version == document.version:
-            fold = kept.fold
-    async for record in journal.read(acks(name), after=fold.version):
-        fold.apply(record.type, record.data)
-    return fold
-
-
-def reason_to_park(said: Message, now_us: int, oldest_us: int) -> str:
-    """Why a message is not delivered any more; empty when it is."""
-    return EXPIRED if said.is_expired(now_us) else OUTDATED if said.at_us < oldest_us else ""
-
-
 class Receiver:
     """Hands out what comes into an inbox: `async for delivery in receiver`."""
 
@@ -139,7 +97,7 @@ class Receiver:
         self,
         journal: Journal,
         clock: Clock,
-        reader: Reader,
+        mailbox: Mailbox,
         name: str,
         *,
         visibility_s: float = VISIBILITY_S,
@@ -153,35 +111,24 @@ class Receiver:
         self.name = check_name(name, "name")
         self._journal = journal
         self._clock = clock
-        self._reader = reader
+        self._mailbox = mailbox
         self._visibility_s = visibility_s
         self._tries_max = tries_max
         self._window = window
-        self._inbox = inbox(name)
-        self._receipts = acks(name)
+        self._inbox: Inbox | None = None
         self._fold = Acknowledgements(id=name)
         self._lease: Lease | None = None
         self._leased_us = 0
         self._keeper: asyncio.Task[None] | None = None
-        self._news = asyncio.Event()
-        self._error: MaosError | None = None
         self._kept = 0
         self._sure = True
         """Whether the fold is exactly what is recorded, so that it may be kept."""
         self._buffer: deque[Record] = deque()
         """Read, and not handed out."""
-        self._read = 0
-        """Up to where the inbox was read."""
-        self._seen = 0
-        """Up to where it is known to go."""
-        self._paging = False
-        self._unlooked = True
         self._ready: deque[Delivery] = deque()
         """Recorded as handed out, and not yet asked for."""
         self._out: dict[int, Delivery] = {}
         """Everything that is handed out and not settled, those that are ready included."""
-        self._in_order = True
-        """Whether those stand there in the order of the inbox."""
         self._again: deque[Delivery] = deque()
 
     # --- for those who receive -------------------------------------------------------------------------------
@@ -192,13 +139,13 @@ class Receiver:
     async def __anext__(self) -> Delivery:
         while True:
             try:
-                if self._lease is None:
-                    await self._begin()
-                if self._ready or await self._hand_out():
+                inbox = await self._begin()
+                if self._ready or await self._hand_out(inbox):
                     delivery = self._ready.popleft()
                     self.set_deadline(delivery)
                     return delivery
-                await self._wait()
+                if self._buffer or not inbox.is_behind:  # else there is more to read, and room for it
+                    await inbox.wait()
             except LeaseLost:
                 self._lose()
 
@@ -212,7 +159,6 @@ class Receiver:
 
     async def close(self) -> None:
         """Receive no more; what is not acknowledged goes to the next receiver at once."""
-        self._reader.remove(self.name, self)
         if self._keeper is not None:
             self._keeper.cancel()
             await asyncio.gather(self._keeper, return_exceptions=True)
@@ -220,59 +166,21 @@ class Receiver:
         if self._lease is not None:
             lease, self._lease = self._lease, None
             await self._journal.release(lease)
-
-    # --- what comes in ---------------------------------------------------------------------------------------
-
-    def offer(self, record: Record) -> None:
-        """Something new in the inbox; what finds no room is read again later."""
-        self._seen = max(self._seen, record.version)
-        if record.version == self._read + 1 and not self._paging and len(self._buffer) < BUFFER_MAX:
-            self._read = record.version
-            self._buffer.append(record)
-        self._news.set()
-
-    def fail(self, error: MaosError) -> None:
-        """Nothing more can be read, and why."""
-        self._error = error
-        self._news.set()
-
-    async def _fill(self) -> None:
-        self._paging = True
-        self._unlooked = False
-        try:
-            page = await self._journal.page(self._inbox, after=self._read)
-        except BaseException:
-            self._unlooked = True
-            raise
-        finally:
-            self._paging = False
-        self._buffer.extend(page)
-        if page:
-            self._read = page[-1].version
-            self._unlooked = len(page) == PAGE_EVENTS
-
-    async def _wait(self) -> None:
-        """Until there may be something to hand out, or room for it in somebody's hands."""
-        if self._error is not None:
-            raise self._error
-        if self._buffer or not self._is_behind:
-            await self._news.wait()
-        self._news.clear()
-
-    @property
-    def _is_behind(self) -> bool:
-        return self._unlooked or self._seen > self._read
+        if self._inbox is not None:
+            self._inbox.close()
 
     # --- the right to receive --------------------------------------------------------------------------------
 
-    async def _begin(self) -> None:
-        """Wait for the right to receive, and find the place to go on from."""
-        if self._keeper is None:
-            await self._reader.add(self.name, self)
-            self._keeper = asyncio.create_task(self._keep_lease())
+    async def _begin(self) -> Inbox:
+        """Wait for the right to receive unless this receiver has it, and find the version to read on from."""
+        if self._inbox is None:
+            self._inbox = await self._mailbox.open(self.name, after=0)
+            self._keeper = asyncio.create_task(self._keep_lease(self._inbox))
+        if self._lease is not None:
+            return self._inbox
         while True:
             self._leased_us = self._clock.steady_us()
-            lease = await self._journal.acquire(self._inbox, ttl_s=self._visibility_s)
+            lease = await self._journal.acquire(self._inbox.stream, ttl_s=self._visibility_s)
             if lease is not None:
                 break
             await asyncio.sleep(min(CLAIM_POLL_S, self._visibility_s / 4))
@@ -280,17 +188,23 @@ class Receiver:
             self._oldest_us = self._clock.now_us() - int(self._restore_s * MICROSECONDS)
         self._fold = await load(self._journal, self.name)
         self._kept = self._fold.version
-        self._read = self._fold.floor
-        self._unlooked = self._sure = self._in_order = True
+        self._sure = True
         for each in (self._buffer, self._ready, self._out, self._again):
             each.clear()
+        self._inbox.rewind(self._fold.floor)
         self._lease = lease
+        return self._inbox
 
     def _lose(self) -> None:
         self._lease = None
-        self._news.set()
+        self._wake()
 
-    async def _keep_lease(self) -> None:
+    def _wake(self) -> None:
+        """Have `__anext__` look whether there is something to hand out, or room for it."""
+        if self._inbox is not None:
+            self._inbox.news.set()
+
+    async def _keep_lease(self, inbox: Inbox) -> None:
         """Renew the lease, unless something in somebody's hands is overdue: then let it run out."""
         while True:
             await asyncio.sleep(self._visibility_s / 4)
@@ -308,7 +222,7 @@ class Receiver:
             except StoreUnavailable:
                 continue  # it is away for everybody, and the lease may still hold when it is back
             except MaosError as error:
-                self.fail(error)
+                inbox.fail(error)
 
     def set_deadline(self, delivery: Delivery) -> None:
         """Begin the time that a delivery has."""
@@ -316,15 +230,15 @@ class Receiver:
 
     # --- handing out -----------------------------------------------------------------------------------------
 
-    async def _hand_out(self) -> bool:
+    async def _hand_out(self, inbox: Inbox) -> bool:
         """Record what is handed out next; whether there is anything."""
-        if not self._buffer and self._is_behind:
-            await self._fill()
+        if not self._buffer:
+            self._buffer.extend(await inbox.page())
         batch = self._next_batch()
-        if batch.deliveries or batch.parked:
+        if batch.deliveries or batch.dead:
             lease = self._lease
             if lease is None:
-                raise LeaseLost(self._inbox, token=0, why="it was let go")
+                raise LeaseLost(inbox.stream, token=0, why="it was let go")
             crash_point("bus:before handing out")
             await self._record(lease, (), batch)
             crash_point("bus:after handing out")
@@ -350,10 +264,10 @@ class Receiver:
                 said = message(record.data, version=record.version)
                 tries = self._fold.tries.get(record.version, 0)
                 delivery = Delivery(self, lease, said, record.version, tries + 1)
-                if why := reason_to_park(said, now_us, self._oldest_us):
-                    batch.parked.append((delivery, why))
+                if why := said.reason_to_give_up(now_us, self._oldest_us):
+                    batch.dead.append((delivery, why))
                 elif tries >= self._tries_max:
-                    batch.parked.append((delivery, f"it was handed out {tries} times and never acknowledged"))
+                    batch.dead.append((delivery, f"it was handed out {tries} times and never acknowledged"))
                 elif tries and (self._out or batch.deliveries):
                     break
                 else:
@@ -363,7 +277,7 @@ class Receiver:
                 break
         return batch
 
-    # --- receipts --------------------------------------------------------------------------------------------
+    # --- acknowledging ---------------------------------------------------------------------------------------
 
     async def acknowledge(self, delivery: Delivery) -> None:
         """See Delivery.ack. What is handed out next is recorded with it: under load, one append for each message."""
@@ -377,44 +291,38 @@ class Receiver:
         await self._record(delivery.lease, [delivery], batch)
         crash_point("bus:after ack")
 
-    async def park(self, parked: Sequence[tuple[Delivery, str]]) -> None:
+    async def give_up(self, delivery: Delivery, reason: str) -> None:
         """See Delivery.reject."""
-        if self._holds(parked[0][0]) and self._fold.is_settled(parked[0][0].version):
+        if self._holds(delivery) and self._fold.is_settled(delivery.version):
             return
         crash_point("bus:before parking")
-        await self._record(parked[0][0].lease, (), _nothing()._replace(parked=list(parked)))
+        await self._record(delivery.lease, (), _nothing()._replace(dead=[(delivery, reason)]))
         crash_point("bus:after parking")
 
     async def give_back(self, delivery: Delivery, reason: str) -> None:
         """See Delivery.release."""
         if delivery.tries >= self._tries_max:
-            await self.park([(delivery, reason)])
+            await self.give_up(delivery, reason)
         elif self._holds(delivery):
             self._again.append(delivery)
             delivery.deadline_us = 0
-            self._news.set()
+            self._wake()
 
     def _holds(self, delivery: Delivery) -> bool:
         return self._lease is not None and self._lease.token == delivery.lease.token
 
     async def _record(self, lease: Lease, done: Sequence[Delivery], batch: _Batch) -> None:
-        """Write receipts under a delivery's token; Expired when it is not, or no longer, the inbox's."""
-        acknowledged = [each.version for each in done]
-        parked = [each.version for each, _why in batch.parked]
+        """Write what became of messages under a delivery's token; Expired when it no longer is the inbox's."""
         for each in batch.deliveries:
             self._out[each.version] = each
-        floor = self._floor({*acknowledged, *parked})
-        events = []
-        if batch.deliveries:
-            events.append(Event("message_delivered", {"versions": [each.version for each in batch.deliveries]}))
-        if acknowledged:
-            events.append(Event("message_acknowledged", {"versions": acknowledged, "floor": floor}))
-        if parked:
-            events.append(Event("message_dead_lettered", {"versions": parked, "floor": floor}))
-        appends = [Append(self._receipts, events)]
-        if parked:
-            letters = [dead_letter(each.message, why, each.tries) for each, why in batch.parked]
-            appends.append(Append(dead(self.name), [Event("dead_letter_added", data) for data in letters]))
+        settled = {each.version for each in (*done, *(each for each, _why in batch.dead))}
+        floor = self._floor(settled)
+        given_up = [Undeliverable(each.message, why, each.tries) for each, why in batch.dead]
+        appends = [
+            *hand_out(self.name, [each.version for each in batch.deliveries]),
+            *acknowledge(self.name, [each.version for each in done], floor=floor),
+            *dead_letter(self.name, given_up, floor=floor),
+        ]
         try:
             reply = await self._journal.append_all(appends, under=lease, documents=self._due())
         except LeaseLost as error:
@@ -426,17 +334,18 @@ class Receiver:
         except BaseException:
             self._put_back(batch)
             raise
-        self._note(events, reply.versions[0])
-        for version in (*acknowledged, *parked):
+        self._note(appends, reply.versions)
+        for version in settled:
             self._out.pop(version, None)
         self._ready.extend(batch.deliveries)
-        self._news.set()
+        self._wake()
 
     def _floor(self, settled: set[int]) -> int:
-        """Up to where nothing is left to deliver."""
-        left = (version for version in self._out if version not in settled)
-        first = next(left, self._read + 1) if self._in_order else min(left, default=self._read + 1)
-        return min(first, self._buffer[0].version if self._buffer else first) - 1
+        """The version up to which nothing is left to deliver."""
+        read = self._inbox.cursor if self._inbox is not None else 0
+        left = [version for version in self._out if version not in settled]
+        buffered = [self._buffer[0].version] if self._buffer else []
+        return min([read + 1, *left, *buffered]) - 1
 
     def _due(self) -> tuple[Document, ...]:
         """The fold as it is before what is being written, now and then."""
@@ -446,15 +355,19 @@ class Receiver:
         body = msgspec.json.encode(KeptAcks(FORMAT, self._fold))
         return (Document(KIND, self.name, self._fold.version, body),)
 
-    def _note(self, events: Sequence[Event], version: int) -> None:
-        for event in events:
-            self._fold.apply(event.type, event.data)
-        if self._fold.version != version:  # somebody gave up waiting for an append that was written all the same
+    def _note(self, appends: Sequence[Append], versions: Sequence[int]) -> None:
+        """Fold in what was written."""
+        version = 0
+        for append, newest in zip(appends, versions, strict=True):
+            if append.stream == acks(self.name):
+                version = newest
+                for event in append.events:
+                    self._fold.apply(event.type, event.data)
+        if self._fold.version != version:  # a caller gave up waiting for an append that was written all the same
             self._sure = False
 
     def _put_back(self, batch: _Batch) -> None:
-        """Hand it out later: nobody knows whether it was recorded as handed out now."""
-        self._in_order = False
+        """Hand it out later: it is unknown whether it was recorded as handed out now."""
         for each in batch.deliveries:
             self._out.pop(each.version, None)
         for each in batch.again:

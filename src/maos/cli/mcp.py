@@ -38,6 +38,6 @@ def mcp(ctx: click.Context, database: DatabaseTarget, only_list: bool, as_json: 
     else:
         import os
 
-        from maos.mcp.door import main
+        from maos.mcp.server import main
 
         ctx.exit(main({**os.environ, "MAOS_DB": database.name}))

@@ -22,7 +22,7 @@ from maos.demo.sample import ROLES
 from maos.errors import MaosError
 from maos.journal.journal import Record as Event
 from maos.model.attempt import stream
-from maos.model.message import PERSON, acks, history, inbox, message
+from maos.model.message import PERSON, Message, acks, inbox, message
 from maos.model.run import agent_name
 from maos.model.run import stream as run_stream
 from maos.workspaces.git import Git
@@ -123,6 +123,10 @@ class _Journal:
         heard = [each for each in await self.attempts(agent) if each.type == "attempt_output"]
         return [str(fact["text"]) for each in heard for fact in each.data["facts"] if fact["kind"] == "line"]
 
+    async def messages(self) -> list[Message]:
+        """Every message of the run."""
+        return [each.message async for each in self._m.bus.history(run=self.run)]
+
     async def inbox(self, agent: str) -> dict[int, str]:
         """What was put into an agent's inbox, by its place there."""
         events = await self.events(inbox(agent_name(self.run, agent)))
@@ -154,7 +158,7 @@ async def _messages(place: DemoFolder, journal: _Journal) -> list[Count]:
         if "sent" in note
         for to in ([str(note["to"])] if note["to"] else sorted(set(ROLES) - {agent}))
     ]
-    said = [message(each.data) for each in await journal.events(history(journal.run))]
+    said = await journal.messages()
     on_the_bus = [
         f"{names.get(each.sender, each.sender)} → {names.get(to, to)}: {each.text}"
         for each in said

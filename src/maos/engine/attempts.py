@@ -24,7 +24,6 @@ from maos.engine.attempt_reader import AttemptReader
 from maos.engine.claims import claim
 from maos.engine.live import GRACE_S, AttemptLimits, Listener, LiveAttempt
 from maos.engine.ownership import Liveness
-from maos.engine.post import Post
 from maos.engine.recorder import Recorder
 from maos.engine.tool_servers import ToolServers
 from maos.engine.types import ATTEMPT
@@ -41,10 +40,9 @@ from maos.model.attempt import (
     agent_of,
     attempt_id,
     check_agent,
-    inbox,
     stream,
 )
-from maos.model.message import render
+from maos.model.message import inbox, render
 from maos.model.restoration import restoration
 from maos.model.tool_calls import NAME as TOOL_SERVER
 from maos.redact import REDACTED
@@ -112,7 +110,6 @@ class Attempts(AttemptReader):
         """Where this machine keeps the files of holders, agents and workspaces."""
         self._environment = dict(os.environ) if environment is None else dict(environment)
         self._tasks: dict[str, asyncio.Task[Attempt]] = {}
-        self.post = Post(journal)
 
     def program(self, kind: str, argv: Sequence[str] = ()) -> AgentProgram:
         """The program that an agent of a kind would be; NotFound says what to install."""
@@ -338,7 +335,6 @@ class Attempts(AttemptReader):
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await self.post.close()
 
     def _given(self, names: Sequence[str]) -> dict[str, str]:
         missing = [name for name in names if name not in self._environment]
@@ -484,10 +480,8 @@ class Attempts(AttemptReader):
         )
 
     async def _watch(self, live: LiveAttempt) -> Running:
-        agent = live.attempt.agent
-        await self.post.register(agent, live.wish, after=live.wished)
         task = asyncio.create_task(self._run(live))
-        self._tasks[agent] = task
+        self._tasks[live.attempt.agent] = task
         await asyncio.sleep(0)  # a task that is cancelled before its first step would not give the lease back
         return Running(live, task)
 
@@ -495,7 +489,6 @@ class Attempts(AttemptReader):
         try:
             return await live.run()
         finally:
-            self.post.forget(live.attempt.agent)
             self._tasks.pop(live.attempt.agent, None)
             await self._journal.release(live.recorder.lease)
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from maos.bus.mailbox import patiently
 from maos.clock import Clock
 from maos.engine import ownership
 from maos.engine.claims import Held, claim
@@ -15,8 +16,8 @@ from maos.engine.types import RUN
 from maos.errors import InvalidInput
 from maos.journal.codec import Event
 from maos.journal.journal import Journal
-from maos.model.attempt import inbox
 from maos.model.branch import digest
+from maos.model.message import inbox
 from maos.model.run import Run, stream
 
 NOTICE_S = 10.0
@@ -101,7 +102,7 @@ async def now_and_then(
     """
     waited_s = 0.0
     while True:
-        left_s = await interval_s() - waited_s
+        left_s = await patiently(interval_s) - waited_s
         if left_s > 0:
             await asyncio.sleep(min(left_s, NOTICE_S))
             waited_s += min(left_s, NOTICE_S)

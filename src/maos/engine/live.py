@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from maos.agents.contract import Conversation, Dialect, LaunchOrder, Reply
 from maos.bus.bus import Bus
+from maos.bus.mailbox import Undeliverable, acknowledge, dead_letter, patiently
 from maos.clock import Clock
 from maos.engine import transcripts
 from maos.engine.recorder import Recorder
@@ -27,8 +28,8 @@ from maos.model import facts as fact
 from maos.model.attempt import DONE, FAILED, STOPPED, Attempt
 from maos.model.facts import Fact
 from maos.model.failure import Ending, understand
-from maos.model.message import EXPIRED, Message, acks, dead, dead_letter, message, render
-from maos.model.run_status import ASKING_TOOL
+from maos.model.message import EXPIRED, Message, message, render
+from maos.model.run_status import ASKING_TOOL, READING_TOOL
 from maos.settings import schema
 
 SAVED_EVERY_S = schema.CheckpointSettings().interval_s
@@ -97,13 +98,14 @@ class LiveAttempt:
         self._limits = limits
         self._listener = listener
         self._conversation: Conversation = dialect.converse(order, recorder.fold.conversation)
-        self._wishes: asyncio.Queue[Record] = asyncio.Queue()
         self._undelivered: list[Message] = []
         self._expired: list[Message] = []
         self._fetched: list[int] = []
-        """Answers that the agent has got through its door, and whose messages need not be told any more."""
-        self.wished = min(recorder.fold.inbox_cursor, recorder.fold.answered_cursor)
-        """Up to where the inbox was looked at: whatever comes after, this wants to hear of."""
+        """Messages that the agent has read by a tool, and that need not be said to it any more."""
+        self._has_read = False
+        """Whether a tool that reads messages has succeeded in this turn."""
+        self._executed = min(recorder.fold.inbox_cursor, recorder.fold.answered_cursor)
+        """The version of the inbox up to which every command and message was taken in."""
         self._open_lines: dict[str, bytearray] = {}
         self._held: list[Fact] = []
         self._state_before_hold: dict[str, Any] | None = None
@@ -115,19 +117,6 @@ class LiveAttempt:
     def attempt(self) -> Attempt:
         """What is known of it."""
         return self.recorder.fold
-
-    def wish(self, record: Record) -> None:
-        """Something from the agent's inbox; asked for twice, it is done once."""
-        if record.version <= self.wished:
-            return
-        self.wished = record.version
-        attempt = self.attempt
-        if record.type == "message_sent":
-            is_new = record.version > attempt.inbox_cursor
-        else:
-            is_new = record.version > attempt.answered_cursor and record.time_us >= attempt.planned_us
-        if is_new:
-            self._wishes.put_nowait(record)
 
     async def run(self) -> Attempt:
         """Hear the agent until it has ended; cancelled, let go of it and leave it running."""
@@ -152,7 +141,7 @@ class LiveAttempt:
 
     async def _hear_while_watching(self, process: runner.AgentProcess) -> None:
         """Until the agent has ended, or one of the watching tasks fails."""
-        work = (self.recorder.keep_lease, self._apply_commands, self._make_checkpoints, self._watch_silence)
+        work = (self.recorder.keep_lease, self._execute_commands, self._make_checkpoints, self._watch_silence)
         tasks = [asyncio.create_task(self._hear_all(process)), *(asyncio.create_task(each()) for each in work)]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -223,7 +212,9 @@ class LiveAttempt:
         data: dict[str, Any] = {"offset": offset, "at_us": records[-1].time_us, "facts": ready}
         if state != (attempt.conversation or {}):
             data["conversation"] = dict(state)
-        await self.recorder.append(Event("attempt_output", data), also=self._receipts(ready))
+        reading = self._open_tools(READING_TOOL) | {each["id"] for each in ready if _calls(each, READING_TOOL)}
+        self._has_read |= any(_has_succeeded(each, reading) for each in ready)
+        await self.recorder.append(Event("attempt_output", data), also=self._acknowledgements(ready))
         if self._listener is not None:
             self._listener(attempt, ready)
         if self._process is not None:
@@ -242,22 +233,17 @@ class LiveAttempt:
         untold_bytes = offset - self.attempt.offset
         return self._process is None or untold_us > UNTOLD_US_MAX or untold_bytes > UNTOLD_BYTES_MAX
 
-    def _receipts(self, ready: Sequence[Fact]) -> list[Append]:
+    def _acknowledgements(self, ready: Sequence[Fact]) -> list[Append]:
         """Messages that the agent has got are acknowledged in the same append that says so (I19)."""
         ids = [each["id"] for each in ready if each["kind"] == "input"]
         versions = [int(id.removeprefix("inbox/")) for id in ids if id.startswith("inbox/")]
         agent, expired, self._expired = self.attempt.agent, self._expired, []
-        events = []
-        if expired:
-            events.append(Event("message_dead_lettered", {"versions": [each.version for each in expired]}))
-        if versions or self._fetched:
-            floor = min([max(versions, default=0), *(each.version - 1 for each in self._undelivered)])
-            data = {"versions": versions + self._fetched, "floor": floor, "by": self.attempt.id}
-            events.append(Event("message_acknowledged", data))
-            self._fetched = []
-        letters = [Event("dead_letter_added", dead_letter(each, EXPIRED, 0)) for each in expired]
-        given = [Append(acks(agent), events), Append(dead(agent), letters)]
-        return [each for each in given if each.events]
+        fetched, self._fetched = self._fetched, []
+        floor = min([max(versions, default=0), *(each.version - 1 for each in self._undelivered)])
+        return [
+            *dead_letter(agent, [Undeliverable(each, EXPIRED, 0) for each in expired]),
+            *acknowledge(agent, versions + fetched, floor=floor, by=self.attempt.id),
+        ]
 
     def _understand(self, record: runner.SpoolRecord, replies: list[Reply]) -> list[Fact]:
         if record.kind in ("stdout", "stderr"):
@@ -323,24 +309,33 @@ class LiveAttempt:
                     await asyncio.sleep(INPUT_PAUSE_S)
             crash_point("attempt:after input")
 
-    async def _apply_commands(self) -> None:
-        while True:
-            record = await self._wishes.get()
-            if record.type == "message_sent":
-                self._undelivered.append(message(record.data, version=record.version))
-                await self._deliver()
-            elif record.type == "stop_requested":
-                await self.stop("asked", grace_s=record.data.get("grace_s", GRACE_S), inbox_version=record.version)
-            elif record.type == "checkpoint_requested":
-                if record.data["name"] not in {each.name for each in self.attempt.checkpoints}:
-                    await self.checkpoint("asked", record.data["name"])
-            elif record.type == "permission_answered":
-                await self.answer(
-                    record.data["request"],
-                    allow=record.data["allow"],
-                    why=record.data.get("why", ""),
-                    inbox_version=record.version,
-                )
+    async def _execute_commands(self) -> None:
+        """Take in what comes into the agent's inbox; a command that was cut short is executed again."""
+        async with await self._bus.mailbox.open(self.attempt.agent, after=self._executed) as inbox:
+            async for record in inbox:
+                if self._is_new(record):
+                    await self._execute(record)
+                self._executed = record.version
+
+    def _is_new(self, record: Record) -> bool:
+        """Whether a record of the inbox is for this attempt, and not taken in by an engine before this one."""
+        if record.type == "message_sent":
+            return record.version > self.attempt.inbox_cursor
+        return record.version > self.attempt.answered_cursor and record.time_us >= self.attempt.planned_us
+
+    async def _execute(self, record: Record) -> None:
+        data, version = record.data, record.version
+        if record.type == "message_sent":
+            if all(each.version != version for each in self._undelivered):
+                self._undelivered.append(message(data, version=version))
+            await self._deliver()
+        elif record.type == "stop_requested":
+            await self.stop("asked", grace_s=data.get("grace_s", GRACE_S), inbox_version=version)
+        elif record.type == "checkpoint_requested":
+            if data["name"] not in {each.name for each in self.attempt.checkpoints}:
+                await self.checkpoint("asked", data["name"])
+        elif record.type == "permission_answered":
+            await self.answer(data["request"], allow=data["allow"], why=data.get("why", ""), inbox_version=version)
 
     async def _deliver(self) -> bool:
         """Say what is waiting, as far as the agent can take it now; whether anything was said."""
@@ -350,8 +345,9 @@ class LiveAttempt:
                 self._undelivered.remove(said_by)
                 self._expired.append(said_by)
                 continue
-            if said_by.metadata.get("question") and self._asks_through_a_tool():
-                continue  # the answer comes by the door; if it does not, after the turn
+            is_answer = bool(said_by.metadata.get("question"))
+            if self._open_tools(READING_TOOL) or (is_answer and self._open_tools(ASKING_TOOL)):
+                continue  # the tool that waits for it gives it to the agent; if it does not, it is said after the turn
             text = render(said_by) if self._dialect.capabilities.prose else said_by.text
             reply = self._conversation.say(f"inbox/{said_by.version}", text)
             if reply is None:
@@ -361,17 +357,19 @@ class LiveAttempt:
             said = True
         return said
 
-    def _asks_through_a_tool(self) -> bool:
-        return any(str(tool["name"]).endswith(ASKING_TOOL) for tool in self.attempt.tools_open.values())
+    def _open_tools(self, name: str) -> set[str]:
+        """The ids of calls of a tool of maos that the agent waits for."""
+        return {id for id, tool in self.attempt.tools_open.items() if str(tool["name"]).endswith(name)}
 
     async def _after_turn(self) -> None:
         """The agent has answered: it gets what is waiting for it, or may finish."""
-        if self._undelivered:  # it may have fetched some of it through its door meanwhile
-            waiting = {each.version: each.tries async for each in self._bus.waiting(self.attempt.agent)}
+        has_read, self._has_read = self._has_read, False
+        if self._undelivered:  # it may have read some of it by a tool meanwhile
+            waiting = await patiently(self._tries)
             self._fetched += [
                 each.version
                 for each in self._undelivered
-                if waiting.get(each.version) and each.metadata.get("question")
+                if waiting.get(each.version) and (has_read or each.metadata.get("question"))
             ]
             self._undelivered = [
                 each for each in self._undelivered if each.version in waiting and each.version not in self._fetched
@@ -380,6 +378,10 @@ class LiveAttempt:
             reply = self._conversation.end()
             if reply is not None:
                 await self._write(reply)
+
+    async def _tries(self) -> dict[int, int]:
+        """How often each message that the agent has not acknowledged was handed out, by its version."""
+        return {each.version: each.tries async for each in self._bus.waiting(self.attempt.agent)}
 
     async def answer(self, request: str, *, allow: bool, why: str = "", inbox_version: int = 0) -> None:
         """Answer what the agent asks to be allowed to do."""
@@ -410,7 +412,7 @@ class LiveAttempt:
     async def _make_checkpoints(self) -> None:
         waited_s = 0.0
         while True:
-            left_s = await self._limits.checkpoint_s() - waited_s
+            left_s = await patiently(self._limits.checkpoint_s) - waited_s
             if left_s > 0:
                 pause_s = min(left_s, NOTICE_S)
                 await asyncio.sleep(pause_s)
@@ -491,6 +493,16 @@ async def _end(process: runner.AgentProcess) -> None:
     while records := await process.records():
         await process.confirm(records[-1].offset)
     await process.finish()
+
+
+def _calls(fact: Fact, name: str) -> bool:
+    """Whether this says that a tool of maos is called."""
+    return fact["kind"] == "tool_use" and str(fact.get("name", "")).endswith(name)
+
+
+def _has_succeeded(fact: Fact, tools: Collection[str]) -> bool:
+    """Whether this says that one of some tool calls has ended well."""
+    return fact["kind"] == "tool_result" and fact.get("id") in tools and not fact.get("failed")
 
 
 def _shows_work(fact: Fact) -> bool:

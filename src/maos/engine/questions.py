@@ -9,8 +9,9 @@ from maos.clock import Clock
 from maos.errors import Conflict, NotFound
 from maos.journal.codec import Event
 from maos.journal.journal import Journal
-from maos.model.attempt import Attempt, inbox
+from maos.model.attempt import Attempt
 from maos.model.join import JOIN
+from maos.model.message import inbox
 from maos.model.question import GATE, PERMISSION, QUESTION, UNKNOWN, WORKFLOW, Open
 from maos.model.run import GATE as GATE_ID
 from maos.model.run import Question, Run

@@ -272,8 +272,10 @@ class RunBuilder:
             told = self._message(each, id, run)
             to = tuple(names) if each.to else ()
             event = Event("message_sent", told._replace(to=to).data())
-            said.append(event if to else Event("message_sent", {**event.data, "to": names}))
-            if not each.acknowledged:
+            if each.acknowledged:
+                said.append(Event("message_sent", {**event.data, "to": names}))
+            else:
+                said.append(Event(*message.indexed(told, names)))
                 for name in names:
                     inboxes.setdefault(name, []).append(event)
         if said:

@@ -1,6 +1,6 @@
 """`python -m maos.mcp`: what an agent's program starts."""
 
-from maos.mcp.door import main
+from maos.mcp.server import main
 
 if __name__ == "__main__":
     raise SystemExit(main())

@@ -10,20 +10,21 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import msgspec
 
+from maos.bus.mailbox import acknowledge
 from maos.clock import Clock
 from maos.engine.types import ATTEMPT
+from maos.errors import Conflict
 from maos.faults import crash_point
 from maos.ids import incarnation
 from maos.journal.codec import Event
 from maos.journal.journal import Append, Journal
-from maos.mcp.identity import AgentIdentity
+from maos.mcp.server import Identity
 from maos.model.attempt import DONE
-from maos.model.message import acks
 from maos.model.tool_calls import stream
 from maos.store.contract import Key
 
@@ -31,22 +32,33 @@ LOOK_BACK = 100
 """How many events back a call is looked for whose answer may not have arrived."""
 
 
-class RecordedCall:
+class Effect(NamedTuple):
+    """What a call answers, and what is written together with it."""
+
+    answer: str
+    appends: Sequence[Append] = ()
+    holds: Sequence[str] = ()
+    """Arguments of the call that the appends hold, so that they are not recorded a second time."""
+
+
+async def _recorded() -> Effect:
+    return Effect("recorded")
+
+
+class RecordedCall(NamedTuple):
     """A call that was recorded."""
 
-    __slots__ = ("attempt", "digest", "number")
-
-    def __init__(self, digest: str, number: int, attempt: str) -> None:
-        self.digest = digest
-        self.number = number
-        """Its place in the door's stream."""
-        self.attempt = attempt
+    digest: str
+    number: int
+    """Its version in the stream of the agent's calls."""
+    attempt: str
+    answer: str
 
 
 class Calls:
     """The calls of one agent, through this door and those before it."""
 
-    def __init__(self, journal: Journal, clock: Clock, identity: AgentIdentity) -> None:
+    def __init__(self, journal: Journal, clock: Clock, identity: Identity) -> None:
         self._journal = journal
         self._clock = clock
         self._identity = identity
@@ -72,8 +84,10 @@ class Calls:
             if record.data["server"] != door:
                 break
             proved.update(record.data["proved"])
-            if record.version not in proved:
-                call = RecordedCall(record.data["digest"], record.version, record.data["attempt"])
+            if record.version not in proved and record.data["digest"]:
+                call = RecordedCall(
+                    record.data["digest"], record.version, record.data["attempt"], record.data.get("answer", "")
+                )
                 self._doubtful.setdefault(call.digest, call)
         attempts = {call.attempt for call in self._doubtful.values()} - {self._identity.attempt}
         for attempt in attempts:  # one that ended well had all its answers
@@ -85,7 +99,7 @@ class Calls:
         self,
         tool: str,
         arguments: Mapping[str, Any],
-        effects: Sequence[Append] = (),
+        effect: Callable[[], Awaitable[Effect]] = _recorded,
         *,
         key: Key | None = None,
     ) -> RecordedCall:
@@ -96,37 +110,71 @@ class Calls:
             return known
         writing = self._writing.get(digest)
         if writing is None:
-            writing = asyncio.create_task(self._write(tool, arguments, digest, effects, key))
+            writing = asyncio.create_task(self._write_once(tool, arguments, digest, effect, key))
             self._writing[digest] = writing
             writing.add_done_callback(lambda _done: self._writing.pop(digest))
         return await asyncio.shield(writing)  # a client that changes its mind leaves a call that is known
 
-    async def _write(
-        self, tool: str, arguments: Mapping[str, Any], digest: str, effects: Sequence[Append], key: Key | None
+    async def _write_once(
+        self,
+        tool: str,
+        arguments: Mapping[str, Any],
+        digest: str,
+        effect: Callable[[], Awaitable[Effect]],
+        key: Key | None,
+    ) -> RecordedCall:
+        call = await self.write(tool, arguments, effect, digest=digest, key=key)
+        assert call is not None, "a call that may be repeated always has an effect"
+        self._doubtful[digest] = call
+        return call
+
+    async def write(
+        self,
+        tool: str,
+        arguments: Mapping[str, Any],
+        effect: Callable[[], Awaitable[Effect | None]],
+        *,
+        digest: str = "",
+        key: Key | None = None,
+    ) -> RecordedCall | None:
+        """Write a call and its effect in one append; nothing when there is no effect.
+
+        The effect is composed again when a stream that it was composed from has moved meanwhile.
+        """
+        while True:
+            composed = await effect()
+            if composed is None:
+                return None
+            try:
+                return await self._append(tool, arguments, composed, digest, key)
+            except Conflict:
+                continue
+
+    async def _append(
+        self, tool: str, arguments: Mapping[str, Any], effect: Effect, digest: str, key: Key | None
     ) -> RecordedCall:
         proved, self._proved = self._proved, []
         data = {
             "tool": tool,
-            "arguments": dict(arguments),
+            "arguments": {name: value for name, value in arguments.items() if name not in effect.holds},
             "digest": digest,
             "attempt": self._identity.attempt,
             "server": self._door,
             "proved": proved,
             "at_us": self._clock.now_us(),
         }
+        data |= {"answer": effect.answer} if effect.answer else {}
         crash_point(f"door:before {tool}")
         try:
             called = Append(self._stream, [Event("tool_called", data)])
-            reply = await self._journal.append_all([called, *effects], key=key)
+            reply = await self._journal.append_all([called, *effect.appends], key=key)
         except BaseException:
             self._proved += proved
             raise
         crash_point(f"door:after {tool}")
         if reply.repeated:
             self._proved += proved
-        call = RecordedCall(digest, reply.versions[0], self._identity.attempt)
-        self._doubtful[digest] = call
-        return call
+        return RecordedCall(digest, reply.versions[0], self._identity.attempt, effect.answer)
 
     def answered(self, calls: Sequence[RecordedCall], read: Sequence[int], sent: int) -> None:
         """An answer, the `sent`-th message of ours, is on its way: to recorded calls, or with messages of the inbox."""
@@ -151,8 +199,7 @@ class Calls:
                 return
             crash_point("door:before acknowledgement")
             try:
-                event = Event("message_acknowledged", {"versions": versions})
-                await self._journal.append(acks(self._identity.agent), event)
+                await self._journal.append_all(acknowledge(self._identity.agent, versions))
             except BaseException:
                 self._acknowledged += versions
                 raise

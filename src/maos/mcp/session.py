@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from maos.app import Maos
@@ -10,28 +11,29 @@ from maos.bus.limits import OF_AGENTS
 from maos.clock import SystemClock
 from maos.engine.types import RUN
 from maos.errors import InvalidInput, NotFound
-from maos.mcp.calls import Calls
-from maos.mcp.identity import AgentIdentity
+from maos.mcp.calls import Calls, RecordedCall
+from maos.mcp.server import Identity
 from maos.model.attempt import check_agent
 from maos.model.run import Run
 from maos.redact import Redactor
+from maos.store.contract import Key
 
 
 class Session:
     """One agent, its journal, and what it did so far."""
 
-    def __init__(self, maos: Maos, identity: AgentIdentity, clock: SystemClock) -> None:
+    def __init__(self, maos: Maos, identity: Identity, clock: SystemClock) -> None:
         self.maos = maos
         self.journal = maos.journal
         self.identity = identity
         self.agent = identity.agent
         self.clock = clock
         self.calls = Calls(maos.journal, clock, identity)
-        self.bus = maos.bus.limited(OF_AGENTS)
+        self.bus = maos.bus.limited(OF_AGENTS, is_redacted=True)
         self._redactor = Redactor(identity.secrets)
 
     @staticmethod
-    async def open(identity: AgentIdentity) -> Session:
+    async def open(identity: Identity) -> Session:
         """Open the journal; it is never made: what an agent reports belongs where the engine is."""
         check_agent(identity.agent)
         clock = SystemClock()
@@ -70,3 +72,27 @@ class Session:
         if isinstance(value, dict):
             return {self.clean(name): self.clean(each) for name, each in value.items()}
         return value
+
+
+class Errand:
+    """One call of a tool on its way: what it has recorded, and how its client hears that it is still being done."""
+
+    def __init__(self, tell: Callable[[str], None] | None = None) -> None:
+        self._tell = tell
+        self.calls: list[RecordedCall] = []
+        self.read: list[int] = []
+        """Messages it tells, by their places in the inbox."""
+        self.waits = False
+        """Whether it only waits for somebody else."""
+
+    async def once(self, session: Session, *call: Any, key: Key | None = None) -> str:
+        """Record a call and what it does, unless it is the repeat of one; its answer. See Calls.once."""
+        recorded = await session.calls.once(*call, key=key)
+        self.calls.append(recorded)
+        return recorded.answer
+
+    def still_there(self, what: str) -> None:
+        """What it waits for; the client is told now and then, if it wants to be."""
+        self.waits = True
+        if self._tell is not None:
+            self._tell(what)

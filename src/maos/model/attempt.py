@@ -55,11 +55,6 @@ def stream(attempt: str) -> str:
     return f"attempt/{attempt}"
 
 
-def inbox(agent: str) -> str:
-    """The stream of what others want of an agent."""
-    return f"inbox/{agent}"
-
-
 def attempt_id(agent: str, number: int) -> str:
     """The name of an agent's n-th attempt."""
     return f"{agent}.{number}"

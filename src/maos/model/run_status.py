@@ -49,6 +49,7 @@ STATES = (
 )  # fmt: skip
 
 ASKING_TOOL = "ask_person"
+READING_TOOL = "read_messages"
 NAMES_SHOWN_MAX = 3
 
 

@@ -1,7 +1,7 @@
-"""An agent's own door to the journal (`maos mcp`): how it knows whose it is, and what its calls are recorded as.
+"""The MCP server of an agent (`maos mcp`): how it knows whose it is, and what its calls are recorded as.
 
-The stream `tools/<agent>` has one event for each call of a tool that changed something, written together with what it
-changed, so one is never there without the other.
+The stream `tools/<agent>` has one event for each call of a tool that changed something, written in one append with what
+it changed, so one is never there without the other.
 """
 
 from __future__ import annotations

@@ -15,8 +15,7 @@ from maos.errors import InvalidInput
 from maos.journal.codec import Event
 from maos.journal.journal import Append, Record
 from maos.model import plan
-from maos.model.attempt import inbox
-from maos.model.message import PERSON
+from maos.model.message import PERSON, inbox
 from maos.model.question import yes_or_no
 from maos.model.run import GATE, RUNNING, Run, TaskState, asked_for
 from maos.runs import conflicts

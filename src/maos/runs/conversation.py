@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from maos.bus import history
+from maos.bus.history import SentMessage
 from maos.clock import Clock
 from maos.engine import attempt_spec
 from maos.journal.codec import Event
 from maos.journal.journal import Journal, Record
-from maos.model import chat, message, run
+from maos.model import chat, run
 
 
 class Unplanned(NamedTuple):
@@ -31,11 +33,12 @@ class Conversations:
         data = {"text": attempt_spec.without_secrets(text, {}), **more, "at_us": self._clock.now_us()}
         await self._journal.append(chat.stream(id), Event("chat_said", data))
 
-    async def read(self, id: str) -> list[Record]:
-        """What a person said, what happened to the run, and what its agents said, in the order of the journal."""
-        streams = (chat.stream(id), run.stream(id), message.history(id))
-        found = [record for name in streams async for record in self._journal.read(name)]
-        return sorted(found, key=lambda record: record.position)
+    async def read(self, id: str) -> list[Record | SentMessage]:
+        """Return what a person said, what happened to the run, and its messages, in the order of the journal."""
+        found: list[Record | SentMessage] = [each async for each in history.read(self._journal, id, history.Filter())]
+        for name in (chat.stream(id), run.stream(id)):
+            found += [record async for record in self._journal.read(name)]
+        return sorted(found, key=lambda each: each.position)
 
     async def unplanned(self, beginning: str = "") -> Unplanned | None:
         """The newest conversation without a run whose id begins like this; not one whose plan was refused."""

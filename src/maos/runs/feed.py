@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, NamedTuple, Protocol
 
+from maos.bus.history import Bodies
 from maos.engine import questions
 from maos.engine.types import ATTEMPT
 from maos.errors import StoreUnavailable
@@ -14,9 +15,9 @@ from maos.journal.codec import Event
 from maos.journal.journal import Journal, Record
 from maos.model import attempt as attempts
 from maos.model import message
-from maos.model.attempt import Attempt, inbox
+from maos.model.attempt import Attempt
 from maos.model.facts import Fact
-from maos.model.message import Message
+from maos.model.message import Message, inbox
 from maos.model.question import Open
 from maos.model.run import Run, agent_name, stream
 from maos.model.run_status import PendingCommands
@@ -76,6 +77,7 @@ class Feed:
 
     def __init__(self, journal: Journal, runs: Reader, id: str, *, from_start: bool = False) -> None:
         self._journal = journal
+        self._bodies = Bodies(journal)
         self._runs = runs
         self._id = id
         self._from_start = from_start
@@ -141,7 +143,8 @@ class Feed:
         if record.stream.startswith(attempts.stream(agents)):
             return await self._of_agent(record)
         if record.stream == message.history(self._id):
-            return MessageSent(message.message(record.data), record.data)
+            said = await self._bodies.message(record)
+            return MessageSent(said, said.data())
         if record.stream == inbox(self._id) or record.stream.startswith((inbox(agents), tools_stream(agents))):
             return CommandArrived(record.stream, record.type)
         return None

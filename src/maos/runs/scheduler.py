@@ -85,6 +85,7 @@ class Scheduler:
         self._notes: list[Event] = []
         self._wishes: list[Record] = []
         self._wished = recorder.fold.inbox_cursor
+        self._mailbox = bus.mailbox
         self._desk = commands.Desk(bus)
         self._expiring: list[tuple[int, str]] = []
         self._pausing = ""
@@ -97,12 +98,11 @@ class Scheduler:
         """What is known of it."""
         return self.recorder.fold
 
-    def wish(self, record: Record) -> None:
-        """Something from the run's inbox; asked for twice, it is done once."""
-        if record.version > self._wished:
-            self._wished = record.version
-            self._wishes.append(record)
-            self._news.set()
+    def _take_in(self, record: Record) -> None:
+        """Keep a command from the run's inbox until the next decision."""
+        self._wished = record.version
+        self._wishes.append(record)
+        self._news.set()
 
     def pause(self, why: str) -> None:
         """Have all agents stopped and begin no more tasks."""
@@ -121,6 +121,18 @@ class Scheduler:
 
     async def execute(self, lease: asyncio.Task[None]) -> Run:
         """Execute the run until it has ended or is paused, while the task `lease` renews its lease."""
+        async with await self._mailbox.open(self.run.id, after=self._wished) as inbox:
+            for record in await inbox.backlog():
+                self._take_in(record)
+            listener = asyncio.create_task(inbox.deliver(self._take_in))
+            try:
+                return await self._run_tasks((lease, listener))
+            finally:
+                listener.cancel()
+                await asyncio.gather(listener, return_exceptions=True)
+
+    async def _run_tasks(self, watchers: Sequence[asyncio.Task[None]]) -> Run:
+        """Decide and act until the run has ended; an error of a watcher ends it too."""
         try:
             self._take_stock()
             while True:
@@ -132,7 +144,7 @@ class Scheduler:
                     continue
                 if self.run.status != RUNNING and not self._tasks:
                     return self.run
-                await self._wait(lease)
+                await self._wait(watchers)
         finally:
             for task in self._tasks.values():
                 task.cancel()
@@ -353,7 +365,7 @@ class Scheduler:
         self._over.append(task.get_name())
         self._news.set()
 
-    async def _wait(self, lease: asyncio.Task[None]) -> None:
+    async def _wait(self, watchers: Sequence[asyncio.Task[None]]) -> None:
         if self._pausing and self._tasks:
             running = [self.run.tasks[name] for name in self._tasks]
             await asyncio.gather(*(self._worker.stop(self.run, task) for task in running))
@@ -363,11 +375,11 @@ class Scheduler:
         timeout_s = max(0.0, (min(moments) - self._clock.now_us()) / MICROSECONDS) if moments else None
         news = asyncio.create_task(self._news.wait())
         try:
-            await asyncio.wait((news, lease), timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((news, *watchers), timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
         finally:
             news.cancel()
-        if lease.done():
-            lease.result()
+        for failed in (each for each in watchers if each.done()):
+            failed.result()
         self._news.clear()
 
 

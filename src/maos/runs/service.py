@@ -29,9 +29,9 @@ from maos.engine.workplace import Workplace, check_places
 from maos.errors import InvalidInput, NotFound
 from maos.journal.codec import Event
 from maos.journal.journal import Append, Journal
-from maos.model.attempt import check_run, inbox
+from maos.model.attempt import check_run
 from maos.model.failure import REPEATABLE
-from maos.model.message import PERSON
+from maos.model.message import PERSON, inbox
 from maos.model.plan import ASK, BadPlan, Plan, Problem, from_data
 from maos.model.run import CANCELLED, COMPLETED, Run, stream
 from maos.runs import agent_types, cleanup, consent, planner
@@ -117,7 +117,6 @@ class Runs(RunViews):
         self._worker = worker
         self._lease_s = attempts.settings.values.engine.lease_s if lease_s is None else lease_s
         self._definitions = definitions
-        self._post = attempts.post
         self._claims: dict[str, _Claim] = {}
         self._schedulers: dict[str, Scheduler] = {}
         self._to_pause: dict[str, str] = {}
@@ -454,12 +453,10 @@ class Runs(RunViews):
             scheduler.pause(self._to_pause.pop(run.id))
         autosave = asyncio.create_task(checkpoints.now_and_then(run, scheduler.note, self._clock, self._checkpoint_s))
         try:
-            await self._post.register(run.id, scheduler.wish, after=run.inbox_cursor)
             return await upkeep.beside(scheduler.execute(held.lease))
         finally:
             autosave.cancel()
             await asyncio.gather(autosave, return_exceptions=True)
-            self._post.forget(run.id)
             self._schedulers.pop(run.id, None)
             self._to_pause.pop(run.id, None)
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from maos import workspaces as workspaces
-from maos.bus.history import SentMessage
+from maos.bus import history as message_history
+from maos.bus.history import Filter, SentMessage
 from maos.clock import MICROSECONDS, Clock
 from maos.engine import ownership, questions
 from maos.engine.attempts import Attempts
@@ -15,9 +16,9 @@ from maos.engine.run_reader import RunReader
 from maos.errors import InvalidInput, MaosError, NotFound
 from maos.ids import only
 from maos.journal.journal import Journal, Record
-from maos.model.attempt import Attempt, inbox
+from maos.model.attempt import Attempt
 from maos.model.cleanup import Statistics
-from maos.model.message import history, message
+from maos.model.message import history, inbox
 from maos.model.notice import Notice
 from maos.model.question import Open
 from maos.model.run import COMPLETED, Run, stream
@@ -198,7 +199,7 @@ class RunViews(RunReader):
         asked = questions.of_run(then, known)
         for each in attempts.values():
             asked += questions.of_attempt(each)
-        said = [each async for each in self._said(then.id) if each.position <= moment.position]
+        said = [each for each in await self.messages(then.id) if each.position <= moment.position]
         now = status_of(then, attempts, known, lives=True, now_us=moment.time_us)
         return RunStatus(then, attempts, known, asked, now, len(said), moment.time_us), said
 
@@ -213,17 +214,11 @@ class RunViews(RunReader):
                     pass  # recorded as begun, and not begun yet
         return found
 
-    async def _said(self, id: str) -> AsyncIterator[SentMessage]:
-        async for each in self._journal.read(history(id)):
-            yield SentMessage(each.position, message(each.data))
-
     async def messages(self, id: str, *, newest: int = 0) -> list[SentMessage]:
         """What the agents of a run told each other: everything, or the newest so many."""
-        if not newest:
-            return [each async for each in self._said(id)]
-        end = await self._journal.version(history(id))
-        found = await self._journal.page_back(history(id), before=end + 1, limit=newest)
-        return [SentMessage(each.position, message(each.data)) for each in sorted(found)]
+        if newest:
+            return await message_history.newest(self._journal, id, newest)
+        return [each async for each in message_history.read(self._journal, id, Filter())]
 
     async def versions(self, id: str) -> list[Record]:
         """Every event of a run, the oldest first: each is a version that the run can be taken back to."""

@@ -172,6 +172,18 @@ class AgentStates:
         newer = await self.version(agent)
         raise Conflict(agents.stream(agent), expected=newer - 1, actual=newer)
 
+    async def composed(self, agent: str, wanted: Mapping[str, Any], *, source: str = "") -> Append | None:
+        """What `update` would append now, to be written as part of a larger append; None when nothing would change.
+
+        Conflict from that append means that the agent has changed meanwhile: compose it again.
+        """
+        state = (await self.loader.current(agent)).state
+        ops = changes.operations(state.raw(), wanted)
+        if not ops:
+            return None
+        _type, event, _total, _data = _event(state, ops, None, _facts(source, None, None, None, critical=False))
+        return Append(agents.stream(agent), (event,), state.version)
+
     async def peek(self, agent: str, path: str, *, last: int = 50) -> Peek:
         """The head of the state and the last entries of one long list, without reading the rest of it.
 
@@ -513,12 +525,7 @@ class AgentStates:
     ) -> Update:
         """Append operations computed from a state, and show the result only once it is on disk."""
         stream = agents.stream(state.agent)
-        try:
-            total, data = checksum.after(state.total, state.raw(), ops)
-        except Corrupt as error:
-            raise InvalidInput(f"the changes contradict each other: {error.what}") from error
-        type_ = type_ or agents.event_type(ops)
-        event = Event(type_, {"ops": ops, "sum": checksum.text(total), **(facts or {})})
+        type_, event, total, data = _event(state, ops, type_, facts)
         entry = self.cache.look(state.agent)
         tally = entry.tally if entry is not None and entry.state is state else None
         if tally is not None:
@@ -560,6 +567,18 @@ class AgentStates:
         before = await self.loader.at(agent, first) if first else empty(agent)
         after = await self.loader.at(agent, event.version)
         return Update(version, before, after, changes.difference(before.raw(), after.raw()), position)
+
+
+def _event(
+    state: State, ops: list[Op], type_: str | None, facts: dict[str, Any] | None
+) -> tuple[str, Event, int, dict[str, Any]]:
+    """The event of some operations, its type, and what the state is after it."""
+    try:
+        total, data = checksum.after(state.total, state.raw(), ops)
+    except Corrupt as error:
+        raise InvalidInput(f"the changes contradict each other: {error.what}") from error
+    type_ = type_ or agents.event_type(ops)
+    return type_, Event(type_, {"ops": ops, "sum": checksum.text(total), **(facts or {})}), total, data
 
 
 async def _persistently(work: Callable[[], Awaitable[T]]) -> T:

@@ -23,8 +23,9 @@ from maos.faults import crash_point
 from maos.ids import event_id
 from maos.journal.codec import Event
 from maos.journal.journal import Append, Journal
-from maos.model.attempt import Attempt, inbox
+from maos.model.attempt import Attempt
 from maos.model.bundle import IMPORTED, owners, stream
+from maos.model.message import inbox
 from maos.model.run import Run
 from maos.model.workflow import WorkflowRun
 from maos.store.contract import Lease

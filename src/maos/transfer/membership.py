@@ -32,7 +32,7 @@ FAMILIES: Mapping[str, Collection[str]] = {
     "inbox": frozenset(_WISHES),
     "acks": frozenset(("message_delivered", "message_acknowledged", "message_dead_lettered")),
     "dead-letters": frozenset(("dead_letter_added", "dead_letter_requeued")),
-    "messages": frozenset(("message_sent",)),
+    "messages": frozenset(("message_sent", "message_routed")),
     "chat": frozenset(chat.EVENT_TYPES),
     "notices": frozenset(notice.EVENT_TYPES),
     "tools": frozenset(tool_calls.EVENT_TYPES),

@@ -62,6 +62,7 @@ checkpoint_requested    name:str
 pause_requested         ?why:str
 wake_requested
 tasks_requested         tasks:dicts asked_by:str
+message_routed      id:str sender:str type:str to:strs ?topic:str at_us:int
 message_delivered   versions:ints
 message_acknowledged versions:ints ?floor:int
 message_dead_lettered      versions:ints ?floor:int
@@ -72,7 +73,7 @@ notice_planned      id:str what:str title:str body:str addresses:strs at_us:int
 notice_sent         id:str address:str
 notice_failed       id:str address:str ?why:str
 notice_unknown      id:str address:str
-tool_called         tool:str arguments:dict digest:str attempt:str server:str proved:ints
+tool_called         tool:str arguments:dict digest:str attempt:str server:str proved:ints ?answer:str
 signal_sent         name:str
 resolve_requested        step_id:str outcome:str ?why:str ?tries:int
 cancel_requested        ?why:str

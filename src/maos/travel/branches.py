@@ -21,9 +21,9 @@ from maos.errors import NotFound
 from maos.journal.codec import Event
 from maos.journal.journal import Append, Journal, Record
 from maos.model import agent as states
-from maos.model.attempt import STOPPED, Attempt, AttemptCheckpoint, attempt_id, inbox, stream
+from maos.model.attempt import STOPPED, Attempt, AttemptCheckpoint, attempt_id, stream
 from maos.model.changes import DELETE, Replace
-from maos.model.message import TOPICS, Acknowledgements, Message, Topics, acks, history, message
+from maos.model.message import TOPICS, Acknowledgements, Message, Topics, acks, history, inbox, indexed, message
 from maos.state.agents import AgentStates
 from maos.travel.points_in_time import PointInTime
 
@@ -256,10 +256,10 @@ def appends(attempts: Attempts, goes_on: Continuation, at_us: int, why: str) -> 
 
 def forwarded(name: str, run: str, mail: BranchInbox) -> list[Append]:
     """What gives an agent the mail of another."""
-    said = [each._replace(to=(name,) if each.to else (), run=run).data() for each in mail.messages]
+    said = [each._replace(to=(name,) if each.to else (), run=run) for each in mail.messages]
     new = [
-        Append(inbox(name), [Event("message_sent", each) for each in said]),
-        Append(history(run), [Event("message_sent", {**each, "to": [name]}) for each in said]),
+        Append(inbox(name), [Event("message_sent", each.data()) for each in said]),
+        Append(history(run), [Event(*indexed(each, [name])) for each in said]),
         Append(TOPICS, [Event("topic_joined", {"topic": topic, "name": name}) for topic in mail.topics]),
     ]
     return [each for each in new if each.events]

@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from maos import workspaces as workspaces
+from maos.bus.history import Bodies
 from maos.engine.types import ATTEMPT, RUN
 from maos.journal.journal import Journal
 from maos.model import bundle, tool_calls
 from maos.model.attempt import attempt_id
 from maos.model.branch import Segment, line_of
-from maos.model.message import Message, history, message
+from maos.model.message import Message, history
 from maos.model.run import Run, TaskState, stream
 from maos.travel import points_in_time
 from maos.travel.points_in_time import PointInTime
@@ -131,12 +132,13 @@ async def _messages(journal: Journal, run: Run, moment: PointInTime) -> dict[str
         first = await journal.event(stream(each.run), each.first)
         windows.append((each.run, first.position if first is not None and each.first > 1 else 0, until))
         until = await _parted_at(journal, runs, each)
+    bodies = Bodies(journal)
     for name, after, last in reversed(windows):
         async for record in journal.read(history(name)):
             if record.position > last:
                 break
             if record.position >= after:
-                said = message(record.data)
+                said = await bodies.message(record)
                 found.setdefault(said.id, said)
     return found
 

@@ -21,9 +21,9 @@ from maos.errors import Corrupt, InvalidInput, NotFound
 from maos.faults import crash_point
 from maos.journal.codec import Event
 from maos.journal.journal import Append, Journal
-from maos.model.attempt import inbox
 from maos.model.branch import BranchPoint, digest, line_of, parted
 from maos.model.join import FILES, JOIN, OURS, THEIRS, JoinConflict, Joined, decided, join
+from maos.model.message import inbox
 from maos.model.question import Open
 from maos.model.run import Run
 from maos.travel import branches, points_in_time

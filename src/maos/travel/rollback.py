@@ -25,9 +25,9 @@ from maos.errors import InvalidInput
 from maos.faults import crash_point
 from maos.journal.codec import Event
 from maos.journal.journal import Append, Journal
-from maos.model.attempt import check_agent, check_run, inbox
+from maos.model.attempt import check_agent, check_run
 from maos.model.branch import begin, digest
-from maos.model.message import TOPICS
+from maos.model.message import TOPICS, inbox
 from maos.model.run import DONE, PAUSED, Run, agent_name, stream
 from maos.state.agents import AgentStates
 from maos.travel import branches, points_in_time

@@ -25,8 +25,9 @@ from maos.errors import InvalidInput, MaosError, NotFound
 from maos.ids import match_id
 from maos.journal.journal import Record
 from maos.model.agent_state import AgentState
-from maos.model.attempt import Attempt, Tokens, agent_of, inbox, stream
+from maos.model.attempt import Attempt, Tokens, agent_of, stream
 from maos.model.failure import TABLE
+from maos.model.message import inbox
 from maos.workspaces import FileChange, Workspace
 
 RECENT_US = 86_400 * MICROSECONDS

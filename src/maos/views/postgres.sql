@@ -193,7 +193,8 @@ FROM (SELECT DISTINCT ON (agent, session) session, agent, task, result, status, 
 
 CREATE VIEW messages AS
 WITH received AS (
-    SELECT substr(stream, 7) AS name, version, data ->> 'id' AS message
+    SELECT substr(stream, 7) AS name, version, data ->> 'id' AS message, data ->> 'text' AS text,
+           data -> 'metadata' AS metadata
     FROM maos_plain WHERE stream LIKE 'inbox/%' AND type = 'message_sent'
 ), receipt AS (
     SELECT substr(m.stream, 10) AS name, j.version::bigint AS version,
@@ -202,23 +203,24 @@ WITH received AS (
     WHERE m.stream LIKE 'acks/%' AND m.type IN ('message_delivered', 'message_acknowledged') GROUP BY 1, 2
 ), outcome AS (
     SELECT r.message, bool_and(coalesce(t.acknowledged, false)) AS acknowledged,
-           bool_and(t.name IS NOT NULL) AS delivered
+           bool_and(t.name IS NOT NULL) AS delivered, max(r.text) AS text,
+           (array_agg(r.metadata))[1] AS metadata
     FROM received AS r LEFT JOIN receipt AS t ON t.name = r.name AND t.version = r.version GROUP BY 1
 )
 SELECT m.position AS id,
        m.data ->> 'sender' AS from_agent,
        CASE WHEN jsonb_array_length(m.data -> 'to') = 1 THEN m.data -> 'to' ->> 0 END AS to_agent,
-       m.data ->> 'text' AS message,
+       coalesce(m.data ->> 'text', o.text) AS message,
        coalesce(m.data ->> 'type', 'info') AS message_type,
        to_timestamp((m.data ->> 'at_us')::bigint / 1000000) AS timestamp,
        coalesce(o.acknowledged, false) AS acknowledged,
        coalesce(o.delivered, false) AS delivered,
-       coalesce(m.data -> 'metadata', '{}') AS metadata,
+       coalesce(m.data -> 'metadata', o.metadata, '{}') AS metadata,
        nullif(substr(m.stream, 5), '-') AS orchestration_id,
        coalesce(m.data -> 'to', '[]') AS recipients,
        m.data ->> 'topic' AS topic
 FROM maos_plain AS m LEFT JOIN outcome AS o ON o.message = m.data ->> 'id'
-WHERE m.stream LIKE 'messages/%' AND m.type = 'message_sent';
+WHERE m.stream LIKE 'messages/%' AND m.type IN ('message_sent', 'message_routed');
 
 CREATE VIEW checkpoints AS
 SELECT 'run/' || c.run || '@' || c.version AS id,

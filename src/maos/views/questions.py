@@ -13,7 +13,8 @@ from maos.engine.questions import Answered
 from maos.errors import InvalidInput, NotFound
 from maos.ids import match_id
 from maos.journal.journal import Journal
-from maos.model.attempt import Attempt, inbox
+from maos.model.attempt import Attempt
+from maos.model.message import inbox
 from maos.model.question import PERMISSION, QUESTION, WORKFLOW, Open, check, find, with_reason
 from maos.runs.service import Runs
 from maos.views.agents import Agents

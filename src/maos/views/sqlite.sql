@@ -200,30 +200,32 @@ FROM (SELECT session, agent, task, result, status, max(number), sum(turns) AS tu
 
 CREATE VIEW messages AS
 WITH received AS (
-    SELECT substr(stream, 7) AS name, version, json_extract(data, '$.id') AS message
+    SELECT substr(stream, 7) AS name, version, json_extract(data, '$.id') AS message,
+           json_extract(data, '$.text') AS text, json_extract(data, '$.metadata') AS metadata
     FROM maos_plain WHERE stream GLOB 'inbox/*' AND type = 'message_sent'
 ), receipt AS (
     SELECT substr(m.stream, 10) AS name, j.value AS version, max(m.type = 'message_acknowledged') AS acknowledged
     FROM maos_plain AS m, json_each(m.data, '$.versions') AS j
     WHERE m.stream GLOB 'acks/*' AND m.type IN ('message_delivered', 'message_acknowledged') GROUP BY 1, 2
 ), outcome AS (
-    SELECT r.message, min(coalesce(t.acknowledged, 0)) AS acknowledged, min(t.name IS NOT NULL) AS delivered
+    SELECT r.message, min(coalesce(t.acknowledged, 0)) AS acknowledged, min(t.name IS NOT NULL) AS delivered,
+           max(r.text) AS text, max(r.metadata) AS metadata
     FROM received AS r LEFT JOIN receipt AS t ON t.name = r.name AND t.version = r.version GROUP BY 1
 )
 SELECT m.position AS id,
        json_extract(m.data, '$.sender') AS from_agent,
        CASE WHEN json_array_length(m.data, '$.to') = 1 THEN json_extract(m.data, '$.to[0]') END AS to_agent,
-       json_extract(m.data, '$.text') AS message,
+       coalesce(json_extract(m.data, '$.text'), o.text) AS message,
        coalesce(json_extract(m.data, '$.type'), 'info') AS message_type,
        datetime(json_extract(m.data, '$.at_us') / 1000000, 'unixepoch') AS timestamp,
        coalesce(o.acknowledged, 0) AS acknowledged,
        coalesce(o.delivered, 0) AS delivered,
-       coalesce(json_extract(m.data, '$.metadata'), '{}') AS metadata,
+       coalesce(json_extract(m.data, '$.metadata'), o.metadata, '{}') AS metadata,
        nullif(substr(m.stream, 5), '-') AS orchestration_id,
        coalesce(json_extract(m.data, '$.to'), '[]') AS recipients,
        json_extract(m.data, '$.topic') AS topic
 FROM maos_plain AS m LEFT JOIN outcome AS o ON o.message = json_extract(m.data, '$.id')
-WHERE m.stream GLOB 'messages/*' AND m.type = 'message_sent';
+WHERE m.stream GLOB 'messages/*' AND m.type IN ('message_sent', 'message_routed');
 
 CREATE VIEW checkpoints AS
 SELECT 'run/' || c.run || '@' || c.version AS id,

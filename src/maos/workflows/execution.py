@@ -13,6 +13,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from maos.bus.mailbox import Inbox
 from maos.clock import Clock
 from maos.engine.recorder import Recorder
 from maos.errors import InvalidInput
@@ -76,19 +77,20 @@ class Execution:
         """What a program holds of it."""
         return Handle(self.flow, self.definition, self.task, self.control.leave)
 
-    async def run(self) -> WorkflowRun:
+    async def run(self, inbox: Inbox) -> WorkflowRun:
         """Run the function until it has ended, is paused, or this task is cancelled, which detaches from the run."""
         self.record.open(on_trouble=self.control.abort)
         main = asyncio.create_task(self._call_function())
         self.control.begin(main)
         keeper = asyncio.create_task(self.recorder.keep_lease())
+        listener = asyncio.create_task(inbox.deliver(self.receive))
         has_ended = False
         try:
-            await asyncio.wait([main, keeper], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([main, keeper, listener], return_when=asyncio.FIRST_COMPLETED)
             if self.record.trouble is not None:
                 raise self.record.trouble
             if not main.done():
-                keeper.result()
+                (keeper if keeper.done() else listener).result()
             await self.control.idle()  # of tasks that the function has started and left alone
             await self.children.all_ended()
             self.control.is_closing = True
@@ -98,7 +100,7 @@ class Execution:
             return self.flow
         finally:
             self.control.is_closing = True
-            tasks = (main, keeper, *self._strays)
+            tasks = (main, keeper, listener, *self._strays)
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)

@@ -26,9 +26,6 @@ class WorkflowInbox:
         self._record = record
         self._flow = record.flow
         self._control = control
-        self._heard = record.flow.inbox_cursor
-        self._early: dict[int, Record] = {}
-        """What came before something that was sent before it: a reader of old and one of new mail take turns."""
         self._signals = {name: deque(map(tuple, found)) for name, found in record.flow.signals.items()}
         self._listeners: dict[str, deque[asyncio.Future[None]]] = {}
         self._waiting: dict[str, asyncio.Future[None]] = {}
@@ -37,15 +34,7 @@ class WorkflowInbox:
         self._again: set[str] = set()
 
     def deliver(self, record: Record) -> None:
-        """Something from the inbox, in whatever order; delivered twice, it counts once."""
-        if record.version <= self._heard:
-            return
-        self._early[record.version] = record
-        while (following := self._early.pop(self._heard + 1, None)) is not None:
-            self._heard += 1
-            self._hear(following)
-
-    def _hear(self, record: Record) -> None:
+        """Record what came into the inbox, and wake what waits for it."""
         data, version = record.data, record.version
         if record.type == "signal_sent":
             name, value = data["name"], data.get("value")

@@ -12,16 +12,17 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakValueDictionary
 
+from maos.bus.mailbox import Mailbox
 from maos.clock import MICROSECONDS, Clock
 from maos.engine import consent, ownership
 from maos.engine.claims import Held, claim
-from maos.engine.post import Post
 from maos.engine.recorder import LEASE_S, Recorder
 from maos.engine.types import WORKFLOW_RUN
 from maos.errors import Conflict, Corrupt, InvalidInput, LeaseLost, NotFound
 from maos.journal.codec import Event
 from maos.journal.journal import Append, Journal
-from maos.model.attempt import check_agent, check_run, inbox
+from maos.model.attempt import check_agent, check_run
+from maos.model.message import inbox
 from maos.model.run import Run
 from maos.model.schedule import Schedule
 from maos.model.workflow import (
@@ -60,7 +61,7 @@ R = TypeVar("R")
 REFUSE, REPLAY = "refuse", "replay"
 FOLLOW_S = 0.25
 """How often a run that another process executes is looked at."""
-MAIL_S = 0.01
+INBOX_REST_S = 0.01
 """How long a command may lie in the inbox: looking after every commit would cost a quarter of what a step does."""
 NO_VERSION = -1
 """No stream is ever at this version: an append that expects it is refused, unless its key repeats an earlier one."""
@@ -74,6 +75,7 @@ class Workflows:
         journal: Journal,
         clock: Clock,
         *,
+        mailbox: Mailbox,
         attempts: Callable[[], Attempts],
         lease_s: float = LEASE_S,
         checkpoints: Mapping[str, Any] | None = None,
@@ -84,7 +86,7 @@ class Workflows:
         self._clock = clock
         self._attempts = attempts
         self._lease_s = lease_s
-        self._post = Post(journal, rest_s=MAIL_S)
+        self._mailbox = mailbox
         self._executions: dict[str, Execution] = {}
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._unfit: dict[str, str] = {}
@@ -324,22 +326,22 @@ class Workflows:
             recorder, workflow, self._journal, self._clock,
             service=self, attempts=self._attempts, threads=self._threads, **how,
         )  # fmt: skip
-        flow = execution.flow
-        await self._post.register(flow.id, execution.receive, after=flow.inbox_cursor)
         execution.task = asyncio.create_task(self._run(execution))
-        self._executions[flow.id] = execution
+        self._executions[execution.flow.id] = execution
         await asyncio.sleep(0)  # a task that is cancelled before its first step would not give the lease back
         return execution.handle
 
     async def _run(self, execution: Execution) -> WorkflowRun:
         id = execution.flow.id
         try:
-            flow = await execution.run()
+            async with await self._mailbox.open(id, after=execution.flow.inbox_cursor, rest_s=INBOX_REST_S) as inbox:
+                for record in await inbox.backlog():
+                    execution.receive(record)
+                flow = await execution.run(inbox)
             if flow.status == CHANGED:
                 self._unfit[id] = execution.definition.code
             return flow
         finally:
-            self._post.forget(id)
             self._executions.pop(id, None)
             await self._journal.release(execution.recorder.lease)
 
@@ -372,7 +374,6 @@ class Workflows:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await self._post.close()
 
     # --- for executions --------------------------------------------------------------------------------------
 

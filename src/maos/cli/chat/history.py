@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from maos.bus.history import SentMessage
 from maos.cli.agent import words
 from maos.cli.runs import narration
 from maos.model import chat, message, run
@@ -30,15 +31,17 @@ async def read(m: Maos, id: str) -> Past:
     lines: list[narration.Line] = []
     typed: list[str] = []
     fold = run.Run(id=id)
-    for record in await m.runs.conversations.read(id):
-        if record.stream == chat.stream(id):
-            typed.append(record.data["text"])
-            lines.append(("", f"› {words.one_line(record.data['text'], 1000)}", "bold"))
-        elif record.stream == run.stream(id):
-            fold.apply(record.type, record.data)
-            lines += narration.of_event(fold, record.type, record.data)
-        elif (said := message.message(record.data)).sender != message.PERSON:
-            lines.append((narration.task_of(id, said.sender), f"→ {words.one_line(said.text, 300)}", ""))
+    for each in await m.runs.conversations.read(id):
+        if isinstance(each, SentMessage):
+            said = each.message
+            if said.sender != message.PERSON:
+                lines.append((narration.task_of(id, said.sender), f"→ {words.one_line(said.text, 300)}", ""))
+        elif each.stream == chat.stream(id):
+            typed.append(each.data["text"])
+            lines.append(("", f"› {words.one_line(each.data['text'], 1000)}", "bold"))
+        else:
+            fold.apply(each.type, each.data)
+            lines += narration.of_event(fold, each.type, each.data)
     return Past(lines[-SHOWN_MAX:], max(0, len(lines) - SHOWN_MAX), typed)
 
 

@@ -1,0 +1,312 @@
+"""Inboxes: the one reader of them in a process, and the one way to hand out, acknowledge and dead-letter messages.
+
+The reader follows the journal only to notice which inboxes have grown. Each listener then reads its own inbox from its
+own cursor, so records come in order and once, the backlog before live ones, and an outage of the store loses nothing:
+afterwards the listener reads on from its cursor.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from functools import partial
+from types import TracebackType
+from typing import NamedTuple, TypeVar
+
+import msgspec
+
+from maos.errors import StoreUnavailable
+from maos.journal.codec import Event
+from maos.journal.journal import PAGE_EVENTS, Append, Journal, Record
+from maos.model.message import FORMAT, Acknowledgements, Message, acks, dead, inbox, message
+
+PAUSE_S, PAUSE_S_MAX = 0.1, 2.0
+"""How long to wait before an unavailable store is tried again: twice as long each time, up to the second."""
+WAIT_S = 60.0
+KIND = "acks"
+
+T = TypeVar("T")
+
+
+async def patiently(read: Callable[[], Awaitable[T]]) -> T:
+    """Read from the store, again and again while it is unavailable."""
+    pause_s = PAUSE_S
+    while True:
+        try:
+            return await read()
+        except StoreUnavailable:
+            await asyncio.sleep(pause_s)
+            pause_s = min(pause_s * 2, PAUSE_S_MAX)
+
+
+class Mailbox:
+    """The reader of inboxes that everything in a process shares. It runs while at least one inbox is open."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._inboxes: dict[str, list[Inbox]] = {}
+        self._reader: asyncio.Task[None] | None = None
+        self._begun = asyncio.Event()
+
+    async def open(self, name: str, *, after: int, rest_s: float = 0.0) -> Inbox:
+        """Listen to an inbox from a version on; waits while the store is unavailable.
+
+        `rest_s` lets new records gather before they are read, which is cheaper where others write a lot.
+        """
+        opened = Inbox(self, self._journal, name, after, rest_s)
+        self._inboxes.setdefault(opened.stream, []).append(opened)
+        try:
+            await self.begin()
+        except BaseException:
+            opened.close()
+            raise
+        return opened
+
+    async def begin(self) -> None:
+        """Start the reader unless it runs, and return when it notices everything that is written from now on."""
+        if self._reader is None or self._reader.done():
+            self._begun = asyncio.Event()
+            self._reader = asyncio.create_task(self._read(self._begun))
+            self._reader.add_done_callback(self._report_death)
+        await self._begun.wait()
+
+    def remove(self, closed: Inbox) -> None:
+        """Stop listening for an inbox; the reader ends with the last one."""
+        listeners = self._inboxes.get(closed.stream, [])
+        if closed in listeners:
+            listeners.remove(closed)
+        if not listeners:
+            self._inboxes.pop(closed.stream, None)
+        if not self._inboxes and self._reader is not None:
+            self._reader.cancel()
+            self._reader = None
+
+    async def close(self) -> None:
+        """Stop reading."""
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            reader.cancel()
+            await asyncio.gather(reader, return_exceptions=True)
+
+    async def _read(self, begun: asyncio.Event) -> None:
+        position = await patiently(self._journal.head)
+        for each in self._all():
+            each.look()
+        begun.set()
+        while True:
+            position = await patiently(partial(self._notice, position))
+
+    async def _notice(self, position: int) -> int:
+        """Tell listeners which inboxes have grown after a position, or wait for the journal to grow."""
+        store = self._journal.store
+        events = await store.read_log(after=position, limit=PAGE_EVENTS)
+        for event in events:
+            for listener in self._inboxes.get(event.stream, ()):
+                listener.notice(event.version)
+            position = event.position
+        if len(events) < PAGE_EVENTS:
+            await store.wait(after=position, timeout_s=WAIT_S)
+            await asyncio.sleep(min((each.rest_s for each in self._all()), default=0.0))
+        return position
+
+    def _all(self) -> list[Inbox]:
+        return [each for listeners in self._inboxes.values() for each in listeners]
+
+    def _report_death(self, reader: asyncio.Task[None]) -> None:
+        """Hand the error that ended the reader to every listener; the first one that reads on starts another reader."""
+        error = None if reader.cancelled() else reader.exception()
+        if reader is self._reader:
+            for each in self._all():
+                each.fail(error)
+            self._begun.set()
+
+
+class Inbox:
+    """One listener's cursor in an inbox: `async for record in inbox` gives every record after it, once and in order."""
+
+    def __init__(self, mailbox: Mailbox, journal: Journal, name: str, after: int, rest_s: float) -> None:
+        self.stream = inbox(name)
+        self.cursor = after
+        """The version up to which this listener has read."""
+        self.rest_s = rest_s
+        self.news = asyncio.Event()
+        """Set when there may be something to read."""
+        self._mailbox = mailbox
+        self._journal = journal
+        self._newest = 0
+        self._unlooked = True
+        self._records: deque[Record] = deque()
+        self._error: BaseException | None = None
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether there is, or may be, something after the cursor."""
+        return self._unlooked or self._newest > self.cursor
+
+    async def page(self) -> list[Record]:
+        """The next records after the cursor, without waiting for new ones; none when there are none."""
+        if not self.is_behind:
+            return []
+        self._unlooked = False
+        try:
+            page = await patiently(lambda: self._journal.page(self.stream, after=self.cursor, limit=PAGE_EVENTS))
+        except BaseException:
+            self._unlooked = True
+            raise
+        if not page:
+            return []
+        self._unlooked = len(page) == PAGE_EVENTS
+        if page[0].version - page[0].spans != self.cursor:  # another call has moved the cursor meanwhile
+            self._unlooked = True
+            return []
+        self.cursor = page[-1].version
+        return page
+
+    async def wait(self) -> None:
+        """Return when `news` is set; raises the error that ended the reader."""
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error
+        await self._mailbox.begin()  # it may have ended with an error that another listener got
+        await self.news.wait()
+        self.news.clear()
+
+    async def backlog(self) -> list[Record]:
+        """Everything that is in the inbox by now after the cursor."""
+        found: list[Record] = []
+        while self.is_behind:
+            found += await self.page()
+        return found
+
+    async def deliver(self, to: Callable[[Record], None]) -> None:
+        """Call a function with each record, for as long as this runs."""
+        async for record in self:
+            to(record)
+
+    def __aiter__(self) -> Inbox:
+        return self
+
+    async def __anext__(self) -> Record:
+        while not self._records:
+            self._records.extend(await self.page())
+            if not self._records:
+                await self.wait()
+        return self._records.popleft()
+
+    async def __aenter__(self) -> Inbox:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def rewind(self, version: int) -> None:
+        """Read again what comes after a version."""
+        self.cursor = version
+        self._records.clear()
+        self.look()
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._mailbox.remove(self)
+
+    # --- for the reader --------------------------------------------------------------------------------------
+
+    def notice(self, version: int) -> None:
+        """The inbox has grown to a version."""
+        self._newest = max(self._newest, version)
+        self.news.set()
+
+    def look(self) -> None:
+        """The inbox may have grown."""
+        self._unlooked = True
+        self.news.set()
+
+    def fail(self, error: BaseException | None) -> None:
+        """The reader has ended, with an error or because its task was cancelled."""
+        self._error = error
+        self.news.set()
+
+
+# --- what became of messages ------------------------------------------------------------------------------------------
+
+
+class Undeliverable(NamedTuple):
+    """A message that is given up, and why."""
+
+    message: Message
+    why: str
+    tries: int
+
+
+def hand_out(name: str, versions: Sequence[int]) -> list[Append]:
+    """The appends that record that messages of an inbox are handed out; nothing may be acknowledged before it (I21)."""
+    return [Append(acks(name), [Event("message_delivered", {"versions": list(versions)})])] if versions else []
+
+
+def acknowledge(name: str, versions: Sequence[int], *, floor: int = 0, by: str = "") -> list[Append]:
+    """The appends that acknowledge messages of an inbox, to be written alone or as part of a larger append.
+
+    `floor` is the version up to which nothing is left to deliver, if the receiver knows it; `by` is its attempt.
+    """
+    if not versions:
+        return []
+    more = {"floor": floor} if floor else {}
+    data = {"versions": list(versions), **more, **({"by": by} if by else {})}
+    return [Append(acks(name), [Event("message_acknowledged", data)])]
+
+
+def dead_letter(
+    name: str, letters: Sequence[Undeliverable], *, floor: int = 0, expected: int | None = None
+) -> list[Append]:
+    """The appends that make dead letters of messages of an inbox; `expected` is the version of its receipts."""
+    if not letters:
+        return []
+    data = {"versions": [each.message.version for each in letters], **({"floor": floor} if floor else {})}
+    parked = [
+        Event("dead_letter_added", {"version": said.version, "why": why, "tries": tries, "message": said.id})
+        for said, why, tries in letters
+    ]
+    return [Append(acks(name), [Event("message_dead_lettered", data)], expected), Append(dead(name), parked)]
+
+
+class KeptAcks(msgspec.Struct):
+    """A fold of receipts, as a document."""
+
+    format: int
+    fold: Acknowledgements
+
+
+async def load(journal: Journal, name: str) -> Acknowledgements:
+    """Which messages of an inbox are handed out, acknowledged or dead, as of now."""
+    document = await journal.store.load(KIND, name)
+    fold = Acknowledgements(id=name)
+    if document is not None and document.body is not None:
+        try:
+            kept = msgspec.json.decode(document.body, type=KeptAcks)
+        except msgspec.MsgspecError:
+            kept = None  # of no use, which costs only time
+        if kept is not None and kept.format == FORMAT and kept.fold.version == document.version:
+            fold = kept.fold
+    async for record in journal.read(acks(name), after=fold.version):
+        fold.apply(record.type, record.data)
+    return fold
+
+
+class Waiting(NamedTuple):
+    """A message that is not acknowledged."""
+
+    version: int
+    tries: int
+    message: Message
+
+
+async def waiting(journal: Journal, name: str) -> AsyncIterator[Waiting]:
+    """The messages of an inbox that are neither acknowledged nor dead, the oldest first."""
+    fold = await load(journal, name)
+    async for record in journal.read(inbox(name), after=fold.floor):
+        if record.type == "message_sent" and record.version not in fold.settled:
+            said = message(record.data, version=record.version)
+            yield Waiting(record.version, fold.tries.get(record.version, 0), said)
