@@ -205,7 +205,10 @@ async def test_what_an_agent_has_fetched_itself_is_not_said_again(m: Maos, tmp_p
     script = "sleep 0.2; while read a; do echo got $a; done"
     running = await m.attempts.start(argv=["sh", "-c", script], cwd=tmp_path, in_place=True, name="a", takes_input=True)
     live = running._live
-    m.attempts.post.forget("a")  # as for an agent that is in a turn
+    async with asyncio.timeout(20):
+        while not (opened := m.bus.mailbox._inboxes.get("inbox/a")):
+            await asyncio.sleep(0.01)
+    opened[0].close()  # as for an agent that is in a turn
     fetched, missed = [await m.bus.send("b", "a", text) for text in ("one", "two")]
     live._undelivered = [fetched, missed]
     async with m.bus.receive("a") as receiver:
