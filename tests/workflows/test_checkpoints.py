@@ -158,7 +158,7 @@ async def test_checkpoints_say_when_why_where_and_how_far(m: Maos) -> None:
         ("steps-2", "steps", "7", 60.0),
         ("before-the-end", "manual", "9", 100.0),
     ]
-    assert [each.calls for each in made] == [3, 7, 11]
+    assert [each.steps for each in made] == [3, 7, 11]
     assert all(each.at_us for each in made)
     for each in made:
         record = await m.journal.event(f"workflow/{handle.id}", each.version)
@@ -193,7 +193,7 @@ async def test_checkpoints_at_questions(m: Maos) -> None:
     await eventually(lambda: handle.flow.waiting)
     await m.workflows.answer("a", "2", "yes")
     assert await handle.result() == "yes"
-    assert [(each.name, each.trigger, each.step, each.calls) for each in handle.flow.checkpoints] == [
+    assert [(each.name, each.trigger, each.step, each.steps) for each in handle.flow.checkpoints] == [
         ("gate-1", "gate", "2", 1)
     ]
 

@@ -15,7 +15,7 @@ Place = Callable[[int], tuple[str, str, Path]]
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def step_id(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     """A new database, or a new schema, and a new outside for each life."""
     url = request.getfixturevalue("postgres_url") if request.param == "postgres" else ""
 
@@ -50,37 +50,42 @@ async def check_end(database: str, schema: str, effects: Path, kills: int) -> No
         assert (await m.verify()).ok
 
 
-async def test_undisturbed(step_id: Place) -> None:
-    await check_end(*step_id(0), kills=0)
+async def test_undisturbed(place: Place) -> None:
+    await check_end(*place(0), kills=0)
 
 
 @pytest.mark.timeout(600)
 async def test_killed_at_any_point_it_gives_the_same_result_and_repeats_nothing(
-    step_id: Place, monkeypatch: pytest.MonkeyPatch
+    place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """I29, I30, I31, I32, R-1001."""
-    monkeypatch.setenv("MAOS_CRASH_ONLY", "flow:")
-    await crash_everywhere(step_id, share=0.2)
+    monkeypatch.setenv("MAOS_CRASH_ONLY", "workflow:")
+    await crash_everywhere(place, share=0.2)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
-async def test_killed_at_any_point_of_the_store_too(step_id: Place) -> None:
+async def test_killed_at_any_point_of_the_store_too(place: Place) -> None:
     """Killed at every crash point there is, none left out."""
-    await crash_everywhere(step_id, share=1.0)
+    await crash_everywhere(place, share=1.0)
 
 
-async def crash_everywhere(step_id: Place, share: float) -> None:
+async def crash_everywhere(place: Place, share: float) -> None:
     def argv(number: int) -> list[str | Path]:
-        return [sys.executable, flow_life.__file__, *step_id(number)]
+        return [sys.executable, flow_life.__file__, *place(number)]
 
     async def check(life: Life) -> None:
-        await check_end(*step_id(life.number), kills=1)
+        await check_end(*place(life.number), kills=1)
 
     lives = await crash_loop(argv, check, share=share)
     died_at = {life.died_at for life in lives}
     assert len(lives) > 30
-    for each in ("flow:before pay", "flow:after book", "flow:before child", "flow:after workflow_started"):
+    for each in (
+        "workflow:before pay",
+        "workflow:after book",
+        "workflow:before child",
+        "workflow:after workflow_started",
+    ):
         assert each in died_at, f"nothing died at {each!r}"
     assert lives[-1].acks == ["completed"]
 
@@ -90,7 +95,7 @@ async def test_killed_again_and_again_it_still_comes_to_its_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """I29, I31: with one life after the other on the same database, each a little longer or shorter."""
-    monkeypatch.setenv("MAOS_CRASH_ONLY", "flow:")
+    monkeypatch.setenv("MAOS_CRASH_ONLY", "workflow:")
     database, effects = str(tmp_path / "maos.db"), tmp_path / "effects"
     kills = 0
     argv = [sys.executable, flow_life.__file__, database, "", effects]

@@ -94,7 +94,7 @@ def test_all_mistakes_are_told_at_once() -> None:
     text = RELEASE.replace("needs: test", "needs: tset").replace("Ship {{ version }}?", "Ship {{ it }}?")
     with pytest.raises(BadFile) as raised:
         parse(text, "release.yaml")
-    assert [each.step_id.line for each in raised.value.mistakes] == [12, 24]
+    assert [each.place.line for each in raised.value.mistakes] == [12, 24]
 
 
 @pytest.mark.parametrize("text", ["", "- a\n- b\n", "a: &a [*a]\n", "42", "\x00", "{" * 2000])

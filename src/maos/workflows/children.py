@@ -168,7 +168,7 @@ class Children:
             if call is None:
                 self._record.note_started(step_id, kind, name, digest=digest, about=about)
                 await self._record.flush()
-            crash_point(f"flow:before {kind}")
+            crash_point(f"workflow:before {kind}")
             try:
                 result = await work()
             except StepFailed as error:

@@ -24,7 +24,7 @@ async def forget(journal: Journal, flow: WorkflowRun) -> int:
     name = stream(flow.id)
     last = await journal.event(name, flow.version)
     assert last is not None
-    kept = msgspec.to_builtins(msgspec.structs.replace(flow, calls={}, signals={}, version=0))
+    kept = msgspec.to_builtins(msgspec.structs.replace(flow, steps={}, signals={}, version=0))
     raw = journal.codec.encode_sealed(Event("workflow_compacted", {"workflow": kept, "at_us": flow.changed_us}))
     seal: dict[str, Any] = {
         "first": 1, "last": flow.version, "seal": chain.seal(*raw).hex(), "time_us": last.time_us, "token": last.token,

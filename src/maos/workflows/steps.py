@@ -131,7 +131,7 @@ class Steps:
         self._record.note_started(it.step_id, STEP, it.step.name, **more)
         with self._control.at_work():
             await write()
-        crash_point(f"flow:before {it.step.name}")
+        crash_point(f"workflow:before {it.step.name}")
 
     async def _begin_again(self, it: Invocation, until_us: int = 0) -> None:
         await until(self._clock, until_us)
@@ -163,7 +163,7 @@ class Steps:
             self._record.note_tried(it.step_id, failed, until_us)
             await self._record.flush()
             await self._begin_again(it, until_us)
-        crash_point(f"flow:after {it.step.name}")
+        crash_point(f"workflow:after {it.step.name}")
         try:
             plain = values.plain(result, f"what the step {it.step.name} returns")
             found = values.typed(plain, it.step.returns, f"what the step {it.step.name} returns")

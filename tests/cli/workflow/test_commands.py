@@ -120,7 +120,7 @@ def test_with_persistence_off_files_and_functions_run_all_the_same(shop: Shop) -
     )
     out = shop.maos("--db", ":memory:", "workflow", "run", "w.yaml", "--auto")
     assert "completed · 2 of 2 tasks done" in out
-    assert "nothing is kept" in out
+    assert "nothing is saved" in out
     assert "result: 1\n" in shop.maos("--db", ":memory:", "workflow", "run", "plain.py")
     assert not list(shop.folder.glob("*.db*"))
     assert "ends with the command" in shop.maos("--db", ":memory:", "workflow", "list", status=2)
