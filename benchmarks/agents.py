@@ -19,6 +19,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from maos.model.events.facts import Line
+
 PERL = """
 use Time::HiRes qw(clock_gettime CLOCK_MONOTONIC sleep);
 $| = 1;
@@ -65,8 +67,8 @@ class Ear:
     def __call__(self, attempt: Any, facts: Sequence[Any]) -> None:
         now = time.monotonic()
         for fact in facts:
-            if fact["kind"] == "line":
-                number, when, _words = fact["text"].split(" ", 2)
+            if isinstance(fact, Line):
+                number, when, _words = fact.text.split(" ", 2)
                 printed = float(when)
                 self.last[attempt.agent] = int(number)
                 self.heard[attempt.agent] = self.heard.get(attempt.agent, 0) + 1

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.agents import cpu_of, holder_of, memory_of
+from maos.model.events.facts import ToolResult
 
 SAVE_EVERY_S = 20.0
 """Far more often than the two minutes of everyday, so that what checkpoints cost is seen."""
@@ -35,7 +36,7 @@ async def engine(database: str, home: Path, agents: int, seconds: float) -> None
 
     def heard(attempt: Any, facts: Sequence[Any]) -> None:
         nonlocal steps
-        steps += sum(each["kind"] == "tool_result" for each in facts)
+        steps += sum(isinstance(each, ToolResult) for each in facts)
         pids[attempt.agent] = attempt.pid
         if len(pids) == agents:
             working.set()

@@ -1,11 +1,12 @@
 """Writes the parts of the documentation that are already in the code: of the reference python-api.md, cli.md,
-exit-codes.md, settings.md, states.md and requirements.md, and the list of the examples.
+event-types.md, exit-codes.md, settings.md, states.md and requirements.md, and the list of the examples.
 
     .venv/bin/python docs/generate.py            writes the files
     .venv/bin/python docs/generate.py --check    exit status 1 if one of them is out of date
 
-Signatures and docstrings are read from the source, help texts from the commands, settings from their schema, states
-from the constants that name them, and which tests show what from the docstrings of the tests, so no file can say
+Signatures and docstrings are read from the source, help texts from the commands, settings from their schema, events
+from their classes, states from the enumerations and constants that name them, and which tests show what from the
+docstrings of the tests, so no file can say
 anything that the code does not. A test runs the check.
 """
 
@@ -17,8 +18,9 @@ import re
 import sys
 import textwrap
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -26,6 +28,7 @@ import maos
 from maos.cli import failures
 from maos.cli.agent.status import code_of
 from maos.cli.program import program
+from maos.model import status
 from maos.model.failure import TABLE
 from maos.settings import schema, writer
 
@@ -111,21 +114,21 @@ PARTS: list[tuple[str, str, list[tuple[str, list[str]]]]] = [
         "How it works, and what becomes of whom: [go-back-in-time.md](../howto/go-back-in-time.md). What calls give "
         "back are named tuples: they unpack, compare and print.",
         [
-            ("engine/time_travel.py", ["TimeTravel"]),
-            ("engine/moments.py", ["Moment"]),
-            ("engine/travel.py", ["Journey", "Step"]),
-            ("engine/time_travel.py", ["Comparison"]),
-            ("engine/comparing.py", ["Difference", "Changed", "Side"]),
-            ("engine/joining.py", ["Union"]),
+            ("travel/service.py", ["TimeTravel"]),
+            ("travel/points_in_time.py", ["PointInTime"]),
+            ("travel/rollback.py", ["TravelPlan", "PlannedStep"]),
+            ("travel/service.py", ["Comparison"]),
+            ("travel/comparison.py", ["Difference", "ChangedField", "Side"]),
+            ("travel/join.py", ["Union"]),
         ],
     ),
     (
         "Runs that go elsewhere",
         "How it works: [move-a-run.md](../howto/move-a-run.md).",
         [
-            ("bundle/bundles.py", ["Bundles"]),
-            ("bundle/exporting.py", ["Exported"]),
-            ("bundle/importing.py", ["Brought"]),
+            ("transfer/service.py", ["Transfer"]),
+            ("transfer/exporter.py", ["Exported"]),
+            ("transfer/bundle_import.py", ["Imported"]),
         ],
     ),
     ("Verification", "", [("journal/verify.py", ["Report", "Damage"])]),
@@ -134,7 +137,7 @@ PARTS: list[tuple[str, str, list[tuple[str, list[str]]]]] = [
         "`from maos.journal import compress`: the algorithms that snapshots may choose from, and how they compare.",
         [
             ("journal/compress.py", ["compress", "decompress", "compress_all", "decompress_all"]),
-            ("journal/compress.py", ["compare", "recommend", "Comparison"]),
+            ("journal/compress.py", ["compare", "recommend", "CompressionResult"]),
         ],
     ),
 ]
@@ -143,7 +146,7 @@ STATES: list[tuple[str, str, list[tuple[str, str]]]] = [
     (
         "Runs",
         "What is recorded of an orchestration (`status`).",
-        [("model/run.py", "PLANNING RUNNING PAUSED COMPLETED FAILED CANCELLED")],
+        [("model/status.py", "RunStatus")],
     ),
     (
         "Runs, as seen",
@@ -154,15 +157,15 @@ STATES: list[tuple[str, str, list[tuple[str, str]]]] = [
                 "model/supervisor.py",
                 "INITIALIZING WORKING WAITING_FOR_USER WAITING_FOR_TASKS BLOCKED IDLE INTERRUPTED",
             ),
-            ("model/run.py", "COMPLETED FAILED"),
+            ("model/status.py", "RunStatus.COMPLETED RunStatus.FAILED"),
         ],
     ),
-    ("Tasks", "Each task of a run is one of these.", [("model/run.py", "WAITING RUNNING GATED DONE FAILED")]),
+    ("Tasks", "Each task of a run is one of these.", [("model/status.py", "TaskStatus")]),
     (
         "Agents and their attempts",
         "What is recorded of an attempt; an agent is what its newest attempt is. Why one failed is in"
         " [exit codes](exit-codes.md).",
-        [("model/attempt.py", "PLANNED RUNNING STOPPING DONE FAILED STOPPED")],
+        [("model/status.py", "AttemptStatus")],
     ),
     (
         "Agents, as seen",
@@ -172,12 +175,12 @@ STATES: list[tuple[str, str, list[tuple[str, str]]]] = [
     (
         "Workflows",
         "What is recorded of a workflow written in Python. A YAML file becomes a run.",
-        [("model/flow.py", "RUNNING PAUSED CHANGED COMPLETED FAILED CANCELLED")],
+        [("model/status.py", "WorkflowStatus")],
     ),
     (
         "Calls of workflows",
         "Each step, sleep, signal, question and child of a workflow is one of these.",
-        [("model/flow.py", "STARTED DONE FAILED UNKNOWN LEFT")],
+        [("model/workflow.py", "STARTED DONE FAILED UNKNOWN LEFT")],
     ),
     (
         "Outcomes of effects",
@@ -203,6 +206,26 @@ STATES: list[tuple[str, str, list[tuple[str, str]]]] = [
     ),
 ]
 
+TRANSITIONS: dict[str, Mapping[Any, Any]] = {
+    "Runs": status.RUN_TRANSITIONS,
+    "Tasks": status.TASK_TRANSITIONS,
+    "Agents and their attempts": status.ATTEMPT_TRANSITIONS,
+}
+"""Which state can follow which, where that is a table."""
+
+EVENT_PAGES: list[tuple[str, str]] = [
+    ("Events of runs", "run"),
+    ("Events of attempts", "attempt"),
+    ("Facts", "facts"),
+    ("Commands", "commands"),
+    ("Events of messages", "messages"),
+    ("Events of workflow runs", "workflow"),
+    ("Events of agents' states", "state"),
+    ("Other events", "records"),
+    ("Parts of events", "parts"),
+]
+"""The modules of `maos.model.events`, and what they are called."""
+
 HANDLES = {
     "Maos": "m", "AgentStates": "m.agents", "Cache": "m.agents.cache", "Journal": "m.journal",
     "Workflows": "m.workflows", "TimeTravel": "m.travel", "Bundles": "m.transfer",
@@ -211,8 +234,9 @@ HANDLES = {
 
 EXPORTED = set(maos.__all__)
 HIDDEN = {
-    "access_ns", "add", "clock_ns", "codec", "decode", "grow", "hits", "loader", "look", "misses", "owner", "page",
-    "page_back", "put", "raw", "refreshes", "snapshot_store", "store", "total", "warm_with",
+    "access_ns", "add", "check", "clock_ns", "codec", "decode", "grow", "hits", "loader", "look", "loose", "misses",
+    "of", "owner", "page",
+    "page_back", "put", "raw", "refreshes", "shape", "snapshot_store", "store", "total", "warm_with",
     "apply_file", "execute_agent", "find", "handle", "import_original", "logged", "needs_consent", "notices", "now_us",
     "schedule_with", "start_child", "stop_agent", "upcoming", "without_secrets",
 }  # fmt: skip
@@ -285,7 +309,7 @@ def _class(node: ast.ClassDef) -> list[str]:
 def _fields(node: ast.ClassDef) -> Iterator[tuple[str, str]]:
     """The fields of a named tuple, with the text below each."""
     for index, each in enumerate(node.body):
-        if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name):
+        if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name) and each.target.id[0] != "_":
             default = f" = {ast.unparse(each.value)}" if each.value is not None else ""
             kind = ast.unparse(each.annotation)
             yield f"{each.target.id}: {kind}{default}", _text_after(node.body, index)
@@ -516,12 +540,72 @@ def settings() -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
+def event_types() -> str:
+    """The reference of events: every field of every class, from the source."""
+    lines = [
+        "# Event types",
+        "",
+        "<!-- Written by docs/generate.py from maos.model.events. Change that and run it again. -->",
+        "",
+        "The data of an event is a JSON object with these fields; one that has its default is left out. Types are",
+        "registered when a journal is opened; reading an event of an unknown type or of a newer format raises",
+        "`UnknownFormat`, with its name, and reading a field of another type raises `Corrupt`. All types below have",
+        "format 1. Fields that end with `_us` are times: microseconds since 1970, UTC.",
+        "",
+    ]
+    for title, name in EVENT_PAGES:
+        module = ast.parse((SOURCE / "model" / "events" / f"{name}.py").read_text())
+        classes = {node.name: node for node in module.body if isinstance(node, ast.ClassDef)}
+        lines += [f"## {title}", "", *_prose(ast.get_docstring(module))]
+        for node in classes.values():
+            lines += _event_type(node, classes)
+    lines += [
+        "## Events of your own",
+        "",
+        'Any stream and any type, registered with `maos.open(…, types=[maos.EventType("step_done")])`; how to change',
+        "one later is in [add-an-event-type.md](../howto/add-an-event-type.md). Stream names that begin with `agent/`",
+        "and `journal/` are maos' own; `journal/dictionaries` has compression dictionaries (`dictionary_trained`), not",
+        "JSON.",
+    ]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _event_type(node: ast.ClassDef, classes: dict[str, ast.ClassDef]) -> list[str]:
+    """A class that is stored: an event with its name, a fact with its kind, or a part of others."""
+    names = [each.args[0] for each in node.decorator_list if isinstance(each, ast.Call)]
+    names += [each.value for each in node.keywords if each.arg == "tag"]
+    bases = [each.id for each in node.bases if isinstance(each, ast.Name)]
+    if not names and bases != ["TypedDict"]:
+        return []
+    title = ast.literal_eval(names[0]) if names else node.name
+    lines = [f"### {title}", "", *_prose(ast.get_docstring(node))]
+    rows = list(_event_fields(node, classes))
+    if rows:
+        lines += ["| field | type | default | |", "|---|---|---|---|", *rows, ""]
+    return lines
+
+
+def _event_fields(node: ast.ClassDef, classes: dict[str, ast.ClassDef]) -> Iterator[str]:
+    for base in node.bases:
+        if isinstance(base, ast.Name) and base.id in classes:
+            yield from _event_fields(classes[base.id], classes)
+    for index, each in enumerate(node.body):
+        if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name):
+            name, default = each.target.id, "" if each.value is None else ast.unparse(each.value)
+            if isinstance(each.value, ast.Call):  # a field whose name in JSON is another one
+                given = {one.arg: ast.unparse(one.value) for one in each.value.keywords}
+                name, default = given["name"].strip("'"), given.get("default", "")
+            kind = ast.unparse(each.annotation).replace("|", "\\|")
+            text = " ".join(_text_after(node.body, index).split())
+            yield f"| `{name}` | `{kind}` | {f'`{default}`' if default else ''} | {text} |"
+
+
 def states() -> str:
     """The reference of states: each with what it means and what leads out of it, from the text below its constant."""
     lines = [
         "# States",
         "",
-        "<!-- Written by docs/generate.py from the constants that name them. Change those and run it again. -->",
+        "<!-- Written by docs/generate.py from the text below each name in the code. Change that and run it again. -->",
         "",
         "What things can be, as commands show it, `--json` says it and [events](event-types.md) record it. Everything",
         "but what is marked as *seen* is a fold of recorded events; what is seen also depends on which processes live.",
@@ -531,19 +615,29 @@ def states() -> str:
         lines += [f"## {title}", "", text, ""]
         lines += ["| state | means | what leads out of it |", "|---|---|---|"] if sources else []
         for file, names in sources:
-            body = _body(*file.partition(":")[::2])
-            for name in names.split():
-                state, says = _constant(body, name)
+            body = ast.parse((SOURCE / file).read_text()).body
+            for state, says in (each for name in names.split() for each in _states(body, name)):
                 means, _, way = says.partition(". ")
                 lines.append(f"| `{state}` | {means} | {way} |")
         lines.append("")
+        if table := TRANSITIONS.get(title):
+            lines += ["| from | to |", "|---|---|"]
+            for state, following in table.items():
+                ways = [f"`{each}`" for each in type(state) if each in following]
+                lines.append(f"| `{state}` | {', '.join(ways) or 'none'} |")
+            lines.append("")
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _body(file: str, enum: str) -> list[ast.stmt]:
-    """The statements of a module, or of an enum in it."""
-    body = ast.parse((SOURCE / file).read_text()).body
-    return next(each.body for each in body if isinstance(each, ast.ClassDef) and each.name == enum) if enum else body
+def _states(body: list[ast.stmt], name: str) -> list[tuple[str, str]]:
+    """A constant, or the members of an enumeration: all of them, or the one after the dot."""
+    enumeration, _, member = name.partition(".")
+    for node in body:
+        if isinstance(node, ast.ClassDef) and node.name == enumeration:
+            names = [each.targets[0].id for each in node.body
+                     if isinstance(each, ast.Assign) and isinstance(each.targets[0], ast.Name)]  # fmt: skip
+            return [_constant(node.body, each) for each in names if member in ("", each)]
+    return [_constant(body, name)]
 
 
 def _constant(body: list[ast.stmt], name: str) -> tuple[str, str]:
@@ -582,7 +676,7 @@ def main() -> int:
     stale = []
     pages = {
         "reference/python-api.md": python_api(), "reference/cli.md": cli(), "reference/exit-codes.md": exit_codes(),
-        "reference/settings.md": settings(), "reference/states.md": states(),
+        "reference/event-types.md": event_types(), "reference/settings.md": settings(), "reference/states.md": states(),
         "reference/requirements.md": requirements(), "examples.md": examples(),
     }  # fmt: skip
     for name, text in pages.items():

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from maos.agents.contract import Dialect, LaunchCommand, LaunchOrder, Reply
-from maos.model.facts import Fact
+from maos.model.events.facts import Fact
+from tests.events import plain
 
 LINE_BYTES_MAX = 64 << 20
 WAIT_S = 60
@@ -46,7 +47,9 @@ class Run:
     def __init__(
         self, dialect: Dialect, order: LaunchOrder, process: asyncio.subprocess.Process, *, forgetful: bool = False
     ) -> None:
-        self.facts: list[Fact] = []
+        self.facts: list[dict[str, Any]] = []
+        """What was heard, as it would be stored."""
+        self.heard: list[Fact] = []
         self.lines: list[bytes] = []
         """What it printed, for recording."""
         self.written: dict[str, bytes] = {}
@@ -73,7 +76,7 @@ class Run:
                 await self._changed.wait_for(decided)
         assert condition(), f"it ended before that: {self.facts}"
 
-    async def until_fact(self, kind: str, count: int = 1) -> list[Fact]:
+    async def until_fact(self, kind: str, count: int = 1) -> list[dict[str, Any]]:
         """Wait for facts of a kind."""
         await self.until(lambda: len(self.of(kind)) >= count)
         return self.of(kind)
@@ -114,7 +117,7 @@ class Run:
         """Kill the program, and it alone."""
         self.process.send_signal(number)
 
-    def of(self, kind: str) -> list[Fact]:
+    def of(self, kind: str) -> list[dict[str, Any]]:
         """The facts of a kind."""
         return [fact for fact in self.facts if fact["kind"] == kind]
 
@@ -147,7 +150,8 @@ class Run:
         async with self._changed:
             if not stderr:
                 self.lines.append(line)
-            self.facts += heard.facts
+            self.facts += plain(heard.facts)
+            self.heard += heard.facts
             self._changed.notify_all()
 
     async def close(self) -> None:

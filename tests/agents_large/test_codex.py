@@ -11,7 +11,7 @@ import pytest
 
 from maos.agents.codex.dialect import Codex
 from maos.agents.contract import LaunchOrder
-from maos.model.facts import Fact, last_message
+from maos.model.events.facts import Fact
 from maos.model.failure import Ending, FailureVerdict, understand
 from maos.testing.model_stub import ModelStub, ScriptFault, ScriptStep, TokenCount, ToolCall
 from tests.agents.driving import Run, an_order, started
@@ -24,6 +24,7 @@ from tests.agents_large.programs import (
     said_to_the_model,
     wait_for,
 )
+from tests.events import last_message
 
 pytestmark = pytest.mark.agents
 

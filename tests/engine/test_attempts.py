@@ -57,7 +57,7 @@ async def test_a_program_that_cannot_be_started_is_a_failed_attempt(m: Maos, tmp
 async def test_keywords_become_discoveries(m: Maos, tmp_path: Path) -> None:
     """R-104."""
     attempt = await run(m, "echo 'FOUND: a bug in line 3'; echo nothing; echo 'x discovery: y'", tmp_path)
-    assert [(each["keyword"], each["text"]) for each in attempt.discoveries] == [
+    assert [(each.keyword, each.text) for each in attempt.discoveries] == [
         ("found", "a bug in line 3"),
         ("discovery", "y"),
     ]

@@ -12,6 +12,7 @@ import maos
 from benchmarks import coder
 from maos.app import Maos
 from maos.model.attempt import Attempt, stream
+from maos.model.events.facts import ToolResult
 
 RATE = 100
 
@@ -34,7 +35,7 @@ async def until_steps(m: Maos, steps: int, *, adopt: bool) -> None:
 
     def heard(_attempt: Attempt, facts: Sequence[Any]) -> None:
         nonlocal results
-        results += sum(each["kind"] == "tool_result" for each in facts)
+        results += sum(isinstance(each, ToolResult) for each in facts)
         if results >= steps:
             enough.set()
 

@@ -182,7 +182,7 @@ class TestKeys:
             ("run/2", [note("a")]),
             ("run/1", [note("b")]),
             ("run/1", [note("a"), note("a")]),
-            ("run/1", [maos.Event("state_updated", {"text": "a"})]),
+            ("run/1", [maos.Event("state_updated", {"ops": [], "sum": "0"})]),
             ("run/1", []),
         ],
     )

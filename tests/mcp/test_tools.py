@@ -56,7 +56,7 @@ async def test_progress_is_recorded_and_shown_to_the_others(world: World) -> Non
             assert await agent.call("report_progress", percent=percent, activity=f"at {percent}") == "recorded"
     reports = tool_calls.Reports()
     for record in [each async for each in world.m.journal.read(tool_calls.stream(f"{world.run.id}.writer"))]:
-        reports.apply(record.type, record.data)
+        reports.apply(record.event)
     assert (reports.percent, reports.activity) == (55.5, "at 55.5")
 
 

@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from maos.model.cleanup import AGE, NUMBER, SIZE, Old, Rule, Statistics, choose
+from tests.events import event
 
 OLD = st.builds(
     Old,
@@ -54,6 +55,6 @@ def test_no_limits_remove_nothing() -> None:
 def test_a_worktree_that_was_begun_twice_counts_once_and_one_that_was_refused_does_not() -> None:
     known = Statistics()
     for agent, size in (("a", 10), ("a", 0), ("b", 5), ("c", 7)):
-        known.apply("removal_started", {"run": "r", "agent": agent, "bytes": size})
-    known.apply("cleanup_ended", {"refused": [["r", "c"]], "at_us": 9})
+        known.apply(event("removal_started", run="r", agent=agent, bytes=size, tree="", why="", by="", at_us=1))
+    known.apply(event("cleanup_ended", by="", runs=1, removed=2, kept=1, bytes=3, refused=[["r", "c"]], at_us=9))
     assert (known.worktrees, known.bytes, known.ended_us, known.version) == (2, 15, 9, 5)

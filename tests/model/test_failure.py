@@ -6,17 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maos.model import facts, failure
-from maos.model.facts import Fact
+from maos.model import failure
+from maos.model.events import facts
+from maos.model.events.facts import Fact
 from maos.model.failure import TABLE, Ending, from_words, understand
 
 ACTIONS = {failure.RETRY, failure.WAIT, failure.RESUME, failure.FRESH, failure.ASK, failure.GIVE_UP, failure.NOTHING}
-GOOD = facts.turn_ended("done")
-BAD = facts.turn_ended("could not", failed=True)
+GOOD = facts.TurnEnded("done")
+BAD = facts.TurnEnded("could not", failed=True)
 
 
 def trouble(name: str, message: str = "words", **more: Any) -> Fact:
-    return facts.trouble(name, message, **more)
+    return facts.Trouble(name, message, **more)
 
 
 def named(ending: Ending, told: list[Fact]) -> str | None:
@@ -161,12 +162,12 @@ def test_the_time_of_a_reset_and_the_words_are_handed_on() -> None:
     verdict = understand(Ending(exit_code=1), [trouble("rate_limited", "resets at 3", reset_us=17)])
     assert verdict == ("rate_limited", "resets at 3", 17)
     assert understand(Ending(exit_code=1), [BAD]) == ("failed", "could not", 0)
-    assert understand(Ending(exit_code=0), [facts.turn_ended("", failed=True)]) is not None
+    assert understand(Ending(exit_code=0), [facts.TurnEnded("", failed=True)]) is not None
 
 
 tellings = st.lists(
     st.one_of(
-        st.sampled_from([GOOD, BAD, facts.text("x"), facts.line("x")]),
+        st.sampled_from([GOOD, BAD, facts.Text("x"), facts.Line.of("x")]),
         st.sampled_from([*TABLE, "unheard_of"]).map(trouble),
     ),
     max_size=6,
@@ -187,7 +188,7 @@ endings = st.builds(
 def test_whatever_happens_there_is_one_known_explanation(ending: Ending, told: list[Fact]) -> None:
     verdict = understand(ending, told)
     assert verdict is None or verdict.failure in TABLE
-    if any(fact["kind"] == "trouble" for fact in told[-1:]):
+    if any(isinstance(fact, facts.Trouble) for fact in told[-1:]):
         assert verdict is not None, "trouble at the end is never a success"
 
 

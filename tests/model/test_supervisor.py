@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from maos.model.attempt import Attempt
+from maos.model.attempt import Attempt, Permission, Tool
 from maos.model.run import Run
 from maos.model.run_status import STATES, SupervisorStatus, pending_commands, status_of
+from tests.events import event
 
 NOW_US = 1_000_000_000
 OWNER = {"pid": 1}
@@ -16,12 +17,12 @@ OWNER = {"pid": 1}
 def run_of(*events: tuple[str, dict[str, Any]], taken: int = 1) -> Run:
     """A run of two tasks, `api` and then `page`, with what happened to it."""
     run = Run(id="r-1")
-    run.apply("run_created", {"request": "x", "folder": "", "options": {}, "owner": OWNER, "at_us": 1})
-    run.apply("run_planned", {"tasks": [{"name": "api"}, {"name": "page", "needs": ["api"]}], "at_us": 2})
+    run.apply(event("run_created", request="x", folder="", options={}, owner=OWNER, at_us=1))
+    run.apply(event("run_planned", tasks=[{"name": "api"}, {"name": "page", "needs": ["api"]}], at_us=2))
     for number in range(taken):
-        run.apply("run_claimed", {"owner": OWNER, "source": "manual", "at_us": 3 + number})
+        run.apply(event("run_claimed", owner=OWNER, source="manual", at_us=3 + number))
     for type_, data in events:
-        run.apply(type_, {"at_us": 10, **data})
+        run.apply(event(type_, **{"at_us": 10, **data}))
     return run
 
 
@@ -41,6 +42,10 @@ def attempt(**more: Any) -> dict[str, Attempt]:
     return {"r-1.api": Attempt(id="r-1.api.1", agent="r-1.api", status="running", **more)}
 
 
+def commands(inbox: Iterable[tuple[str, dict[str, Any]]]) -> list[Any]:
+    return [event(type_, **{"at_us": 10, **data}) for type_, data in inbox]
+
+
 def look(
     run: Run,
     attempts: dict[str, Attempt] | None = None,
@@ -48,11 +53,17 @@ def look(
     *,
     lives: bool = True,
 ) -> SupervisorStatus:
-    return status_of(run, attempts or {}, pending_commands(run, inbox), lives=lives, now_us=NOW_US)
+    return status_of(
+        run,
+        attempts or {},
+        pending_commands(run, commands(inbox)),
+        lives=lives,
+        now_us=NOW_US,
+    )
 
 
 WAITING = ("task_released", {"task": "api", "not_before_us": NOW_US + 5, "why": "rate limit"})
-ASKS = {"p-1": {"id": "p-1", "tool": "Bash"}}
+ASKS = {"p-1": Permission("p-1", "Bash")}
 
 CASES: list[tuple[str, Run, dict[str, Attempt]]] = [
     ("initializing", run_of(taken=0), {}),
@@ -60,9 +71,9 @@ CASES: list[tuple[str, Run, dict[str, Attempt]]] = [
     ("working", run_of(started("api")), {}),
     ("working", run_of(started("api"), asked()), attempt()),
     ("waiting_for_user", run_of(started("api"), asked()), attempt(in_turn=False)),
-    ("waiting_for_user", run_of(started("api"), asked()), attempt(tools_open={"t": {"name": "mcp__maos__ask_person"}})),
+    ("waiting_for_user", run_of(started("api"), asked()), attempt(tools_open={"t": Tool("mcp__maos__ask_person")})),
     ("waiting_for_user", run_of(started("api")), attempt(permissions=ASKS)),
-    ("working", run_of(started("api")), attempt(permissions={"p-1": {**ASKS["p-1"], "answer": {"allow": True}}})),
+    ("working", run_of(started("api")), attempt(permissions={"p-1": Permission("p-1", "Bash", allow=True)})),
     (
         "waiting_for_user",
         run_of(started("api"), ("task_gated", {"task": "api", "passed": 0}), asked("gate/api/0/1", "r-1")),
@@ -111,7 +122,7 @@ def test_what_lies_in_the_inbox_counts_before_an_engine_records_it() -> None:
     answer = ("question_answered", {"id": "q-1", "answer": "this", "by": "person", "at_us": 30})
     late = ("question_answered", {"id": "q-1", "answer": "that", "by": "person", "at_us": 31})
     assert look(run, attempt(in_turn=False), [asked(), answer]).waiting == ()
-    found = pending_commands(run, [asked(), asked(by="r-1.page"), answer, late])
+    found = pending_commands(run, commands([asked(), asked(by="r-1.page"), answer, late]))
     assert found.questions["q-1"].answer == "this", "the first answer counts"
     assert found.questions["q-1"].asked_by == ["r-1.api", "r-1.page"]
     assert found.unrecorded == {"q-1"}
@@ -120,7 +131,7 @@ def test_what_lies_in_the_inbox_counts_before_an_engine_records_it() -> None:
 
 def test_a_wish_that_was_recorded_is_not_counted_twice() -> None:
     run = run_of(asked())
-    found = pending_commands(run, [asked()])
+    found = pending_commands(run, commands([asked()]))
     assert found.questions["q-1"].asked_by == ["r-1.api"]
     assert found.unrecorded == frozenset()
 
@@ -129,7 +140,7 @@ def test_a_pause_that_somebody_wants_is_said() -> None:
     run = run_of(started("api"))
     assert look(run, inbox=[("pause_requested", {"why": "asked", "at_us": 9})]).activity == "is being paused"
     done = run_of(("run_ended", {"status": "completed"}))
-    assert pending_commands(done, [("pause_requested", {"why": "asked", "at_us": 9})]).pause == ""
+    assert pending_commands(done, commands([("pause_requested", {"why": "asked", "at_us": 9})])).pause == ""
 
 
 def test_tasks_behind_a_failed_one_are_stuck_and_the_failure_says_what_to_do() -> None:

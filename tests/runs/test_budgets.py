@@ -15,6 +15,7 @@ from maos.runs.service import Runs
 from maos.runs.worker import AgentWorker
 from maos.testing.model_stub import ModelStub, ScriptStep, TokenCount, ToolCall
 from tests.engine import claude_engine
+from tests.events import event
 from tests.runs.test_scheduler import Hands, plan, runs  # noqa: F401
 
 
@@ -128,7 +129,7 @@ async def test_a_task_has_limits_of_its_own_and_they_are_hard(
     before = Run(id=run.id)
     async for record in engine_m.journal.read(f"run/{run.id}"):
         if record.type not in ("task_failed", "run_ended"):
-            before.apply(record.type, record.data)
+            before.apply(record.event)
     again = await AgentWorker(attempts).work(before, before.tasks["tokens"])
     assert (again.failure, again.tokens) == ("budget_reached", tokens.used_tokens)
 
@@ -138,5 +139,5 @@ async def test_a_task_has_limits_of_its_own_and_they_are_hard(
     refused = await AgentWorker(attempts).work(before, task)
     assert (refused.failure, refused.tokens) == ("budget_reached", 0)
     assert (await attempts.get(f"{run.id}.tokens")).number == 1
-    run.apply("run_resumed", {"at_us": 0})
+    run.apply(event("run_resumed", at_us=0))
     assert (run.tasks["tokens"].used_tokens, run.tasks["tokens"].tokens) == (0, tokens.tokens)

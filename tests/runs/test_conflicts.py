@@ -16,6 +16,7 @@ from maos.testing.crash import Life, crash_loop
 from maos.testing.model_stub import ModelStub, ScriptStep, ToolCall
 from tests.engine import claude_engine
 from tests.engine.conftest import processes_below
+from tests.events import event
 from tests.runs import conflict_life
 from tests.runs.conflict_life import Person, change, order, repository, shown
 
@@ -98,15 +99,15 @@ async def test_who_gives_up_is_asked_again_when_the_run_is_resumed(tmp_path: Pat
 def test_whoever_resolves_a_conflict_is_counted_anew() -> None:
     """Or an agent that has resolved one before a crash would be had to do so again after it."""
     run = Run(id="r")
-    run.apply("run_planned", {"tasks": [{"name": "a", "task": "x"}], "at_us": 1})
-    run.apply("task_started", {"task": "a", "number": 1, "at_us": 1})
+    run.apply(event("run_planned", tasks=[{"name": "a", "task": "x"}], at_us=1))
+    run.apply(event("task_started", task="a", number=1, at_us=1))
     lost: dict[str, object] = {"task": "a", "passed": 0, "failure": "merge_conflict", "conflict": ["f"], "at_us": 1}
     for data in (lost, {"task": "a", "passed": 0, "resolve": "retry", "at_us": 1}, lost):
-        run.apply("task_gated", data)
-    run.apply("task_gated", {"task": "a", "passed": 0, "resolve": "agent", "at_us": 1})
+        run.apply(event("task_gated", **data))
+    run.apply(event("task_gated", task="a", passed=0, resolve="agent", at_us=1))
     task = run.tasks["a"]
     assert (task.checks, task.conflicts, task.resolve) == (0, 2, "agent")
-    run.apply("task_gated", {"task": "a", "passed": 0, "resolve": "agent", "failure": "killed", "at_us": 1})
+    run.apply(event("task_gated", task="a", passed=0, resolve="agent", failure="killed", at_us=1))
     assert (task.checks, task.resolve) == (1, "agent")
 
 

@@ -96,7 +96,7 @@ async def outcome(commands: Commands) -> dict[str, Any]:
         "effects": sorted((commands.root / "effects").read_text().split()),
         "files": shown.stdout.splitlines(),
         "tools": (used, {name: attempt.tools_done for name, attempt in agents.items()}),
-        "discoveries": {name: [each["text"] for each in attempt.discoveries] for name, attempt in agents.items()},
+        "discoveries": {name: [each.text for each in attempt.discoveries] for name, attempt in agents.items()},
         "questions": (recorded.count("question_asked"), [each.answer for each in run.questions.values()]),
         "messages": sorted((each.sender.partition(".")[2], each.type, each.text) for each in messages),
     }

@@ -8,17 +8,17 @@ import pytest
 
 from maos.app import Maos
 from maos.clock import SystemClock
-from maos.journal.codec import Event
-from maos.journal.journal import Record
+from maos.model.events.run import RunEvent
 from maos.model.plan import Gate, Plan, Task
 from maos.model.run import Run
 from maos.runs import upkeep
-from maos.runs.commands import Desk, gate_question
+from maos.runs.commands import CommandHandler, gate_question
 from maos.runs.upkeep import Upkeep
 from maos.settings.current import Current
 from maos.settings.locations import find
 from maos.workflows.yaml import changes as changing
 from maos.workflows.yaml.parser import parse
+from tests.events import event
 
 PERSON = {"name": "a", "command": ["true"], "gates": [{"person": "good?"}]}
 
@@ -30,20 +30,20 @@ def waiting(*more: dict[str, Any]) -> Run:
     apply(run, "run_planned", tasks=[PERSON, *more])
     apply(run, "task_started", task="a", number=1)
     apply(run, "task_gated", task="a", passed=0, result="x")
-    apply(run, "question_asked", **gate_question(run.tasks["a"], "good?"))
+    run.apply(gate_question(run.tasks["a"], "good?", 1))
     return run
 
 
 def apply(run: Run, type_: str, **data: Any) -> None:
-    run.apply(type_, {**data, "at_us": 1})
+    run.apply(event(type_, **data, at_us=1))
 
 
-def answer(run: Run, id: str, said: str = "yes") -> list[Event]:
+def answer(run: Run, id: str, said: str = "yes") -> list[RunEvent]:
     """What follows from an answer; it is folded in."""
-    data = {"id": id, "answer": said, "by": "person"}
-    granted = Desk(None).grant(run, Record(0, "inbox/r-1", 1, 1, "question_answered", 0, 0, data, b"", 0), 2)  # type: ignore[arg-type]
-    for event in granted.events:
-        run.apply(event.type, event.data)
+    answered = event("question_answered", id=id, answer=said, by="person", at_us=1)
+    granted = CommandHandler(None).grant(run, answered, 1, 2)  # type: ignore[arg-type]
+    for each in granted.events:
+        run.apply(each)
     return list(granted.events)
 
 

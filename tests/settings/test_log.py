@@ -21,7 +21,8 @@ async def main() -> None:
     async with maos.open(sys.argv[1]) as m:
         async def work() -> None:
             for number in range(int(sys.argv[3])):
-                await m.journal.append("notes", maos.Event("state_updated", {"name": f"{sys.argv[4]}-{number}"}))
+                joined = {"topic": "", "name": f"{sys.argv[4]}-{number}"}
+                await m.journal.append("notes", maos.Event("topic_joined", joined))
             if sys.argv[4] == "killed":
                 os.kill(os.getpid(), signal.SIGKILL)
         await logbook.beside(m.journal, Path(sys.argv[2]), work())
@@ -98,15 +99,17 @@ async def test_a_line_that_was_cut_off_is_written_anew(tmp_path: Path) -> None:
     log = tmp_path / "maos.log"
     async with maos.open(":memory:") as m:
         await logbook.catch_up(m.journal, log)
-        await m.journal.append("a", maos.Event("state_updated", {"name": "x\ny", "why": "w" * 999}))
-        await m.journal.append("a", maos.Event("state_updated", {"name": "z"}))
+        await m.journal.append(
+            "a", maos.Event("task_failed", {"task": "x\ny", "failure": "f", "why": "w" * 999, "at_us": 1})
+        )
+        await m.journal.append("a", maos.Event("topic_joined", {"topic": "", "name": "z"}))
         await logbook.catch_up(m.journal, log)
         whole = log.read_text()
         log.write_text(whole[:-5])
         await logbook.catch_up(m.journal, log)
         assert log.read_text() == whole
     assert len(whole.splitlines()) == 3
-    assert 'name="x y"' in whole
+    assert 'task="x y"' in whole
     assert len(whole) < 400
 
 
@@ -117,7 +120,7 @@ async def test_a_long_log_is_read_in_pages_and_nothing_is_passed_over(
     async with maos.open(":memory:") as m:
         await logbook.catch_up(m.journal, tmp_path / "maos.log")
         for number in range(10):
-            await m.journal.append("a", maos.Event("state_updated", {"name": str(number)}))
+            await m.journal.append("a", maos.Event("topic_joined", {"topic": "", "name": str(number)}))
         assert await logbook.catch_up(m.journal, tmp_path / "maos.log") == 10
     assert positions(tmp_path / "maos.log") == list(range(11))
 

@@ -144,7 +144,7 @@ def test_an_event_of_the_past_is_read_as_it_was_meant(path: Path) -> None:
     assert event.spans > 1 or chain.follows(event, bytes.fromhex(stored["previous_hash"]))
     dictionaries = Dictionaries()
     codec = Codec((*TYPES, maos.EventType("note")), dictionaries)
-    data = codec.decode(event)
+    data = codec.data(event)
     assert same(data, stored["data"])
     if "before" in stored:
         before = checksum.checksum(stored["before"])
@@ -154,7 +154,7 @@ def test_an_event_of_the_past_is_read_as_it_was_meant(path: Path) -> None:
     if "used_by" in stored:
         dictionaries.add(body)
         user = event._replace(type="note", body=bytes.fromhex(stored["used_by"]["body_hex"]))
-        assert same(codec.decode(user), stored["used_by"]["data"])
+        assert same(codec.data(user), stored["used_by"]["data"])
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}-{path.stem}")

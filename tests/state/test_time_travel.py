@@ -1,5 +1,6 @@
 """Time travel: any version, any moment, differences, rollbacks that only append, replays that verify."""
 
+import json
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
@@ -9,6 +10,7 @@ from maos.app import Maos
 from maos.clock import to_datetime
 from maos.errors import Corrupt, InvalidInput, NotFound
 from maos.model.changes import MISSING, Change
+from maos.store.contract import RawEvent, Write
 from maos.testing.manual_clock import ManualClock
 from tests.journal.places import Place
 
@@ -202,10 +204,10 @@ class TestReplays:
     @pytest.mark.parametrize(
         ("data", "complaint"),
         [
-            ({"sum": "0"}, "agent/a@2 has no operations"),
+            ({"sum": "0"}, "agent/a@2 cannot be decoded: .*missing required field `ops`"),
             ({"ops": [], "sum": "no number"}, "agent/a@2 has no checksum"),
-            ({"ops": []}, "agent/a@2 has no checksum"),
-            ({"ops": "text", "sum": "0"}, "agent/a@2 has no operations"),
+            ({"ops": []}, "agent/a@2 cannot be decoded: .*missing required field `sum`"),
+            ({"ops": "text", "sum": "0"}, r"agent/a@2 cannot be decoded: .*at `\$.ops`"),
             ({"ops": [["set", "/x/y", 1]], "sum": "0"}, "agent/a@2: operation .* does not fit the state"),
             ({"ops": [["ext", "/n", 0, [1]]], "sum": "0"}, "agent/a@2: operation .* does not fit the state"),
             ({"ops": [["jump", "/n"]], "sum": "0"}, "agent/a@2 has no operations"),
@@ -223,7 +225,8 @@ class TestReplays:
         """I11: never skipped, never guessed."""
         async with sqlite.open() as m:
             await m.agents.create("a", {"n": 1})
-            await m.journal.append("agent/a", maos.Event("state_updated", data))
+            raw = RawEvent("state_updated", 1, json.dumps(data).encode())  # the journal refuses to write some of these
+            await m.journal.store.append(Write("agent/a", [raw]))
             for work in (
                 m.agents.get("a"),
                 m.agents.at("a", version=2),

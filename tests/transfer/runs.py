@@ -15,8 +15,9 @@ from maos.engine.types import RUN
 from maos.engine.workplace import Workplace
 from maos.journal.codec import Event
 from maos.journal.journal import Append
-from maos.model import attempt, chat, facts, notice, run, tool_calls
+from maos.model import attempt, chat, notice, run, tool_calls
 from maos.model.branch import begin, digest
+from maos.model.events import facts
 from maos.transfer import bundle_import, exporter, file
 from maos.transfer.bundle_import import BundleImporter, Imported
 from maos.transfer.exporter import Exported
@@ -71,7 +72,7 @@ def told() -> dict[str, list[Event]]:
         attempt.stream(f"{one}.1"): [
             planned(one),
             event("attempt_started", pid=4711, holder_pid=4710),
-            event("attempt_output", offset=6, facts=[facts.line("hello"), facts.discovery("found", "it leaks")]),
+            event("attempt_output", offset=6, facts=[facts.Line.of("hello"), facts.Discovery("found", "it leaks")]),
             event("attempt_transcript", name="6f1c2b1e-5f0e-4c51-9d7b-3c1a86d0a0c4.jsonl", **{"from": 0, "until": 3},
                   text="{}\n"),
             event("attempt_checkpointed", name="end-1", trigger="end", commit=None, session=""),
@@ -80,8 +81,8 @@ def told() -> dict[str, list[Event]]:
         attempt.stream(f"{two}.1"): [
             planned(two, argv=()),
             event("attempt_started", pid=4712, holder_pid=4710),
-            event("attempt_output", offset=9, facts=[facts.tool_use("t", "Bash", {"command": "make"}),
-                                                     facts.usage("m", input=3, output=4), facts.cost(0.1, turn="1")]),
+            event("attempt_output", offset=9, facts=[facts.ToolUse("t", "Bash", {"command": "make"}),
+                                                     facts.Usage("m", input=3, output=4), facts.Cost(0.1, turn="1")]),
         ],
         "inbox/r-1": [event("question_answered", id="q-1", answer="a", by="person")],
         "inbox/r-1.two": [Event("message_sent", said), event("stop_requested", grace_s=1.0)],

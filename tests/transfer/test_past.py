@@ -119,7 +119,7 @@ async def test_every_moment_of_an_imported_run_is_what_it_was(tmp_path: Path, he
     assert (await there.agents.get(new)).data["saved"] == {"note": "then"}
     mail = [each.data["text"] async for each in there.journal.read(f"inbox/{new}")]
     assert mail == ["heard", "never heard"]
-    left = next(each["version"] for each in run.branches) - 1
+    left = next(each.version for each in run.branches) - 1
     await there.travel.rollback("r-1", left)
     undone = await there.runs.get("r-1")
     assert files_of(house, undone.commit)["w.txt"] == "two\n", "what was given up before it came is there too"

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 import maos
 from maos.app import Maos
 from maos.journal.codec import Event
+from maos.model.events.run import RunPlanned
 from maos.model.run import Run
 from maos.transfer import bundle_import
 from maos.transfer.bundle_import import MORE, MOVED_ON, NEW, SAME
@@ -48,7 +49,7 @@ async def test_everything_that_belongs_to_a_run_goes_along(
     run = await there.runs.get(ID)
     assert (run.status, run.done, run.cost_usd, run.open_questions[0].question) == ("paused", 1, 0.5, "Which?")
     assert run.folder == str(folder)
-    assert (await there.attempts.get("r-1.two")).tools_open["t"]["name"] == "Bash"
+    assert (await there.attempts.get("r-1.two")).tools_open["t"].name == "Bash"
     assert (await there.agents.get("r-1.two")).data["saved"]["line"] == 7
     assert [each.message.text async for each in there.bus.waiting("r-1.two")] == ["found: it leaks"]
     assert (await there.verify()).ok
@@ -268,7 +269,8 @@ async def test_an_event_of_an_older_format_is_upgraded_and_a_newer_refused(
         maos.UnknownFormat, match="run/r-1@2 is run_planned in format 99, this maos knows formats up to 1"
     ):
         await bring(there, parts.bytes(), folder)
-    kind = maos.EventType("run_planned", 2, upcasts={1: lambda data: {**data, "upgraded": True}})
+    kind = maos.EventType.of(RunPlanned)
+    kind.format, kind.upcasts = 2, {1: lambda data: {**data, "upgraded": True}}
     there.journal.codec._types["run_planned"] = kind
     await bring(there, bundle, folder)
     record = await there.journal.event("run/r-1", 2)

@@ -80,7 +80,7 @@ async def test_a_conversation_goes_back_with_its_files(
     branched = await attempts.get(run.agent("w"))
     tree = Path(branched.order["cwd"])
     assert on_disk(tree).keys() == {"first.txt", "one.txt", "two.txt"}
-    assert next(iter(branched.tools_open.values()))["name"] == "Bash", "nobody knows whether the second took effect"
+    assert next(iter(branched.tools_open.values())).name == "Bash", "nobody knows whether the second took effect"
     asked = len(stub.requests)
     run = await m.runs.execute(run.id, worker=AgentWorker(attempts))
     assert (run.status, run.tasks["w"].result) == ("completed", "All is written.")

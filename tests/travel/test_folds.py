@@ -14,9 +14,14 @@ from hypothesis import strategies as st
 from maos.engine.types import RUN
 from maos.model.branch import Segment, begin, digest, leads_here, line_of, parted
 from maos.model.run import DONE, FAILED, GATED, RUNNING, WAITING, Run
+from tests.events import event
 
 Happening = tuple[str, dict[str, Any]]
 NAMES = ("a", "b", "c", "d")
+
+
+def typed(happening: Happening) -> Any:
+    return event(happening[0], **happening[1])
 
 
 class History:
@@ -35,9 +40,9 @@ class History:
 
     def add(self, type_: str, **data: Any) -> None:
         self._clock += 1
-        event: Happening = (type_, json.loads(json.dumps({**data, "at_us": self._clock})))
-        self.run.apply(*event)
-        self.events.append(event)
+        happening: Happening = (type_, json.loads(json.dumps({**data, "at_us": self._clock})))
+        self.run.apply(typed(happening))
+        self.events.append(happening)
         self.digests.append(digest(self.run))
 
     def tasks(self, *statuses: str) -> list[str]:
@@ -82,7 +87,7 @@ class History:
     def fold(self, until: int | None = None) -> Run:
         run = Run(id="r-1")
         for type_, data in self.events[:until]:
-            run.apply(type_, data)
+            run.apply(typed((type_, data)))
         return run
 
 
@@ -133,7 +138,7 @@ def test_a_kept_fold_and_the_rest_are_the_whole(numbers: list[int], backs: list[
     kept = RUN.kept(RUN.keep(history.fold(1 + at % history.run.version)))
     assert kept is not None
     for type_, data in history.events[kept.version :]:
-        kept.apply(type_, data)
+        kept.apply(typed((type_, data)))
     assert msgspec.json.encode(kept) == msgspec.json.encode(history.run) == msgspec.json.encode(history.fold())
 
 
@@ -190,7 +195,9 @@ def test_a_checksum_that_was_recorded_holds_for_ever() -> None:
 
 REPLAY = """
 import builtins, json, socket, sys, time
+import msgspec
 from maos.model.branch import digest
+from maos.model.events import EVENTS
 from maos.model.run import Run
 events = json.load(sys.stdin)
 def never(*_args, **_more):
@@ -198,7 +205,7 @@ def never(*_args, **_more):
 builtins.open = time.time = time.time_ns = socket.socket = never
 run = Run(id="r-1")
 for type_, data in events:
-    run.apply(type_, data)
+    run.apply(msgspec.convert(data, EVENTS[type_]))
 print(digest(run))
 """
 

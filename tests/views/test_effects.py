@@ -2,15 +2,34 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import maos
 from maos.app import Maos
 from maos.engine.recorder import Recorder
 from maos.engine.types import ATTEMPT
-from maos.journal.codec import Event
-from maos.model import facts
 from maos.model.attempt import Attempt
+from maos.model.events import facts
+from maos.model.events.attempt import AttemptEnded, AttemptOutput, AttemptStarted
+from maos.model.status import AttemptStatus
 from maos.views import effects
+from tests.events import event
+
+
+def planned(agent: str) -> Any:
+    workspace = {
+        "name": agent, "path": "", "tree": "", "repository": None, "gitdir": None, "base": None, "notes": [],
+        "file_bytes_max": 1, "keep_ignored": [],
+    }  # fmt: skip
+    order = {
+        "task": "", "resume": False, "cwd": "", "home": "", "model": "", "instructions": "", "turns_max": 0,
+        "budget_usd": 0.0, "tools_allowed": [], "permission": "ask", "takes_input": False, "mcp": [], "env": [],
+        "argv": [], "time_limit_s": 0.0,
+    }  # fmt: skip
+    return event(
+        "attempt_planned", agent=agent, number=1, agent_kind="claude", task="", order=order, owner={}, session="",
+        folder="", workspace=workspace, at_us=1, inbox_cursor=0, transcript=["", 0],
+    )  # fmt: skip
 
 
 async def ran(m: Maos, agent: str, said: list[facts.Fact], *, ends: bool) -> None:
@@ -18,24 +37,20 @@ async def ran(m: Maos, agent: str, said: list[facts.Fact], *, ends: bool) -> Non
     lease = await m.journal.acquire(f"attempt/{agent}")
     assert lease is not None
     recorder = Recorder(m.journal, ATTEMPT, Attempt(id=f"{agent}.1"), lease)
-    planned = {
-        "agent": agent, "number": 1, "agent_kind": "claude", "task": "", "order": {}, "owner": {}, "session": "",
-        "folder": "", "workspace": {}, "at_us": 1, "inbox_cursor": 0, "transcript": ["", 0],
-    }  # fmt: skip
-    await recorder.append(Event("attempt_planned", planned))
-    await recorder.append(Event("attempt_started", {"pid": 1, "at_us": 2}))
-    await recorder.append(Event("attempt_output", {"offset": 1, "at_us": 3, "facts": said}))
+    await recorder.append(planned(agent))
+    await recorder.append(AttemptStarted(pid=1, at_us=2))
+    await recorder.append(AttemptOutput(offset=1, at_us=3, facts=said))
     if ends:
-        await recorder.append(Event("attempt_ended", {"status": "failed", "failure": "killed", "at_us": 4}))
+        await recorder.append(AttemptEnded(status=AttemptStatus.FAILED, failure="killed", at_us=4))
     await m.journal.release(lease)
 
 
 SAID = [
-    facts.tool_use("t1", "Bash", {"command": "make"}),
-    facts.tool_result("t1", "ok"),
-    facts.tool_use("t2", "Edit", {"file": "a"}),
-    facts.tool_result("t2", "no such file", failed=True),
-    facts.tool_use("t3", "Bash", {"command": "deploy"}),
+    facts.ToolUse("t1", "Bash", {"command": "make"}),
+    facts.ToolResult("t1", "ok"),
+    facts.ToolUse("t2", "Edit", {"file": "a"}),
+    facts.ToolResult("t2", "no such file", failed=True),
+    facts.ToolUse("t3", "Bash", {"command": "deploy"}),
 ]
 
 

@@ -37,7 +37,7 @@ async def digests(database: str) -> str:
         async for name in m.journal.streams("workflow/"):
             fold = WORKFLOW_RUN.fold(id=name.removeprefix("workflow/"))
             async for record in m.journal.read(name):
-                fold.apply(record.type, record.data)
+                fold.apply(record.event)
             found.append(hashlib.sha256(WORKFLOW_RUN.keep(fold).body or b"").hexdigest())
     return " ".join(found)
 

@@ -268,7 +268,7 @@ async def check_records(store: MemoryStore) -> None:
         assert found is not None
         afresh = WorkflowRun(id=id)
         async for each in journal.read(name):
-            afresh.apply(each.type, each.data)
+            afresh.apply(each.event)
         assert WORKFLOW_RUN.keep(afresh) == WORKFLOW_RUN.keep(found)
         assert not found.is_open
         for step_id, call in found.steps.items():

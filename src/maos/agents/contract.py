@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from maos.errors import NotFound
-from maos.model.facts import Fact
+from maos.model.events.facts import Fact
 
 
 class Capabilities(NamedTuple):

@@ -14,8 +14,8 @@ from typing import Any
 from maos.agents import environment as environments
 from maos.agents.contract import AgentProgram, Capabilities, Interpreted, LaunchCommand, LaunchOrder, Reply
 from maos.errors import InvalidInput, NotFound
-from maos.model import facts
-from maos.model.facts import Fact
+from maos.model.events import facts
+from maos.model.events.facts import Fact
 from maos.model.tool_calls import NAME as TOOL_SERVER
 
 
@@ -74,7 +74,7 @@ class ShellConversation:
 
     def hear(self, line: bytes, *, stderr: bool) -> Interpreted:
         """The line itself, every byte of it."""
-        return Interpreted([facts.line(line, stderr=stderr)])
+        return Interpreted([facts.Line.of(line, stderr=stderr)])
 
     def say(self, id: str, text: str) -> Reply | None:
         """A line for the command's input, or several; None when it was started without input."""

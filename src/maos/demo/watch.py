@@ -7,6 +7,7 @@ from typing import NamedTuple
 from maos.app import Maos
 from maos.demo.folder import DemoFolder
 from maos.demo.sample import ROLES
+from maos.model.events.facts import Line
 from maos.model.message import Message
 from maos.model.run import agent_name
 from maos.runs.feed import AgentOutput, Feed, MessageSent, RunChanged, Update
@@ -68,7 +69,7 @@ class Watching:
             self.messages += 1
         elif isinstance(update, AgentOutput):
             role = update.attempt.agent.removeprefix(agent_name(self.run, ""))
-            self._recorded[role] += sum(fact["kind"] == "line" for fact in update.facts)
+            self._recorded[role] += sum(isinstance(fact, Line) for fact in update.facts)
 
     def _row(self, name: str) -> Row:
         notes = self._place.notes_of(name)

@@ -58,7 +58,7 @@ class AttemptReader:
             agent = run.agent(task.name)
             if task.attempts and agent != but:
                 attempt = await ATTEMPT.load(self._journal, attempt_id(agent, task.attempts))
-                found += [(agent, str(each.get("text", ""))) for each in (attempt.discoveries if attempt else ())]
+                found += [(agent, each.text) for each in (attempt.discoveries if attempt else ())]
         return found
 
     async def records(self, agent: str) -> AsyncIterator[Record]:

@@ -9,10 +9,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
+
 from maos.agents.contract import LaunchOrder, McpServer
 from maos.errors import InvalidInput
-from maos.journal.codec import Event
 from maos.model.attempt import Attempt
+from maos.model.events.attempt import AttemptPlanned
+from maos.model.events.parts import Owner, WorkspaceData
 from maos.redact import Redactor
 
 
@@ -26,7 +29,7 @@ class AttemptSpec(NamedTuple):
     """What the person asked for; `order.task` is what the agent is told now."""
     order: LaunchOrder
     time_limit_s: float
-    workspace: dict[str, Any]
+    workspace: WorkspaceData
     inbox_cursor: int = 0
     told: tuple[int, ...] = ()
     """The messages that are told with the task."""
@@ -35,27 +38,27 @@ class AttemptSpec(NamedTuple):
     transcript: tuple[str, int] = ("", 0)
 
 
-def build_spec(plan: AttemptSpec, owner: dict[str, Any], *, folder: Path, at_us: int) -> Event:
+def build_spec(plan: AttemptSpec, owner: Owner, *, folder: Path, at_us: int) -> AttemptPlanned:
     """The event that begins an attempt."""
     order = plan.order
 
     def clean(text: str) -> str:
         return without_secrets(text, order.env)
 
-    data: dict[str, Any] = {
-        "agent": plan.agent,
-        "number": plan.number,
-        "agent_kind": plan.kind,
-        "task": clean(plan.task),
-        "session": order.session,
-        "owner": owner,
-        "folder": str(folder),
-        "workspace": plan.workspace,
-        "inbox_cursor": plan.inbox_cursor,
-        "told": list(plan.told),
-        "transcript": list(plan.transcript),
-        "at_us": at_us,
-        "order": {
+    return AttemptPlanned(
+        agent=plan.agent,
+        number=plan.number,
+        agent_kind=plan.kind,
+        task=clean(plan.task),
+        session=order.session,
+        owner=owner,
+        folder=str(folder),
+        workspace=plan.workspace,
+        inbox_cursor=plan.inbox_cursor,
+        told=list(plan.told),
+        transcript=plan.transcript,
+        at_us=at_us,
+        order={
             "task": clean(order.task),
             "resume": order.resume,
             "cwd": str(order.cwd),
@@ -73,8 +76,7 @@ def build_spec(plan: AttemptSpec, owner: dict[str, Any], *, folder: Path, at_us:
             "time_limit_s": plan.time_limit_s,
             "run": plan.run,
         },
-    }
-    return Event("attempt_planned", data)
+    )
 
 
 def without_secrets(text: str, values: Mapping[str, str]) -> str:
@@ -130,6 +132,6 @@ def from_data(attempt: Attempt) -> AttemptSpec:
         attempt.task,
         order,
         data["time_limit_s"],
-        attempt.workspace,
+        msgspec.convert(attempt.workspace, WorkspaceData),
         run=data.get("run", ""),
     )

@@ -22,7 +22,7 @@ from maos.clock import Clock
 from maos.engine import attempt_spec, consent, ownership, saving, transcripts
 from maos.engine.attempt_reader import AttemptReader
 from maos.engine.claims import claim
-from maos.engine.live import GRACE_S, AttemptLimits, Listener, LiveAttempt
+from maos.engine.live import AttemptLimits, Listener, LiveAttempt
 from maos.engine.ownership import Liveness
 from maos.engine.recorder import Recorder
 from maos.engine.tool_servers import ToolServers
@@ -31,10 +31,8 @@ from maos.engine.workplace import Workplace
 from maos.errors import InvalidInput
 from maos.faults import crash_point
 from maos.holder import client as runner
-from maos.journal.codec import Event
 from maos.journal.journal import Journal
 from maos.model.attempt import (
-    FAILED,
     PLANNED,
     Attempt,
     agent_of,
@@ -42,8 +40,11 @@ from maos.model.attempt import (
     check_agent,
     stream,
 )
+from maos.model.events.attempt import AttemptClaimed, AttemptEnded, AttemptStarted
+from maos.model.events.commands import GRACE_S, PermissionAnswered, StopRequested
 from maos.model.message import inbox, render
 from maos.model.restoration import restoration
+from maos.model.status import AttemptStatus
 from maos.model.tool_calls import NAME as TOOL_SERVER
 from maos.redact import REDACTED
 from maos.settings import schema
@@ -270,7 +271,7 @@ class Attempts(AttemptReader):
         folder = Path(attempt.folder)
         here = ownership.liveness(attempt.owner).is_here
         try:
-            await recorder.append(Event("attempt_claimed", {"owner": ownership.identity(lease)}))
+            await recorder.append(AttemptClaimed(owner=ownership.identity(lease)))
             process = await self._attach(folder, lease, attempt.offset) if here else None
             if process is not None and attempt.status == PLANNED:
                 await recorder.append(self._started(process))
@@ -317,15 +318,12 @@ class Attempts(AttemptReader):
 
     async def stop(self, agent: str, *, grace_s: float = GRACE_S) -> None:
         """Have an agent ended by whichever engine runs it."""
-        await self._wish(agent, "stop_requested", {"grace_s": grace_s})
+        await self._journal.append(inbox(agent), StopRequested(grace_s=grace_s, at_us=self._clock.now_us()))
 
     async def answer(self, agent: str, request: str, *, allow: bool, why: str = "") -> None:
         """Answer, from anywhere, what an agent asks to be allowed to do."""
-        await self._wish(agent, "permission_answered", {"request": request, "allow": allow, "why": why})
-
-    async def _wish(self, agent: str, type_: str, data: dict[str, Any]) -> int:
-        data["at_us"] = self._clock.now_us()
-        return (await self._journal.append(inbox(agent), Event(type_, data))).version
+        answered = PermissionAnswered(request=request, allow=allow, why=why, at_us=self._clock.now_us())
+        await self._journal.append(inbox(agent), answered)
 
     # --- inside ----------------------------------------------------------------------------------------------
 
@@ -445,8 +443,9 @@ class Attempts(AttemptReader):
         try:
             process = await runner.start(folder, spec)
         except runner.StartFailed as error:
-            ended = {"status": FAILED, "failure": "start_failed", "message": error.what, "at_us": self._clock.now_us()}
-            await recorder.append(Event("attempt_ended", ended))
+            now_us, failed = self._clock.now_us(), AttemptStatus.FAILED
+            ended = AttemptEnded(status=failed, failure="start_failed", message=error.what, at_us=now_us)
+            await recorder.append(ended)
             raise
         crash_point("attempt:after start")
         await recorder.append(self._started(process))
@@ -473,11 +472,8 @@ class Attempts(AttemptReader):
         finally:
             await self._journal.release(lease)
 
-    def _started(self, process: runner.AgentProcess) -> Event:
-        return Event(
-            "attempt_started",
-            {"pid": process.pid, "holder_pid": process.holder_pid, "at_us": self._clock.now_us()},
-        )
+    def _started(self, process: runner.AgentProcess) -> AttemptStarted:
+        return AttemptStarted(pid=process.pid, holder_pid=process.holder_pid, at_us=self._clock.now_us())
 
     async def _watch(self, live: LiveAttempt) -> Running:
         task = asyncio.create_task(self._run(live))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 from maos.bus.mailbox import patiently
 from maos.clock import Clock
@@ -14,9 +13,10 @@ from maos.engine.claims import Held, claim
 from maos.engine.recorder import Recorder
 from maos.engine.types import RUN
 from maos.errors import InvalidInput
-from maos.journal.codec import Event
 from maos.journal.journal import Journal
 from maos.model.branch import digest
+from maos.model.events.commands import CheckpointRequested
+from maos.model.events.run import RunCheckpointed
 from maos.model.message import inbox
 from maos.model.run import Run, stream
 
@@ -37,10 +37,16 @@ def check_name(run: Run, name: str) -> str:
     return name
 
 
-def made(run: Run, name: str, trigger: str, at_us: int, **more: Any) -> Event:
+def made(run: Run, name: str, trigger: str, at_us: int, *, inbox_version: int = 0) -> RunCheckpointed:
     """What records a checkpoint, with a checksum of the state that it names (I13)."""
-    data = {"name": name, "trigger": trigger, "commit": run.commit, "state": digest(run)}
-    return Event("run_checkpointed", {**data, **more, "at_us": at_us})
+    return RunCheckpointed(
+        name=name,
+        trigger=trigger,
+        commit=run.commit,
+        state=digest(run),
+        inbox_version=inbox_version,
+        at_us=at_us,
+    )
 
 
 async def make(journal: Journal, clock: Clock, run: Run, name: str) -> bool:
@@ -49,7 +55,7 @@ async def make(journal: Journal, clock: Clock, run: Run, name: str) -> bool:
     try:
         lease = await claim(journal, clock, stream(run.id), run, is_open=run.is_open, hint="")
     except Held:
-        await journal.append(inbox(run.id), Event("checkpoint_requested", {"name": name, "at_us": clock.now_us()}))
+        await journal.append(inbox(run.id), CheckpointRequested(name=name, at_us=clock.now_us()))
         return False
     recorder = Recorder(journal, RUN, run, lease)
     try:
@@ -80,7 +86,7 @@ async def until(journal: Journal, run: Run, condition: Callable[[Run], bool]) ->
 
     async def follow() -> None:
         async for record in journal.follow_stream(stream(run.id), after=run.version):
-            run.apply(record.type, record.data)
+            run.apply(record.event)
             if condition(run):
                 return
 
@@ -93,7 +99,7 @@ async def until(journal: Journal, run: Run, condition: Callable[[Run], bool]) ->
 
 
 async def now_and_then(
-    run: Run, note: Callable[[Event], None], clock: Clock, interval_s: Callable[[], Awaitable[float]]
+    run: Run, note: Callable[[RunCheckpointed], None], clock: Clock, interval_s: Callable[[], Awaitable[float]]
 ) -> None:
     """Make checkpoints of a run that is carried out, for as long as this runs, whenever something has happened (R-105).
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from maos.clock import Clock
 from maos.errors import InvalidInput
-from maos.journal.codec import Event
 from maos.journal.journal import Journal
-from maos.model.bundle import AGREED, owners, stream
+from maos.model.bundle import owners, stream
+from maos.model.events.records import BundleImported, BundleTrusted
 
 
 class NotAgreed(InvalidInput):
@@ -25,8 +25,8 @@ async def waits(journal: Journal, name: str) -> str:
     for id in dict.fromkeys(owners(name)):
         version = await journal.version(stream(id))
         newest = await journal.event(stream(id), version) if version else None
-        if newest is not None and newest.type != AGREED:
-            of = str(newest.data.get("of") or id)
+        if newest is not None and isinstance(newest.event, BundleImported):
+            of = newest.event.of or id
             found = of if of == id else await waits(journal, of)
             if found:  # else that one is agreed to, and another it belongs to may not be
                 return found
@@ -42,4 +42,4 @@ async def check(journal: Journal, name: str) -> None:
 async def agree(journal: Journal, clock: Clock, id: str, *, by: str = "person") -> None:
     """Note that a person has seen what would be done, and wants it to be."""
     if await waits(journal, id):
-        await journal.append(stream(id), Event(AGREED, {"by": by, "at_us": clock.now_us()}))
+        await journal.append(stream(id), BundleTrusted(by=by, at_us=clock.now_us()))

@@ -22,19 +22,21 @@ from maos.engine.workplace import Workplace
 from maos.errors import LeaseLost
 from maos.faults import crash_point
 from maos.holder import client as runner
-from maos.journal.codec import Event
 from maos.journal.journal import Append, Record
-from maos.model import facts as fact
-from maos.model.attempt import DONE, FAILED, STOPPED, Attempt
-from maos.model.facts import Fact
+from maos.model.attempt import Attempt
+from maos.model.events import facts
+from maos.model.events.attempt import AttemptAnswered, AttemptCheckpointed, AttemptEnded, AttemptOutput, AttemptStopping
+from maos.model.events.commands import GRACE_S, CheckpointRequested, PermissionAnswered, StopRequested
+from maos.model.events.facts import Fact
+from maos.model.events.messages import MessageSent
 from maos.model.failure import Ending, understand
 from maos.model.message import EXPIRED, Message, message, render
 from maos.model.run_status import ASKING_TOOL, READING_TOOL
+from maos.model.status import AttemptStatus
 from maos.settings import schema
 
 SAVED_EVERY_S = schema.CheckpointSettings().interval_s
 JOINED_BYTES_MAX = 64 << 20
-GRACE_S = 10.0
 INPUT_PAUSE_S = 0.5
 UNTOLD_US_MAX = 10_000_000
 UNTOLD_BYTES_MAX = 256 << 10
@@ -207,19 +209,19 @@ class LiveAttempt:
         if offset == attempt.offset or not (ready or replies or self._is_due(offset)):
             return
         if attempt.told and any(map(_shows_work, ready)):
-            ready = [{"kind": "input", "id": f"inbox/{version}"} for version in attempt.told] + ready
+            ready = [*(facts.Input(f"inbox/{version}") for version in attempt.told), *ready]
         state = self._conversation.state() if self._state_before_hold is None else self._state_before_hold
-        data: dict[str, Any] = {"offset": offset, "at_us": records[-1].time_us, "facts": ready}
-        if state != (attempt.conversation or {}):
-            data["conversation"] = dict(state)
-        reading = self._open_tools(READING_TOOL) | {each["id"] for each in ready if _calls(each, READING_TOOL)}
+        changed = dict(state) if state != (attempt.conversation or {}) else None
+        called = (each for each in ready if isinstance(each, facts.ToolUse) and each.name.endswith(READING_TOOL))
+        reading = self._open_tools(READING_TOOL) | {each.id for each in called}
         self._has_read |= any(_has_succeeded(each, reading) for each in ready)
-        await self.recorder.append(Event("attempt_output", data), also=self._acknowledgements(ready))
+        output = AttemptOutput(offset=offset, at_us=records[-1].time_us, facts=ready, conversation=changed)
+        await self.recorder.append(output, also=self._acknowledgements(ready))
         if self._listener is not None:
             self._listener(attempt, ready)
         if self._process is not None:
             await self._process.confirm(offset)
-            if not attempt.in_turn and any(each["kind"] == "turn_ended" for each in ready):
+            if not attempt.in_turn and any(isinstance(each, facts.TurnEnded) for each in ready):
                 if self._limits.saves("turn", attempt.turns):
                     await self.checkpoint("turn")
                 await self._after_turn()
@@ -235,7 +237,7 @@ class LiveAttempt:
 
     def _acknowledgements(self, ready: Sequence[Fact]) -> list[Append]:
         """Messages that the agent has got are acknowledged in the same append that says so (I19)."""
-        ids = [each["id"] for each in ready if each["kind"] == "input"]
+        ids = [each.id for each in ready if isinstance(each, facts.Input)]
         versions = [int(id.removeprefix("inbox/")) for id in ids if id.startswith("inbox/")]
         agent, expired, self._expired = self.attempt.agent, self._expired, []
         fetched, self._fetched = self._fetched, []
@@ -249,13 +251,13 @@ class LiveAttempt:
         if record.kind in ("stdout", "stderr"):
             return self._hear_line(record, replies)
         if record.kind == "input":
-            return [{"kind": "input", "id": record.data.decode()}]
+            return [facts.Input(record.data.decode())]
         if record.kind == "stopping":
-            return [{"kind": "stopping", "why": record.data.decode()}]
+            return [facts.Stopping(record.data.decode())]
         if record.kind == "exit":
-            return [{"kind": "exit", **_exit(runner.Exit.of(record))}]
+            return [_exit(runner.Exit.of(record))]
         if record.kind in ("trouble", "torn"):
-            return [{"kind": "spool", "what": record.kind, "text": record.data.decode(errors="replace")}]
+            return [facts.Spool(record.kind, record.data.decode(errors="replace"))]
         return []
 
     def _hear_line(self, record: runner.SpoolRecord, replies: list[Reply]) -> list[Fact]:
@@ -278,8 +280,8 @@ class LiveAttempt:
         found: list[Fact] = []
         for each in heard.facts:
             found.append(each)
-            if each["kind"] in ("text", "line"):
-                found += self._discoveries(str(each.get("text", "")))
+            if isinstance(each, (facts.Text, facts.Line)):
+                found += self._discoveries(each.text)
         return found
 
     def _discoveries(self, text: str) -> list[Fact]:
@@ -287,13 +289,13 @@ class LiveAttempt:
         lowered, keywords = text.lower(), self._limits.keywords
         if not any(word in lowered for word in keywords):
             return []
-        found = []
+        found: list[Fact] = []
         for line in text.splitlines():
             lowered = line.lower()
             places = [(lowered.find(word), word) for word in keywords if word in lowered]
             if places:
                 place, word = min(places)
-                found.append(fact.discovery(word.rstrip(":"), line[place + len(word) :].strip()))
+                found.append(facts.Discovery(word.rstrip(":"), line[place + len(word) :].strip()))
         return found
 
     # --- speaking --------------------------------------------------------------------------------------------
@@ -319,23 +321,23 @@ class LiveAttempt:
 
     def _is_new(self, record: Record) -> bool:
         """Whether a record of the inbox is for this attempt, and not taken in by an engine before this one."""
-        if record.type == "message_sent":
+        if record.type == MessageSent.type:
             return record.version > self.attempt.inbox_cursor
         return record.version > self.attempt.answered_cursor and record.time_us >= self.attempt.planned_us
 
     async def _execute(self, record: Record) -> None:
-        data, version = record.data, record.version
-        if record.type == "message_sent":
-            if all(each.version != version for each in self._undelivered):
-                self._undelivered.append(message(data, version=version))
-            await self._deliver()
-        elif record.type == "stop_requested":
-            await self.stop("asked", grace_s=data.get("grace_s", GRACE_S), inbox_version=version)
-        elif record.type == "checkpoint_requested":
-            if data["name"] not in {each.name for each in self.attempt.checkpoints}:
-                await self.checkpoint("asked", data["name"])
-        elif record.type == "permission_answered":
-            await self.answer(data["request"], allow=data["allow"], why=data.get("why", ""), inbox_version=version)
+        match record.event:
+            case MessageSent():
+                if all(each.version != record.version for each in self._undelivered):
+                    self._undelivered.append(message(record.data, version=record.version))
+                await self._deliver()
+            case StopRequested(grace_s=grace_s):
+                await self.stop("asked", grace_s=grace_s, inbox_version=record.version)
+            case CheckpointRequested(name=name):
+                if name not in {each.name for each in self.attempt.checkpoints}:
+                    await self.checkpoint("asked", name)
+            case PermissionAnswered(request=request, allow=allow, why=why):
+                await self.answer(request, allow=allow, why=why, inbox_version=record.version)
 
     async def _deliver(self) -> bool:
         """Say what is waiting, as far as the agent can take it now; whether anything was said."""
@@ -359,7 +361,7 @@ class LiveAttempt:
 
     def _open_tools(self, name: str) -> set[str]:
         """The ids of calls of a tool of maos that the agent waits for."""
-        return {id for id, tool in self.attempt.tools_open.items() if str(tool["name"]).endswith(name)}
+        return {id for id, tool in self.attempt.tools_open.items() if tool.name.endswith(name)}
 
     async def _after_turn(self) -> None:
         """The agent has answered: it gets what is waiting for it, or may finish."""
@@ -385,15 +387,15 @@ class LiveAttempt:
 
     async def answer(self, request: str, *, allow: bool, why: str = "", inbox_version: int = 0) -> None:
         """Answer what the agent asks to be allowed to do."""
-        data = {"request": request, "allow": allow, "why": why, "inbox_version": inbox_version}
-        await self.recorder.append(Event("attempt_answered", data))
+        answered = AttemptAnswered(request=request, allow=allow, why=why, inbox_version=inbox_version)
+        await self.recorder.append(answered)
         await self._repeat_answers()
 
     async def _repeat_answers(self) -> None:
         """Give every recorded answer that the agent has not got; its id keeps it from coming twice."""
         for request, asked in self.attempt.permissions.items():
-            if "answer" in asked:
-                reply = self._conversation.answer(request, **asked["answer"])
+            if asked.allow is not None:
+                reply = self._conversation.answer(request, allow=asked.allow, why=asked.why)
                 if reply is not None:
                     await self._write(reply._replace(id=f"permission/{request}"))
 
@@ -402,8 +404,8 @@ class LiveAttempt:
         if not self.attempt.is_open or self.attempt.exit:
             return
         if not self.attempt.stopping:
-            data = {"why": why, "inbox_version": inbox_version, "at_us": self._clock.now_us()}
-            await self.recorder.append(Event("attempt_stopping", data))
+            now_us = self._clock.now_us()
+            await self.recorder.append(AttemptStopping(why=why, inbox_version=inbox_version, at_us=now_us))
         if self._process is not None:
             await self._process.stop(grace_s=grace_s)
 
@@ -440,9 +442,9 @@ class LiveAttempt:
         commit = await self._workplace.checkpoint(name)
         crash_point("attempt:files saved")
         events = await transcripts.news(self._dialect, self._order, attempt)
-        data: dict[str, Any] = {"name": name, "trigger": trigger, "at_us": self._clock.now_us()}
-        data |= {"session": attempt.session, "commit": commit} if commit else {"session": attempt.session}
-        await self.recorder.append(*events, Event("attempt_checkpointed", data))
+        now_us = self._clock.now_us()
+        saved = AttemptCheckpointed(name=name, trigger=trigger, at_us=now_us, session=attempt.session, commit=commit)
+        await self.recorder.append(*events, saved)
         self._checkpointed = attempt.version
 
     async def _conclude(self) -> None:
@@ -450,12 +452,11 @@ class LiveAttempt:
         if attempt.is_open:
             rest = list(self._conversation.rest())
             if rest:
-                data = {"offset": attempt.offset, "at_us": self._clock.now_us(), "facts": rest}
-                await self.recorder.append(
-                    Event("attempt_output", {**data, "conversation": dict(self._conversation.state())})
-                )
+                state, now_us = dict(self._conversation.state()), self._clock.now_us()
+                output = AttemptOutput(offset=attempt.offset, at_us=now_us, facts=rest, conversation=state)
+                await self.recorder.append(output)
             await self.checkpoint("end")
-            await self.recorder.append(Event("attempt_ended", self._verdict()))
+            await self.recorder.append(self._verdict())
         if self._listener is not None:
             self._listener(attempt, ())
         if self._process is not None:
@@ -463,7 +464,7 @@ class LiveAttempt:
         else:
             await asyncio.to_thread(_remove, Path(attempt.folder))
 
-    def _verdict(self) -> dict[str, Any]:
+    def _verdict(self) -> AttemptEnded:
         attempt = self.attempt
         ending = Ending(
             exit_code=attempt.exit.get("code"),
@@ -475,16 +476,19 @@ class LiveAttempt:
             holder_lost=not attempt.exit,
             unanswered=attempt.in_turn and self._dialect.capabilities.answers,
         )
-        turn = [{"kind": "turn_ended", "result": attempt.result, "failed": attempt.last_turn_failed}]
-        turns: list[Fact] = turn if attempt.turns else []
+        turns: list[Fact] = [facts.TurnEnded(attempt.result, failed=attempt.last_turn_failed)] if attempt.turns else []
         told = [*attempt.troubles, *turns] if attempt.last_turn_failed else [*turns, *attempt.troubles]
-        verdict = understand(ending, told)
-        data: dict[str, Any] = {"status": DONE, "at_us": self._clock.now_us(), "exit": attempt.exit}
-        if verdict is not None:
-            status = STOPPED if verdict.failure == "stopped" else FAILED
-            data |= {"status": status, "failure": verdict.failure, "message": verdict.message}
-            data |= {"reset_us": verdict.reset_us} if verdict.reset_us else {}
-        return data
+        verdict, now_us = understand(ending, told), self._clock.now_us()
+        if verdict is None:
+            return AttemptEnded(status=AttemptStatus.DONE, exit=attempt.exit, at_us=now_us)
+        return AttemptEnded(
+            status=AttemptStatus.STOPPED if verdict.failure == "stopped" else AttemptStatus.FAILED,
+            failure=verdict.failure,
+            message=verdict.message,
+            reset_us=verdict.reset_us,
+            exit=attempt.exit,
+            at_us=now_us,
+        )
 
 
 async def _end(process: runner.AgentProcess) -> None:
@@ -495,19 +499,14 @@ async def _end(process: runner.AgentProcess) -> None:
     await process.finish()
 
 
-def _calls(fact: Fact, name: str) -> bool:
-    """Whether this says that a tool of maos is called."""
-    return fact["kind"] == "tool_use" and str(fact.get("name", "")).endswith(name)
-
-
 def _has_succeeded(fact: Fact, tools: Collection[str]) -> bool:
     """Whether this says that one of some tool calls has ended well."""
-    return fact["kind"] == "tool_result" and fact.get("id") in tools and not fact.get("failed")
+    return isinstance(fact, facts.ToolResult) and fact.id in tools and not fact.failed
 
 
 def _shows_work(fact: Fact) -> bool:
     """Whether an agent that says this has got its task."""
-    return fact["kind"] == "tool_use" or (fact["kind"] == "turn_ended" and not fact.get("failed"))
+    return isinstance(fact, facts.ToolUse) or (isinstance(fact, facts.TurnEnded) and not fact.failed)
 
 
 def _remove(folder: Path) -> None:
@@ -515,19 +514,15 @@ def _remove(folder: Path) -> None:
         runner.remove(folder)
 
 
-def _exit(exit: runner.Exit) -> Fact:
-    """How a process ended, in plain data."""
-    said: Fact = {
-        "cpu_s": round((exit.utime_us + exit.stime_us) / 1e6, 3),
-        "duration_s": round(exit.duration_us / 1e6, 3),
-    }
-    said["rss_max_bytes"] = exit.rss_max_bytes
-    if exit.errno is not None:
-        said["start_error"] = f"{exit.where}: {os.strerror(exit.errno)}"
-    elif exit.signal is not None:
-        said["signal"] = exit.signal
-    elif exit.code is not None:
-        said["code"] = exit.code
-    if exit.oom:
-        said["out_of_memory"] = True
-    return said
+def _exit(exit: runner.Exit) -> facts.Exit:
+    """How a process ended."""
+    has_started = exit.errno is None
+    return facts.Exit(
+        cpu_s=round((exit.utime_us + exit.stime_us) / 1e6, 3),
+        duration_s=round(exit.duration_us / 1e6, 3),
+        rss_max_bytes=exit.rss_max_bytes,
+        start_error=None if exit.errno is None else f"{exit.where}: {os.strerror(exit.errno)}",
+        signal=exit.signal if has_started else None,
+        code=exit.code if has_started and exit.signal is None else None,
+        out_of_memory=exit.oom,
+    )

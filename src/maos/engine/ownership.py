@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
 
 from maos.holder import identity as held
 from maos.model.attempt import Attempt
+from maos.model.events.parts import Owner
 from maos.store.contract import Lease
 
 
@@ -43,7 +42,7 @@ class Liveness(StrEnum):
         return self in (Liveness.ALIVE, Liveness.GONE, Liveness.DETACHED)
 
 
-def identity(lease: Lease) -> dict[str, Any]:
+def identity(lease: Lease) -> Owner:
     """This process as the owner of a lease, in plain data."""
     pid = os.getpid()
     return {
@@ -57,7 +56,7 @@ def identity(lease: Lease) -> dict[str, Any]:
     }
 
 
-def liveness(owner: Mapping[str, Any]) -> Liveness:
+def liveness(owner: Owner) -> Liveness:
     """Whether the process of an owner is alive, as far as this machine can tell."""
     machine = _machine()
     if machine and owner.get("machine") == machine:
@@ -84,7 +83,7 @@ def is_held(attempt: Attempt) -> bool:
     return holder is not None and holder.process() is not None
 
 
-def lease_of(owner: Mapping[str, Any]) -> Lease:
+def lease_of(owner: Owner) -> Lease:
     """The lease an owner had, to give it back in its place."""
     return Lease(str(owner["lease"]), str(owner["name"]), int(owner["token"]), 0)
 

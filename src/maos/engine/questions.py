@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from maos.clock import Clock
 from maos.errors import Conflict, NotFound
-from maos.journal.codec import Event
 from maos.journal.journal import Journal
-from maos.model.attempt import Attempt
+from maos.model.attempt import Attempt, Permission
+from maos.model.events.commands import PermissionAnswered, ResolveRequested
+from maos.model.events.run import QuestionAnswered
 from maos.model.join import JOIN
 from maos.model.message import inbox
 from maos.model.question import GATE, PERMISSION, QUESTION, UNKNOWN, WORKFLOW, Open
@@ -30,8 +28,7 @@ class Answered(Conflict):
 
 async def wishes_of(journal: Journal, run: Run) -> PendingCommands:
     """What lies in a run's inbox and no engine has recorded."""
-    found = [(record.type, record.data) async for record in journal.read(inbox(run.id), after=run.inbox_cursor)]
-    return pending_commands(run, found)
+    return pending_commands(run, [each.event async for each in journal.read(inbox(run.id), after=run.inbox_cursor)])
 
 
 def of_run(run: Run, known: PendingCommands) -> list[Open]:
@@ -45,8 +42,8 @@ async def of_agent(journal: Journal, attempt: Attempt) -> list[Open]:
     asked = {each.id: each for each in of_attempt(attempt)}
     if asked:
         async for record in journal.read(inbox(attempt.agent), after=attempt.answered_cursor):
-            if record.type == "permission_answered":
-                asked.pop(record.data["request"], None)
+            if isinstance(record.event, PermissionAnswered):
+                asked.pop(record.event.request, None)
     return list(asked.values())
 
 
@@ -57,12 +54,13 @@ async def of_workflow(journal: Journal, flow: WorkflowRun) -> list[Open]:
     if not asked or not flow.is_open:
         return []
     async for record in journal.read(inbox(flow.id), after=flow.inbox_cursor):
-        if record.type == "question_answered":
-            asked.pop(record.data["id"], None)
-        elif record.type == "resolve_requested":
-            call = asked.get(record.data["step_id"])
-            if call is not None and record.data.get("tries", call.tries) == call.tries:  # else of an earlier try
-                del asked[record.data["step_id"]]
+        match record.event:
+            case QuestionAnswered(id=step_id):
+                asked.pop(step_id, None)
+            case ResolveRequested(step_id=step_id, tries=tries):
+                call = asked.get(step_id)
+                if call is not None and tries in (None, call.tries):  # else of an earlier try
+                    del asked[step_id]
     return [_of_call(flow, step_id, call) for step_id, call in asked.items()]
 
 
@@ -80,7 +78,7 @@ async def answer(journal: Journal, clock: Clock, run: Run, id: str, text: str, *
             raise NotFound(f"{run.id} does not ask {id!r}", hint="`maos questions` lists what waits for an answer")
         if known.answer is not None:
             raise Answered(id, known.answer, known.answered_by)
-        event = Event("question_answered", {"id": id, "answer": text, "by": by, "at_us": clock.now_us()})
+        event = QuestionAnswered(id=id, answer=text, by=by, at_us=clock.now_us())
         try:
             return (await journal.append(inbox(run.id), event, expected=version)).version
         except Conflict:
@@ -122,14 +120,14 @@ def _of_call(flow: WorkflowRun, step_id: str, call: Step) -> Open:
     )
 
 
-def _permission(attempt: Attempt, fact: Mapping[str, Any]) -> Open:
+def _permission(attempt: Attempt, asked: Permission) -> Open:
     return Open(
         owner=attempt.agent,
-        id=str(fact["id"]),
+        id=asked.id,
         kind=PERMISSION,
-        text=f"may it use {fact.get('tool') or 'a tool'}?",
-        tool=fact.get("tool") or "",
-        input=fact.get("input"),
+        text=f"may it use {asked.tool or 'a tool'}?",
+        tool=asked.tool,
+        input=asked.input,
         choices=("yes", "no"),
         asked_by=(attempt.agent,),
         asked_us=attempt.output_us,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
@@ -13,6 +13,8 @@ from maos.errors import Conflict, Corrupt, LeaseLost, StoreUnavailable
 from maos.faults import crash_point
 from maos.journal.codec import Event
 from maos.journal.journal import Append, Journal, Record
+from maos.model.events.core import EventBase
+from maos.model.events.parts import Owner
 from maos.settings import LEASE_S as LEASE_S
 from maos.store.contract import Document, Lease
 
@@ -26,9 +28,9 @@ class Fold(Protocol):
     id: str
     version: int
     """How many events are folded in."""
-    owner: dict[str, Any]
+    owner: Owner
 
-    def apply(self, type_: str, data: Mapping[str, Any]) -> None:
+    def apply(self, event: Any) -> None:
         """Fold one more event in."""
         ...
 
@@ -104,7 +106,7 @@ class Kind(Generic[F]):
 def _apply(fold: Fold, record: Record) -> None:
     if record.version - record.spans != fold.version:
         raise Corrupt(f"{record.id} does not follow version {fold.version}", stream=record.stream)
-    fold.apply(record.type, record.data)
+    fold.apply(record.event)
     fold.version = record.version  # one event may stand for many
 
 
@@ -123,7 +125,7 @@ class Recorder(Generic[F]):
         self._regaining = asyncio.Lock()
         self._kept = fold.version
 
-    async def append(self, *events: Event, also: Sequence[Append] = (), folded: bool = False) -> None:
+    async def append(self, *events: Event | EventBase, also: Sequence[Append] = (), folded: bool = False) -> None:
         """Write events, and others with them; on disk when this returns. LeaseLost when the stream is no longer ours.
 
         `folded` says that they are in the fold already: whoever decides several things at once folds each in before the
@@ -136,7 +138,7 @@ class Recorder(Generic[F]):
         async with self._turn:
             before = self.fold.version - (len(events) if folded else 0)
             for event in () if folded else events:
-                self.fold.apply(event.type, event.data)
+                self.fold.apply(event)
             pause_s = 0.1
             while True:
                 try:
@@ -172,7 +174,7 @@ class Recorder(Generic[F]):
         found = await self._kind.load(self._journal, self.fold.id)
         return found is not None and not liveness(found.owner).is_here
 
-    async def _write(self, events: Sequence[Event], before: int, also: Sequence[Append]) -> None:
+    async def _write(self, events: Sequence[Event | EventBase], before: int, also: Sequence[Append]) -> None:
         after = before + len(events)
         due = after - self._kept >= self._kind.every(self.fold) or events[-1].type not in self._kind.quiet
         documents = [self._kind.keep(self.fold)] if due else []
@@ -188,7 +190,7 @@ class Recorder(Generic[F]):
             self._kept = after
 
     async def _append(
-        self, events: Sequence[Event], before: int, documents: Sequence[Document], also: Sequence[Append]
+        self, events: Sequence[Event | EventBase], before: int, documents: Sequence[Document], also: Sequence[Append]
     ) -> None:
         appends = [Append(self._stream, events, expected=before), *also]
         await self._journal.append_all(appends, under=self.lease, documents=documents)
@@ -203,7 +205,7 @@ class Recorder(Generic[F]):
                 raise LeaseLost(lost.name, token=lost.token, why="another engine has taken it")
             self.lease = lease
 
-    async def _was_written(self, events: Sequence[Event], before: int) -> bool:
+    async def _was_written(self, events: Sequence[Event | EventBase], before: int) -> bool:
         try:
             version = await self._journal.version(self._stream)
             if version != before + len(events):
@@ -211,4 +213,5 @@ class Recorder(Generic[F]):
             record = await self._journal.event(self._stream, version)
         except StoreUnavailable:
             return False
-        return record is not None and record.type == events[-1].type and record.data == events[-1].data
+        kind, body = self._journal.codec.plain(events[-1])
+        return record is not None and record.type == kind.name and record.data == msgspec.json.decode(body)

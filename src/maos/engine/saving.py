@@ -10,28 +10,25 @@ from typing import TYPE_CHECKING
 
 from maos.clock import Clock
 from maos.errors import InvalidInput
-from maos.journal.codec import Event
 from maos.journal.journal import Journal
+from maos.model.events.records import SettingChanged
 
 if TYPE_CHECKING:
     from maos.settings.schema import CheckpointSettings
 
 STREAM = "settings/save-interval"
-EVENT_TYPES = ("setting_changed",)
 
 
 async def interval_s(journal: Journal, otherwise_s: float) -> float:
     """The interval that counts now: as last set for all engines, else that of the settings."""
     version = await journal.version(STREAM)
     record = await journal.event(STREAM, version) if version else None
-    if record is not None and record.data["value"] is not None:
-        return float(record.data["value"])
-    return otherwise_s
+    return otherwise_s if record is None or record.event.value is None else record.event.value
 
 
 async def set_interval(journal: Journal, clock: Clock, seconds: float) -> None:
     """Have every engine on this journal, also those that run, save files that often."""
-    await journal.append(STREAM, Event("setting_changed", {"value": check(seconds), "at_us": clock.now_us()}))
+    await journal.append(STREAM, SettingChanged(value=check(seconds), at_us=clock.now_us()))
 
 
 def check(seconds: float) -> float:

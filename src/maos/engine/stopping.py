@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 from maos.engine.attempts import Attempts
 from maos.engine.claims import Held
 from maos.engine.ownership import liveness
 from maos.errors import LeaseLost
 from maos.model.attempt import Attempt, agent_of, stream
+from maos.model.events.attempt import AttemptEnded
+from maos.model.events.parts import Owner
 
 LOOK_EVERY_S = 1.0
 
 
 async def end(attempts: Attempts, attempt: Attempt, grace_s: float) -> None:
     """Ask whoever runs an agent to stop it; if that is nobody, be the one. It has ended when this returns."""
-    asked: dict[str, Any] | None = None
+    asked: Owner | None = None
     while attempt.is_open:
         if liveness(attempt.owner).has_ended or attempt.owner == asked:
             await _take_up_and_stop(attempts, attempt.agent, grace_s)
@@ -51,7 +52,7 @@ async def _wait_for_end(attempts: Attempts, attempt: Attempt) -> None:
 
     async def ended() -> None:
         async for record in attempts.journal.follow_stream(stream(attempt.id), after=attempt.version):
-            if record.type == "attempt_ended":
+            if isinstance(record.event, AttemptEnded):
                 return
 
     try:

@@ -10,15 +10,15 @@ import os
 from pathlib import Path
 
 from maos.agents.contract import Dialect, LaunchOrder
-from maos.journal.codec import Event
 from maos.journal.journal import Journal
 from maos.model.attempt import Attempt, attempt_id, stream
+from maos.model.events.attempt import AttemptTranscript
 from maos.redact import Redactor
 
 PIECE_BYTES = 4 << 20
 
 
-async def news(dialect: Dialect, order: LaunchOrder, attempt: Attempt) -> list[Event]:
+async def news(dialect: Dialect, order: LaunchOrder, attempt: Attempt) -> list[AttemptTranscript]:
     """Events with what the transcript has grown by."""
     path = dialect.transcript(order, attempt.session)
     if path is None:
@@ -49,13 +49,14 @@ async def put_back(journal: Journal, dialect: Dialect, order: LaunchOrder, attem
     pieces: list[str] = []
     for number in range(1, attempt.number + 1):
         async for record in journal.read(stream(attempt_id(attempt.agent, number))):
-            if record.type == "attempt_transcript" and record.data["name"] == attempt.transcript_name:
-                pieces.append(record.data["text"])
+            match record.event:
+                case AttemptTranscript(name=attempt.transcript_name, text=text):
+                    pieces.append(text)
     await asyncio.to_thread(_write, path, "".join(pieces))
     return True
 
 
-def read(path: Path, after: int = 0) -> list[Event]:
+def read(path: Path, after: int = 0) -> list[AttemptTranscript]:
     """Events with what a transcript holds from a place on: whole lines, without secrets."""
     redactor = Redactor({})
     events = []
@@ -71,9 +72,7 @@ def read(path: Path, after: int = 0) -> list[Event]:
                     break
                 until = after + len(whole)
                 text = redactor.lines(whole).decode(errors="replace")
-                events.append(
-                    Event("attempt_transcript", {"name": path.name, "from": after, "until": until, "text": text})
-                )
+                events.append(AttemptTranscript(name=path.name, from_=after, until=until, text=text))
                 after = until
     except FileNotFoundError:
         pass  # the program has not begun it

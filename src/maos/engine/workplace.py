@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from maos import workspaces as workspaces
 from maos.errors import NotFound
 from maos.model.attempt import AttemptCheckpoint
+from maos.model.events.parts import WorkspaceData
 from maos.model.run import Run
 
 ASKED = "it works in the folder itself, as asked: files are not saved with checkpoints and cannot be brought back"
@@ -28,11 +29,11 @@ class Workplace:
         return Workplace(await workspaces.prepare(source, agent, root=root, base=base))
 
     @staticmethod
-    def from_data(data: dict[str, Any]) -> Workplace:
+    def from_data(data: Mapping[str, Any]) -> Workplace:
         """The place as the journal knows it."""
         return Workplace(workspaces.Workspace.from_data(data))
 
-    def to_data(self) -> dict[str, Any]:
+    def to_data(self) -> WorkspaceData:
         """What the journal keeps of it."""
         return self.workspace.to_data()
 

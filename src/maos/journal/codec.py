@@ -1,26 +1,28 @@
 """Events to bytes and back: data only.
 
-A body is JSON, or a zstd frame of JSON; its first bytes tell which. Nothing in it is ever turned into anything but
-strings, numbers, booleans, None, lists and dictionaries. An event type has a format number; older formats are brought
-up to date when read, newer or unknown ones are refused by name.
+A body is JSON, or a zstd frame of JSON; its first bytes tell which. It becomes strings, numbers, booleans, None, lists
+and dictionaries, or the class of `maos.model.events` that is registered for its type, and nothing else. An event type
+has a format number; older formats are brought up to date when read, newer or unknown ones are refused by name.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
+from msgspec import inspect
 
 from maos.errors import Corrupt, InvalidInput, UnknownFormat
 from maos.ids import event_id
 from maos.journal import dictionary
 from maos.journal.dictionary import Dictionaries
+from maos.model.events.core import EventBase, Upcast
 from maos.store.contract import RawEvent, Recorded
 
 Data = dict[str, Any]
-Upcast = Callable[[Data], Data]
 
 BODY_BYTES_MAX = 64 << 20
 COMPRESS_BYTES_MIN = 400
@@ -30,7 +32,11 @@ TYPE_CHARS_MAX = 100
 _SCALARS = frozenset((str, int, bool, type(None)))
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder().decode
+_decode = msgspec.json.Decoder(Data).decode
+
+
+Decoded = tuple["EventBase | Event", bytes, Data | None]
+"""An event, its JSON as it was stored (in the format of that time), and its plain data where that was needed."""
 
 
 class Event(NamedTuple):
@@ -58,7 +64,7 @@ class EventType:
             await m.journal.append("run/3", maos.Event("note", {"text": "hello"}))
     """
 
-    __slots__ = ("format", "name", "plain", "upcasts")
+    __slots__ = ("check", "decode", "format", "loose", "name", "plain", "shape", "upcasts")
 
     def __init__(
         self, name: str, format: int = 1, *, upcasts: Mapping[int, Upcast] | None = None, plain: bool = False
@@ -71,12 +77,29 @@ class EventType:
         self.format = format
         self.plain = plain
         self.upcasts = dict(upcasts or {})
+        self.shape: type[EventBase] | None = None
+        """The class of its events; None for a type whose events are plain data."""
+        self.decode: Callable[[bytes], Any] = _decode
+        self.check: Callable[[bytes], Any] = _decode
+        """Raises an error for a body that `decode` could not read."""
+        self.loose: tuple[str, ...] = ()
+        """The fields of the class that can hold anything."""
         missing = set(range(1, format)) - set(self.upcasts)
         if missing:
             raise InvalidInput(
                 f"event type {name} has format {format} but no upcast from {min(missing)}",
                 hint="events once written stay readable: give an upcast for every older format",
             )
+
+    @classmethod
+    def of(cls, shape: type[EventBase]) -> EventType:
+        """The type of the events of a class."""
+        found = cls(shape.type, shape.format, upcasts=shape.upcasts, plain=shape.plain)
+        found.shape = shape
+        found.decode = msgspec.json.Decoder(shape).decode
+        found.check = msgspec.json.Decoder(_skeleton(shape)).decode
+        found.loose = loose_fields(shape)
+        return found
 
 
 class Codec:
@@ -99,43 +122,33 @@ class Codec:
         """The format in which events of a type are written and read now."""
         return self._types[name].format
 
-    def plain(self, event: Event) -> tuple[EventType, bytes]:
-        """The type and the uncompressed body of an event; InvalidInput for what is not plain data."""
-        type_, data = event
-        kind = self._types.get(type_)
+    def plain(self, event: Event | EventBase) -> tuple[EventType, bytes]:
+        """The type and the uncompressed body of an event; InvalidInput for what could not be read again."""
+        kind = self._types.get(event.type)
         if kind is None:
             raise UnknownFormat(
-                f"event type {type_!r} is not registered", hint="pass types=[maos.EventType(...)] to maos.open"
+                f"event type {event.type!r} is not registered", hint="pass types=[maos.EventType(...)] to maos.open"
             )
-        if type(data) is not dict:
-            raise InvalidInput(f"the data of event {type_} is a {type(data).__name__}", hint="give it a dictionary")
-        if not is_plain(data):
-            check_plain(data)
-        try:
-            body = _encode(data)
-        except ValueError as error:
-            raise InvalidInput(
-                f"event {type_}: {_culprit(data) or '/'}: {error}",
-                hint="lone surrogates are not text, and numbers have at most 4300 digits",
-            ) from error
+        body = _body(kind, event) if isinstance(event, EventBase) else _body_of_data(kind, event.data)
         if len(body) > BODY_BYTES_MAX:
-            raise InvalidInput(f"event {type_} has {len(body)} bytes", hint=f"at most {BODY_BYTES_MAX} are allowed")
+            raise InvalidInput(f"event {kind.name} has {len(body)} bytes", hint=f"at most {BODY_BYTES_MAX} are allowed")
         return kind, body
 
-    def encode(self, event: Event) -> RawEvent:
+    def encode(self, event: Event | EventBase) -> RawEvent:
         """An event as the store takes it, compressed where that pays."""
         kind, body = self.plain(event)
         if len(body) >= COMPRESS_BYTES_MIN and not kind.plain:
             body = self._dictionaries.compress(body)
         return RawEvent(kind.name, kind.format, body)
 
-    def encode_sealed(self, event: Event) -> RawEvent:
-        """The same with a checksum inside, for events that stand outside the hash chain (compaction)."""
+    def encode_sealed(self, event: Event | EventBase) -> RawEvent:
+        """An event as the store takes it, with a checksum inside: for events outside the hash chain (compaction)."""
         kind, body = self.plain(event)
         return RawEvent(kind.name, kind.format, self._dictionaries.compress_with_checksum(body))
 
-    def decode(self, event: Recorded) -> Data:
-        """The data of a recorded event, in its type's current format; never a made-up value (I11)."""
+    def decode(self, event: Recorded) -> Decoded:
+        """A recorded event in its type's current format; never a made-up value (I11)."""
+        body = event.body
         kind = self._types.get(event.type)
         if kind is None:
             raise UnknownFormat(f"{event_id(event.stream, event.version)} has the unknown type {event.type!r}")
@@ -144,31 +157,74 @@ class Codec:
                 f"{event_id(event.stream, event.version)} is {event.type} in format {event.format}, "
                 f"this maos knows formats up to {kind.format}"
             )
-        data = self._decode(event)
-        if event.format < kind.format:
-            for format_ in range(event.format, kind.format):
-                data = kind.upcasts[format_](data)
-        return data
-
-    def _decode(self, event: Recorded) -> Data:
-        body = event.body
         try:
             if body.startswith(_ZSTD_MAGIC):
                 body = self._dictionaries.decompress(body)
             elif event.type == dictionary.TYPE and body.startswith(dictionary.MAGIC):
-                return {"bytes": len(body)}
+                body = _encode({"bytes": len(body)})
+            if kind.shape is not None and event.format == kind.format:
+                return kind.decode(body), body, None
             data = _decode(body)
         except (ValueError, RecursionError, Corrupt) as error:  # msgspec's errors are ValueErrors, zstd's are Corrupt
-            raise Corrupt(
-                f"{event_id(event.stream, event.version)} cannot be decoded: {error}",
-                stream=event.stream,
-                version=event.version,
-            ) from error
-        if type(data) is not dict:
-            raise Corrupt(
-                f"{event_id(event.stream, event.version)} is not an object", stream=event.stream, version=event.version
-            )
-        return data
+            raise _corrupt(event, error) from error
+        for format_ in range(event.format, kind.format):
+            data = kind.upcasts[format_](data)
+        if kind.shape is None:
+            return Event(kind.name, data), body, data
+        try:
+            return msgspec.convert(data, kind.shape), body, data
+        except ValueError as error:
+            raise _corrupt(event, error) from error
+
+    def data(self, event: Recorded) -> Data:
+        """A recorded event as plain data, in its type's current format."""
+        _event, body, data = self.decode(event)
+        return _decode(body) if data is None else data
+
+
+def _corrupt(event: Recorded, error: Exception) -> Corrupt:
+    return Corrupt(
+        f"{event_id(event.stream, event.version)} cannot be decoded: {error}",
+        stream=event.stream,
+        version=event.version,
+    )
+
+
+def _body(kind: EventType, event: EventBase) -> bytes:
+    """The body of a typed event. It is decoded again: only that shows that values have the types of their fields."""
+    for name in kind.loose:
+        value = getattr(event, name)
+        if type(value) not in _SCALARS and not is_plain(value, 1):
+            check_plain(value, f"/{name}", 1)
+    try:
+        body = _encode(event)
+        kind.check(body)
+    except ValueError as error:
+        raise _unfit(kind, event.data, error) from error
+    return body
+
+
+def _body_of_data(kind: EventType, data: Any) -> bytes:
+    if type(data) is not dict:
+        raise InvalidInput(f"the data of event {kind.name} is a {type(data).__name__}", hint="give it a dictionary")
+    if not is_plain(data):
+        check_plain(data)
+    try:
+        body = _encode(data)
+        if kind.shape is not None:
+            kind.decode(body)
+    except ValueError as error:
+        raise _unfit(kind, data, error) from error
+    return body
+
+
+def _unfit(kind: EventType, data: Data, error: ValueError) -> InvalidInput:
+    if isinstance(error, msgspec.ValidationError):
+        return InvalidInput(f"event {kind.name}: {error}", hint="give its fields the types that they have")
+    return InvalidInput(
+        f"event {kind.name}: {_culprit(data) or '/'}: {error}",
+        hint="lone surrogates are not text, and numbers have at most 4300 digits",
+    )
 
 
 def _culprit(value: Any, path: str = "") -> str:
@@ -201,7 +257,36 @@ def is_plain(value: Any, depth: int = 0) -> bool:
             if type(item) not in _SCALARS and not is_plain(item, depth + 1):
                 return False
         return True
+    if isinstance(value, msgspec.Struct):
+        for name in loose_fields(kind):  # type: ignore[arg-type]  # a class is hashable
+            item = getattr(value, name)
+            if type(item) not in _SCALARS and not is_plain(item, depth + 1):
+                return False
+        return True
     return False
+
+
+@functools.cache
+def loose_fields(kind: type[Any]) -> tuple[str, ...]:
+    """The fields of a class that can hold anything, so that their types do not say whether JSON keeps them."""
+    return tuple(each.name for each in msgspec.structs.fields(kind) if _is_loose(inspect.type_info(each.type)))
+
+
+def _skeleton(shape: type[msgspec.Struct]) -> type[msgspec.Struct]:
+    """A class that checks the types of all fields but those that can hold anything, which can be large."""
+    fields: list[Any] = []
+    for each in msgspec.structs.fields(shape):
+        item = getattr(each.type, "__args__", (each.type,))[-1]
+        kind = msgspec.Raw if item is Any else each.type
+        fields.append((each.encode_name, kind) if each.required else (each.encode_name, kind, None))
+    return msgspec.defstruct(shape.__name__, fields, kw_only=True)
+
+
+def _is_loose(kind: inspect.Type) -> bool:
+    inside = [getattr(kind, name) for name in ("item_type", "value_type") if hasattr(kind, name)]
+    inside += [*getattr(kind, "types", ()), *getattr(kind, "item_types", ())]
+    inside += [each.type for each in getattr(kind, "fields", ())]
+    return isinstance(kind, inspect.AnyType) or any(map(_is_loose, inside))
 
 
 def check_plain(value: Any, path: str = "", depth: int = 0) -> None:
@@ -227,6 +312,9 @@ def check_plain(value: Any, path: str = "", depth: int = 0) -> None:
     elif kind is list:
         for index, item in enumerate(value):
             check_plain(item, f"{path}/{index}", depth + 1)
+    elif isinstance(value, msgspec.Struct):
+        for name in loose_fields(kind):  # type: ignore[arg-type]  # a class is hashable
+            check_plain(getattr(value, name), f"{path}/{name}", depth + 1)
     else:
         raise InvalidInput(
             f"{path or '/'} is a {kind.__module__}.{kind.__qualname__}",

@@ -11,12 +11,14 @@ import hashlib
 from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Any, NamedTuple
 
+import msgspec
 import zstandard
 
 from maos.errors import Conflict, Corrupt, InvalidInput, MaosError
 from maos.ids import check_name, event_id, incarnation
 from maos.journal import dictionary
 from maos.journal.codec import Codec, Data, Event, EventType
+from maos.model.events.core import EventBase
 from maos.store import chain
 from maos.store.contract import GENESIS, Appended, Document, Key, Lease, RawEvent, Recorded, Replacement, Store, Write
 
@@ -26,6 +28,8 @@ NAMES_KNOWN_MAX = 10_000
 NOTES_MAX = 100
 
 TYPES = (EventType(dictionary.TYPE),)
+
+_decode = msgspec.json.Decoder(Data).decode
 
 
 class Append(NamedTuple):
@@ -38,11 +42,11 @@ class Append(NamedTuple):
     """
 
     stream: str
-    events: Sequence[Event]
+    events: Sequence[Event | EventBase]
     expected: int | None = None
 
 
-class Record(NamedTuple):
+class Record(msgspec.Struct):
     """An event read from the journal, verified and decoded."""
 
     position: int
@@ -52,10 +56,20 @@ class Record(NamedTuple):
     type: str
     time_us: int
     token: int
-    data: Data
+    event: Any
+    """The event itself, of the class that its type has; an `Event` for types whose events are plain data."""
     hash: bytes
     size: int
     """The bytes its body takes up in the store."""
+    _body: bytes
+    _data: Data | None = None
+
+    @property
+    def data(self) -> Data:
+        """The event as plain data, with fields that this maos does not know."""
+        if self._data is None:
+            self._data = _decode(self._body)
+        return self._data
 
     @property
     def id(self) -> str:
@@ -92,7 +106,7 @@ class Journal:
     async def append(
         self,
         stream: str,
-        events: Event | Sequence[Event],
+        events: Event | EventBase | Sequence[Event | EventBase],
         *,
         expected: int | None = None,
         key: str | None = None,
@@ -112,7 +126,7 @@ class Journal:
         if stream not in self._names:
             self._check_stream(stream)
         encode = self.codec.encode
-        if isinstance(events, Event):
+        if isinstance(events, (Event, EventBase)):
             write = Write(stream, (encode(events),), expected)
             events = (events,)
         else:
@@ -359,13 +373,15 @@ class Journal:
             self._names.clear()
         self._names.add(stream)
 
-    def _key(self, key: str, writes: Iterable[tuple[str, Sequence[Event]]]) -> Key:
+    def _key(self, key: str, writes: Iterable[tuple[str, Sequence[Event | EventBase]]]) -> Key:
         """The fingerprint is of the plain data: a repeat may be compressed differently and is still the same."""
         digest = hashlib.sha256()
         for stream, events in writes:
             digest.update(f"{len(stream)}:{stream}".encode())
             for event in events:
                 kind, body = self.codec.plain(event)
+                if isinstance(event, EventBase):  # a default may be in the body or not, and is the same
+                    body = msgspec.json.encode(msgspec.structs.asdict(event))
                 digest.update(f"{len(kind.name)}:{kind.name}:{len(body)}:".encode() + body)
         return Key(check_name(key, "key"), digest.digest())
 
@@ -425,8 +441,8 @@ class Journal:
 
     def _record(self, event: Recorded) -> Record:
         position, stream, version, spans, type_, _format, time_us, token, body, hash_ = event
-        data = self.codec.decode(event)
-        return Record(position, stream, version, spans, type_, time_us, token, data, hash_, len(body))
+        found, json, data = self.codec.decode(event)
+        return Record(position, stream, version, spans, type_, time_us, token, found, hash_, len(body), json, data)
 
     async def _load_dictionaries(self) -> None:
         after = 0

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from maos.errors import MaosError
 from maos.journal.journal import PAGE_EVENTS, Journal
+from maos.model.events.state import Compacted
 from maos.store import chain
 from maos.store.contract import GENESIS, Recorded
 
@@ -191,14 +192,10 @@ class _StreamCheck:
             if not any(version == event.version for version, _what in self._found):
                 self._found.append((event.version, error.what))
             return
-        replaced = record.data.get("replaced")
-        if event.type == "compacted" and isinstance(replaced, list):
-            for entry in replaced:
-                try:
-                    spans = entry["last"] - entry["first"] + 1
-                    self._seals[entry["last"]] = (entry["seal"], spans, entry["time_us"], entry["token"])
-                except (KeyError, TypeError):
-                    continue  # not written by a compaction: it vouches for nothing
+        if isinstance(record.event, Compacted):
+            for entry in record.event.replaced:
+                spans = entry["last"] - entry["first"] + 1
+                self._seals[entry["last"]] = (entry["seal"], spans, entry["time_us"], entry["token"])
 
 
 def _ranges(versions: list[int]) -> str:

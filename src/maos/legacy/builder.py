@@ -21,10 +21,29 @@ from maos.engine.workplace import ASKED
 from maos.journal.codec import Event
 from maos.journal.journal import Append
 from maos.legacy.parser import FAILED_TASK, INTERRUPTED, LegacyAgent, LegacyMessage, LegacyRun
-from maos.model import attempt, facts, message
+from maos.model import attempt, message
+from maos.model.events import facts
+from maos.model.events.attempt import AttemptEnded, AttemptOutput, AttemptStarted, AttemptTranscript
+from maos.model.events.core import EventBase
+from maos.model.events.facts import Fact
+from maos.model.events.parts import Owner
+from maos.model.events.run import (
+    RunCheckpointed,
+    RunCreated,
+    RunEnded,
+    RunEvent,
+    RunNoteAdded,
+    RunPaused,
+    RunPlanned,
+    TaskFailed,
+    TaskFinished,
+    TaskReleased,
+    TaskStarted,
+)
 from maos.model.failure import TABLE
 from maos.model.plan import Plan, Task
 from maos.model.run import DONE, FAILED, PAUSED, WAITING, Run, agent_name
+from maos.model.status import AttemptStatus, RunStatus
 from maos.redact import Redactor
 from maos.runs import agent_types
 from maos.runs.agent_types import AgentType
@@ -69,7 +88,7 @@ class KnownAgents(NamedTuple):
 class BuiltRun(NamedTuple):
     """What is to be written."""
 
-    run: list[Event]
+    run: list[RunEvent]
     others: list[Append]
     """What goes to inboxes, histories and attempts."""
     messages: int
@@ -87,8 +106,8 @@ class RunBuilder:
         place: ImportTarget,
         *,
         names: Mapping[str, str],
-        transcripts: Mapping[str, Sequence[Event]],
-        owner: dict[str, Any],
+        transcripts: Mapping[str, Sequence[AttemptTranscript]],
+        owner: Owner,
         now_us: int,
     ) -> None:
         """`names` are what agents of all orchestrations are called here, `transcripts` those of their sessions that
@@ -101,7 +120,7 @@ class RunBuilder:
         self._owner = owner
         self._redactor = Redactor({})
         self._created_us = orchestration.created_us or now_us
-        self._events: list[Event] = []
+        self._events: list[RunEvent] = []
         self._others: list[Append] = []
 
     def compose(self) -> BuiltRun:
@@ -110,24 +129,24 @@ class RunBuilder:
         planned = [each for each in run.agents if each.name not in before.tasks]
         imported = self._imported()
         if not before.version:
-            self._add("run_created", self._created_us, **self._created())
+            self._events.append(self._created())
         if planned or before.options.get("imported", imported) != imported:
             tasks = [msgspec.to_builtins(self._task(each)) for each in planned]
-            more = {"options": {"imported": imported}} if before.version else {}
-            self._add("run_planned", self._created_us, tasks=tasks, **more)
+            options = {"imported": imported} if before.version else {}
+            self._events.append(RunPlanned(tasks=tasks, options=options, at_us=self._created_us))
         for each in sorted(run.agents, key=lambda one: one.ended_us):
             self._carry_over(each)
         self._keep_checkpoints()
         self._keep_notes()
         sent, waiting = self._send()
-        is_moved = any(each.type not in ("run_note_added", "run_checkpointed") for each in self._events)
+        is_moved = any(not isinstance(each, (RunNoteAdded, RunCheckpointed)) for each in self._events)
         if is_moved or before.status != run.status:
             self._close()
         return BuiltRun(self._events, self._others, sent, waiting)
 
     # --- the run ---------------------------------------------------------------------------------------------
 
-    def _created(self) -> dict[str, Any]:
+    def _created(self) -> RunCreated:
         plan = Plan(tasks=[self._task(each) for each in self._from.agents])
         options = {
             "kind": KIND, "model": "", "permission": PERMISSION, "in_place": True, "concurrency": CONCURRENCY,
@@ -135,7 +154,8 @@ class RunBuilder:
             "imported": self._imported(),
         }  # fmt: skip
         request = self._clean(self._from.request)
-        return {"request": request, "folder": str(self._place.folder), "options": options, "owner": self._owner}
+        folder, at_us = str(self._place.folder), self._created_us
+        return RunCreated(request=request, folder=folder, options=options, owner=self._owner, at_us=at_us)
 
     def _imported(self) -> dict[str, Any]:
         """By what a later import recognises it."""
@@ -154,16 +174,19 @@ class RunBuilder:
         number += 1
         began_us = max(agent.began_us, self._created_us)
         ended_us = max(agent.ended_us, began_us)
-        spent = {"task": agent.name, "cost_usd": agent.cost_usd - (before.cost_usd if before is not None else 0.0)}
-        self._add("task_started", began_us, task=agent.name, number=number)
+        task, spent = agent.name, agent.cost_usd - (before.cost_usd if before is not None else 0.0)
+        self._events.append(TaskStarted(task=task, number=number, at_us=began_us))
+        ended: TaskFinished | TaskFailed | TaskReleased
         if agent.standing == DONE:
-            self._add("task_finished", ended_us, result=self._clean(agent.result), **spent)
+            result = self._clean(agent.result)
+            ended = TaskFinished(task=task, result=result, cost_usd=spent, at_us=ended_us)
         elif agent.standing == FAILED_TASK:
             why = "it failed in the original"
-            self._add("task_failed", ended_us, failure="failed", why=why, **spent)
+            ended = TaskFailed(task=task, failure="failed", why=why, cost_usd=spent, at_us=ended_us)
         else:
             why = TABLE["interrupted"].meaning
-            self._add("task_released", ended_us, failure="interrupted", why=why, **spent)
+            ended = TaskReleased(task=task, failure="interrupted", why=why, cost_usd=spent, at_us=ended_us)
+        self._events.append(ended)
         self._record(agent, number, began_us, ended_us)
 
     def _keep_checkpoints(self) -> None:
@@ -172,7 +195,7 @@ class RunBuilder:
             name = self._clean(str(row["name"]))
             if name not in names:
                 names.add(name)
-                self._add("run_checkpointed", self._ended_us(), name=name, commit="", trigger=TRIGGER)
+                self._events.append(RunCheckpointed(name=name, trigger=TRIGGER, at_us=self._ended_us()))
 
     def _keep_notes(self) -> None:
         """Everything as it stands in the file, for what has no place in a run."""
@@ -185,23 +208,21 @@ class RunBuilder:
             sha = hashlib.sha256(msgspec.json.encode([what, cleaned], order="deterministic")).hexdigest()[:16]
             if sha not in self._known.notes:
                 original = {"of": self._clean(what), "sha": sha, **cleaned}
-                self._add("run_note_added", self._ended_us(), text="imported from the original", original=original)
+                text, at_us = "imported from the original", self._ended_us()
+                self._events.append(RunNoteAdded(text=text, original=original, at_us=at_us))
 
     def _close(self) -> None:
         status, ended_us = self._from.status, self._ended_us()
         if status == PAUSED:
             why = WHY.get(self._from.said_status, f"it was {self._from.said_status} in the original")
-            self._add("run_paused", ended_us, why=self._clean(why))
+            self._events.append(RunPaused(why=self._clean(why), at_us=ended_us))
             return
         bad = [each.name for each in self._from.agents if each.standing == FAILED_TASK]
-        more = {"why": f"{', '.join(bad)} failed"} if status == FAILED and bad else {}
-        self._add("run_ended", ended_us, status=status, **more)
+        why = f"{', '.join(bad)} failed" if status == FAILED and bad else ""
+        self._events.append(RunEnded(status=RunStatus(status), why=why, at_us=ended_us))
 
     def _ended_us(self) -> int:
         return max(self._from.ended_us, self._created_us)
-
-    def _add(self, type_: str, at_us: int, **data: Any) -> None:
-        self._events.append(Event(type_, {**data, "at_us": at_us}))
 
     # --- attempts --------------------------------------------------------------------------------------------
 
@@ -230,31 +251,30 @@ class RunBuilder:
             name, number, KIND, order.task, order, time_limit_s, workspace, run=self._known.run.id
         )
         status, failure = {
-            DONE: (attempt.DONE, ""),
-            FAILED_TASK: (attempt.FAILED, "failed"),
-            INTERRUPTED: (attempt.FAILED, "interrupted"),
+            DONE: (AttemptStatus.DONE, ""),
+            FAILED_TASK: (AttemptStatus.FAILED, "failed"),
+            INTERRUPTED: (AttemptStatus.FAILED, "interrupted"),
         }[agent.standing]
-        ended = {"status": status, "failure": failure, "message": "", "at_us": ended_us}
-        events = [
+        events: list[EventBase] = [
             attempt_spec.build_spec(plan, self._owner, folder=home / "holders" / id, at_us=began_us),
-            Event("attempt_started", {"pid": 0, "at_us": began_us}),
-            Event("attempt_output", {"offset": 0, "at_us": ended_us, "facts": self._facts(agent)}),
+            AttemptStarted(pid=0, at_us=began_us),
+            AttemptOutput(offset=0, at_us=ended_us, facts=self._facts(agent)),
             *self._transcripts.get(agent.session, ()),
-            Event("attempt_ended", ended),
+            AttemptEnded(status=status, failure=failure, at_us=ended_us),
         ]
         self._others.append(Append(attempt.stream(id), events, expected=0))
 
-    def _facts(self, agent: LegacyAgent) -> list[facts.Fact]:
+    def _facts(self, agent: LegacyAgent) -> list[Fact]:
         """What is known of an agent's work, as its program would have said it."""
-        heard = [facts.discovery(TRIGGER, self._clean(text)) for text in agent.discoveries]
+        heard: list[Fact] = [facts.Discovery(TRIGGER, self._clean(text)) for text in agent.discoveries]
         if agent.session:
-            heard.insert(0, facts.session(agent.session))
+            heard.insert(0, facts.Session(agent.session))
         if agent.last_text:
-            heard.append(facts.text(self._clean(agent.last_text)))
+            heard.append(facts.Text(self._clean(agent.last_text)))
         if agent.cost_usd:
-            heard.append(facts.cost(agent.cost_usd, turn=TRIGGER))
+            heard.append(facts.Cost(agent.cost_usd, turn=TRIGGER))
         if agent.standing != INTERRUPTED:
-            heard.append(facts.turn_ended(self._clean(agent.result), failed=agent.standing == FAILED_TASK))
+            heard.append(facts.TurnEnded(self._clean(agent.result), failed=agent.standing == FAILED_TASK))
         return heard
 
     # --- messages --------------------------------------------------------------------------------------------

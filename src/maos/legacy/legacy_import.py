@@ -20,12 +20,13 @@ from maos.engine.types import RUN
 from maos.errors import Conflict, InvalidInput
 from maos.faults import crash_point
 from maos.ids import match_id
-from maos.journal.codec import Event
 from maos.journal.journal import Append, Journal
 from maos.legacy import file, parser
 from maos.legacy.builder import BuiltRun, ImportTarget, KnownAgents, RunBuilder
 from maos.legacy.parser import DONE, WAITING, LegacyContents, LegacyRun
 from maos.model import message
+from maos.model.events.attempt import AttemptTranscript
+from maos.model.events.run import RunNoteAdded
 from maos.model.run import Run, agent_name, stream
 from maos.store.contract import Lease
 
@@ -94,7 +95,7 @@ class LegacyImporter:
             what = NEW if not run.version else MORE if composed.run or composed.others else SAME
             version = run.version
             for event in composed.run:
-                run.apply(event.type, event.data)
+                run.apply(event)
             try:
                 if what != SAME and not dry_run:
                     await self._write(run, version, composed)
@@ -141,16 +142,16 @@ class LegacyImporter:
         if run is None:
             return KnownAgents(Run(id=id))
         notes = [
-            record.data["original"]["sha"]
+            record.event.original["sha"]
             async for record in self._journal.read(stream(id))
-            if record.type == "run_note_added" and "original" in record.data
+            if isinstance(record.event, RunNoteAdded) and record.event.original
         ]
         messages = [record.data.get("id") async for record in self._journal.read(message.history(id))]
         return KnownAgents(run, frozenset(filter(None, messages)), frozenset(notes))
 
-    def _transcripts(self, each: LegacyRun) -> dict[str, Sequence[Event]]:
+    def _transcripts(self, each: LegacyRun) -> dict[str, Sequence[AttemptTranscript]]:
         """What this machine still has of the conversations of an orchestration's agents, by session."""
-        found: dict[str, Sequence[Event]] = {}
+        found: dict[str, Sequence[AttemptTranscript]] = {}
         for session in sorted({agent.session for agent in each.agents} - {""}):
             for path in sorted(self._claude.glob(f"projects/*/{session}.jsonl")):
                 try:

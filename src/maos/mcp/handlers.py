@@ -428,7 +428,7 @@ async def _reported(session: Session, agent: str) -> dict[str, Any]:
     reports = tool_calls.Reports()
     end = await session.journal.version(tool_calls.stream(agent))
     for record in reversed(await session.journal.page_back(tool_calls.stream(agent), before=end + 1, limit=20)):
-        reports.apply(record.type, record.data)
+        reports.apply(record.event)
     return {} if reports.percent is None else {"percent": reports.percent, "activity": reports.activity}
 
 

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from maos.model.changes import Op
+from maos.model.events import EVENTS
+from maos.model.events.state import Compacted, CompactionBase, StateEventBase
 
 PREFIX = "agent/"
 
@@ -15,26 +17,8 @@ COMPRESSIONS = ("zstd", "lz4", "snappy", "gzip", "none")
 STRATEGIES = ("snapshot", "merge", "delete")
 """How a history may be compacted."""
 
-EVENT_TYPES = (
-    "instance_created",
-    "status_changed",
-    "configuration_updated",
-    "capability_added",
-    "capability_removed",
-    "task_assigned",
-    "task_completed",
-    "error_occurred",
-    "resource_allocated",
-    "resource_deallocated",
-    "snapshot_created",
-    "migration_started",
-    "migration_completed",
-    "state_updated",  # anything else
-    "rolled_back",
-    "restored",
-    "compacted",  # what a compaction did, with the seals of the events it put in
-    "merged",  # stands for a run of events after a compaction
-    "baseline",  # stands for everything before a version after a compaction
+EVENT_TYPES = tuple(
+    name for name, each in EVENTS.items() if issubclass(each, (StateEventBase, Compacted, CompactionBase))
 )
 
 CRITICAL = frozenset(

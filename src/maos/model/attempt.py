@@ -7,46 +7,27 @@ running attempt (a message, a stop) they put into `inbox/<agent>`.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any
+from typing import Any, assert_never
 
 import msgspec
 
 from maos.errors import InvalidInput
-from maos.model.facts import Fact
+from maos.model.events import attempt as events
+from maos.model.events import facts
+from maos.model.events.parts import AttemptOrigin, Owner
 from maos.model.message import PERSON
+from maos.model.status import AttemptStatus
 
-PLANNED = "planned"
-"""Recorded, and about to be started. Running; or failed, when its program cannot be started."""
-RUNNING = "running"
-"""Its program lives. Stopping, done or failed."""
-STOPPING = "stopping"
-"""Asked to end, on request or at a limit. Stopped, or failed with the limit as the reason."""
-DONE = "done"
-"""Its program ended well. `maos agent resume` begins another attempt in the same session."""
-FAILED = "failed"
-"""It ended badly; `failure` says why. `maos agent resume` begins another attempt."""
-STOPPED = "stopped"
-"""It was stopped on request. `maos agent resume` begins another attempt."""
+PLANNED: str = AttemptStatus.PLANNED.value
+RUNNING: str = AttemptStatus.RUNNING.value
+STOPPING: str = AttemptStatus.STOPPING.value
+DONE: str = AttemptStatus.DONE.value
+FAILED: str = AttemptStatus.FAILED.value
+STOPPED: str = AttemptStatus.STOPPED.value
 OPEN = (PLANNED, RUNNING, STOPPING)
 
-EVENT_TYPES = (
-    "attempt_planned",
-    "attempt_claimed",
-    "attempt_started",
-    "attempt_output",
-    "attempt_stopping",
-    "attempt_answered",
-    "attempt_transcript",
-    "attempt_checkpointed",
-    "attempt_branched",
-    "attempt_moved",
-    "attempt_ended",
-)
-INBOX_TYPES = ("message_sent", "stop_requested", "permission_answered", "checkpoint_requested")
-
 DISCOVERIES_KEPT = 50
-FORMAT = 1
+FORMAT = 2
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
@@ -108,20 +89,44 @@ class AttemptCheckpoint(msgspec.Struct):
     session: str = ""
 
 
+class Tool(msgspec.Struct, frozen=True):
+    """A tool that was about to run."""
+
+    name: str = ""
+    input: Any = None
+
+
+class Permission(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Something that an agent waits to be allowed to do, and the answer that was given and has not reached it."""
+
+    id: str
+    tool: str = ""
+    input: Any = None
+    options: list[Any] | None = None
+    allow: bool | None = None
+    """None as long as there is no answer."""
+    why: str = ""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is no answer."""
+        return self.allow is None
+
+
 class Attempt(msgspec.Struct, kw_only=True):
     """What is known of an attempt: a fold of its events, and nothing that is not in them."""
 
     id: str
     version: int = 0
     """How many events of the stream are folded in."""
-    status: str = PLANNED
+    status: AttemptStatus = AttemptStatus.PLANNED
     agent: str = ""
     number: int = 0
     kind: str = ""
     task: str = ""
     order: dict[str, Any] = {}
     """What was asked for, as recorded before the start."""
-    owner: dict[str, Any] = {}
+    owner: Owner = {}
     """The engine that runs it: who, which process, on which machine."""
     folder: str = ""
     """Where its holder keeps its files."""
@@ -145,11 +150,11 @@ class Attempt(msgspec.Struct, kw_only=True):
     speech: str = ""
     """The message of the model that was last heard of in this turn, as far as it was said."""
     result: str = ""
-    tools_open: dict[str, dict[str, Any]] = {}
+    tools_open: dict[str, Tool] = {}
     """Intents without an outcome: if the attempt has ended, nobody knows whether they took effect (I31)."""
     tools_done: int = 0
     activity: str = ""
-    permissions: dict[str, dict[str, Any]] = {}
+    permissions: dict[str, Permission] = {}
     """What it waits to be allowed to do."""
     inbox_cursor: int = 0
     """The last message that the agent's program has got, or was told with its task."""
@@ -157,10 +162,10 @@ class Attempt(msgspec.Struct, kw_only=True):
     """Messages told with its task, as long as nothing shows that it has got that far."""
     answered_cursor: int = 0
     """The last wish from the inbox that was carried out or is in this stream."""
-    discoveries: list[dict[str, Any]] = []
+    discoveries: list[facts.Discovery] = []
     discovery_count: int = 0
     retries: int = 0
-    troubles: list[dict[str, Any]] = []
+    troubles: list[facts.Trouble] = []
     """Trouble since the last turn that went well."""
     stopping: str = ""
     """Why it is to end, if it is."""
@@ -180,7 +185,7 @@ class Attempt(msgspec.Struct, kw_only=True):
     usage_tokens: Tokens = msgspec.field(default_factory=Tokens)
     cost_turn: str = ""
     cost_of_turn: float = 0.0
-    origin: dict[str, Any] = {}
+    origin: AttemptOrigin | None = None
     """The attempt, version and position whose state this one has, when it goes on from that of another agent."""
     moved_from: str = ""
     """The folder that it knows, when its files are elsewhere since."""
@@ -203,158 +208,152 @@ class Attempt(msgspec.Struct, kw_only=True):
         """What it cost so far, as far as its program said."""
         return self.cost_usd + self.cost_of_turn
 
-    def apply(self, type_: str, data: Mapping[str, Any]) -> None:
+    def apply(self, event: events.AttemptEvent) -> None:
         """Fold one more event in."""
         self.version += 1
-        getattr(self, f"_{type_.removeprefix('attempt_')}")(data)
+        match event:
+            case events.AttemptOutput():
+                self.offset, self.output_us = event.offset, event.at_us
+                if event.conversation is not None:
+                    self.conversation = event.conversation
+                for fact in event.facts:
+                    self._hear(fact)
+            case events.AttemptPlanned():
+                self._plan(event)
+            case events.AttemptClaimed():
+                self.owner = event.owner
+            case events.AttemptStarted():
+                self.status, self.pid, self.started_us = AttemptStatus.RUNNING, event.pid, event.at_us
+                self.output_us = self.started_us
+            case events.AttemptStopping():
+                self.status, self.stopping = AttemptStatus.STOPPING, event.why
+                self.answered_cursor = max(self.answered_cursor, event.inbox_version)
+            case events.AttemptAnswered():
+                self._answer(event)
+            case events.AttemptTranscript():
+                self.transcript_name, self.transcript_bytes = event.name, event.until
+            case events.AttemptCheckpointed():
+                made = AttemptCheckpoint(
+                    event.name, self.version, event.trigger, event.at_us, event.commit, event.session
+                )
+                self.checkpoints = [*self.checkpoints, made]
+            case events.AttemptBranched():
+                self._branch(event)
+            case events.AttemptMoved():
+                self._move(event)
+            case events.AttemptEnded():
+                self.status, self.ended_us, self.exit = event.status, event.at_us, event.exit
+                self.failure, self.message, self.reset_us = event.failure, event.message, event.reset_us
+                self.activity = ""
+            case _:
+                assert_never(event)
 
-    def _planned(self, data: Mapping[str, Any]) -> None:
-        self.agent, self.number, self.kind = data["agent"], data["number"], data["agent_kind"]
-        self.task, self.order, self.owner = data["task"], dict(data["order"]), dict(data["owner"])
-        self.session, self.folder = data["session"], data["folder"]
-        self.workspace = dict(data["workspace"])
-        self.planned_us = data["at_us"]
-        self.inbox_cursor = self.answered_cursor = data["inbox_cursor"]
-        self.told = list(data.get("told", ()))
-        self.transcript_name, self.transcript_bytes = data["transcript"]
-        self.moved_from = data["order"].get("from", "")
+    def _plan(self, event: events.AttemptPlanned) -> None:
+        self.agent, self.number, self.kind = event.agent, event.number, event.agent_kind
+        self.task, self.order, self.owner = event.task, dict(event.order), event.owner
+        self.session, self.folder = event.session, event.folder
+        self.workspace = dict(event.workspace)
+        self.planned_us = event.at_us
+        self.inbox_cursor = self.answered_cursor = event.inbox_cursor
+        self.told = list(event.told)
+        self.transcript_name, self.transcript_bytes = event.transcript
+        self.moved_from = event.order.get("from", "")
 
-    def _claimed(self, data: Mapping[str, Any]) -> None:
-        self.owner = dict(data["owner"])
+    def _answer(self, event: events.AttemptAnswered) -> None:
+        asked = self.permissions.get(event.request)
+        if asked is not None:
+            answered = msgspec.structs.replace(asked, allow=event.allow, why=event.why)
+            self.permissions = {**self.permissions, event.request: answered}
+        self.answered_cursor = max(self.answered_cursor, event.inbox_version)
 
-    def _started(self, data: Mapping[str, Any]) -> None:
-        self.status, self.pid, self.started_us = RUNNING, data["pid"], data["at_us"]
-        self.output_us = self.started_us
-
-    def _output(self, data: Mapping[str, Any]) -> None:
-        self.offset, self.output_us = data["offset"], data["at_us"]
-        if "conversation" in data:
-            self.conversation = data["conversation"]
-        for fact in data["facts"]:
-            handle = _FACTS.get(fact["kind"])
-            if handle is not None:
-                handle(self, fact)
-
-    def _stopping(self, data: Mapping[str, Any]) -> None:
-        self.status, self.stopping = STOPPING, data["why"]
-        self.answered_cursor = max(self.answered_cursor, data.get("inbox_version", 0))
-
-    def _answered(self, data: Mapping[str, Any]) -> None:
-        if data["request"] in self.permissions:
-            answer = {"allow": data["allow"], "why": data.get("why", "")}
-            self.permissions[data["request"]] = {**self.permissions[data["request"]], "answer": answer}
-        self.answered_cursor = max(self.answered_cursor, data.get("inbox_version", 0))
-
-    def _transcript(self, data: Mapping[str, Any]) -> None:
-        self.transcript_name = data["name"]
-        self.transcript_bytes = data["until"]
-
-    def _checkpointed(self, data: Mapping[str, Any]) -> None:
-        self.checkpoints = [
-            *self.checkpoints,
-            AttemptCheckpoint(
-                name=data["name"],
-                version=self.version,
-                trigger=data["trigger"],
-                at_us=data["at_us"],
-                commit=data.get("commit"),
-                session=data.get("session", ""),
-            ),
-        ]
-
-    def _branched(self, data: Mapping[str, Any]) -> None:
+    def _branch(self, event: events.AttemptBranched) -> None:
         """All that another agent had come to at some moment, told by this event alone."""
-        state = msgspec.convert({**data["state"], "id": self.id, "version": self.version}, Attempt)
+        state = msgspec.convert({**event.state, "id": self.id, "version": self.version}, Attempt)
         for name in self.__struct_fields__:
             setattr(self, name, getattr(state, name))
-        self.origin = dict(data["origin"])
+        self.origin = event.origin
 
-    def _moved(self, data: Mapping[str, Any]) -> None:
-        if data["cwd"] != self.order["cwd"]:
+    def _move(self, event: events.AttemptMoved) -> None:
+        if event.cwd != self.order["cwd"]:
             self.moved_from = self.moved_from or self.order["cwd"]
-        self.workspace, self.folder = dict(data["workspace"]), data["folder"]
-        self.order = {**self.order, "cwd": data["cwd"], "home": data["home"]}
-
-    def _ended(self, data: Mapping[str, Any]) -> None:
-        self.status, self.ended_us = data["status"], data["at_us"]
-        self.exit = dict(data.get("exit", {}))
-        self.failure, self.message = data.get("failure", ""), data.get("message", "")
-        self.reset_us = data.get("reset_us", 0)
-        self.activity = ""
+        self.workspace, self.folder = dict(event.workspace), event.folder
+        self.order = {**self.order, "cwd": event.cwd, "home": event.home}
 
     # --- facts -----------------------------------------------------------------------------------------------
 
-    def _on_session(self, fact: Fact) -> None:
-        self.session = fact.get("id") or self.session
-        self.model = fact.get("model") or self.model
+    def _hear(self, fact: facts.Fact) -> None:
+        match fact:
+            case facts.Text():
+                self._hear_text(fact)
+            case facts.Line():
+                self.lines += 1
+                self.last_text = fact.text
+                self.activity = _first_line(fact.text)
+            case facts.ToolUse():
+                self.in_turn = True
+                self.tools_open = {**self.tools_open, fact.id: Tool(fact.name, fact.input)}
+                self.activity = f"runs {fact.name or 'a tool'}"
+            case facts.ToolResult():
+                if fact.id in self.tools_open:
+                    self.tools_open = {id: tool for id, tool in self.tools_open.items() if id != fact.id}
+                    self.tools_done += 1
+            case facts.Usage():
+                self._count(fact)
+            case facts.Cost():
+                if fact.turn != self.cost_turn:
+                    self.cost_usd += self.cost_of_turn
+                    self.cost_turn = fact.turn
+                self.cost_of_turn = fact.usd
+            case facts.Session():
+                self.session = fact.id or self.session
+                self.model = fact.model or self.model
+            case facts.TurnEnded():
+                self._end_turn(fact)
+            case facts.Input():
+                self._deliver(fact.id)
+            case facts.Discovery():
+                self.discoveries = [*self.discoveries[1 - DISCOVERIES_KEPT :], fact]
+                self.discovery_count += 1
+            case facts.Retry():
+                self.retries += 1
+                self.activity = f"waits to try again ({fact.error or fact.status or 'no answer'})"
+            case facts.Trouble():
+                self.troubles = [*self.troubles[-9:], fact]
+            case facts.PermissionRequested():
+                asked = Permission(fact.id, fact.tool, fact.input, fact.options)
+                self.permissions = {**self.permissions, fact.id: asked}
+                self.activity = f"asks to use {fact.tool or 'a tool'}"
+            case facts.Exit():
+                self.exit = {key: value for key, value in fact.data.items() if key != "kind"}
+            case facts.Stopping():
+                self.stopping = self.stopping or fact.why
+                self.stop_sent = True
 
-    def _on_text(self, fact: Fact) -> None:
+    def _hear_text(self, fact: facts.Text) -> None:
         self.in_turn = True
-        self.last_text = fact.get("text", "")
-        self.activity = _first_line(self.last_text)
-        id = fact.get("message", "")
-        before = self.speech + ("" if fact.get("part") else "\n") if id and id == self.speech_id else ""
-        self.speech_id, self.speech = id, before + self.last_text
+        self.last_text = fact.text
+        self.activity = _first_line(fact.text)
+        is_same = bool(fact.message) and fact.message == self.speech_id
+        before = self.speech + ("" if fact.part else "\n") if is_same else ""
+        self.speech_id, self.speech = fact.message, before + fact.text
 
-    def _on_line(self, fact: Fact) -> None:
-        self.lines += 1
-        self.last_text = fact.get("text", "")
-        self.activity = _first_line(self.last_text)
-
-    def _on_tool_use(self, fact: Fact) -> None:
-        self.in_turn = True
-        self.tools_open = {**self.tools_open, fact["id"]: {"name": fact.get("name", ""), "input": fact.get("input")}}
-        self.activity = f"runs {fact.get('name', 'a tool')}"
-
-    def _on_tool_result(self, fact: Fact) -> None:
-        if fact.get("id") in self.tools_open:
-            self.tools_open = {id: tool for id, tool in self.tools_open.items() if id != fact["id"]}
-            self.tools_done += 1
-
-    def _on_usage(self, fact: Fact) -> None:
-        if fact.get("message", "") != self.usage_message:
+    def _count(self, fact: facts.Usage) -> None:
+        if fact.message != self.usage_message:
             self.tokens.add(self.usage_tokens)
-            self.usage_message = fact.get("message", "")
-        self.usage_tokens = Tokens(
-            input=fact.get("input", 0),
-            output=fact.get("output", 0),
-            cache_read=fact.get("cache_read", 0),
-            cache_write=fact.get("cache_write", 0),
-        )
+            self.usage_message = fact.message
+        self.usage_tokens = Tokens(fact.input, fact.output, fact.cache_read, fact.cache_write)
 
-    def _on_cost(self, fact: Fact) -> None:
-        if fact.get("turn", "") != self.cost_turn:
-            self.cost_usd += self.cost_of_turn
-            self.cost_turn = fact.get("turn", "")
-        self.cost_of_turn = float(fact.get("usd", 0.0))
-
-    def _on_retry(self, fact: Fact) -> None:
-        self.retries += 1
-        self.activity = f"waits to try again ({fact.get('error') or fact.get('status') or 'no answer'})"
-
-    def _on_trouble(self, fact: Fact) -> None:
-        self.troubles = [*self.troubles[-9:], fact]
-
-    def _on_permission_requested(self, fact: Fact) -> None:
-        self.permissions = {**self.permissions, fact["id"]: fact}
-        self.activity = f"asks to use {fact.get('tool', 'a tool')}"
-
-    def _on_discovery(self, fact: Fact) -> None:
-        self.discoveries = [*self.discoveries[1 - DISCOVERIES_KEPT :], fact]
-        self.discovery_count += 1
-
-    def _on_turn_ended(self, fact: Fact) -> None:
+    def _end_turn(self, fact: facts.TurnEnded) -> None:
         self.in_turn = False
-        self.turns += fact.get("turns", 0) or 1
-        self.last_turn_failed = bool(fact.get("failed"))
+        self.turns += fact.turns or 1
+        self.last_turn_failed = fact.failed
         # Not every program repeats its last words when a turn ends.
-        self.result = fact.get("result", "") or ("" if self.last_turn_failed else self.speech)
+        self.result = fact.result or ("" if fact.failed else self.speech)
         self.speech_id = self.speech = ""
-        if not self.last_turn_failed:
+        if not fact.failed:
             self.troubles = []
 
-    def _on_input(self, fact: Fact) -> None:
-        id = fact["id"]
+    def _deliver(self, id: str) -> None:
         if id.startswith("inbox/"):
             version = int(id.removeprefix("inbox/"))
             self.inbox_cursor = max(self.inbox_cursor, version)
@@ -363,16 +362,6 @@ class Attempt(msgspec.Struct, kw_only=True):
         elif id.startswith("permission/"):
             request = id.removeprefix("permission/")
             self.permissions = {key: value for key, value in self.permissions.items() if key != request}
-
-    def _on_exit(self, fact: Fact) -> None:
-        self.exit = {key: value for key, value in fact.items() if key != "kind"}
-
-    def _on_stopping(self, fact: Fact) -> None:
-        self.stopping = self.stopping or fact["why"]
-        self.stop_sent = True
-
-
-_FACTS = {name.removeprefix("_on_"): method for name, method in vars(Attempt).items() if name.startswith("_on_")}
 
 
 def _first_line(text: str) -> str:

@@ -117,10 +117,10 @@ def line_of(runs: Mapping[str, Run], run: str, version: int) -> list[Segment]:
     found = []
     while True:
         known = runs[run]
-        begun = max((each for each in known.branches if each["version"] <= version), key=_version, default=None)
-        found.append(Segment(run, begun["version"] if begun else 1, version))
-        if begun is not None:
-            version = begun["to"]
+        begun = [each for each in known.branches if each.version <= version]
+        found.append(Segment(run, begun[-1].version if begun else 1, version))
+        if begun:
+            version = begun[-1].to
         elif known.origin and known.origin["run"] in runs:
             run, version = known.origin["run"], known.origin["version"]
         else:
@@ -129,12 +129,8 @@ def line_of(runs: Mapping[str, Run], run: str, version: int) -> list[Segment]:
 
 def leads_here(run: Run, version: int) -> bool:
     """Whether a version of a run is one that it comes from, and not of a branch that was given up."""
-    alone = msgspec.structs.replace(run, origin={})
+    alone = msgspec.structs.replace(run, origin=None)
     return any(each.first <= version <= each.last for each in line_of({run.id: alone}, run.id, run.version))
-
-
-def _version(branch: Mapping[str, Any]) -> int:
-    return int(branch["version"])
 
 
 def parted(one: Sequence[Segment], other: Sequence[Segment]) -> BranchPoint | None:

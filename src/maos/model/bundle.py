@@ -7,11 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-EVENT_TYPES = ("bundle_imported", "bundle_trusted")
-"""A file brought something; a person has seen what would be carried out, and wants it to be. The newest counts."""
-
-IMPORTED, AGREED = EVENT_TYPES
-
 
 def stream(id: str) -> str:
     """The stream of what brought a run or a workflow here."""

@@ -6,9 +6,6 @@ their order in the journal tells what was said when.
 
 from __future__ import annotations
 
-EVENT_TYPES = ("chat_said",)
-"""A line: `text`, and `asked`, the question that it answers, if it does."""
-
 
 def stream(run: str) -> str:
     """The stream of the conversation about a run."""

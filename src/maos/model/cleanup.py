@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from maos.model.events.records import CleanupEnded, PinAdded, PinRemoved, RemovalStarted
 
 STREAM = "cleanup"
 PERMANENT = "permanent"
 """The stream of runs that are never cleaned up. Of this journal, and none of the run: a bundle does not bring it."""
-EVENT_TYPES = ("removal_started", "cleanup_ended", "pin_added", "pin_removed")
 AGE, NUMBER, SIZE = "age", "number", "size"
 
 
@@ -62,12 +63,13 @@ class Permanent:
     def __init__(self) -> None:
         self.runs: dict[str, str] = {}
 
-    def apply(self, type_: str, data: Mapping[str, Any]) -> None:
+    def apply(self, event: PinAdded | PinRemoved) -> None:
         """Fold one more event in."""
-        if type_ == "pin_added":
-            self.runs[data["run"]] = data["why"]
-        elif type_ == "pin_removed":
-            self.runs.pop(data["run"], None)
+        match event:
+            case PinAdded():
+                self.runs[event.run] = event.why
+            case PinRemoved():
+                self.runs.pop(event.run, None)
 
 
 class Statistics:
@@ -89,13 +91,14 @@ class Statistics:
         """How much room they took."""
         return sum(self._removed.values())
 
-    def apply(self, type_: str, data: Mapping[str, Any]) -> None:
+    def apply(self, event: RemovalStarted | CleanupEnded) -> None:
         """Fold one more event in."""
         self.version += 1
-        if type_ == "removal_started":
-            key = (data["run"], data["agent"])
-            self._removed[key] = max(int(data["bytes"]), self._removed.get(key, 0))
-        elif type_ == "cleanup_ended":
-            for run, agent in data.get("refused", ()):
-                self._removed.pop((run, agent), None)
-            self.ended_us = int(data["at_us"])
+        match event:
+            case RemovalStarted():
+                key = (event.run, event.agent)
+                self._removed[key] = max(event.bytes, self._removed.get(key, 0))
+            case CleanupEnded():
+                for each in event.refused:
+                    self._removed.pop(each, None)
+                self.ended_us = event.at_us

@@ -10,7 +10,9 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from maos.model.facts import Fact
+TYPE_CHECKING = False  # the table is shown in help texts, which load next to nothing
+if TYPE_CHECKING:
+    from maos.model.events.facts import Fact, Trouble
 
 RETRY, WAIT, RESUME, FRESH, ASK, GIVE_UP, NOTHING = "retry", "wait", "resume", "fresh", "ask", "give_up", "nothing"
 
@@ -114,29 +116,31 @@ def understand(ending: Ending, facts: Sequence[Fact]) -> FailureVerdict | None:
     even if it was killed or ended for being idle afterwards (I29). Trouble that was followed by a successful turn is
     over and explains nothing.
     """
+    from maos.model.events.facts import TurnEnded
+
     if ending.start_error:
         return FailureVerdict("start_failed", ending.start_error)
     if ending.stopping == "asked":
         return _verdict("stopped")
     trouble = _open_trouble(facts)
-    turn = _last(facts, "turn_ended")
-    has_answered = turn is not None and not turn.get("failed") and trouble is None
+    turn = next((fact for fact in reversed(facts) if isinstance(fact, TurnEnded)), None)
+    has_answered = turn is not None and not turn.failed and trouble is None
     if has_answered and (not ending.unanswered or (ending.exit_code == 0 and not ending.stopping)):
         return None
     if ending.stopping in _OURS:
         return _verdict(_OURS[ending.stopping])
     if trouble is not None:
-        name = str(trouble["failure"])
-        message = str(trouble.get("message", ""))
-        return FailureVerdict(name if name in TABLE else "failed", message, int(trouble.get("reset_us", 0)))
+        return FailureVerdict(
+            trouble.failure if trouble.failure in TABLE else "failed", trouble.message, trouble.reset_us
+        )
     if ending.holder_lost:
         return _verdict("holder_lost")
     if ending.out_of_memory:
         return _verdict("out_of_memory")
     if ending.signal is not None:
         return FailureVerdict(_by_signal(ending.signal), f"ended by signal {ending.signal}")
-    if turn is not None and turn.get("failed"):
-        return FailureVerdict("failed", str(turn.get("result", "")) or TABLE["failed"].meaning)
+    if turn is not None and turn.failed:
+        return FailureVerdict("failed", turn.result or TABLE["failed"].meaning)
     if ending.exit_code is not None and 128 < ending.exit_code < 128 + 65:  # what it says of a signal it has caught
         return FailureVerdict(_by_signal(ending.exit_code - 128), f"exit code {ending.exit_code}")
     if ending.exit_code:
@@ -204,18 +208,15 @@ def from_words(message: str, *, status: int = 0) -> str:
     return found[0] if found else "bad_request" if 400 <= status < 500 else "failed"
 
 
-def _open_trouble(facts: Sequence[Fact]) -> Fact | None:
+def _open_trouble(facts: Sequence[Fact]) -> Trouble | None:
     """The trouble that nothing good followed; of several, the first, unless later ones only repeat a passing cause."""
-    found: Fact | None = None
+    from maos.model.events.facts import Trouble, TurnEnded
+
+    found: Trouble | None = None
     for fact in facts:
-        kind = fact["kind"]
-        if kind == "trouble":
-            if found is None or found["failure"] in ("failed", *_LATER_WINS):
+        if isinstance(fact, Trouble):
+            if found is None or found.failure in ("failed", *_LATER_WINS):
                 found = fact
-        elif kind == "turn_ended" and not fact.get("failed"):
+        elif isinstance(fact, TurnEnded) and not fact.failed:
             found = None
     return found
-
-
-def _last(facts: Sequence[Fact], kind: str) -> Fact | None:
-    return next((fact for fact in reversed(facts) if fact["kind"] == kind), None)

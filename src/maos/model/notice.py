@@ -6,12 +6,10 @@ them, so none is recorded: only its number and its scheme.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import msgspec
 
-EVENT_TYPES = ("notice_planned", "notice_sent", "notice_failed", "notice_unknown")
+from maos.model.events.records import NoticeFailed, NoticeOutcome, NoticePlanned, NoticeSent, NoticeUnknown
+
 PLANNED = "planned"
 """To be sent, and shown as *being sent*. Sent, failed or, when the process dies, unknown."""
 SENT = "sent"
@@ -47,6 +45,9 @@ class Notice(msgspec.Struct, kw_only=True):
         return self.became.get(address, PLANNED)
 
 
+_BECAME: dict[type[NoticeOutcome], str] = {NoticeSent: SENT, NoticeFailed: FAILED, NoticeUnknown: UNKNOWN}
+
+
 class Notices:
     """Everything that was told about a run: a fold of its stream."""
 
@@ -54,15 +55,15 @@ class Notices:
         self.version = 0
         self.by_id: dict[str, Notice] = {}
 
-    def apply(self, type_: str, data: Mapping[str, Any]) -> None:
+    def apply(self, event: NoticePlanned | NoticeOutcome) -> None:
         """Fold one more event in."""
         self.version += 1
-        if type_ == "notice_planned":
-            self.by_id[data["id"]] = Notice(**{name: data[name] for name in Notice.__struct_fields__ if name in data})
+        if isinstance(event, NoticePlanned):
+            self.by_id[event.id] = Notice(**msgspec.structs.asdict(event))
             return
-        notice = self.by_id[data["id"]]
-        notice.became[data["address"]] = type_.removeprefix("notice_")
-        notice.why[data["address"]] = data.get("why", "")
+        notice = self.by_id[event.id]
+        notice.became[event.address] = _BECAME[type(event)]
+        notice.why[event.address] = event.why
 
     def unknown(self) -> list[tuple[Notice, str]]:
         """Notices of whose fate at an address nothing is recorded."""

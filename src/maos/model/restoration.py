@@ -37,14 +37,14 @@ def restoration(before: Attempt, *, remembers: bool, messages: Sequence[str] = (
         parts.append(f"You do not remember it, so here is the task again:\n\n{before.task}")
         if before.last_text:
             parts.append(f"The last you said was:\n\n{_short(before.last_text, RESULT_CHARS_MAX)}")
-        found = [f"- {each.get('text', '')}" for each in before.discoveries]
+        found = [f"- {each.text}" for each in before.discoveries]
         if found:
             parts.append("You had reported:\n" + "\n".join(found))
     if before.tools_done:
         parts.append(f"{before.tools_done} tool calls were completed and recorded; do not repeat them.")
     if before.tools_open:
         unknown = before.tools_open.values()
-        tools = [f"- {tool['name']}: {_short(str(tool['input']), TOOL_CHARS_MAX)}" for tool in unknown]
+        tools = [f"- {tool.name}: {_short(str(tool.input), TOOL_CHARS_MAX)}" for tool in unknown]
         parts.append(
             "It is not known whether these took effect. Check before you rely on them or run them again:\n"
             + "\n".join(tools)

@@ -8,57 +8,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, assert_never
 
 import msgspec
 
-WAITING = "waiting"
-"""Not begun, or released again. Begins when all that it needs is done, its time has come and an agent is free."""
-RUNNING = "running"
-"""At work. A task: gated, done, waiting again after trouble that may pass, or failed. A run: paused or ended."""
-GATED = "gated"
-"""Its agent has finished, but its work is not checked or not merged yet. Done, or waiting again when a gate fails."""
-DONE = "done"
-"""Finished, and its work is merged. For good: it is never begun again, unless the run is taken back in time."""
-FAILED = "failed"
-"""Ended without success; `why` says more. `maos resume` tries again: the task waits, the run runs."""
+from maos.model.events import run as events
+from maos.model.events.parts import Owner, RunOrigin
+from maos.model.status import RunStatus, TaskStatus
 
-PLANNING = "planning"
-"""The plan is made or waits to be approved. Running once there is one."""
-PAUSED = "paused"
-"""Stopped by a person, or since a limit of the whole run was reached. `maos resume` goes on."""
-COMPLETED = "completed"
-"""Every task is done. `maos resume --task` adds work, and it runs again."""
-CANCELLED = "cancelled"
-"""Ended by a person before every task was done. `maos resume` runs what is left after all."""
-
-EVENT_TYPES = (
-    "run_created",
-    "run_claimed",
-    "run_planned",
-    "run_resumed",
-    "run_paused",
-    "run_ended",
-    "task_started",
-    "task_released",
-    "task_gated",
-    "task_finished",
-    "task_failed",
-    "question_asked",
-    "question_answered",
-    "run_checkpointed",
-    "run_hibernated",
-    "run_woken",
-    "run_note_added",
-    "run_rolled_back",
-    "run_forked",
-    "run_joined",
-    "run_changed",
-    "run_moved",
-)
-
-INBOX_TYPES = ("pause_requested", "cancel_requested", "checkpoint_requested", "wake_requested")
-"""What others may want of a run, beside asking and answering questions."""
+WAITING: str = TaskStatus.WAITING.value
+RUNNING: str = RunStatus.RUNNING.value
+"""Of a run, and of a task."""
+GATED: str = TaskStatus.GATED.value
+DONE: str = TaskStatus.DONE.value
+FAILED: str = RunStatus.FAILED.value
+"""Of a run, and of a task."""
+PLANNING: str = RunStatus.PLANNING.value
+PAUSED: str = RunStatus.PAUSED.value
+COMPLETED: str = RunStatus.COMPLETED.value
+CANCELLED: str = RunStatus.CANCELLED.value
 
 GATE, MERGE = "gate/", "merge/"
 """How the ids of questions begin that a task itself asks a person: whether its work is good, and how to merge it."""
@@ -90,7 +58,7 @@ class TaskState(msgspec.Struct, kw_only=True):
     name: str
     plan: dict[str, Any]
     needs: list[str]
-    status: str = WAITING
+    status: TaskStatus = TaskStatus.WAITING
     attempts: int = 0
     """How often somebody began to work on it."""
     tries: int = 0
@@ -149,11 +117,29 @@ class Question(msgspec.Struct, kw_only=True):
     answered_us: int = 0
     answered_by: str = ""
 
+    @classmethod
+    def of(cls, event: events.QuestionAsked) -> Question:
+        """The question that was asked, without an answer."""
+        return cls(
+            id=event.id,
+            question=event.question,
+            choices=list(event.choices),
+            context=event.context,
+            asked_us=event.at_us,
+            asked_by=list(event.asked_by),
+            default=event.default,
+            expires_us=event.expires_us,
+        )
+
+    def answer_with(self, event: events.QuestionAnswered) -> None:
+        """Record the answer."""
+        self.answer, self.answered_us, self.answered_by = event.answer, event.at_us, event.by
+
 
 class Content(msgspec.Struct, kw_only=True):
     """What of a run goes back in time: all that its tasks have come to, and nothing of who carries it out."""
 
-    status: str
+    status: RunStatus
     request: str
     folder: str
     options: dict[str, Any]
@@ -171,16 +157,28 @@ class Content(msgspec.Struct, kw_only=True):
     needed_by: dict[str, list[str]]
 
 
+class Branch(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Where a branch of a run begins."""
+
+    version: int
+    to: int
+    """The version whose content it begins with."""
+    position: int
+    at_us: int
+    joined: tuple[str, int] | None = None
+    """The run that was joined, and its version."""
+
+
 class Run(msgspec.Struct, kw_only=True):
     """What is known of a run."""
 
     id: str
     version: int = 0
-    status: str = PLANNING
+    status: RunStatus = RunStatus.PLANNING
     request: str = ""
     folder: str = ""
     options: dict[str, Any] = {}
-    owner: dict[str, Any] = {}
+    owner: Owner = {}
     tasks: dict[str, TaskState] = {}
     questions: dict[str, Question] = {}
     created_us: int = 0
@@ -206,9 +204,9 @@ class Run(msgspec.Struct, kw_only=True):
     branch: int = 0
     """How often it was taken back, or brought together with another run: agents of each branch have names of their own,
     so that nothing of one that was given up reaches the next (I14)."""
-    branches: list[dict[str, Any]] = []
+    branches: list[Branch] = []
     """Where each of them began: at which version, and with the state of which one."""
-    origin: dict[str, Any] = {}
+    origin: RunOrigin | None = None
     """The run, version and position that it was forked from."""
     moved: int = 0
     """The version with which it was last told that its files are elsewhere now; 0 when it never was."""
@@ -254,155 +252,159 @@ class Run(msgspec.Struct, kw_only=True):
         """Questions nobody has answered."""
         return [each for each in self.questions.values() if each.answer is None]
 
-    def apply(self, type_: str, data: Mapping[str, Any]) -> None:
+    def apply(self, event: events.RunEvent) -> None:
         """Fold one more event in."""
         self.version += 1
-        self.updated_us = data["at_us"]
-        self.inbox_cursor = max(self.inbox_cursor, data.get("inbox_version", 0))
-        getattr(self, f"_{type_}")(data)
+        self.updated_us = event.at_us
+        if event.inbox_version > self.inbox_cursor:
+            self.inbox_cursor = event.inbox_version
+        match event:
+            case (
+                events.TaskStarted()
+                | events.TaskReleased()
+                | events.TaskGated()
+                | events.TaskFinished()
+                | events.TaskFailed()
+            ):
+                self._apply_to_task(event)
+            case events.QuestionAsked():
+                self._ask(event)
+            case events.QuestionAnswered():
+                self.questions[event.id].answer_with(event)
+            case events.RunCreated():
+                self._create(event)
+            case events.RunPlanned():
+                self.status = RunStatus.RUNNING
+                self.options = {**self.options, **event.options}
+                self._add(event.tasks)
+            case events.RunClaimed():
+                self._claim(event)
+            case events.RunResumed():
+                self._resume()
+            case events.RunPaused():
+                self.status, self.why = RunStatus.PAUSED, event.why
+            case events.RunEnded():
+                self.status, self.ended_us = event.status, event.at_us
+                self.summary, self.why = event.summary, event.why
+            case events.RunCheckpointed():
+                self.checkpoints.append({**event.data, "version": self.version})
+            case events.RunHibernated():
+                self.sleeping[event.kind] = max(event.until_us, self.sleeping.get(event.kind, 0))
+            case events.RunWoken():
+                self._wake(event.at_us)
+            case events.RunNoteAdded():
+                pass
+            case events.RunRolledBack() | events.RunForked() | events.RunJoined() | events.RunChanged():
+                self._restore(event)
+            case events.RunMoved():
+                self._move(event)
+            case _:
+                assert_never(event)
 
-    def _run_created(self, data: Mapping[str, Any]) -> None:
-        self.request, self.folder, self.options = data["request"], data["folder"], dict(data["options"])
-        self.created_us, self.owner = data["at_us"], dict(data["owner"])
-        self.commit = data.get("commit", "")
-        self.origin = dict(data.get("origin", {}))
+    def _create(self, event: events.RunCreated) -> None:
+        self.request, self.folder, self.options = event.request, event.folder, dict(event.options)
+        self.created_us, self.owner = event.at_us, event.owner
+        self.commit, self.origin = event.commit, event.origin
 
-    def _restored(self, data: Mapping[str, Any]) -> None:
+    def _restore(self, event: events.RunRestored) -> None:
         """Everything as the event says, which is all that is needed: nothing before it is looked at."""
-        content = msgspec.convert(data["state"], Content)
+        content = msgspec.convert(event.state, Content)
         for name in Content.__struct_fields__:
             setattr(self, name, getattr(content, name))
-        self.branch = data["branch"]
-        begun = {"version": self.version, "to": data["to"], "position": data["position"], "at_us": data["at_us"]}
-        if "other" in data:
-            begun["joined"] = [data["other"]["run"], data["other"]["version"]]
+        self.branch = event.branch
+        if isinstance(event, events.RunForked):
+            self.branches = []  # where it comes from is its origin
+            return
+        joined = (event.other["run"], event.other["version"]) if isinstance(event, events.RunJoined) else None
+        begun = Branch(version=self.version, to=event.to, position=event.position, at_us=event.at_us, joined=joined)
         self.branches = [*self.branches, begun]
 
-    _run_rolled_back = _run_joined = _run_changed = _restored
-
-    def _run_forked(self, data: Mapping[str, Any]) -> None:
-        self._restored(data)
-        self.branches = []  # where it comes from is its origin
-
-    def _run_claimed(self, data: Mapping[str, Any]) -> None:
-        self.owner = dict(data["owner"])
-        self.options = {**self.options, **data.get("options", {})}
+    def _claim(self, event: events.RunClaimed) -> None:
+        self.owner = event.owner
+        self.options = {**self.options, **event.options}
         self.restored += 1
-        self.restored_us, self.restored_from = data["at_us"], data["source"]
+        self.restored_us, self.restored_from = event.at_us, event.source
 
-    def _run_planned(self, data: Mapping[str, Any]) -> None:
-        self.status = RUNNING
-        self.options = {**self.options, **data.get("options", {})}
-        self._add(data["tasks"])
-
-    def _run_resumed(self, data: Mapping[str, Any]) -> None:
-        self.status, self.ended_us, self.why = RUNNING, 0, ""
+    def _resume(self) -> None:
+        self.status, self.ended_us, self.why = RunStatus.RUNNING, 0, ""
         for task in self.tasks.values():
-            if task.status == FAILED:
-                task.status, task.tries, task.not_before_us = WAITING, 0, 0
+            if task.status == TaskStatus.FAILED:
+                task.status, task.tries, task.not_before_us = TaskStatus.WAITING, 0, 0
                 task.used_usd, task.used_tokens = 0.0, 0
                 if task.failure == "merge_conflict" and task.commit:  # its work is done, and only the merge is not
-                    task.status, task.resolve, task.conflicts = GATED, "", task.conflicts + 1
+                    task.status, task.resolve, task.conflicts = TaskStatus.GATED, "", task.conflicts + 1
 
-    def _run_paused(self, data: Mapping[str, Any]) -> None:
-        self.status, self.why = PAUSED, data.get("why", "")
-
-    def _run_ended(self, data: Mapping[str, Any]) -> None:
-        self.status, self.ended_us = data["status"], data["at_us"]
-        self.summary, self.why = data.get("summary", ""), data.get("why", "")
-
-    def _run_note_added(self, data: Mapping[str, Any]) -> None:
-        """Something that was decided and changes nothing else."""
-
-    def _run_hibernated(self, data: Mapping[str, Any]) -> None:
-        self.sleeping[data["kind"]] = max(data["until_us"], self.sleeping.get(data["kind"], 0))
-
-    def _run_woken(self, data: Mapping[str, Any]) -> None:
+    def _wake(self, at_us: int) -> None:
         """A person did not want to wait for the end of a rate limit."""
-        self.sleeping = {kind: min(until_us, data["at_us"]) for kind, until_us in self.sleeping.items()}
+        self.sleeping = {kind: min(until_us, at_us) for kind, until_us in self.sleeping.items()}
         for task in self.tasks.values():
             if task.failure == "rate_limited":
                 task.not_before_us = 0
 
-    def _run_moved(self, data: Mapping[str, Any]) -> None:
+    def _move(self, event: events.RunMoved) -> None:
         """Somebody has moved what it works on."""
-        self.folder, self.moved = data["folder"], self.version
-        if data.get("workspace"):
-            self.options = {**self.options, "workspace": dict(data["workspace"])}
+        self.folder, self.moved = event.folder, self.version
+        if event.workspace is not None:
+            self.options = {**self.options, "workspace": event.workspace}
 
-    def _run_checkpointed(self, data: Mapping[str, Any]) -> None:
-        self.checkpoints.append({**data, "version": self.version})
+    def _ask(self, event: events.QuestionAsked) -> None:
+        known = self.questions.get(event.id)
+        if known is None:
+            self.questions[event.id] = Question.of(event)
+        else:
+            known.asked_by += [each for each in event.asked_by if each not in known.asked_by]
 
-    def _task_started(self, data: Mapping[str, Any]) -> None:
-        task = self.tasks[data["task"]]
-        task.status, task.attempts = RUNNING, data["number"]
-        task.started_us = task.started_us or data["at_us"]
-        self.running += 1
+    # --- tasks -----------------------------------------------------------------------------------------------
 
-    def _task_released(self, data: Mapping[str, Any]) -> None:
-        task = self.tasks[data["task"]]
-        self._stopped(task)
-        task.status, task.why = WAITING, data.get("why", "")
-        task.failure, task.not_before_us = data.get("failure", ""), data.get("not_before_us", 0)
-        task.tries += bool(data.get("counts"))
-        self._spend(task, data)
+    def _apply_to_task(
+        self,
+        event: events.TaskStarted | events.TaskReleased | events.TaskGated | events.TaskFinished | events.TaskFailed,
+    ) -> None:
+        task = self.tasks[event.task]
+        if isinstance(event, events.TaskStarted):
+            task.status, task.attempts = TaskStatus.RUNNING, event.number
+            task.started_us = task.started_us or event.at_us
+            self.running += 1
+            return
+        if task.status == TaskStatus.RUNNING:
+            self.running -= 1
+        match event:
+            case events.TaskReleased():
+                task.status, task.why = TaskStatus.WAITING, event.why
+                task.failure, task.not_before_us = event.failure, event.not_before_us
+                task.tries += event.counts
+            case events.TaskGated():
+                self._gate(task, event)
+            case events.TaskFinished():
+                self._finish(task, event)
+            case events.TaskFailed():
+                task.status, task.ended_us = TaskStatus.FAILED, event.at_us
+                task.failure, task.why = event.failure, event.why
+        self._spend(task, event.cost_usd, event.tokens)
 
-    def _task_gated(self, data: Mapping[str, Any]) -> None:
-        task = self.tasks[data["task"]]
-        self._stopped(task)
-        is_again = task.status == GATED and task.gate == data["passed"]
-        is_decided = "conflict" in data or ("resolve" in data and "failure" not in data)
+    def _gate(self, task: TaskState, event: events.TaskGated) -> None:
+        is_again = task.status == TaskStatus.GATED and task.gate == event.passed
+        is_decided = event.conflict is not None or (event.resolve and not event.failure)
         task.checks = task.checks + 1 if is_again and not is_decided else 0
-        task.status, task.gate = GATED, data["passed"]
-        task.result = data.get("result", task.result)
-        task.commit = data.get("commit", task.commit)
-        task.failure, task.why = data.get("failure", ""), data.get("why", task.why)
-        task.not_before_us = data.get("not_before_us", 0)
-        task.tries += bool(data.get("counts"))
-        task.resolve = data.get("resolve", "")
-        if "conflict" in data:
-            task.conflict, task.conflicts = list(data["conflict"]), task.conflicts + 1
-        self._spend(task, data)
+        task.status, task.gate = TaskStatus.GATED, event.passed
+        task.result = task.result if event.result is None else event.result
+        task.commit = event.commit or task.commit
+        task.failure, task.why = event.failure, task.why if event.why is None else event.why
+        task.not_before_us = event.not_before_us
+        task.tries += event.counts
+        task.resolve = event.resolve
+        if event.conflict is not None:
+            task.conflict, task.conflicts = list(event.conflict), task.conflicts + 1
 
-    def _task_finished(self, data: Mapping[str, Any]) -> None:
-        task = self.tasks[data["task"]]
-        self._stopped(task)
-        task.status, task.ended_us, task.result = DONE, data["at_us"], data.get("result", task.result)
-        task.commit, task.failure, task.why = data.get("commit", task.commit), "", ""
+    def _finish(self, task: TaskState, event: events.TaskFinished) -> None:
+        task.status, task.ended_us = TaskStatus.DONE, event.at_us
+        task.result = task.result if event.result is None else event.result
+        task.commit, task.failure, task.why = event.commit or task.commit, "", ""
         task.conflict, task.resolve = [], ""
-        self.commit = data.get("merged", self.commit)
+        self.commit = event.merged or self.commit
         self.done += 1
-        self._spend(task, data)
         for name in self.needed_by.get(task.name, ()):
             self.tasks[name].missing -= 1
-
-    def _task_failed(self, data: Mapping[str, Any]) -> None:
-        task = self.tasks[data["task"]]
-        self._stopped(task)
-        task.status, task.ended_us = FAILED, data["at_us"]
-        task.failure, task.why = data["failure"], data["why"]
-        self._spend(task, data)
-
-    def _question_asked(self, data: Mapping[str, Any]) -> None:
-        known = self.questions.get(data["id"])
-        if known is not None:
-            known.asked_by += [each for each in data["asked_by"] if each not in known.asked_by]
-            return
-        self.questions[data["id"]] = Question(
-            id=data["id"],
-            question=data["question"],
-            choices=list(data.get("choices", ())),
-            context=data.get("context", ""),
-            asked_us=data["at_us"],
-            asked_by=list(data["asked_by"]),
-            default=data.get("default"),
-            expires_us=data.get("expires_us", 0),
-        )
-
-    def _question_answered(self, data: Mapping[str, Any]) -> None:
-        question = self.questions[data["id"]]
-        question.answer, question.answered_us = data["answer"], data["at_us"]
-        question.answered_by = data.get("by", "")
 
     def _add(self, tasks: Iterable[Mapping[str, Any]]) -> None:
         for plan in tasks:
@@ -413,14 +415,10 @@ class Run(msgspec.Struct, kw_only=True):
             for need in needs:
                 self.needed_by.setdefault(need, []).append(name)
 
-    def _stopped(self, task: TaskState) -> None:
-        if task.status == RUNNING:
-            self.running -= 1
-
-    def _spend(self, task: TaskState, data: Mapping[str, Any]) -> None:
-        task.cost_usd += data.get("cost_usd", 0.0)
-        task.tokens += data.get("tokens", 0)
-        task.used_usd += data.get("cost_usd", 0.0)
-        task.used_tokens += data.get("tokens", 0)
-        self.cost_usd += data.get("cost_usd", 0.0)
-        self.tokens += data.get("tokens", 0)
+    def _spend(self, task: TaskState, cost_usd: float, tokens: int) -> None:
+        task.cost_usd += cost_usd
+        task.tokens += tokens
+        task.used_usd += cost_usd
+        task.used_tokens += tokens
+        self.cost_usd += cost_usd
+        self.tokens += tokens

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
-from maos.model.attempt import Attempt
+from maos.model.attempt import Attempt, Permission
+from maos.model.events.commands import PauseRequested
+from maos.model.events.core import EventBase
+from maos.model.events.run import QuestionAnswered, QuestionAsked
 from maos.model.failure import ASK, TABLE
 from maos.model.run import (
     CANCELLED,
@@ -95,31 +98,28 @@ class SupervisorStatus(NamedTuple):
         return bool(self.waiting or self.asking) or self.state in (WAITING_FOR_USER, BLOCKED)
 
 
-def pending_commands(run: Run, records: Iterable[tuple[str, Mapping[str, Any]]]) -> PendingCommands:
+def pending_commands(run: Run, commands: Iterable[EventBase]) -> PendingCommands:
     """The run's questions with what lies in its inbox after the run's cursor; the first answer counts."""
     questions = dict(run.questions)
     unrecorded: set[str] = set()
     pause = ""
-    for type_, data in records:
-        if type_ == "pause_requested":
-            pause = data.get("why") or "asked"
-        elif type_ == "question_asked":
-            if not all(map(run.accepts_from, data["asked_by"])):
-                continue  # whoever asks belongs to a branch that was given up
-            known = questions.get(data["id"])
-            asked_by = [] if known is None else [each for each in data["asked_by"] if each not in known.asked_by]
-            if known is None:
-                questions[data["id"]] = _question(data)
-                unrecorded.add(data["id"])
-            elif asked_by:
-                questions[data["id"]] = msgspec.structs.replace(known, asked_by=[*known.asked_by, *asked_by])
-        elif type_ == "question_answered":
-            known = questions.get(data["id"])
-            if known is not None and known.answer is None:
-                questions[data["id"]] = msgspec.structs.replace(
-                    known, answer=data["answer"], answered_us=data["at_us"], answered_by=data.get("by", "")
-                )
-                unrecorded.add(data["id"])
+    for each in commands:
+        match each:
+            case PauseRequested():
+                pause = each.why or "asked"
+            case QuestionAsked() if all(
+                map(run.accepts_from, each.asked_by)
+            ):  # else it belongs to a branch that was given up
+                known = questions.get(each.id)
+                if known is None:
+                    questions[each.id] = Question.of(each)
+                    unrecorded.add(each.id)
+                elif more := [agent for agent in each.asked_by if agent not in known.asked_by]:
+                    questions[each.id] = msgspec.structs.replace(known, asked_by=[*known.asked_by, *more])
+            case QuestionAnswered() if (known := questions.get(each.id)) is not None and known.answer is None:
+                questions[each.id] = msgspec.structs.replace(known)
+                questions[each.id].answer_with(each)
+                unrecorded.add(each.id)
     return PendingCommands(questions, frozenset(unrecorded), pause if run.status == RUNNING else "")
 
 
@@ -159,9 +159,9 @@ def status_of(
     )
 
 
-def permissions(attempt: Attempt) -> list[dict[str, Any]]:
+def permissions(attempt: Attempt) -> list[Permission]:
     """What an agent waits to be allowed to do."""
-    return [each for each in attempt.permissions.values() if "answer" not in each]
+    return [each for each in attempt.permissions.values() if each.is_open]
 
 
 def agents_of(run: Run, task: TaskState) -> list[str]:
@@ -223,7 +223,7 @@ def _waits(attempt: Attempt, asked: set[str]) -> bool:
         return True
     if attempt.agent not in asked:
         return False
-    return not attempt.in_turn or any(tool["name"].endswith(ASKING_TOOL) for tool in attempt.tools_open.values())
+    return not attempt.in_turn or any(tool.name.endswith(ASKING_TOOL) for tool in attempt.tools_open.values())
 
 
 def _stuck(run: Run, failed: Sequence[TaskState]) -> tuple[str, ...]:
@@ -294,16 +294,3 @@ def _activity(
 def _names(names: Sequence[str]) -> str:
     shown = ", ".join(names[:NAMES_SHOWN_MAX])
     return shown if len(names) <= NAMES_SHOWN_MAX else f"{shown} and {len(names) - NAMES_SHOWN_MAX} more"
-
-
-def _question(data: Mapping[str, Any]) -> Question:
-    return Question(
-        id=data["id"],
-        question=data["question"],
-        choices=list(data.get("choices", ())),
-        context=data.get("context", ""),
-        asked_us=data["at_us"],
-        asked_by=list(data["asked_by"]),
-        default=data.get("default"),
-        expires_us=data.get("expires_us", 0),
-    )

@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import msgspec
 
+from maos.model.events.parts import Owner
+from maos.model.events.records import ScheduleRemoved, ScheduleSet
+
 FORMAT = 1
-EVENT_TYPES = ("schedule_set", "schedule_removed")
 NAME = "all"
 
-
-class Schedule(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """What begins when."""
-
-    name: str
-    cron: str
-    zone: str = "UTC"
-    workflow: str
-    definition: str = ""
-    arguments: dict[str, Any] = {}
-    where: dict[str, str] = {}
-    set_us: int = 0
+Schedule = ScheduleSet
+"""What begins when: as the event says that sets it."""
 
 
 class Schedules(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -30,13 +19,14 @@ class Schedules(msgspec.Struct, kw_only=True, omit_defaults=True):
 
     id: str
     version: int = 0
-    owner: dict[str, Any] = {}
-    known: dict[str, Schedule] = {}
+    owner: Owner = {}
+    known: dict[str, ScheduleSet] = {}
 
-    def apply(self, type_: str, data: Mapping[str, Any]) -> None:
+    def apply(self, event: ScheduleSet | ScheduleRemoved) -> None:
         """Fold one more event in."""
         self.version += 1
-        if type_ == "schedule_set":
-            self.known = {**self.known, data["name"]: msgspec.convert(data, Schedule)}
-        else:
-            self.known = {name: each for name, each in self.known.items() if name != data["name"]}
+        match event:
+            case ScheduleSet():
+                self.known = {**self.known, event.name: event}
+            case ScheduleRemoved():
+                self.known = {name: each for name, each in self.known.items() if name != event.name}

@@ -8,19 +8,13 @@ from __future__ import annotations
 
 TYPE_CHECKING = False  # as in maos/__init__: a door that nobody calls yet loads next to nothing
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
+    from maos.model.events.records import ToolCalled
 
 NAME = "maos"
 """What the door is called among an agent's tool servers."""
 
 DATABASE, SCHEMA, RUN, AGENT, ATTEMPT = "MAOS_DB", "MAOS_DB_SCHEMA", "MAOS_RUN", "MAOS_AGENT", "MAOS_ATTEMPT"
 """Variables that say whose door it is. Only the engine sets them; nothing a tool is given can change them."""
-
-EVENT_TYPES = ("tool_called",)
-
-INBOX_TYPES = ("tasks_requested",)
-"""What an agent may want of its run, beside asking questions."""
 
 DISCOVERIES_KEPT = 50
 
@@ -38,13 +32,11 @@ class Reports:
         self.activity = ""
         self.discoveries: list[dict[str, str]] = []
 
-    def apply(self, type_: str, data: Mapping[str, Any]) -> None:
+    def apply(self, event: ToolCalled) -> None:
         """Fold one more event in."""
-        if type_ != "tool_called":
-            return
-        told = data["arguments"]
-        if data["tool"] == "report_progress":
+        told = event.arguments
+        if event.tool == "report_progress":
             self.percent, self.activity = told["percent"], told["activity"]
-        elif data["tool"] == "report_discovery":
+        elif event.tool == "report_discovery":
             found = {"keyword": told["keyword"], "text": told["text"]}
             self.discoveries = [*self.discoveries[1 - DISCOVERIES_KEPT :], found]

@@ -12,6 +12,8 @@ from typing import Any
 
 import msgspec
 
+from maos.model.events.parts import Owner
+
 FORMAT = 1
 """Grows when the fold changes; older folds are left alone and built again."""
 
@@ -105,7 +107,7 @@ class WorkflowRun(msgspec.Struct, kw_only=True, omit_defaults=True):
     arguments: dict[str, Any] = {}
     options: dict[str, Any] = {}
     parent: str = ""
-    owner: dict[str, Any] = {}
+    owner: Owner = {}
     status: str = RUNNING
     why: str = ""
     """Why it is paused, or what is wrong."""
@@ -143,8 +145,9 @@ class WorkflowRun(msgspec.Struct, kw_only=True, omit_defaults=True):
         kinds = (SLEEP, SIGNAL, GATE)
         return {step_id: call for step_id, call in self.steps.items() if call.status == STARTED and call.kind in kinds}
 
-    def apply(self, type_: str, data: Mapping[str, Any]) -> None:
+    def apply(self, event: Any) -> None:
         """Fold one more event in."""
+        type_, data = event.type, event.data
         self.version += 1
         self.changed_us = data.get("at_us", self.changed_us)
         self.inbox_cursor = max(self.inbox_cursor, data.get("inbox_version", 0))
@@ -153,11 +156,11 @@ class WorkflowRun(msgspec.Struct, kw_only=True, omit_defaults=True):
     def _workflow_started(self, data: Mapping[str, Any]) -> None:
         self.name, self.definition, self.code = data["name"], data.get("definition", ""), data["code"]
         self.arguments, self.options = dict(data["arguments"]), dict(data.get("options", {}))
-        self.parent, self.owner = data.get("parent", ""), dict(data["owner"])
+        self.parent, self.owner = data.get("parent", ""), data["owner"]
         self.started_us = data["at_us"]
 
     def _workflow_claimed(self, data: Mapping[str, Any]) -> None:
-        self.owner = dict(data["owner"])
+        self.owner = data["owner"]
         self.code = data.get("code", self.code)
         self.status, self.why = RUNNING, ""
         self.overruled = data.get("overruled", self.overruled)

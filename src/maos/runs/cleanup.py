@@ -18,9 +18,9 @@ from maos.engine.run_reader import RunReader
 from maos.errors import MaosError, NotFound
 from maos.faults import crash_point
 from maos.ids import incarnation
-from maos.journal.codec import Event
 from maos.journal.journal import Journal
 from maos.model.cleanup import PERMANENT, STREAM, Old, Permanent, Rule, Statistics, choose
+from maos.model.events.records import CleanupEnded, PinAdded, PinRemoved, RemovalStarted
 from maos.model.run import COMPLETED, Run
 from maos.settings.schema import CleanupSettings as Policies
 from maos.settings.schema import PolicySettings
@@ -129,9 +129,16 @@ async def cleanup(
             if not await _one(journal, clock, runs, id, tree, why, done, by=by, dry_run=dry_run):
                 refused.append((id, tree.agent))
     if not dry_run:
-        data = {"by": by, "runs": done.runs, "removed": len(done.removed), "kept": len(done.kept), "bytes": done.bytes}
-        data |= {"refused": refused} if refused else {}
-        await journal.append(STREAM, Event("cleanup_ended", {**data, "at_us": clock.now_us()}))
+        ended = CleanupEnded(
+            by=by,
+            runs=done.runs,
+            removed=len(done.removed),
+            kept=len(done.kept),
+            bytes=done.bytes,
+            refused=refused,
+            at_us=clock.now_us(),
+        )
+        await journal.append(STREAM, ended)
     return done
 
 
@@ -139,7 +146,7 @@ async def permanent(journal: Journal) -> dict[str, str]:
     """The runs that are never cleaned up, and why."""
     found = Permanent()
     async for record in journal.read(PERMANENT):
-        found.apply(record.type, record.data)
+        found.apply(record.event)
     return found.runs
 
 
@@ -148,8 +155,7 @@ async def set_permanent(journal: Journal, clock: Clock, run: Run, why: str = "")
     known = await permanent(journal)
     if known.get(run.id) == why:
         return False
-    data = {"run": run.id, "why": why, "at_us": clock.now_us()}
-    await journal.append(PERMANENT, Event("pin_added", data))
+    await journal.append(PERMANENT, PinAdded(run=run.id, why=why, at_us=clock.now_us()))
     return True
 
 
@@ -157,7 +163,7 @@ async def unset_permanent(journal: Journal, clock: Clock, run: Run) -> bool:
     """Have policies count for a run again; False when they did already."""
     if run.id not in await permanent(journal):
         return False
-    await journal.append(PERMANENT, Event("pin_removed", {"run": run.id, "at_us": clock.now_us()}))
+    await journal.append(PERMANENT, PinRemoved(run=run.id, at_us=clock.now_us()))
     return True
 
 
@@ -182,7 +188,7 @@ async def statistics(journal: Journal) -> Statistics:
     """What was removed so far."""
     found = Statistics()
     async for record in journal.read(STREAM):
-        found.apply(record.type, record.data)
+        found.apply(record.event)
     return found
 
 
@@ -231,10 +237,12 @@ async def _one(
             return True
         await remove(tree.workspace, dry_run=True)
         if not dry_run:
-            data = {"run": run, "agent": tree.agent, "tree": place, "bytes": size, "why": why, "by": by}
+            event = RemovalStarted(
+                run=run, agent=tree.agent, tree=place, bytes=size, why=why, by=by, at_us=clock.now_us()
+            )
             crash_point("cleanup: chosen")
             begun = True
-            await journal.append(STREAM, Event("removal_started", {**data, "at_us": clock.now_us()}))
+            await journal.append(STREAM, event)
             crash_point("cleanup: noted")
             await remove(tree.workspace)
             crash_point("cleanup: removed")

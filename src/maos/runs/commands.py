@@ -9,12 +9,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from msgspec.structs import replace
+
 from maos.bus.bus import Bus
 from maos.engine import checkpoints
 from maos.errors import InvalidInput
-from maos.journal.codec import Event
-from maos.journal.journal import Append, Record
+from maos.journal.journal import Append
 from maos.model import plan
+from maos.model.events.commands import CheckpointRequested, TasksRequested, WakeRequested
+from maos.model.events.run import (
+    QuestionAnswered,
+    QuestionAsked,
+    RunEvent,
+    RunNoteAdded,
+    RunPlanned,
+    RunWoken,
+    TaskGated,
+)
 from maos.model.message import PERSON, inbox
 from maos.model.question import yes_or_no
 from maos.model.run import GATE, RUNNING, Run, TaskState, asked_for
@@ -29,86 +40,87 @@ DEFAULT = "default"
 """Who gave the answer to a question that answered itself."""
 
 
-class Granted(NamedTuple):
+class Decision(NamedTuple):
     """What follows from a wish."""
 
-    events: Sequence[Event] = ()
+    events: Sequence[RunEvent] = ()
     """For the run."""
     also: Sequence[Append] = ()
     """For others."""
 
 
-def gate_question(task: TaskState, question: str) -> dict[str, Any]:
+def gate_question(task: TaskState, question: str, now_us: int) -> QuestionAsked:
     """What a person is asked whose word a task's gate waits for."""
-    return {"id": task.asks, "question": question, "choices": ["yes", "no"], "asked_by": [], "context": task.result}
+    return QuestionAsked(
+        id=task.asks, question=question, choices=["yes", "no"], asked_by=[], context=task.result, at_us=now_us
+    )
 
 
-class Desk:
+class CommandHandler:
     """Where the wishes of one run are decided."""
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
         self._asked = 0
 
-    def grant(self, run: Run, record: Record, now_us: int) -> Granted:
-        """Decide about a wish; what does not make sense any more changes nothing, nor what nobody may want (I14)."""
-        asked_by = record.data.get("asked_by") or ()
+    def grant(self, run: Run, command: Any, version: int, now_us: int) -> Decision:
+        """Decide about a wish of some version of the inbox; what does not make sense any more changes nothing, nor what
+        nobody may want (I14)."""
+        asked_by = getattr(command, "asked_by", ())
         if not all(map(run.accepts_from, [asked_by] if isinstance(asked_by, str) else asked_by)):
-            return Granted()
-        data = {**record.data, "inbox_version": record.version, "at_us": now_us}
-        match record.type:
-            case "tasks_requested":
-                return self._add_tasks(run, data)
-            case "checkpoint_requested":
-                return self._checkpoint(run, data)
-            case "question_asked":
-                return Granted([Event("question_asked", data)])
-            case "question_answered":
-                return self._answer(run, data)
-            case "wake_requested" if run.wakes_us > now_us:
-                return Granted([Event("run_woken", data)])
-        return Granted()
+            return Decision()
+        match command:
+            case TasksRequested():
+                return self._add_tasks(run, command, version, now_us)
+            case CheckpointRequested():
+                return self._checkpoint(run, command.name, version, now_us)
+            case QuestionAsked():
+                return Decision([replace(command, inbox_version=version, at_us=now_us)])
+            case QuestionAnswered():
+                return self._answer(run, replace(command, inbox_version=version, at_us=now_us))
+            case WakeRequested() if run.wakes_us > now_us:
+                return Decision([RunWoken(by=command.by, inbox_version=version, at_us=now_us)])
+        return Decision()
 
-    def _answer(self, run: Run, data: dict[str, Any]) -> Granted:
-        question = run.questions.get(data["id"])
+    def _answer(self, run: Run, answered: QuestionAnswered) -> Decision:
+        id = answered.id
+        question = run.questions.get(id)
         if question is None or question.answer is not None:
-            return Granted()  # the first answer counts
-        answered = Event("question_answered", data)
-        task = run.tasks.get(asked_for(data["id"]))
-        if task is not None and task.asks == data["id"]:  # else it goes on, or is done, without that answer (I29)
-            is_gate = data["id"].startswith(GATE)
-            return Granted([answered, _after_gate(task, data) if is_gate else conflicts.after(task, data)])
-        text = f"Answer to your question {question.question!r}: {data['answer']}"
-        sender = SENDER if data.get("by") == DEFAULT else PERSON
-        told = [self._tell(run, sender, agent, text, "response", question=data["id"]) for agent in question.asked_by]
-        return Granted([answered], [each for appends in told for each in appends])
+            return Decision()  # the first answer counts
+        task = run.tasks.get(asked_for(id))
+        if task is not None and task.asks == id:  # else it goes on, or is done, without that answer (I29)
+            is_gate = id.startswith(GATE)
+            return Decision([answered, _after_gate(task, answered) if is_gate else conflicts.after(task, answered)])
+        text = f"Answer to your question {question.question!r}: {answered.answer}"
+        sender = SENDER if answered.by == DEFAULT else PERSON
+        told = [self._tell(run, sender, agent, text, "response", question=id) for agent in question.asked_by]
+        return Decision([answered], [each for appends in told for each in appends])
 
-    def _add_tasks(self, run: Run, data: dict[str, Any]) -> Granted:
+    def _add_tasks(self, run: Run, wanted: TasksRequested, version: int, now_us: int) -> Decision:
         """Tasks that an agent has asked for; one that makes no sense is refused, and the agent told why."""
-        by, count = data["asked_by"], len(data["tasks"])
+        by, count = wanted.asked_by, len(wanted.tasks)
         try:
             if self._asked + count > TASKS_REQUESTED_MAX:
                 raise InvalidInput(f"agents have asked for {self._asked} tasks", hint="no more are taken in this run")
-            plan.from_data({"tasks": [*(each.plan for each in run.tasks.values()), *data["tasks"]]})
+            plan.from_data({"tasks": [*(each.plan for each in run.tasks.values()), *wanted.tasks]})
         except InvalidInput as error:
-            noted = {"text": str(error), "inbox_version": data["inbox_version"], "at_us": data["at_us"]}
             told = self._tell(run, SENDER, by, f"Your task was refused: {error}", "error")
-            return Granted([Event("run_note_added", noted)], told)
+            return Decision([RunNoteAdded(text=str(error), inbox_version=version, at_us=now_us)], told)
         self._asked += count
-        return Granted([Event("run_planned", data)])
+        return Decision([RunPlanned(tasks=wanted.tasks, asked_by=by, inbox_version=version, at_us=now_us)])
 
-    def _checkpoint(self, run: Run, data: dict[str, Any]) -> Granted:
-        saved = checkpoints.made(run, data["name"], "asked", data["at_us"], inbox_version=data["inbox_version"])
-        wish = Event("checkpoint_requested", {"name": data["name"], "at_us": data["at_us"]})
+    def _checkpoint(self, run: Run, name: str, version: int, now_us: int) -> Decision:
+        saved = checkpoints.made(run, name, "asked", now_us, inbox_version=version)
+        wish = CheckpointRequested(name=name, at_us=now_us)
         at_work = [task.name for task in run.tasks.values() if task.status == RUNNING]
-        return Granted([saved], [Append(inbox(run.agent(name)), [wish]) for name in at_work])
+        return Decision([saved], [Append(inbox(run.agent(name)), [wish]) for name in at_work])
 
     def _tell(self, run: Run, sender: str, to: str, text: str, type: str, **metadata: Any) -> list[Append]:
         return self._bus.enclosed(sender, to, text[:TEXT_CHARS_MAX], run=run.id, type=type, metadata=metadata)
 
 
-def _after_gate(task: TaskState, data: dict[str, Any]) -> Event:
-    if yes_or_no(data["answer"]):
-        return Event("task_gated", {"task": task.name, "passed": task.gate + 1, "at_us": data["at_us"]})
-    refused = Outcome(failure="gate_failed", message=f"a person said: {data['answer']}")
-    return what_follows(task, refused, data["at_us"])
+def _after_gate(task: TaskState, answered: QuestionAnswered) -> RunEvent:
+    if yes_or_no(answered.answer):
+        return TaskGated(task=task.name, passed=task.gate + 1, at_us=answered.at_us)
+    refused = Outcome(failure="gate_failed", message=f"a person said: {answered.answer}")
+    return what_follows(task, refused, answered.at_us)

@@ -6,11 +6,10 @@ that does not need this task goes on.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from maos.journal.codec import Event
+from maos.model.events.run import QuestionAnswered, QuestionAsked, TaskFailed, TaskGated
 from maos.model.plan import BY_AGENT
 from maos.model.run import GATED, Run, TaskState
 from maos.runs.outcomes import Outcome
@@ -65,26 +64,27 @@ def _has_agent(task: TaskState) -> bool:
     return not task.plan.get("command")
 
 
-def question(task: TaskState) -> dict[str, Any]:
+def question(task: TaskState, now_us: int) -> QuestionAsked:
     """What a person is asked. Where it was not the files that were in the way, choosing between them means nothing."""
     choices = [each for each in CHOICES if each != AGENT or _has_agent(task)] if task.conflict else [RETRY, GIVE_UP]
     files = [f"  {each}" for each in task.conflict[:FILES_SHOWN_MAX]]
     if len(task.conflict) > FILES_SHOWN_MAX:
         files.append(f"  and {len(task.conflict) - FILES_SHOWN_MAX} more")
     meanings = [f"  {name}: {CHOICES[name]}" for name in choices]
-    return {
-        "id": task.asks,
-        "question": f"The work of {task.name} cannot be merged ({task.why}). What is to be done?",
-        "choices": choices,
-        "asked_by": [],
-        "context": "\n".join([*files, "The task's work is the commit", f"  {task.commit}", "Choices", *meanings]),
-    }
+    return QuestionAsked(
+        id=task.asks,
+        question=f"The work of {task.name} cannot be merged ({task.why}). What is to be done?",
+        choices=choices,
+        asked_by=[],
+        context="\n".join([*files, "The task's work is the commit", f"  {task.commit}", "Choices", *meanings]),
+        at_us=now_us,
+    )
 
 
-def after(task: TaskState, data: Mapping[str, Any]) -> Event:
+def after(task: TaskState, answered: QuestionAnswered) -> TaskGated | TaskFailed:
     """What follows from a person's answer."""
-    said = data["answer"].strip().lower()
+    said = answered.answer.strip().lower()
     if said in CHOICES and said != GIVE_UP:
-        return Event("task_gated", {"task": task.name, "passed": task.gate, "resolve": said, "at_us": data["at_us"]})
-    why = task.why if said == GIVE_UP else f"{task.why}; a person said: {data['answer']}"
-    return Event("task_failed", {"task": task.name, "failure": "merge_conflict", "why": why, "at_us": data["at_us"]})
+        return TaskGated(task=task.name, passed=task.gate, resolve=said, at_us=answered.at_us)
+    why = task.why if said == GIVE_UP else f"{task.why}; a person said: {answered.answer}"
+    return TaskFailed(task=task.name, failure="merge_conflict", why=why, at_us=answered.at_us)

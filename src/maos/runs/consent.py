@@ -16,13 +16,14 @@ from maos.engine.attempts import Attempts
 from maos.errors import InvalidInput, NotFound
 from maos.journal.journal import Journal
 from maos.model.attempt import Attempt
+from maos.model.events.commands import TasksRequested
+from maos.model.events.core import EventBase
 from maos.model.plan import Task
 from maos.model.run import DONE, Run, TaskState
 from maos.runs import agent_types
 from maos.travel.relocation import merged_work
 from maos.workspaces import Workspace
 
-TASKS_ASKED = "tasks_requested"
 REVIEWS = "ask"
 """What an agent that reviews may do unasked: nothing."""
 
@@ -42,20 +43,20 @@ class Act(NamedTuple):
     """What it may do unasked."""
 
 
-def of_run(run: Run, newest: Mapping[str, Attempt], wishes: Iterable[tuple[str, Mapping[str, Any]]]) -> list[Act]:
+def of_run(run: Run, newest: Mapping[str, Attempt], commands: Iterable[EventBase]) -> list[Act]:
     """Everything that is left to do, as it would be done: by the newest attempt of an agent, where there is one.
 
-    `wishes` are types and data of what is in the run's inbox and nobody has carried out: it can be more tasks.
+    `commands` are those in the run's inbox that were not handled yet: they can add tasks.
     """
     left = [task for task in run.tasks.values() if task.status != DONE]
-    return [act for task in (*left, *asked(run, wishes)) for act in _of_task(run, task, newest)]
+    return [act for task in (*left, *asked(run, commands)) for act in _of_task(run, task, newest)]
 
 
-def asked(run: Run, wishes: Iterable[tuple[str, Mapping[str, Any]]]) -> list[TaskState]:
+def asked(run: Run, commands: Iterable[EventBase]) -> list[TaskState]:
     """Tasks that somebody wants a run to have; what cannot be a task, or is one already, the run refuses as well."""
     found = []
-    for type_, data in wishes:
-        for each in data["tasks"] if type_ == TASKS_ASKED else ():
+    for command in commands:
+        for each in command.tasks if isinstance(command, TasksRequested) else ():
             try:
                 plan = msgspec.convert(each, Task)
                 agent_types.of_task(run.options, plan.agent)

@@ -11,12 +11,13 @@ from maos.bus.history import Bodies
 from maos.engine import questions
 from maos.engine.types import ATTEMPT
 from maos.errors import StoreUnavailable
-from maos.journal.codec import Event
 from maos.journal.journal import Journal, Record
 from maos.model import attempt as attempts
 from maos.model import message
 from maos.model.attempt import Attempt
-from maos.model.facts import Fact
+from maos.model.events.attempt import AttemptOutput
+from maos.model.events.facts import Fact
+from maos.model.events.run import RunEvent
 from maos.model.message import Message, inbox
 from maos.model.question import Open
 from maos.model.run import Run, agent_name, stream
@@ -32,7 +33,7 @@ class RunChanged(NamedTuple):
     """Something was recorded of the run; `run` has it already."""
 
     run: Run
-    events: Sequence[Event]
+    events: Sequence[RunEvent]
 
 
 class AgentOutput(NamedTuple):
@@ -152,8 +153,8 @@ class Feed:
     def _of_run(self, record: Record) -> Update | None:
         if record.version != self.run.version + 1:
             return None
-        self.run.apply(record.type, record.data)
-        return RunChanged(self.run, [Event(record.type, record.data)])
+        self.run.apply(record.event)
+        return RunChanged(self.run, [record.event])
 
     async def _of_agent(self, record: Record) -> Update:
         id = record.stream.removeprefix(attempts.stream(""))
@@ -164,8 +165,8 @@ class Feed:
             assert known is not None
             self.attempts[agent] = known
         if record.version == known.version + 1:
-            known.apply(record.type, record.data)
-        return AgentOutput(known, record.data.get("facts", ()))
+            known.apply(record.event)
+        return AgentOutput(known, record.event.facts if isinstance(record.event, AttemptOutput) else ())
 
 
 def open_questions(run: Run, attempts: Sequence[Attempt]) -> list[Open]:

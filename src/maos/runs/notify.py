@@ -16,13 +16,15 @@ from urllib.parse import unquote
 from maos.clock import Clock, SystemClock
 from maos.errors import Conflict, InvalidInput, NotFound, StoreUnavailable
 from maos.faults import crash_point
-from maos.journal.codec import Event
 from maos.journal.journal import Journal
-from maos.model.attempt import Attempt
-from maos.model.facts import Fact
+from maos.model.attempt import Attempt, Permission
+from maos.model.events.facts import Fact, PermissionRequested
+from maos.model.events.records import NoticeFailed, NoticeOutcome, NoticePlanned, NoticeSent, NoticeUnknown
+from maos.model.events.run import QuestionAsked, RunEnded, RunEvent, RunPaused, TaskFailed
 from maos.model.failure import ASK, TABLE
-from maos.model.notice import Notice, Notices, stream
+from maos.model.notice import Notices, stream
 from maos.model.run import Question, Run
+from maos.model.run_status import permissions
 from maos.runs.budgets import Budget
 
 PAUSES_S = (1.0, 5.0, 15.0)
@@ -87,7 +89,7 @@ async def load(journal: Journal, run: str) -> Notices:
     """Everything that was told about a run."""
     found = Notices()
     async for record in journal.read(stream(run)):
-        found.apply(record.type, record.data)
+        found.apply(record.event)
     return found
 
 
@@ -111,9 +113,9 @@ class Notifier:
         self._clock = clock or SystemClock()
         self._pauses_s = pauses_s
         self._known = Notices()
-        self._todo: dict[str, asyncio.Queue[Notice]] = {}
+        self._todo: dict[str, asyncio.Queue[NoticePlanned]] = {}
         self._senders: list[asyncio.Task[None]] = []
-        self._recording: asyncio.Queue[Notice] = asyncio.Queue()
+        self._recording: asyncio.Queue[NoticePlanned] = asyncio.Queue()
         self._closing = asyncio.Event()
         self._writing = asyncio.Lock()
 
@@ -123,16 +125,18 @@ class Notifier:
             return
         self._known = await load(self._journal, self._run)
         for notice, address in self._known.unknown():
-            await self._record("notice_unknown", notice.id, address)
+            await self._record(NoticeUnknown(id=notice.id, address=address, at_us=self._clock.now_us()))
             self._tell(f"unknown whether this was sent to address {address}: {notice.title}")
         for each in self.to:
             self._todo[each.name] = asyncio.Queue()
             self._senders.append(asyncio.create_task(self._send_all(each)))
         self._senders.append(asyncio.create_task(self._record_all()))
         if run is not None:
-            self.changed(run, [Event("question_asked", {"id": each.id}) for each in run.open_questions])
+            for question in run.open_questions:
+                self._asked(run, question)
         for attempt in attempts:
-            self.heard(attempt, [each for each in attempt.permissions.values() if "answer" not in each])
+            for asked in permissions(attempt):
+                self._wanted(attempt, asked)
 
     def _begin(self, address: Address) -> None:
         self._todo[address.name] = asyncio.Queue()
@@ -175,39 +179,41 @@ class Notifier:
 
     # --- what is worth telling -------------------------------------------------------------------------------
 
-    def changed(self, run: Run, events: Sequence[Event]) -> None:
+    def changed(self, run: Run, events: Sequence[RunEvent]) -> None:
         """Something was recorded of the run."""
         if not self._senders:
             return
         for event in events:
-            data = event.data
-            match event.type:
-                case "question_asked":
-                    self._asked(run, run.questions[data["id"]])
-                case "task_failed" if data["failure"] != "halted" and TABLE[data["failure"]].action == ASK:
-                    known = TABLE[data["failure"]]
-                    body = f"{known.meaning}. {data.get('why', '')}\n{known.hint}\nmaos resume {run.id}"
-                    self._plan(f"blocked/{data['task']}/{data['at_us']}", "blocked", f"{data['task']} needs you", body)
-                case "run_paused" if run.why in (
+            match event:
+                case QuestionAsked():
+                    self._asked(run, run.questions[event.id])
+                case TaskFailed() if event.failure != "halted" and TABLE[event.failure].action == ASK:
+                    known = TABLE[event.failure]
+                    body = f"{known.meaning}. {event.why}\n{known.hint}\nmaos resume {run.id}"
+                    self._plan(f"blocked/{event.task}/{event.at_us}", "blocked", f"{event.task} needs you", body)
+                case RunPaused() if run.why in (
                     Budget.of(run.options).reached(run),
                     Budget.of(run.options).time_is_up(),
                 ):
-                    self._plan(f"budget/{data['at_us']}", "budget", f"paused: {run.why}", f"maos resume {run.id}")
-                case "run_ended":
-                    said = f"{data['status']}, {run.done} of {len(run.tasks)} tasks done"
+                    self._plan(f"budget/{event.at_us}", "budget", f"paused: {run.why}", f"maos resume {run.id}")
+                case RunEnded():
+                    said = f"{event.status}, {run.done} of {len(run.tasks)} tasks done"
                     body = "\n".join(each for each in (run.request, run.why) if each)
-                    self._plan(f"ended/{data['at_us']}", data["status"], said, body)
+                    self._plan(f"ended/{event.at_us}", event.status, said, body)
 
     def heard(self, attempt: Attempt, facts: Sequence[Fact]) -> None:
         """Something was recorded of an agent."""
         if not self._senders:
             return
         for fact in facts:
-            if fact["kind"] == "permission_requested":
-                task = attempt.agent.removeprefix(f"{self._run}.")
-                title = f"{task} asks to use {fact.get('tool') or 'a tool'}"
-                body = f"{fact.get('input')}\nmaos answer {attempt.agent}/{fact['id']} yes"
-                self._plan(f"permission/{attempt.id}/{fact['id']}", "permission", title, body)
+            if isinstance(fact, PermissionRequested):
+                self._wanted(attempt, fact)
+
+    def _wanted(self, attempt: Attempt, asked: PermissionRequested | Permission) -> None:
+        task = attempt.agent.removeprefix(f"{self._run}.")
+        title = f"{task} asks to use {asked.tool or 'a tool'}"
+        body = f"{asked.input}\nmaos answer {attempt.agent}/{asked.id} yes"
+        self._plan(f"permission/{attempt.id}/{asked.id}", "permission", title, body)
 
     def _asked(self, run: Run, question: Question) -> None:
         who = ", ".join(each.removeprefix(f"{run.id}.") for each in question.asked_by)
@@ -218,7 +224,7 @@ class Notifier:
 
     def _plan(self, id: str, what: str, title: str, body: str) -> None:
         self._recording.put_nowait(
-            Notice(
+            NoticePlanned(
                 id=id,
                 what=what,
                 title=f"maos {self._run}: {title}",
@@ -233,8 +239,7 @@ class Notifier:
     async def _record_all(self) -> None:
         while True:
             notice = await self._recording.get()
-            fields = {name: getattr(notice, name) for name in ("what", "title", "body", "addresses")}
-            if notice.id not in self._known.by_id and await self._record("notice_planned", notice.id, **fields):
+            if notice.id not in self._known.by_id and await self._record(notice):
                 for each in self.to:
                     self._todo[each.name].put_nowait(notice)
             self._recording.task_done()
@@ -246,14 +251,14 @@ class Notifier:
             await self._send(notice, address)
             queue.task_done()
 
-    async def _send(self, notice: Notice, address: Address) -> None:
+    async def _send(self, notice: NoticePlanned, address: Address) -> None:
         why = ""
         for pause_s in (*self._pauses_s, None):
             crash_point("notify:before send")
             why = await asyncio.to_thread(send, address, notice.title, notice.body)
             crash_point("notify:after send")
             if not why:
-                await self._record("notice_sent", notice.id, address.name)
+                await self._record(NoticeSent(id=notice.id, address=address.name, at_us=self._clock.now_us()))
                 return
             if pause_s is None or self._closing.is_set():
                 break
@@ -263,27 +268,27 @@ class Notifier:
                     await self._closing.wait()
             except TimeoutError:
                 pass
-        await self._record("notice_failed", notice.id, address.name, why=why)
+        failed = NoticeFailed(id=notice.id, address=address.name, why=why, at_us=self._clock.now_us())
+        await self._record(failed)
         self._tell(f"address {address.name} was not told that {notice.title}: {why}")
 
-    async def _record(self, type_: str, id: str, address: str = "", **more: Any) -> bool:
+    async def _record(self, event: NoticePlanned | NoticeOutcome) -> bool:
         """Write it down; False if it is there already. While the store is away, this waits: nothing else does."""
-        data = {"id": id, **({"address": address} if address else {}), **more, "at_us": self._clock.now_us()}
         async with self._writing:
             while True:
                 try:
-                    await self._journal.append(stream(self._run), Event(type_, data), expected=self._known.version)
+                    await self._journal.append(stream(self._run), event, expected=self._known.version)
                 except (Conflict, StoreUnavailable) as error:
                     if isinstance(error, StoreUnavailable):
                         await asyncio.sleep(1.0)
                     self._known = await load(self._journal, self._run)
-                    known = self._known.by_id.get(id)
-                    if known is not None and type_ == "notice_planned":
-                        return known.at_us == int(data["at_us"])  # it was written after all, or somebody else has
-                    if known is not None and address in known.became:
+                    known = self._known.by_id.get(event.id)
+                    if known is not None and isinstance(event, NoticePlanned):
+                        return known.at_us == event.at_us  # it was written after all, or somebody else has
+                    if known is not None and isinstance(event, NoticeOutcome) and event.address in known.became:
                         return False
                     continue
-                self._known.apply(type_, data)
+                self._known.apply(event)
                 return True
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypedDict
 
 from maos.clock import MICROSECONDS
-from maos.journal.codec import Event
+from maos.model.events.run import TaskFailed, TaskFinished, TaskGated, TaskReleased
 from maos.model.failure import FRESH, NOTHING, RESUME, RETRY, TABLE, WAIT
 from maos.model.run import GATED, RUNNING, TaskState
 
@@ -44,32 +44,59 @@ class Outcome(NamedTuple):
         return self.reset_us if self.reset_us > met_us else met_us + int(LIMIT_UNKNOWN_S * MICROSECONDS)
 
 
-def what_follows(task: TaskState, outcome: Outcome, now_us: int, *, resolve: str = "") -> Event:
+def what_follows(
+    task: TaskState, outcome: Outcome, now_us: int, *, resolve: str = ""
+) -> TaskReleased | TaskGated | TaskFinished | TaskFailed:
     """The event that records an outcome; `resolve` is how a conflict is resolved if it is one."""
     gates = len(task.plan.get("gates", ()))
-    data: dict[str, Any] = {"task": task.name, "cost_usd": outcome.cost_usd, "tokens": outcome.tokens, "at_us": now_us}
-    data |= {name: value for name, value in (("commit", outcome.commit), ("merged", outcome.merged)) if value}
+    common: _Common = {
+        "task": task.name,
+        "cost_usd": outcome.cost_usd,
+        "tokens": outcome.tokens,
+        "commit": outcome.commit,
+        "merged": outcome.merged,
+        "at_us": now_us,
+    }
     if not outcome.failure:
         if task.status == RUNNING and gates:
-            return Event("task_gated", {"passed": 0, "result": outcome.result, **data})
+            return TaskGated(passed=0, result=outcome.result, **common)
         if task.status == GATED and task.gate < gates:
-            return Event("task_gated", {"passed": task.gate + 1, **data})
-        return Event("task_finished", {"result": outcome.result or task.result, **data})
+            return TaskGated(passed=task.gate + 1, **common)
+        return TaskFinished(result=outcome.result or task.result, **common)
     failure = TABLE[outcome.failure]
-    data |= {"failure": failure.name, "why": outcome.message or failure.meaning}
-    if failure.name == "merge_conflict":  # nothing is lost: the work is done, and stays as it is until it is merged
-        data |= {"passed": gates, "result": outcome.result or task.result, "conflict": list(outcome.files)}
-        return Event("task_gated", {**data, "resolve": resolve} if resolve else data)
-    again = "task_released"
-    if task.status == GATED and failure.name != "gate_failed":  # its own work is done, only the check is not
-        again = "task_gated"
-        data |= {"passed": task.gate, "resolve": task.resolve} if task.resolve else {"passed": task.gate}
+    name, why = failure.name, outcome.message or failure.meaning
+    if name == "merge_conflict":  # nothing is lost: the work is done, and stays as it is until it is merged
+        result = outcome.result or task.result
+        return TaskGated(
+            passed=gates, result=result, conflict=list(outcome.files), resolve=resolve, failure=name, why=why, **common
+        )
+    until_us, counts = 0, False
     if failure.action == WAIT:
-        return Event(again, {"not_before_us": outcome.until_us(now_us), **data})
-    if failure.action == NOTHING:
-        return Event(again, data)
-    if failure.action in (RETRY, RESUME, FRESH) and task.tries < failure.tries_max:
+        until_us = outcome.until_us(now_us)
+    elif failure.action in (RETRY, RESUME, FRESH) and task.tries < failure.tries_max:
         pause_s = min(BACKOFF_S * 2**task.tries, BACKOFF_S_MAX) if failure.action == RETRY else 0.0
-        until_us = now_us + int(pause_s * MICROSECONDS) if pause_s else 0
-        return Event(again, {"not_before_us": until_us, "counts": True, **data})
-    return Event("task_failed", data)
+        until_us, counts = now_us + int(pause_s * MICROSECONDS) if pause_s else 0, True
+    elif failure.action != NOTHING:
+        return TaskFailed(failure=name, why=why, **common)
+    if task.status == GATED and name != "gate_failed":  # its own work is done, only the check is not
+        return TaskGated(
+            passed=task.gate,
+            resolve=task.resolve,
+            failure=name,
+            why=why,
+            not_before_us=until_us,
+            counts=counts,
+            **common,
+        )
+    return TaskReleased(failure=name, why=why, not_before_us=until_us, counts=counts, **common)
+
+
+class _Common(TypedDict):
+    """What all events say that record an outcome."""
+
+    task: str
+    cost_usd: float
+    tokens: int
+    commit: str
+    merged: str
+    at_us: int

@@ -44,7 +44,8 @@ async def _next(attempts: Attempts, run: Run, task: TaskState) -> Next:
         attempt: Attempt = await attempts.get(agent)
     except NotFound:
         return Next(task.name, "begun", agent, str(task.plan.get("task", "")))
-    unknown = [_command(attempt)] if attempt.kind in REPEATABLE else list(attempt.tools_open.values())
+    tools = [{"name": each.name, "input": each.input} for each in attempt.tools_open.values()]
+    unknown = [_command(attempt)] if attempt.kind in REPEATABLE else tools
     if task.status == RUNNING and attempt.number == task.attempts:
         if attempt.is_open and is_held(attempt):
             return Next(task.name, "taken_up", agent, why=attempt.activity)

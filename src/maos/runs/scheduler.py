@@ -18,7 +18,24 @@ from maos.clock import MICROSECONDS, Clock
 from maos.engine.recorder import Recorder
 from maos.journal.codec import Event
 from maos.journal.journal import Append, Record
-from maos.model.run import CANCELLED, COMPLETED, FAILED, GATED, RUNNING, WAITING, Run, TaskState
+from maos.model.events.commands import CancelRequested, PauseRequested
+from maos.model.events.core import EventBase
+from maos.model.events.run import (
+    QuestionAnswered,
+    QuestionAsked,
+    RunEnded,
+    RunEvent,
+    RunHibernated,
+    RunPaused,
+    RunPlanned,
+    RunWoken,
+    TaskFinished,
+    TaskGated,
+    TaskReleased,
+    TaskStarted,
+)
+from maos.model.run import FAILED, GATED, RUNNING, WAITING, Run, TaskState
+from maos.model.status import RunStatus
 from maos.runs import agent_types, commands, conflicts
 from maos.runs.budgets import Budget
 from maos.runs.outcomes import Outcome as Outcome
@@ -27,7 +44,7 @@ from maos.runs.outcomes import what_follows
 STAGGER_S = 2.0
 """Between the agents that wake up after a rate limit, so that they do not run into the next one together."""
 
-Listener = Callable[[Run, Sequence[Event]], None]
+Listener = Callable[[Run, Sequence[RunEvent]], None]
 
 
 class Worker(Protocol):
@@ -79,14 +96,15 @@ class Scheduler:
         self._tasks: dict[str, asyncio.Task[Outcome]] = {}
         self._over: list[str] = []
         self._news = asyncio.Event()
-        self._events: list[Event] = []
+        self._events: list[RunEvent] = []
         """What was decided, and is in the fold, but not yet on disk."""
         self._also: list[Append] = []
-        self._notes: list[Event] = []
-        self._wishes: list[Record] = []
+        self._notes: list[RunEvent] = []
+        self._wishes: list[tuple[Any, int]] = []
+        """Commands, with their versions in the inbox."""
         self._wished = recorder.fold.inbox_cursor
         self._mailbox = bus.mailbox
-        self._desk = commands.Desk(bus)
+        self._desk = commands.CommandHandler(bus)
         self._expiring: list[tuple[int, str]] = []
         self._pausing = ""
         self._is_cancelled = False
@@ -101,7 +119,7 @@ class Scheduler:
     def _take_in(self, record: Record) -> None:
         """Keep a command from the run's inbox until the next decision."""
         self._wished = record.version
-        self._wishes.append(record)
+        self._wishes.append((record.event, record.version))
         self._news.set()
 
     def pause(self, why: str) -> None:
@@ -114,7 +132,7 @@ class Scheduler:
         self._concurrency = concurrency
         self._news.set()
 
-    def note(self, event: Event) -> None:
+    def note(self, event: RunEvent) -> None:
         """Have something recorded with what is decided next."""
         self._notes.append(event)
         self._news.set()
@@ -168,8 +186,8 @@ class Scheduler:
         for event in notes:
             self._record(event)
         waiting, self._wishes = self._wishes, []
-        for record in waiting:
-            self._grant(record, now_us)
+        for command, version in waiting:
+            self._grant(command, version, now_us)
         self._expire_questions(now_us)
         over, self._over = self._over, []
         for name in over:
@@ -201,46 +219,48 @@ class Scheduler:
             if self._waits(task, now_us):  # its kind came to a limit after it had been lined up
                 continue
             self._note_begin(task, now_us)
-            self._record(_event("task_started", now_us, task=task.name, number=task.attempts + 1))
+            self._record(TaskStarted(task=task.name, number=task.attempts + 1, at_us=now_us))
             started += 1
         return started
 
-    def _record(self, event: Event) -> None:
-        self.run.apply(event.type, event.data)
+    def _record(self, event: RunEvent) -> None:
+        self.run.apply(event)
         self._events.append(event)
 
-    def _grant(self, record: Record, now_us: int) -> None:
+    def _grant(self, command: Any, version: int, now_us: int) -> None:
         """Carry out a wish of a person or an agent."""
-        if record.type in ("pause_requested", "cancel_requested"):
-            self._pausing = record.data.get("why") or "asked"
-            self._is_cancelled = self._is_cancelled or record.type == "cancel_requested"
+        if isinstance(command, PauseRequested | CancelRequested):
+            self._pausing = command.why or "asked"
+            self._is_cancelled = self._is_cancelled or isinstance(command, CancelRequested)
             return
         known = len(self._order)
-        granted = self._desk.grant(self.run, record, now_us)
+        granted = self._desk.grant(self.run, command, version, now_us)
         self._also += granted.also
         for event in granted.events:
             self._record(event)
-            if event.type == "run_planned":
-                names = [each["name"] for each in event.data["tasks"]]
-                self._order |= {name: known + place for place, name in enumerate(names)}
-                self._unblock(names)
-            elif event.type == "question_asked":
-                self._mind(event.data["id"])
-            elif event.type == "run_woken":
-                self._wake(now_us)
-            elif event.type == "task_released":
-                self._line_up(self.run.tasks[event.data["task"]])
+            match event:
+                case RunPlanned():
+                    names = [each["name"] for each in event.tasks]
+                    self._order |= {name: known + place for place, name in enumerate(names)}
+                    self._unblock(names)
+                case QuestionAsked():
+                    self._mind(event.id)
+                case RunWoken():
+                    self._wake(now_us)
+                case TaskReleased():
+                    self._line_up(self.run.tasks[event.task])
 
     def _conclude(self, task: TaskState, outcome: Outcome, now_us: int) -> None:
         if outcome.is_limited:
             until_us, kind = outcome.until_us(now_us), self._kind(task)
-            self._record(_event("run_hibernated", now_us, kind=kind, until_us=until_us, why=outcome.message))
+            self._record(RunHibernated(kind=kind, until_us=until_us, why=outcome.message, at_us=now_us))
         event = what_follows(task, outcome, now_us, resolve=conflicts.first(self.run, task, outcome))
         self._record(event)
-        if event.type == "task_finished":
-            self._unblock(self.run.needed_by.get(task.name, ()))
-        elif event.type == "task_released":
-            self._line_up(task)
+        match event:
+            case TaskFinished():
+                self._unblock(self.run.needed_by.get(task.name, ()))
+            case TaskReleased():
+                self._line_up(task)
 
     def _unblock(self, names: Sequence[str]) -> None:
         for name in names:
@@ -258,29 +278,26 @@ class Scheduler:
         """A question with a default and a time limit answers itself when the time has come."""
         while self._expiring and self._expiring[0][0] <= now_us:
             question = self.run.questions[heapq.heappop(self._expiring)[1]]
-            if question.answer is None:
-                data = {"id": question.id, "answer": question.default, "by": commands.DEFAULT}
-                self._grant(self._own_wish("question_answered", data), now_us)
-
-    def _own_wish(self, type_: str, data: dict[str, Any]) -> Record:
-        """Something that the run wants of itself."""
-        return Record(0, "", self._wished, 1, type_, 0, 0, data, b"", 0)
+            if question.answer is None and question.default is not None:
+                answered = QuestionAnswered(id=question.id, answer=question.default, by=commands.DEFAULT, at_us=now_us)
+                self._grant(answered, self._wished, now_us)
 
     def _waits_for_a_person(self) -> bool:
         return any(task.status == GATED for task in self.run.tasks.values())
 
-    def _stop(self, now_us: int) -> Event:
+    def _stop(self, now_us: int) -> RunEvent:
         """All agents have stopped: the run is paused, or has ended if it was cancelled."""
         if self._is_cancelled:
-            return _event("run_ended", now_us, status=CANCELLED, why=self._pausing, inbox_version=self._wished)
-        return _event("run_paused", now_us, why=self._pausing, inbox_version=self._wished)
+            why, version = self._pausing, self._wished
+            return RunEnded(status=RunStatus.CANCELLED, why=why, inbox_version=version, at_us=now_us)
+        return RunPaused(why=self._pausing, inbox_version=self._wished, at_us=now_us)
 
-    def _ending(self, now_us: int) -> Event:
+    def _ending(self, now_us: int) -> RunEnded:
         run = self.run
         if run.done == len(run.tasks):
-            return _event("run_ended", now_us, status=COMPLETED)
+            return RunEnded(status=RunStatus.COMPLETED, at_us=now_us)
         bad = sorted(task.name for task in run.tasks.values() if task.status == FAILED)
-        return _event("run_ended", now_us, status=FAILED, why=f"{', '.join(bad)} failed")
+        return RunEnded(status=RunStatus.FAILED, why=f"{', '.join(bad)} failed", at_us=now_us)
 
     # --- waiting for a time ----------------------------------------------------------------------------------
 
@@ -328,10 +345,10 @@ class Scheduler:
 
     # --- acting ----------------------------------------------------------------------------------------------
 
-    def _act(self, events: Sequence[Event]) -> None:
+    def _act(self, events: Sequence[RunEvent]) -> None:
         for event in events:
-            if event.type == "task_started" or (event.type == "task_gated" and not self._pausing):
-                self._go_on(event.data["task"])
+            if isinstance(event, TaskStarted) or (isinstance(event, TaskGated) and not self._pausing):
+                self._go_on(event.task)
         if self._listener is not None:
             self._listener(self.run, events)
 
@@ -342,10 +359,10 @@ class Scheduler:
         if task.status == RUNNING:
             work = self._worker.work(self.run, task)
         elif conflicts.is_open(task):
-            self._ask(conflicts.question(task))
+            self._ask(conflicts.question(task, now_us))
             return
         elif task.gate < len(gates) and gates[task.gate].get("person"):
-            self._ask(commands.gate_question(task, gates[task.gate]["person"]))
+            self._ask(commands.gate_question(task, gates[task.gate]["person"], now_us))
             return
         elif self._waits(task, now_us):
             return
@@ -356,9 +373,9 @@ class Scheduler:
         self._tasks[name] = asyncio.create_task(work, name=name)
         self._tasks[name].add_done_callback(self._note_over)
 
-    def _ask(self, question: dict[str, Any]) -> None:
-        if question["id"] not in self.run.questions:
-            self._wishes.append(self._own_wish("question_asked", question))
+    def _ask(self, question: QuestionAsked) -> None:
+        if question.id not in self.run.questions:
+            self._wishes.append((question, self._wished))
             self._news.set()
 
     def _note_over(self, task: asyncio.Task[Outcome]) -> None:
@@ -383,13 +400,9 @@ class Scheduler:
         self._news.clear()
 
 
-def _event(type_: str, now_us: int, **data: Any) -> Event:
-    return Event(type_, {**data, "at_us": now_us})
-
-
 def _joined(appends: Sequence[Append]) -> list[Append]:
     """One append for each stream."""
-    events: dict[str, list[Event]] = {}
+    events: dict[str, list[Event | EventBase]] = {}
     for each in appends:
         events.setdefault(each.stream, []).extend(each.events)
     return [Append(stream, said) for stream, said in events.items()]

@@ -30,6 +30,7 @@ from maos.errors import InvalidInput, NotFound
 from maos.journal.codec import Event
 from maos.journal.journal import Append, Journal
 from maos.model.attempt import check_run
+from maos.model.events.run import RunEvent
 from maos.model.failure import REPEATABLE
 from maos.model.message import PERSON, inbox
 from maos.model.plan import ASK, BadPlan, Plan, Problem, from_data
@@ -315,14 +316,14 @@ class Runs(RunViews):
         """
         run = await self.get(id)
         waiting = self._journal.read(inbox(run.id), after=run.inbox_cursor)
-        wishes = [(each.type, each.data) async for each in waiting]
+        commands = [each.event async for each in waiting]
         newest = {}
-        for name in (*run.tasks, *(task.name for task in consent.asked(run, wishes))):
+        for name in (*run.tasks, *(task.name for task in consent.asked(run, commands))):
             try:
                 newest[run.agent(name)] = await self._attempts.get(run.agent(name))
             except NotFound:
                 continue  # it has not begun
-        return consent.of_run(run, newest, wishes)
+        return consent.of_run(run, newest, commands)
 
     async def agree(self, id: str) -> dict[str, Any]:
         """Agree, as a person who has seen `acts`, to what a run from elsewhere does, and make its worktrees; the
@@ -428,7 +429,7 @@ class Runs(RunViews):
             notifier=notifier,
         )
 
-        def changed(run: Run, events: Sequence[Event]) -> None:
+        def changed(run: Run, events: Sequence[RunEvent]) -> None:
             notifier.changed(run, events)
             if listener is not None:
                 listener(run, events)

@@ -193,9 +193,7 @@ class RunViews(RunReader):
             if found is not None:
                 attempts[agent] = found
         waiting = self._journal.read(inbox(then.id), after=then.inbox_cursor)
-        known = pending_commands(
-            then, [(each.type, each.data) async for each in waiting if each.position <= moment.position]
-        )
+        known = pending_commands(then, [each.event async for each in waiting if each.position <= moment.position])
         asked = questions.of_run(then, known)
         for each in attempts.values():
             asked += questions.of_attempt(each)
@@ -255,7 +253,7 @@ class RunViews(RunReader):
         """What the tasks of a run have found and changed so far."""
         tasks = {run.agent(name): name for name in run.tasks}
         discoveries = [
-            {**each, "task": tasks[attempt.agent]}
+            {**each.data, "task": tasks[attempt.agent]}
             for attempt in await self.attempts_of(run)
             for each in attempt.discoveries
         ]

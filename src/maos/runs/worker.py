@@ -16,7 +16,8 @@ from maos.engine.live import Listener
 from maos.errors import InvalidInput, NotFound
 from maos.holder.errors import StartFailed
 from maos.model.attempt import Attempt
-from maos.model.facts import Fact
+from maos.model.events.attempt import AttemptOutput
+from maos.model.events.facts import Fact, Line
 from maos.model.failure import ASK, GIVE_UP, TABLE
 from maos.model.plan import Gate, Task
 from maos.model.run import Run, TaskState
@@ -236,8 +237,8 @@ class AgentWorker:
     async def _last_lines(self, agent: str) -> str:
         lines: list[str] = []
         async for record in self._attempts.records(agent):
-            if record.type == "attempt_output":
-                lines += [each["text"] for each in record.data["facts"] if each["kind"] == "line" and each.get("text")]
+            if isinstance(record.event, AttemptOutput):
+                lines += [each.text for each in record.event.facts if isinstance(each, Line) and each.text]
                 del lines[:-GATE_LINES]
         return "\n".join(lines)
 

@@ -20,6 +20,8 @@ from maos.journal.journal import Append, Journal
 from maos.model import agent as agents
 from maos.model import changes, checksum
 from maos.model.changes import Change, Op
+from maos.model.events import EVENTS
+from maos.model.events.core import EventBase
 from maos.model.view import copied
 from maos.state import folds, tail
 from maos.state.cache import Cache
@@ -43,7 +45,7 @@ from maos.state.records import (
 from maos.state.snapshots import Snapshots
 from maos.store.contract import Document, Key, Lease
 
-TYPES = tuple(EventType(name) for name in agents.EVENT_TYPES)
+TYPES = tuple(EventType.of(EVENTS[name]) for name in agents.EVENT_TYPES)
 CONFLICTS_MAX = 100
 """How often an update without an expected version is computed anew before the contention is reported."""
 
@@ -571,14 +573,14 @@ class AgentStates:
 
 def _event(
     state: State, ops: list[Op], type_: str | None, facts: dict[str, Any] | None
-) -> tuple[str, Event, int, dict[str, Any]]:
+) -> tuple[str, EventBase | Event, int, dict[str, Any]]:
     """The event of some operations, its type, and what the state is after it."""
     try:
         total, data = checksum.after(state.total, state.raw(), ops)
     except Corrupt as error:
         raise InvalidInput(f"the changes contradict each other: {error.what}") from error
     type_ = type_ or agents.event_type(ops)
-    return type_, Event(type_, {"ops": ops, "sum": checksum.text(total), **(facts or {})}), total, data
+    return type_, _typed(type_, ops, checksum.text(total), facts or {}), total, data
 
 
 async def _persistently(work: Callable[[], Awaitable[T]]) -> T:
@@ -589,6 +591,13 @@ async def _persistently(work: Callable[[], Awaitable[T]]) -> T:
         except Conflict:
             continue
     return await work()
+
+
+def _typed(type_: str, ops: list[Op], sum: str, facts: Mapping[str, Any]) -> EventBase | Event:
+    kind = EVENTS.get(type_)
+    if kind is None:
+        return Event(type_, {"ops": ops, "sum": sum, **facts})
+    return kind(ops=ops, sum=sum, **facts)
 
 
 def _facts(

@@ -11,10 +11,12 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from maos.errors import Conflict, InvalidInput
-from maos.journal.codec import Event
 from maos.journal.journal import Append, Journal, Record
 from maos.model import agent as agents
 from maos.model import changes
+from maos.model.events.core import EventBase
+from maos.model.events.parts import Replaced
+from maos.model.events.state import Baseline, Compacted, Merged
 from maos.model.view import copied
 from maos.state import folds, loader
 from maos.state.cache import Cache
@@ -31,7 +33,7 @@ class _Range(NamedTuple):
     first: int
     last: Record
     events: int
-    event: Event
+    event: EventBase
 
 
 class Compactor:
@@ -108,7 +110,7 @@ class Compactor:
     ) -> int:
         stream = agents.stream(state.agent)
         replacing = []
-        seals = []
+        seals: list[Replaced] = []
         for each in ranges:
             raw = self._journal.codec.encode_sealed(each.event)
             replacing.append(Replacement(stream, each.first, each.last.version, raw))
@@ -118,12 +120,10 @@ class Compactor:
                     "time_us": each.last.time_us, "token": each.last.token,
                 }
             )  # fmt: skip
-        data: dict[str, Any] = {"ops": [], "sum": state.checksum, "replaced": seals, "meta": {"strategy": strategy}}
-        if source:
-            data["source"] = source
+        event = Compacted(ops=[], sum=state.checksum, replaced=seals, meta={"strategy": strategy}, source=source)
         try:
             reply = await self._journal.append_all(
-                [Append(stream, [Event("compacted", data)], state.version)], documents=documents, replacing=replacing
+                [Append(stream, [event], state.version)], documents=documents, replacing=replacing
             )
         finally:
             self._cache.invalidate(state.agent)  # its tally counts folds that were replaced, or perhaps not
@@ -138,10 +138,12 @@ def _everything(agent: str, records: list[Record]) -> list[_Range]:
     for record in records:
         fold.add(record)
     loader.check(fold.state())
-    data = {
-        "ops": [["set", "", copied(fold.data())]], "sum": records[-1].data["sum"], "since_us": loader.begin(records[0])
-    }  # fmt: skip
-    return [_Range(1, records[-1], len(records), Event("baseline", data))]
+    event = Baseline(
+        ops=[["set", "", copied(fold.data())]],
+        sum=loader.content(records[-1]).sum,
+        since_us=loader.begin(records[0]),
+    )
+    return [_Range(1, records[-1], len(records), event)]
 
 
 def _runs(agent: str, records: list[Record]) -> list[_Range]:
@@ -155,19 +157,22 @@ def _runs(agent: str, records: list[Record]) -> list[_Range]:
         if len(run) > 1:
             ops = changes.difference(before, fold.data())
             first = run[0].version - run[0].spans + 1
-            data = {
-                "ops": copied(ops), "sum": run[-1].data["sum"], "since_us": loader.begin(run[0]),
-                "meta": {"events": len(run)},
-            }  # fmt: skip
-            ranges.append(_Range(first, run[-1], len(run), Event("merged", data)))
+            event = Merged(
+                ops=copied(ops),
+                sum=loader.content(run[-1]).sum,
+                since_us=loader.begin(run[0]),
+                meta={"events": len(run)},
+            )
+            ranges.append(_Range(first, run[-1], len(run), event))
         run.clear()
 
     for record in records:
-        if record.data.get("critical") or record.type in agents.CRITICAL:
+        is_critical = loader.content(record).critical or record.type in agents.CRITICAL
+        if is_critical:
             close()
         elif not run:
             before = copied(fold.data())
-        if not (record.data.get("critical") or record.type in agents.CRITICAL):
+        if not is_critical:
             run.append(record)
         fold.add(record)
     close()

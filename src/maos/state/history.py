@@ -11,7 +11,7 @@ from maos.model import agent as agents
 from maos.model import changes, checksum
 from maos.model.changes import Op
 from maos.state.cache import Cache
-from maos.state.loader import Loader, StateFold, empty, instant, operations, recorded_total
+from maos.state.loader import Loader, StateFold, content, empty, instant, operations, recorded_total
 from maos.state.records import Replay, State, StateEvent, Version
 
 
@@ -29,13 +29,11 @@ class History:
         if limit is not None and limit <= 0:
             return found
         async for record in self._journal.read(stream, after=after):
+            event = content(record)
             count = sum(len(op[3]) if op[0] == "ext" else 1 for op in operations(record))
             found.append(
-                Version(
-                    record.version, record.type, record.time_us, record.data.get("source", ""), count,
-                    record.data.get("sum", ""), record.spans,
-                )
-            )  # fmt: skip
+                Version(record.version, record.type, record.time_us, event.source, count, event.sum, record.spans)
+            )
             if len(found) == limit:
                 break
         return found
@@ -110,9 +108,8 @@ class History:
             if total != recorded_total(record):
                 raise Corrupt(f"{record.id}: replay gives another state", stream=record.stream, version=record.version)
             count += 1
-            state = State(
-                agent, record.version, data, total, record.time_us, record.data.get("source", ""), record.type
-            )
+            source = content(record).source
+            state = State(agent, record.version, data, total, record.time_us, source, record.type)
         if state.version != last:
             warnings.append(f"ends at version {state.version}")
         return Replay(state, count, (Cache.clock_ns() - begin_ns) // 1000, True, tuple(warnings))
@@ -164,7 +161,7 @@ class History:
 
 def state_event(agent: str, record: Record, data: dict[str, object], ops: list[Op] | None = None) -> StateEvent:
     """An event with what it, or what is given instead, changes in the data before it."""
-    facts = record.data
+    event = content(record)
     try:
         shown = tuple(changes.changes(data, operations(record) if ops is None else ops))
     except Corrupt as error:
@@ -176,12 +173,12 @@ def state_event(agent: str, record: Record, data: dict[str, object], ops: list[O
         type=record.type,
         time_us=record.time_us,
         changes=shown,
-        checksum=facts.get("sum", ""),
-        source=facts.get("source", ""),
-        metadata=facts.get("meta", {}),
-        causation=facts.get("cause"),
-        correlation=facts.get("corr"),
-        critical=bool(facts.get("critical")) or record.type in agents.CRITICAL,
+        checksum=event.sum,
+        source=event.source,
+        metadata=event.meta,
+        causation=event.cause or None,
+        correlation=event.corr or None,
+        critical=event.critical or record.type in agents.CRITICAL,
         position=record.position,
     )
 

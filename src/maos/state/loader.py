@@ -5,12 +5,16 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
+import msgspec
+
 from maos.clock import to_datetime, to_us
 from maos.errors import Corrupt, InvalidInput, NotFound
+from maos.journal.codec import Event
 from maos.journal.journal import PAGE_EVENTS, Journal, Record
 from maos.model import agent as agents
 from maos.model import checksum
 from maos.model.changes import Op, StateDraft, well_formed
+from maos.model.events.state import CompactionBase, StateEvent, StateUpdated
 from maos.state import folds
 from maos.state.cache import Cache, Entry, size_of
 from maos.state.records import State
@@ -178,7 +182,7 @@ class StateFold:
 
     def add(self, record: Record) -> list[Op]:
         """Apply an event; returns its operations."""
-        ops = operations(record)
+        event, ops = content(record), operations(record)
         try:
             for op in ops:
                 self._draft.apply(op)
@@ -187,7 +191,7 @@ class StateFold:
         self.version = record.version
         self.total = recorded_total(record)
         self._time_us = record.time_us
-        self._source = record.data.get("source", "")
+        self._source = event.source
         self._type = record.type
         return ops
 
@@ -210,24 +214,35 @@ def empty(agent: str) -> State:
     return State(agent, 0, {}, checksum.EMPTY, 0, "", "")
 
 
+def content(record: Record) -> StateEvent:
+    """An event of an agent; one of a user's own type has the fields of an update."""
+    if not isinstance(record.event, Event):
+        found: StateEvent = record.event
+        return found
+    try:
+        return msgspec.convert(record.data, StateUpdated)
+    except msgspec.ValidationError as error:
+        raise Corrupt(f"{record.id}: {error}", stream=record.stream, version=record.version) from error
+
+
 def operations(record: Record) -> list[Op]:
     """The operations of an event of an agent."""
-    ops = record.data.get("ops")
-    if not isinstance(ops, list) or not all(map(well_formed, ops)):
+    ops = content(record).ops
+    if not all(map(well_formed, ops)):
         raise Corrupt(f"{record.id} has no operations", stream=record.stream, version=record.version)
     return ops
 
 
 def begin(record: Record) -> int:
     """The time of the first event that an event stands for."""
-    return int(record.data.get("since_us", record.time_us))
+    return record.event.since_us if isinstance(record.event, CompactionBase) else record.time_us
 
 
 def recorded_total(record: Record) -> int:
     """The checksum of the state an event led to."""
     try:
-        return int(record.data["sum"], 16)
-    except (KeyError, TypeError, ValueError) as error:
+        return int(content(record).sum, 16)
+    except ValueError as error:
         raise Corrupt(f"{record.id} has no checksum", stream=record.stream, version=record.version) from error
 
 

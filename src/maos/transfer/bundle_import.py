@@ -14,17 +14,18 @@ from contextlib import contextmanager
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from maos.clock import Clock
 from maos.engine import ownership
 from maos.errors import Conflict, InvalidInput
 from maos.faults import crash_point
 from maos.ids import event_id
-from maos.journal.codec import Event
-from maos.journal.journal import Append, Journal
+from maos.journal.journal import Append, Journal, Record
 from maos.model.attempt import Attempt
-from maos.model.bundle import IMPORTED, owners, stream
+from maos.model.bundle import owners, stream
+from maos.model.events.core import EventBase
+from maos.model.events.records import BundleImported
 from maos.model.message import inbox
 from maos.model.run import Run
 from maos.model.workflow import WorkflowRun
@@ -56,8 +57,8 @@ class Imported(NamedTuple):
     """How many commits came that agents had saved."""
     attempts: Mapping[str, Attempt]
     """The newest attempt of each agent, as it is in the bundle."""
-    wishes: Sequence[tuple[str, Mapping[str, Any]]]
-    """Types and data of what is wanted of a run there, and nobody has carried out."""
+    commands: Sequence[EventBase]
+    """What is in the inbox of the run there, and no engine has executed."""
 
 
 class Opened(NamedTuple):
@@ -116,8 +117,8 @@ class BundleImporter:
             what = _what(versions, digests, new)
             sha256, newest = bundle.reader.sha256, _newest(checked)
             waiting = bundle.contents.streams.get(inbox(manifest.id), [])[checked.root.inbox_cursor :]
-            wishes = [(event.type, event.data) for event in waiting]
-            brought = Imported(what, manifest, checked.root, sha256, sum(new.values()), 0, newest, wishes)
+            commands = [each.event for each in waiting]
+            brought = Imported(what, manifest, checked.root, sha256, sum(new.values()), 0, newest, commands)
             if what in (SAME, MOVED_ON):
                 return brought._replace(events=0)
             place = await self._place(bundle, is_new=what == NEW)
@@ -144,8 +145,7 @@ class BundleImporter:
             if name not in digests:
                 ahead = ahead or name
         for name, expected in digests.items():
-            here = [digest(Event(each.type, each.data)) async for each in self._journal.read(name)
-                    if each.type != "compacted"]  # fmt: skip
+            here = [digest(each) async for each in self._journal.read(name) if each.type != "compacted"]  # fmt: skip
             known = min(len(here), len(expected))
             if here[:known] != expected[:known]:
                 at = next(number for number in range(known) if here[number] != expected[number])
@@ -247,17 +247,22 @@ class BundleImporter:
         fitter = Rebaser(place, streams, manifest.id, checked.members)
         own = f"{'run' if manifest.kind == RUN else 'flow'}/{manifest.id}"
         new, later = _in_order(bundle.contents, versions, own)
-        noted = {
-            "sha256": bundle.reader.sha256, "made_by": manifest.made_by, "made_us": manifest.made_us,
-            "version": len(streams[own]), "events": len(new), "later": later, "at_us": self._clock.now_us(),
-        }  # fmt: skip
-        appends = [Append(stream(manifest.id), [Event(IMPORTED, noted)])]  # first: its position tells theirs
+        noted = BundleImported(
+            sha256=bundle.reader.sha256,
+            made_by=manifest.made_by,
+            made_us=manifest.made_us,
+            version=len(streams[own]),
+            events=len(new),
+            later=later,
+            at_us=self._clock.now_us(),
+        )
+        appends = [Append(stream(manifest.id), [noted])]  # first: its position tells theirs
         expected: dict[str, int | None] = dict(versions)
         for name, found in groupby(new, key=itemgetter(0)):
             events = [fitter.fit(event) for _name, event in found]
             appends.append(Append(name, events, expected=expected.pop(name, None)))
         appends += [Append(name, [], expected=version) for name, version in expected.items()]
-        pointer = Event(IMPORTED, {"of": manifest.id, "at_us": noted["at_us"]})
+        pointer = BundleImported(of=manifest.id, at_us=noted.at_us)
         members = checked.members
         apart = sorted(name for name in members.roots | members.also if manifest.id not in owners(name))
         appends += [Append(stream(name), [pointer]) for name in apart]
@@ -268,7 +273,7 @@ class BundleImporter:
 
 def _in_order(
     bundle: Contents, versions: Mapping[str, int], own: str
-) -> tuple[list[tuple[str, Event]], dict[str, int]]:
+) -> tuple[list[tuple[str, Record]], dict[str, int]]:
     """The events that are not here yet, as they were recorded, all streams together; and for versions of the run how
     many events came with them in the same append, which belong to the same moment."""
     counts = dict.fromkeys(bundle.streams, 0)

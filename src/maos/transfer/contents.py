@@ -9,7 +9,8 @@ import msgspec
 
 from maos.errors import Corrupt, InvalidInput, UnknownFormat
 from maos.ids import NAME_CHARS_MAX
-from maos.journal.codec import Codec, Data, Event
+from maos.journal.codec import Codec
+from maos.journal.journal import Record
 from maos.store.contract import Recorded
 from maos.transfer.file import FORMAT, GIT, JOURNAL, MANIFEST, BundleReader, BundleWriter, Part, damaged
 
@@ -68,7 +69,7 @@ class Contents(NamedTuple):
     """A bundle that was read."""
 
     manifest: Manifest
-    streams: dict[str, list[Event]]
+    streams: dict[str, list[Record]]
     """The events of each stream, in the formats of this maos."""
     order: list[str]
     """The stream of each event, in the order that they were recorded in."""
@@ -118,7 +119,7 @@ def read(reader: BundleReader, name: str, codec: Codec) -> Contents:
             raw, lines = UPGRADES[format_]((raw, list(lines)))
         manifest = msgspec.convert(raw, Manifest)
         _check_counts(manifest, name)
-        streams: dict[str, list[Event]] = {each.name: [] for each in manifest.streams}
+        streams: dict[str, list[Record]] = {each.name: [] for each in manifest.streams}
         names = list(streams)
         if len(names) != len(manifest.streams):
             raise damaged(name, "it has the same stream twice")
@@ -130,7 +131,7 @@ def read(reader: BundleReader, name: str, codec: Codec) -> Contents:
             stream = names[line.stream]
             order.append(stream)
             times_us.append(line.time_us)
-            streams[stream].append(Event(line.type, _data(codec, line, stream, len(streams[stream]) + 1)))
+            streams[stream].append(_record(codec, line, stream, len(streams[stream]) + 1))
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise damaged(name, f"it does not say what it should: {error}") from error
     if not order:
@@ -162,12 +163,16 @@ def _check_counts(manifest: Manifest, name: str) -> None:
         raise damaged(name, "it says more of itself than a bundle does")
 
 
-def _data(codec: Codec, line: EventLine, stream: str, version: int) -> Data:
-    """The data of an event in the format of this maos; whatever is wrong is said of the event by its name."""
+def _record(codec: Codec, line: EventLine, stream: str, version: int) -> Record:
+    """An event in the format of this maos; whatever is wrong is said of the event by its name."""
     body = bytes(line.data)
     if not body.startswith(b"{"):  # what is no JSON object may be a compressed one, and is not looked at
         raise Corrupt(f"{stream}@{version} is not an object", hint="nothing was imported")
+    recorded = Recorded(0, stream, version, 1, line.type, line.format, line.time_us, 0, body, b"")
     try:
-        return codec.decode(Recorded(0, stream, version, 1, line.type, line.format, line.time_us, 0, body, b""))
+        event, body, data = codec.decode(recorded)
     except UnknownFormat as error:
         raise UnknownFormat(f"{error.what}; nothing was imported") from error
+    except Corrupt as error:
+        raise Corrupt(error.what, hint="nothing was imported") from error
+    return Record(0, stream, version, 1, line.type, line.time_us, 0, event, b"", len(body), body, data)

@@ -17,12 +17,13 @@ from maos.engine.types import RUN as RUNS
 from maos.engine.types import WORKFLOW_RUN
 from maos.errors import InvalidInput, NotFound
 from maos.journal.journal import Journal, Record
+from maos.model.events.attempt import AttemptPlanned
+from maos.model.events.run import RunRestoredBase
 from maos.model.run import PLANNING, RUNNING, Run
 from maos.model.workflow import WorkflowRun
 from maos.transfer import contents, file, membership, validation
 from maos.transfer.contents import RUN, TEXT_CHARS_MAX, WORKFLOW, EventLine, Manifest, StreamHead
 from maos.transfer.membership import Members
-from maos.transfer.rebase import STATES
 from maos.workspaces import commits
 from maos.workspaces.layout import is_object
 
@@ -119,11 +120,11 @@ async def _gather(journal: Journal, kind: str, id: str, members: Members, positi
             size += len(bytes(line.data)) + len(record.type) + 32
             found.append((record.position, line))
             if name == beginning:
-                if isinstance(root, Run) and record.type in STATES and root.commit:
+                if isinstance(record.event, RunRestoredBase) and root.commit:
                     left[f"left-{root.branch}"] = root.commit  # of a branch that was given up, and can be gone back to
-                root.apply(record.type, record.data)
-            if record.type == "attempt_planned" and record.data["workspace"].get("repository"):
-                workspaces.append(record.data["workspace"])
+                root.apply(record.event)
+            if isinstance(record.event, AttemptPlanned) and record.event.workspace["repository"]:
+                workspaces.append(record.event.workspace)
         heads.append(StreamHead(name, len(records)))
         if size > file.JOURNAL_BYTES_MAX:
             hint = f"at most {file.JOURNAL_BYTES_MAX >> 20} MB; `maos copy` copies the whole journal"

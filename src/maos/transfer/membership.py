@@ -13,33 +13,41 @@ from typing import NamedTuple
 
 from maos.engine.types import WORKFLOW_RUN
 from maos.journal.journal import Journal
-from maos.model import agent, attempt, chat, notice, run, tool_calls, workflow
+from maos.model.events.attempt import AttemptEventBase
+from maos.model.events.commands import Command
+from maos.model.events.core import EventBase
+from maos.model.events.messages import (
+    DeadLetterAdded,
+    DeadLetterRequeued,
+    MessageDelivered,
+    MessageResolved,
+    MessageRouted,
+    MessageSent,
+)
+from maos.model.events.records import ChatSaid, NoticeOutcome, NoticePlanned, ToolCalled
+from maos.model.events.run import QuestionAnswered, QuestionAsked, RunEventBase
+from maos.model.events.state import StateEventBase
+from maos.model.events.workflow import WorkflowEventBase
 from maos.model.workflow import AGENT, CHILD, WorkflowRun
 from maos.transfer.contents import RUN
 from maos.workflows.children import name_of
 
-_WISHES = (
-    *attempt.INBOX_TYPES, *run.INBOX_TYPES, *workflow.INBOX_TYPES, *tool_calls.INBOX_TYPES,
-    "question_asked", "question_answered",
-)  # fmt: skip
-_COMPACTION = ("compacted", "merged", "baseline")
-"""What compactions put into a stream: it speaks of other events of the same journal, and is nothing without them."""
-
-FAMILIES: Mapping[str, Collection[str]] = {
-    "run": frozenset(run.EVENT_TYPES),
-    "workflow": frozenset(workflow.EVENT_TYPES),
-    "attempt": frozenset(attempt.EVENT_TYPES),
-    "inbox": frozenset(_WISHES),
-    "acks": frozenset(("message_delivered", "message_acknowledged", "message_dead_lettered")),
-    "dead-letters": frozenset(("dead_letter_added", "dead_letter_requeued")),
-    "messages": frozenset(("message_sent", "message_routed")),
-    "chat": frozenset(chat.EVENT_TYPES),
-    "notices": frozenset(notice.EVENT_TYPES),
-    "tools": frozenset(tool_calls.EVENT_TYPES),
-    "agent": frozenset(agent.EVENT_TYPES) - frozenset(_COMPACTION),
+FAMILIES: Mapping[str, tuple[type[EventBase], ...]] = {
+    "run": (RunEventBase,),
+    "workflow": (WorkflowEventBase,),
+    "attempt": (AttemptEventBase,),
+    "inbox": (Command, MessageSent, QuestionAsked, QuestionAnswered),
+    "acks": (MessageDelivered, MessageResolved),
+    "dead-letters": (DeadLetterAdded, DeadLetterRequeued),
+    "messages": (MessageSent, MessageRouted),
+    "chat": (ChatSaid,),
+    "notices": (NoticePlanned, NoticeOutcome),
+    "tools": (ToolCalled,),
+    "agent": (StateEventBase,),
 }
-"""Kinds of streams that can belong to a run or a workflow, and what may be in them. Nothing else can be imported:
-no settings, schedules, topics or dictionaries, and no `bundle/…`."""
+"""Kinds of streams that can belong to a run or a workflow, and what may be in them. Nothing else can be imported: no
+settings, schedules, topics or dictionaries, no `bundle/…`, and nothing that a compaction wrote, which speaks of other
+events of the same journal."""
 
 _ATTEMPT = re.compile(r"(.+)\.([1-9][0-9]{0,5})")
 

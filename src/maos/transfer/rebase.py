@@ -17,7 +17,9 @@ import msgspec
 from maos.engine.workplace import ASKED
 from maos.errors import Corrupt
 from maos.journal.codec import Data, Event
+from maos.journal.journal import Record
 from maos.model.attempt import attempt_id
+from maos.model.events.parts import Owner
 from maos.model.tool_calls import NAME as TOOL_SERVER
 from maos.transfer.membership import Members
 from maos.workspaces import Workspace
@@ -68,7 +70,7 @@ class RebaseTarget(NamedTuple):
     """The repository that the folder is in."""
     prefix: str
     """The way from the root of the files of the repository to the folder."""
-    owner: dict[str, Any]
+    owner: Owner
     """Who brings it: a process that is gone when anybody looks."""
 
     @property
@@ -84,7 +86,7 @@ class RebaseTarget(NamedTuple):
         return Workspace(name, tree / self.prefix if self.prefix else tree, tree, self.repository, gitdir, base)
 
 
-def neutral(event: Event) -> Event:
+def neutral(event: Event | Record) -> Event:
     """An event without what is of one machine."""
     data = event.data
     if event.type in STATES:
@@ -112,7 +114,7 @@ def _neutral_state(state: Mapping[str, Any]) -> dict[str, Any]:
     return {**state, "folder": "", "options": options, "tasks": tasks}
 
 
-def digest(event: Event) -> bytes:
+def digest(event: Event | Record) -> bytes:
     """What is the same for the same event on every machine."""
     kind, data = neutral(event)
     return hashlib.sha256(kind.encode() + b"\0" + msgspec.json.encode(data, order="deterministic")).digest()
@@ -121,14 +123,14 @@ def digest(event: Event) -> bytes:
 class Rebaser:
     """Puts this machine in the place of another."""
 
-    def __init__(self, place: RebaseTarget, streams: Mapping[str, Iterable[Event]], id: str, members: Members) -> None:
+    def __init__(self, place: RebaseTarget, streams: Mapping[str, Iterable[Record]], id: str, members: Members) -> None:
         self._place = place
         self._members = members
         self._id = id
         begun = [plan_of(event) for events in streams.values() for event in events if event.type in (PLANNED, BRANCHED)]
         self._in_git = {plan["agent"] for plan in begun if plan["workspace"].get("repository") is not None}
 
-    def fit(self, event: Event) -> Event:
+    def fit(self, event: Record) -> Event:
         """An event as it is to be written here."""
         data: Data = dict(event.data)
         if "owner" in data and "owner" in _OF_A_MACHINE.get(event.type, ()):
@@ -211,7 +213,7 @@ class Rebaser:
         }
 
 
-def plan_of(event: Event) -> Mapping[str, Any]:
+def plan_of(event: Record) -> Mapping[str, Any]:
     """What an attempt was to do, as the event says that it begins with."""
     found: Mapping[str, Any] = event.data["state"] if event.type == BRANCHED else event.data
     return found

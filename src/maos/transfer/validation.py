@@ -14,10 +14,11 @@ from typing import Any, NamedTuple
 import msgspec
 
 from maos.errors import Corrupt, InvalidInput, MaosError
-from maos.journal.codec import Event
 from maos.journal.journal import Record
-from maos.model.agent import PREFIX
 from maos.model.attempt import Attempt, check_agent, check_run, stream
+from maos.model.events.attempt import AttemptMoved, AttemptPlanned, AttemptTranscript
+from maos.model.events.core import EventBase
+from maos.model.events.parts import OrderData, WorkspaceData
 from maos.model.message import Acknowledgements
 from maos.model.notice import Notices
 from maos.model.plan import Task
@@ -26,10 +27,9 @@ from maos.model.tool_calls import Reports
 from maos.model.workflow import WorkflowRun
 from maos.runs import agent_types
 from maos.state import loader
-from maos.transfer import membership, shapes
+from maos.transfer import bounds, membership
 from maos.transfer.contents import RUN, Contents, Manifest
 from maos.transfer.membership import FAMILIES, Members
-from maos.transfer.rebase import PLANNED
 from maos.workspaces.layout import check_workspace_name, is_object
 
 TRANSCRIPT_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
@@ -78,7 +78,7 @@ def check(contents: Contents) -> Checked:
     return Checked(root, members, attempts, flows)
 
 
-def _check_types(name: str, events: Sequence[Event]) -> None:
+def _check_types(name: str, events: Sequence[Record]) -> None:
     whose = membership.split(name)
     if whose is None:
         raise _bad(f"the stream {name!r} is none of a run")
@@ -89,12 +89,13 @@ def _check_types(name: str, events: Sequence[Event]) -> None:
     if not events:
         raise _bad(f"{name} is empty")
     for version, event in enumerate(events, 1):
-        if event.type not in FAMILIES[whose[0]]:
+        if not isinstance(event.event, FAMILIES[whose[0]]):
             raise _bad(f"{name}@{version} is {event.type!r}, which does not belong there")
-        shapes.check(event, f"{name}@{version}")
+        bounds.check_depth(event.data, f"{name}@{version}")
+        bounds.check_numbers(event.event, f"{name}@{version}")
 
 
-def _check_belonging(manifest: Manifest, streams: Mapping[str, Sequence[Event]], members: Members) -> None:
+def _check_belonging(manifest: Manifest, streams: Mapping[str, Sequence[Record]], members: Members) -> None:
     for name in streams:
         whose = membership.split(name)
         assert whose is not None
@@ -109,16 +110,16 @@ def _check_belonging(manifest: Manifest, streams: Mapping[str, Sequence[Event]],
         raise _bad(f"it has no {beginning}")
 
 
-def _folded(fold: Any, events: Sequence[Event], name: str) -> Any:
+def _folded(fold: Any, events: Sequence[Record], name: str) -> Any:
     """What some events come to, with everything in it of its type."""
     version = 1
     try:
         for event in events:
-            fold.apply(event.type, event.data)
+            fold.apply(event.event)
             version += 1
         if isinstance(fold, msgspec.Struct):
             msgspec.convert(msgspec.to_builtins(fold), type(fold))
-            shapes.check_fold(fold, name)
+            bounds.check_numbers(fold, name)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         what = f"{name}@{version} does not follow from what is before it: {type(error).__name__}: {error}"
         raise _bad(what) from error
@@ -143,11 +144,16 @@ def _run(run: Run) -> Run:
     return run
 
 
-def _attempt(id: str, events: Sequence[Event], name: str, run: str) -> Attempt:
-    first = events[0]
-    if first.type != PLANNED or any(each.type == PLANNED for each in events[1:]):
+def _attempt(id: str, events: Sequence[Record], name: str, run: str) -> Attempt:
+    first = events[0].event
+    if not isinstance(first, AttemptPlanned) or any(isinstance(each.event, AttemptPlanned) for each in events[1:]):
         raise _bad(f"{name} does not begin as an attempt does")
     found: Attempt = _folded(Attempt(id=id), events, name)
+    try:
+        msgspec.convert(found.workspace, WorkspaceData)  # what another attempt had come to can say anything
+        msgspec.convert(found.order, OrderData)
+    except msgspec.ValidationError as error:
+        raise _bad(f"{name} is not as it should be: {error}") from error
     try:
         check_agent(found.agent)
         check_workspace_name(found.agent)
@@ -155,16 +161,15 @@ def _attempt(id: str, events: Sequence[Event], name: str, run: str) -> Attempt:
         raise _bad(f"{found.agent!r} cannot name an agent") from error
     if stream(f"{found.agent}.{found.number}") != name:
         raise _bad(f"{name} is not the attempt that it says it is")
-    moved = [each.data for each in events if each.type == "attempt_moved"]
-    if any((each["agent"], each["number"]) != (found.agent, found.number) for each in moved):
+    moved = [each.event for each in events if isinstance(each.event, AttemptMoved)]
+    if any((each.agent, each.number) != (found.agent, found.number) for each in moved):
         raise _bad(f"{name} speaks of another attempt")
     if found.order.get("run") not in (None, "", run):
         raise _bad(f"{name} belongs to another run")
     if not _SESSION.fullmatch(found.session):
         raise _bad(f"{name} has no session {found.session!r}")
-    names = [each.data["name"] for each in events if each.type == "attempt_transcript"]
-    names.append(str(first.data["transcript"][0]))
-    for given in (found.transcript_name, *names):
+    names = [each.event.name for each in events if isinstance(each.event, AttemptTranscript)]
+    for given in (found.transcript_name, first.transcript[0], *names):
         if given and not TRANSCRIPT_NAME.fullmatch(given):
             raise _bad(f"{given!r} cannot name a transcript")
     for each in found.checkpoints:
@@ -173,9 +178,17 @@ def _attempt(id: str, events: Sequence[Event], name: str, run: str) -> Attempt:
     return found
 
 
-def _other(family: str, id: str, events: Sequence[Event], name: str) -> None:
+class _Receipts(Acknowledgements, kw_only=True):
+    """The fold of receipts, for events as they come with a bundle."""
+
+    def apply(self, event: EventBase) -> None:  # type: ignore[override]  # it takes the type and the data
+        """Fold one more event in."""
+        super().apply(event.type, event.data)
+
+
+def _other(family: str, id: str, events: Sequence[Record], name: str) -> None:
     if family == "acks":
-        _folded(Acknowledgements(id=id), events, name)
+        _folded(_Receipts(id=id), events, name)
     elif family == "notices":
         _folded(Notices(), events, name)
     elif family == "tools":
@@ -184,12 +197,11 @@ def _other(family: str, id: str, events: Sequence[Event], name: str) -> None:
         _state(id, events)
 
 
-def _state(agent: str, events: Sequence[Event]) -> None:
+def _state(agent: str, events: Sequence[Record]) -> None:
     fold = loader.StateFold(loader.empty(agent))
     try:
-        for version, event in enumerate(events, 1):
-            data = dict(event.data)
-            fold.add(Record(0, PREFIX + agent, version, 1, event.type, 0, 0, data, b"", 0))
+        for event in events:
+            fold.add(event)
         loader.check(fold.state())
     except (MaosError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise _bad(f"the state of {agent!r} does not come about: {error}") from error

@@ -21,9 +21,19 @@ from maos.errors import NotFound
 from maos.journal.codec import Event
 from maos.journal.journal import Append, Journal, Record
 from maos.model import agent as states
-from maos.model.attempt import STOPPED, Attempt, AttemptCheckpoint, attempt_id, stream
+from maos.model.attempt import Attempt, AttemptCheckpoint, attempt_id, stream
 from maos.model.changes import DELETE, Replace
+from maos.model.events.attempt import (
+    AttemptBranched,
+    AttemptCheckpointed,
+    AttemptEnded,
+    AttemptPlanned,
+    AttemptTranscript,
+)
+from maos.model.events.core import EventBase
+from maos.model.events.parts import AttemptOrigin, WorkspaceData
 from maos.model.message import TOPICS, Acknowledgements, Message, Topics, acks, history, inbox, indexed, message
+from maos.model.status import AttemptStatus
 from maos.state.agents import AgentStates
 from maos.travel.points_in_time import PointInTime
 
@@ -112,22 +122,23 @@ async def _last_save(journal: Journal, attempt: str, moment: PointInTime) -> tup
     """Version, position and name of the last time that an attempt was saved, or ended, by a moment."""
     found: tuple[int, int, str] = (1, 0, "")
     async for record in journal.read(stream(attempt)):
-        if record.type == "attempt_checkpointed" and moment.name and _is_asked(record, moment.name):
+        saved = record.event if isinstance(record.event, AttemptCheckpointed) else None
+        if saved and moment.name and (saved.name, saved.trigger) == (moment.name, "asked"):
             return record.version, record.position, moment.name
         if record.position > moment.position:
             if not moment.name:
                 break
             continue
-        if record.version == 1 or record.type in ("attempt_checkpointed", "attempt_branched", "attempt_ended"):
-            name = str(record.data.get("name", "")) or (found[2] if record.type == "attempt_ended" else "")
-            found = (record.version, record.position, name)
-        elif record.type == "attempt_transcript" and found[0] == record.version - 1 and not found[2]:
-            found = (record.version, record.position, "")  # of an attempt that itself goes on from another
+        match record.event:
+            case AttemptCheckpointed(name=name):
+                found = (record.version, record.position, name)
+            case AttemptEnded():
+                found = (record.version, record.position, found[2])
+            case AttemptPlanned() | AttemptBranched():
+                found = (record.version, record.position, "")
+            case AttemptTranscript() if found[0] == record.version - 1 and not found[2]:
+                found = (record.version, record.position, "")  # of an attempt that itself goes on from another
     return found
-
-
-def _is_asked(record: Record, name: str) -> bool:
-    return bool(record.data["name"] == name and record.data["trigger"] == "asked")
 
 
 async def _transcript(journal: Journal, agent: str, numbers: list[int], attempt: Attempt) -> str:
@@ -135,8 +146,9 @@ async def _transcript(journal: Journal, agent: str, numbers: list[int], attempt:
     for number in numbers if attempt.transcript_name else ():
         until = attempt.version if number == attempt.number else None
         async for record in journal.read(stream(attempt_id(agent, number)), until=until):
-            if record.type == "attempt_transcript" and record.data["name"] == attempt.transcript_name:
-                pieces.append(record.data["text"])
+            match record.event:
+                case AttemptTranscript(name=attempt.transcript_name, text=text):
+                    pieces.append(text)
     return "".join(pieces)
 
 
@@ -180,7 +192,7 @@ class Continuation(NamedTuple):
     name: str
     run: str
     cut: Cut
-    workspace: dict[str, Any]
+    workspace: WorkspaceData
     cwd: Path
 
 
@@ -237,19 +249,30 @@ def appends(attempts: Attempts, goes_on: Continuation, at_us: int, why: str) -> 
     """What makes a prepared agent one that can be resumed: it has ended where the other was, and has its mail."""
     name, found = goes_on.name, goes_on.cut
     state = _state(attempts, goes_on)
-    origin = {"attempt": found.attempt.id, "version": found.attempt.version, "position": found.position}
-    events = [_planned(state), Event("attempt_branched", {"state": state, "origin": origin, "at_us": at_us})]
+    origin: AttemptOrigin = {
+        "attempt": found.attempt.id,
+        "version": found.attempt.version,
+        "position": found.position,
+    }
+    events: list[EventBase] = [_planned(state), AttemptBranched(state=state, origin=origin, at_us=at_us)]
     if found.transcript:
-        text = moved(found.transcript, _tree(found.attempt.workspace), _tree(goes_on.workspace))
-        data = {"name": found.attempt.transcript_name, "from": 0, "until": len(text.encode()), "text": text}
-        events.append(Event("attempt_transcript", data))
-    if found.attempt.is_open:
-        ended = {"status": STOPPED, "failure": "stopped", "message": why, "exit": {}, "at_us": at_us}
+        text = moved(found.transcript, found.attempt.workspace["tree"], goes_on.workspace["tree"])
+        name_of_file = found.attempt.transcript_name
+        events.append(AttemptTranscript(name=name_of_file, from_=0, until=len(text.encode()), text=text))
+    was = found.attempt
+    if was.is_open:
+        events.append(AttemptEnded(status=AttemptStatus.STOPPED, failure="stopped", message=why, at_us=at_us))
     else:
-        was = found.attempt
-        ended = {"status": was.status, "failure": was.failure, "message": was.message, "exit": was.exit,
-                 "reset_us": was.reset_us, "at_us": was.ended_us}  # fmt: skip
-    events.append(Event("attempt_ended", ended))
+        events.append(
+            AttemptEnded(
+                status=was.status,
+                failure=was.failure,
+                message=was.message,
+                exit=was.exit,
+                reset_us=was.reset_us,
+                at_us=was.ended_us,
+            )
+        )
     own = Append(stream(attempt_id(name, found.attempt.number)), events, expected=0)
     return [own, *forwarded(name, goes_on.run, BranchInbox(found.messages, found.topics))]
 
@@ -289,15 +312,10 @@ def _state(attempts: Attempts, goes_on: Continuation) -> dict[str, Any]:
     return {name: value for name, value in state.items() if name not in NOT_TOLD}
 
 
-def _planned(state: Mapping[str, Any]) -> Event:
+def _planned(state: Mapping[str, Any]) -> AttemptPlanned:
     names = ("agent", "number", "task", "session", "owner", "folder", "workspace", "inbox_cursor", "told", "order")
-    data = {name: state[name] for name in names}
-    data |= {"agent_kind": state["kind"], "transcript": ["", 0], "at_us": state["planned_us"]}
-    return Event("attempt_planned", data)
-
-
-def _tree(workspace: Mapping[str, Any]) -> str:
-    return str(workspace["tree"])
+    same = {name: state[name] for name in names}
+    return AttemptPlanned(agent_kind=state["kind"], transcript=("", 0), at_us=state["planned_us"], **same)
 
 
 def moved(transcript: str, old: str, new: str) -> str:

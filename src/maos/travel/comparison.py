@@ -147,13 +147,15 @@ async def _parted_at(journal: Journal, runs: Mapping[str, Run], stretch: Segment
     """The position that a stretch of a run goes on from. Of one that was imported only the version is known: positions
     are those of the journal that it comes from."""
     run = runs[stretch.run]
-    begun = next((one for one in run.branches if one["version"] == stretch.first), None)
-    if begun is None and (not run.origin or run.origin["run"] not in runs):
+    begun = next((one for one in run.branches if one.version == stretch.first), None)
+    if begun is not None:
+        of, position, version = run, begun.position, begun.to
+    elif run.origin is not None and run.origin["run"] in runs:
+        of, position, version = runs[run.origin["run"]], run.origin["position"], run.origin["version"]
+    else:
         return 0
-    of, told = (run, begun) if begun is not None else (runs[run.origin["run"]], run.origin)
     if not await journal.version(bundle.stream(run.id)):
-        return int(told["position"])
-    version = told["to"] if begun is not None else told["version"]
+        return position
     return (await points_in_time.at_version(journal, of, version)).position
 
 
@@ -164,11 +166,11 @@ async def _findings(journal: Journal, run: Run, moment: PointInTime) -> dict[tup
         for number in range(1, task.attempts + 1):
             attempt = await ATTEMPT.at(journal, attempt_id(agent, number), position=moment.position)
             for each in attempt.discoveries if attempt is not None else ():
-                found[(name, str(each.get("text", "")))] = str(each.get("keyword", ""))
+                found[(name, each.text)] = each.keyword
         reports = tool_calls.Reports()
         async for record in journal.read(tool_calls.stream(agent)):
             if record.position > moment.position:
                 break
-            reports.apply(record.type, record.data)
+            reports.apply(record.event)
         found |= {(name, each["text"]): each["keyword"] for each in reports.discoveries}
     return found

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from maos import workspaces as workspaces
 from maos.clock import Clock
@@ -19,13 +19,16 @@ from maos.engine.run_reader import RunReader
 from maos.engine.workplace import check_places
 from maos.errors import Corrupt, InvalidInput, NotFound
 from maos.faults import crash_point
-from maos.journal.codec import Event
 from maos.journal.journal import Append, Journal
 from maos.model.branch import BranchPoint, digest, line_of, parted
+from maos.model.events.commands import TasksRequested
+from maos.model.events.core import EventBase
+from maos.model.events.parts import WorkspaceData
+from maos.model.events.run import QuestionAnswered, QuestionAsked, RunJoined
 from maos.model.join import FILES, JOIN, OURS, THEIRS, JoinConflict, Joined, decided, join
 from maos.model.message import inbox
 from maos.model.question import Open
-from maos.model.run import Run
+from maos.model.run import Question, Run
 from maos.travel import branches, points_in_time
 from maos.travel.comparison import lineage
 from maos.travel.rollback import GRACE_S, held, joined, keep, position_before
@@ -82,8 +85,8 @@ class Join:
             union, found = await self._union(ours, theirs, policy)
             if union.open:
                 return union
-            last = ours.branches[-1] if ours.branches else {}
-            if last.get("joined") == [theirs.id, theirs.version] and last["version"] == ours.version:
+            last = ours.branches[-1] if ours.branches else None
+            if last and last.joined == (theirs.id, theirs.version) and last.version == ours.version:
                 before = await position_before(self._journal, ours)
                 return union._replace(before=before, commit=ours.commit)  # it was done before
             await stopping.end_all(self._attempts, ours.id, GRACE_S)
@@ -93,22 +96,21 @@ class Join:
             if place is not None:
                 found.content["options"]["workspace"] = place
             at_us, heard = self._clock.now_us(), await self._journal.version(inbox(ours.id))
-            data = {
-                "to": ours.version,
-                "position": await self._journal.head(),
-                "branch": ours.branch + 1,
-                "other": {"run": theirs.id, "version": theirs.version, "digest": digest(theirs)},
-                "base": union.base._asdict(),
-                "chosen": union.chosen,
-                "state": found.content,
-                "inbox_version": heard,
-                "at_us": at_us,
-            }
-            answers = [_answer(each, at_us) for each in found.answers]
+            event = RunJoined(
+                to=ours.version,
+                position=await self._journal.head(),
+                branch=ours.branch + 1,
+                other={"run": theirs.id, "version": theirs.version, "digest": digest(theirs)},
+                base={"run": union.base.run, "version": union.base.version},
+                chosen=dict(union.chosen),
+                state=found.content,
+                inbox_version=heard,
+                at_us=at_us,
+            )
             crash_point("travel: joined files")
-            wishes = [*await self._wishes(ours, until=heard), *answers]
+            wishes = [*await self._wishes(ours, until=heard), *_answers(found.answers, at_us)]
             also = joined([Append(inbox(ours.id), [each]) for each in wishes])
-            await recorder.append(Event("run_joined", data), also=also)
+            await recorder.append(event, also=also)
             return union._replace(before=await position_before(self._journal, ours), commit=ours.commit)
 
     async def ask(self, union: Union) -> list[Open]:
@@ -119,17 +121,17 @@ class Join:
         for each in union.open:
             id = f"{_prefix(theirs)}{each.id}"
             if id not in known:
-                data = {
-                    "id": id,
-                    "question": f"Joining {union.other} to {union.run}: {_told(each)} Which one counts?",
-                    "choices": [OURS, THEIRS],
-                    "context": f"{OURS} ({union.run}): {each.ours}\n{THEIRS} ({union.other}): {each.theirs}",
-                    "asked_by": [],
-                    "at_us": self._clock.now_us(),
-                }
-                await self._journal.append(inbox(run.id), Event("question_asked", data))
-        asked = questions.of_run(run, await questions.wishes_of(self._journal, run))
-        return [each for each in asked if each.id.startswith(_prefix(theirs))]
+                asked = QuestionAsked(
+                    id=id,
+                    question=f"Joining {union.other} to {union.run}: {_told(each)} Which one counts?",
+                    choices=[OURS, THEIRS],
+                    context=f"{OURS} ({union.run}): {each.ours}\n{THEIRS} ({union.other}): {each.theirs}",
+                    asked_by=[],
+                    at_us=self._clock.now_us(),
+                )
+                await self._journal.append(inbox(run.id), asked)
+        waiting = questions.of_run(run, await questions.wishes_of(self._journal, run))
+        return [each for each in waiting if each.id.startswith(_prefix(theirs))]
 
     # --- inside ----------------------------------------------------------------------------------------------
 
@@ -188,7 +190,7 @@ class Join:
             return None
         return JoinConflict(FILES, "", ", ".join(files), ", ".join(files), _last_us(ours), _last_us(theirs), files)
 
-    async def _merged(self, ours: Run, theirs: Run, side: str) -> tuple[str, dict[str, Any] | None]:
+    async def _merged(self, ours: Run, theirs: Run, side: str) -> tuple[str, WorkspaceData | None]:
         """The merged files of both, in a worktree of their own."""
         place = ours.options.get("workspace")
         if not place:
@@ -211,20 +213,25 @@ class Join:
             raise Corrupt(f"the files of {theirs.id} could not be merged: {done.files}", hint="join them again")
         return done.commit, into.to_data()
 
-    async def _wishes(self, ours: Run, *, until: int) -> list[Event]:
+    async def _wishes(self, ours: Run, *, until: int) -> list[EventBase]:
         """What was wanted of our run and nobody has carried out, but what this join itself asked. What comes later
         stays where it is."""
-        found = []
+        found: list[EventBase] = []
         async for record in self._journal.read(inbox(ours.id), after=ours.inbox_cursor, until=until):
-            own = str(record.data.get("id", "")).startswith(JOIN)
-            if not own and record.type in ("question_asked", "question_answered", "tasks_requested"):
-                found.append(Event(record.type, dict(record.data)))
+            match record.event:
+                case (QuestionAsked(id=id) | QuestionAnswered(id=id)) as command if not id.startswith(JOIN):
+                    found.append(command)
+                case TasksRequested() as command:
+                    found.append(command)
         return found
 
 
-def _answer(question: Any, at_us: int) -> Event:
-    data = {"id": question.id, "answer": question.answer, "by": question.answered_by, "at_us": at_us}
-    return Event("question_answered", data)
+def _answers(questions: Sequence[Question], at_us: int) -> list[EventBase]:
+    return [
+        QuestionAnswered(id=each.id, answer=each.answer, by=each.answered_by, at_us=at_us)
+        for each in questions
+        if each.answer is not None
+    ]
 
 
 def _prefix(theirs: Run) -> str:

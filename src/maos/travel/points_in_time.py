@@ -12,6 +12,7 @@ from maos.errors import Corrupt, InvalidInput, NotFound
 from maos.journal.journal import PAGE_EVENTS, Journal, Record
 from maos.model import bundle
 from maos.model.branch import digest, leads_here
+from maos.model.events.records import BundleImported
 from maos.model.run import Run, stream
 
 
@@ -84,9 +85,9 @@ async def at_version(journal: Journal, run: Run, version: int) -> PointInTime:
 async def _imported(journal: Journal, id: str, own: Record) -> int:
     """The same for an event that was imported: all of an import is one append here; 0 when it was not imported."""
     async for record in journal.read(bundle.stream(id)):
-        if record.type == bundle.IMPORTED and 0 < own.position - record.position <= record.data.get("events", 0):
-            later: int = record.data.get("later", {}).get(str(own.version), 0)
-            return own.position + later
+        brought = record.event
+        if isinstance(brought, BundleImported) and 0 < own.position - record.position <= brought.events:
+            return own.position + brought.later.get(str(own.version), 0)
     return 0
 
 

@@ -20,9 +20,10 @@ from maos.engine.attempts import Attempts
 from maos.engine.types import RUN
 from maos.errors import InvalidInput
 from maos.faults import crash_point
-from maos.journal.codec import Event
 from maos.journal.journal import Append, Journal
 from maos.model.attempt import Attempt, agent_of, stream
+from maos.model.events.attempt import AttemptMoved
+from maos.model.events.run import RunMoved
 from maos.model.run import DONE, Run
 from maos.model.run import stream as stream_of
 from maos.travel.rollback import held
@@ -97,14 +98,14 @@ async def move(
         place = await found.lay_out()
         crash_point("move: laid out")
         if moved.changed:
-            data = {"folder": moved.folder, "from": moved.before, "at_us": clock.now_us()}
-            data |= {"workspace": place.to_data()} if place is not None else {}
+            workspace = place.to_data() if place is not None else None
+            event = RunMoved(folder=moved.folder, from_=moved.before, workspace=workspace, at_us=clock.now_us())
             async with AsyncExitStack() as leases:
                 for each in found.agents:
                     if each.attempt.is_open:
                         await leases.enter_async_context(_alone(journal, clock, each.attempt))
                 # Not under the lease of the run, which we hold: its token would be in streams that have another.
-                own = Append(stream_of(run.id), [Event("run_moved", data)], expected=recorder.fold.version)
+                own = Append(stream_of(run.id), [event], expected=recorder.fold.version)
                 await journal.append_all([own, *(_told(each, found.ways) for each in found.agents)])
         return moved
 
@@ -274,12 +275,12 @@ async def _alone(journal: Journal, clock: Clock, attempt: Attempt) -> AsyncItera
 
 def _told(agent: _Agent, ways: _Ways) -> Append:
     attempt = agent.attempt
-    data = {
-        "agent": attempt.agent,
-        "number": attempt.number,
-        "workspace": agent.now.to_data(),
-        "folder": str(ways.path(Path(attempt.folder))),
-        "cwd": str(ways.path(Path(attempt.order["cwd"]))),
-        "home": str(ways.path(Path(attempt.order["home"]))),
-    }
-    return Append(stream(attempt.id), [Event("attempt_moved", data)], expected=attempt.version)
+    event = AttemptMoved(
+        agent=attempt.agent,
+        number=attempt.number,
+        workspace=agent.now.to_data(),
+        folder=str(ways.path(Path(attempt.folder))),
+        cwd=str(ways.path(Path(attempt.order["cwd"]))),
+        home=str(ways.path(Path(attempt.order["home"]))),
+    )
+    return Append(stream(attempt.id), [event], expected=attempt.version)

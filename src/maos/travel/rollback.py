@@ -13,6 +13,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from msgspec.structs import replace
+
 from maos import workspaces as workspaces
 from maos.clock import Clock
 from maos.engine import claims, consent, ownership, stopping
@@ -23,10 +25,12 @@ from maos.engine.types import RUN
 from maos.engine.workplace import check_places
 from maos.errors import InvalidInput
 from maos.faults import crash_point
-from maos.journal.codec import Event
 from maos.journal.journal import Append, Journal
 from maos.model.attempt import check_agent, check_run
 from maos.model.branch import begin, digest
+from maos.model.events.commands import TasksRequested
+from maos.model.events.parts import RunOrigin
+from maos.model.events.run import QuestionAnswered, QuestionAsked, RunCreated, RunForked, RunRolledBack
 from maos.model.message import TOPICS, inbox
 from maos.model.run import DONE, PAUSED, Run, agent_name, stream
 from maos.state.agents import AgentStates
@@ -35,9 +39,6 @@ from maos.travel.branches import Cut
 from maos.travel.points_in_time import PointInTime
 
 GRACE_S = 10.0
-RESENT = ("question_asked", "question_answered", "tasks_requested")
-"""Wishes that still count when nobody had carried them out by then; a pause or a wake-up of that time does not."""
-
 KEPT, GOES_ON, ANEW, GIVEN_UP = "kept", "goes on", "begins", "given up"
 
 
@@ -124,19 +125,19 @@ class Travel:
             state, also = await self._prepared(
                 then, cuts, moment.position, run.id, branch, name, f"taken back to {moment.spoken}"
             )
-            data = {
-                "to": moment.version,
-                "position": moment.position,
-                "branch": branch,
-                "given_up": {"version": run.version, "cost_usd": journey.cost_usd},
-                "state": state,
-                "digest": journey.digest,
-                "inbox_version": await self._journal.version(inbox(run.id)),
-                "at_us": self._clock.now_us(),
-            }
+            rolled_back = RunRolledBack(
+                to=moment.version,
+                position=moment.position,
+                branch=branch,
+                given_up={"version": run.version, "cost_usd": journey.cost_usd},
+                state=state,
+                digest=journey.digest,
+                inbox_version=await self._journal.version(inbox(run.id)),
+                at_us=self._clock.now_us(),
+            )
             wishes = await self._wishes(then, moment, run.id, state)
             also = await self._subscribed(joined([*also, *wishes]))
-            await recorder.append(Event("run_rolled_back", data), also=also)
+            await recorder.append(rolled_back, also=also)
             return journey._replace(before=await position_before(self._journal, run))
 
     async def fork(self, id: str, moment: PointInTime, *, into: str = "", without_files: bool = False) -> TravelPlan:
@@ -155,7 +156,7 @@ class Travel:
             check_agent(agent_name(into, name))
         cuts = await self._cuts(then, moment)
         journey = await self._journey(origin, moment, then, cuts, into, 0, ())
-        source = {"run": origin.id, "version": moment.version, "position": moment.position}
+        source: RunOrigin = {"run": origin.id, "version": moment.version, "position": moment.position}
         known = await RUN.load(self._journal, into)
         if known is not None:
             _check_made(known, source, moment)
@@ -168,25 +169,25 @@ class Travel:
                 then, cuts, moment.position, into, 0, into, f"forked from {origin.id}, {moment.spoken}"
             )
             at_us = self._clock.now_us()
-            created = {
-                "request": then.request,
-                "folder": then.folder,
-                "options": state["options"],
-                "origin": source,
-                "owner": ownership.identity(recorder.lease),
-                "at_us": at_us,
-            }
-            forked = {
-                "to": moment.version,
-                "position": moment.position,
-                "branch": 0,
-                "state": state,
-                "digest": journey.digest,
-                "at_us": at_us,
-            }
+            created = RunCreated(
+                request=then.request,
+                folder=then.folder,
+                options=state["options"],
+                origin=source,
+                owner=ownership.identity(recorder.lease),
+                at_us=at_us,
+            )
+            forked = RunForked(
+                to=moment.version,
+                position=moment.position,
+                branch=0,
+                state=state,
+                digest=journey.digest,
+                at_us=at_us,
+            )
             wishes = await self._wishes(then, moment, into, state)
             also = await self._subscribed(joined([*also, *wishes]))
-            await recorder.append(Event("run_created", created), Event("run_forked", forked), also=also)
+            await recorder.append(created, forked, also=also)
             return journey
 
     # --- inside ----------------------------------------------------------------------------------------------
@@ -227,18 +228,21 @@ class Travel:
         return state, also
 
     async def _wishes(self, then: Run, moment: PointInTime, id: str, state: Mapping[str, Any]) -> list[Append]:
-        """What agents and people wanted of the run by then, and nobody had carried out: it is wanted again."""
+        """What agents and people wanted of the run by then, and nobody had carried out: it is wanted again. A pause or
+        a wake-up of that time is not."""
         names = {then.agent(name): task["agent"] for name, task in state["tasks"].items()}
         found = []
         async for record in self._journal.read(inbox(then.id), after=then.inbox_cursor):
             if record.position > moment.position:
                 break
-            if record.type in RESENT:
-                data = dict(record.data)
-                by = data.get("asked_by")
-                if by is not None:
-                    data["asked_by"] = names.get(by, by) if isinstance(by, str) else [names.get(one, one) for one in by]
-                found.append(Append(inbox(id), [Event(record.type, data)]))
+            match record.event:
+                case TasksRequested(asked_by=by) as command:
+                    found.append(Append(inbox(id), [replace(command, asked_by=names.get(by, by))]))
+                case QuestionAsked(asked_by=several) as command:
+                    asked_by = [names.get(one, one) for one in several]
+                    found.append(Append(inbox(id), [replace(command, asked_by=asked_by)]))
+                case QuestionAnswered() as command:
+                    found.append(Append(inbox(id), [command]))
         return found
 
     async def _subscribed(self, appends: Sequence[Append]) -> list[Append]:
@@ -251,9 +255,10 @@ class Travel:
 
     def _is_there(self, run: Run, moment: PointInTime) -> bool:
         """Whether it was taken there just now, by a call that was killed before it could say so."""
-        last = run.branches[-1] if run.branches else {}
-        there = (last.get("version"), last.get("to"), last.get("position"))
-        return "joined" not in last and there == (run.version, moment.version, moment.position)
+        if not run.branches or run.branches[-1].joined:
+            return False
+        last = run.branches[-1]
+        return (last.version, last.to, last.position) == (run.version, moment.version, moment.position)
 
     async def _journey(
         self,
@@ -289,10 +294,10 @@ class Travel:
         )
 
 
-def _check_made(known: Run, source: Mapping[str, Any], moment: PointInTime) -> None:
+def _check_made(known: Run, source: RunOrigin, moment: PointInTime) -> None:
     """InvalidInput unless a run is the fork that is wanted. Now is later each time that it is asked for."""
-    same = ("run", "version") if moment.is_now else ("run", "version", "position")
-    if any(known.origin.get(name) != source[name] for name in same):
+    same = None if known.origin is None else {**known.origin, "position": source["position"]}
+    if (same if moment.is_now else known.origin) != source:
         raise InvalidInput(f"there is an orchestration {known.id!r} already", hint="choose another id")
 
 

@@ -19,13 +19,14 @@ from maos.engine import ownership as owners
 from maos.engine import stopping
 from maos.engine.attempts import Attempts, Running
 from maos.engine.claims import Held
-from maos.engine.live import GRACE_S
 from maos.engine.ownership import Liveness
 from maos.errors import InvalidInput, MaosError, NotFound
 from maos.ids import match_id
 from maos.journal.journal import Record
 from maos.model.agent_state import AgentState
-from maos.model.attempt import Attempt, Tokens, agent_of, stream
+from maos.model.attempt import Attempt, Permission, Tokens, agent_of, stream
+from maos.model.events.commands import GRACE_S
+from maos.model.events.parts import Owner
 from maos.model.failure import TABLE
 from maos.model.message import inbox
 from maos.workspaces import FileChange, Workspace
@@ -155,7 +156,7 @@ class Attachment(NamedTuple):
     """The version of the attempt after which everything is new to the reader."""
     running: Running | None
     """None while another process runs it."""
-    owner: Mapping[str, Any] = {}
+    owner: Owner | None = None
     """The process that runs it, if that is another one."""
     held: str = ""
     """Why it could not be attached to."""
@@ -262,9 +263,7 @@ class Agents(Attempts):
                 async for record in self.journal.read(stream(each.id)):
                     yield await self._event(record)
 
-    async def follow(
-        self, attempt: str, *, after: int = 0, owner: Mapping[str, Any] | None = None
-    ) -> AsyncIterator[AgentEvent]:
+    async def follow(self, attempt: str, *, after: int = 0, owner: Owner | None = None) -> AsyncIterator[AgentEvent]:
         """The events of an attempt after a version as they are recorded, until it has ended.
 
         When the engine that records it is gone, one event of the type UNATTENDED says so: nothing comes until another
@@ -462,7 +461,7 @@ def _details(attempts: Sequence[Attempt], files: list[FileChange] | None) -> Age
     newest = attempts[-1]
     return AgentDetails(
         **_status(attempts),
-        engine=newest.owner,
+        engine=dict(newest.owner),
         pid=newest.pid,
         folder=newest.folder,
         session=newest.session,
@@ -472,12 +471,12 @@ def _details(attempts: Sequence[Attempt], files: list[FileChange] | None) -> Age
         files=files,
         lines=newest.lines,
         retries=newest.retries,
-        troubles=newest.troubles,
-        discoveries=newest.discoveries,
+        troubles=[each.data for each in newest.troubles],
+        discoveries=[each.data for each in newest.discoveries],
         discovery_count=newest.discovery_count,
         tools_done=newest.tools_done,
-        tools_unknown=[{"id": id, **tool} for id, tool in newest.tools_open.items()],
-        permissions=list(newest.permissions.values()),
+        tools_unknown=[{"id": id, "name": tool.name, "input": tool.input} for id, tool in newest.tools_open.items()],
+        permissions=[_permission(each) for each in newest.permissions.values()],
         checkpoints=[
             CheckpointInfo(each.number, point.name, point.trigger, point.commit, point.version, point.at_us)
             for each in attempts
@@ -485,6 +484,11 @@ def _details(attempts: Sequence[Attempt], files: list[FileChange] | None) -> Age
         ],
         attempts=[_attempt(each) for each in attempts],
     )
+
+
+def _permission(asked: Permission) -> dict[str, Any]:
+    answer = {} if asked.is_open else {"answer": {"allow": asked.allow, "why": asked.why}}
+    return {"id": asked.id, "tool": asked.tool, "input": asked.input, **answer}
 
 
 def _attempt(attempt: Attempt) -> AttemptInfo:

@@ -18,6 +18,8 @@ from maos.engine.types import WORKFLOW_RUN
 from maos.ids import match_id
 from maos.journal.journal import Journal
 from maos.model.attempt import Attempt, stream
+from maos.model.events.attempt import AttemptOutput
+from maos.model.events.facts import ToolResult, ToolUse
 from maos.model.failure import ENDED_BY_ITSELF, REPEATABLE
 from maos.model.run import stream as run_stream
 from maos.model.workflow import AGENT, STEP, WorkflowRun
@@ -97,17 +99,18 @@ async def _of_attempt(journal: Journal, attempt: Attempt) -> AsyncIterator[Effec
         return
     found: dict[str, Effect] = {}
     async for record in journal.read(stream(attempt.id)):
-        for fact in record.data["facts"] if record.type == "attempt_output" else ():
-            id = str(fact.get("id", ""))
-            at_us = int(record.data.get("at_us", 0))
-            if fact["kind"] == "tool_use":
-                begun_us = found[id].begun_us if id in found else at_us
-                outcome = _outcome_of_open(attempt)
-                found[id] = Effect(attempt.id, id, fact.get("name", ""), _short(fact.get("input")), outcome,
-                                   begun_us=begun_us)  # fmt: skip
-            elif fact["kind"] == "tool_result" and id in found:
-                outcome = Outcome.FAILED if fact.get("failed") else Outcome.DONE
-                found[id] = found[id]._replace(outcome=outcome, said=_short(fact.get("output")), ended_us=at_us)
+        if not isinstance(record.event, AttemptOutput):
+            continue
+        at_us = record.event.at_us
+        for fact in record.event.facts:
+            match fact:
+                case ToolUse(id=id):
+                    begun_us = found[id].begun_us if id in found else at_us
+                    outcome = _outcome_of_open(attempt)
+                    found[id] = Effect(attempt.id, id, fact.name, _short(fact.input), outcome, begun_us=begun_us)
+                case ToolResult(id=id) if id in found:
+                    outcome = Outcome.FAILED if fact.failed else Outcome.DONE
+                    found[id] = found[id]._replace(outcome=outcome, said=_short(fact.output or None), ended_us=at_us)
     for effect in found.values():
         yield effect
 

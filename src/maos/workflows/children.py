@@ -25,9 +25,10 @@ from maos.errors import (
 )
 from maos.faults import crash_point
 from maos.holder.errors import StartFailed
-from maos.journal.codec import Event
 from maos.model import run
 from maos.model.attempt import STOPPED, Attempt
+from maos.model.events.core import EventBase
+from maos.model.status import TaskStatus
 from maos.model.workflow import (
     AGENT,
     CANCELLED,
@@ -338,16 +339,16 @@ class Children:
             self._ending.difference_update(ending)
 
 
-def _following(attempt: Attempt, tries: int, now_us: int) -> Event:
+def _following(attempt: Attempt, tries: int, now_us: int) -> EventBase:
     """What follows from how an attempt ended: what would for a task of a run."""
-    task = run.TaskState(name=attempt.agent, plan={}, needs=[], status=run.RUNNING, tries=tries)
+    task = run.TaskState(name=attempt.agent, plan={}, needs=[], status=TaskStatus.RUNNING, tries=tries)
     outcome = Outcome(
         failure=attempt.failure, message=attempt.message, reset_us=attempt.reset_us, at_us=attempt.ended_us
     )  # fmt: skip
     return what_follows(task, outcome, now_us)
 
 
-def _counts(following: Event) -> bool:
+def _counts(following: EventBase) -> bool:
     return bool(following.data.get("counts"))
 
 

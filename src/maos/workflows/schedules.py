@@ -12,13 +12,11 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import Any
 
-import msgspec
-
 from maos.clock import MICROSECONDS, Clock, to_datetime, to_us
 from maos.engine.types import SCHEDULES, WORKFLOW_RUN
 from maos.errors import Conflict, Corrupt, InvalidInput, MaosError, NotFound, StoreUnavailable
-from maos.journal.codec import Event
 from maos.journal.journal import Journal
+from maos.model.events.records import ScheduleRemoved
 from maos.model.schedule import NAME, Schedule, Schedules
 from maos.workflows import values
 from maos.workflows.cron import Cron
@@ -65,7 +63,7 @@ async def put(
         where=workflow.where,
         set_us=clock.now_us(),
     )
-    await journal.append(SCHEDULES.stream(NAME), Event("schedule_set", msgspec.to_builtins(made)))
+    await journal.append(SCHEDULES.stream(NAME), made)
     return made
 
 
@@ -75,7 +73,7 @@ async def remove(journal: Journal, clock: Clock, name: str) -> None:
         known = await SCHEDULES.load(journal, NAME) or Schedules(id=NAME)
         if name not in known.known:
             raise NotFound(f"there is no schedule {name!r}", hint="`maos workflow schedule list` shows them")
-        event = Event("schedule_removed", {"name": name, "at_us": clock.now_us()})
+        event = ScheduleRemoved(name=name, at_us=clock.now_us())
         try:
             await journal.append(SCHEDULES.stream(NAME), event, expected=known.version)
             return

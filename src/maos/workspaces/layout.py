@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from maos.errors import InvalidInput, MaosError, NotFound
+from maos.model.events.parts import WorkspaceData
 from maos.workspaces.git import Git, GitFailed, held
 
 FILE_BYTES_MAX = 50 * 1024 * 1024
@@ -61,12 +62,19 @@ class Workspace(NamedTuple):
         """Whether the agent works in the user's own folder, with nothing saved and nothing promised."""
         return self.repository is None
 
-    def to_data(self) -> dict[str, Any]:
+    def to_data(self) -> WorkspaceData:
         """It as JSON can say it."""
-        data = self._asdict()
-        for key in ("path", "tree", "repository", "gitdir"):
-            data[key] = None if data[key] is None else str(data[key])
-        return {**data, "notes": list(self.notes), "keep_ignored": list(self.keep_ignored)}
+        return {
+            "name": self.name,
+            "path": str(self.path),
+            "tree": str(self.tree),
+            "repository": None if self.repository is None else str(self.repository),
+            "gitdir": None if self.gitdir is None else str(self.gitdir),
+            "base": self.base,
+            "notes": list(self.notes),
+            "file_bytes_max": self.file_bytes_max,
+            "keep_ignored": list(self.keep_ignored),
+        }
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Workspace:

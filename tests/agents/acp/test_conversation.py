@@ -68,7 +68,7 @@ async def test_a_turn_from_the_first_word_to_the_last(tmp_path: Path, forgetful:
     assert [(fact["usd"], fact["turn"]) for fact in run.of("cost")] == [(0.25, "tester.1/1"), (0.75, "tester.1/1")]
     assert run.of("usage") == [{"kind": "usage", "message": "tester.1/1", "input": 10, "output": 20, "cache_read": 5}]
     assert run.of("turn_ended") == [{"kind": "turn_ended", "reason": "end_turn"}]
-    assert understand(Ending(exit_code=0), run.facts) is None
+    assert understand(Ending(exit_code=0), run.heard) is None
     assert len(json.dumps(dict(run.conversation.state()))) < 500
 
 
@@ -154,14 +154,14 @@ async def test_every_failed_turn_says_why_and_another_may_follow(tmp_path: Path)
             before = len(run.facts)
             assert await run.say(f"inbox/{number}", json.dumps([{"say": f"half {number}"}, step]))
             await run.until_fact("turn_ended", number)
-            verdict = understand(Ending(exit_code=0), run.facts[before:])
+            verdict = understand(Ending(exit_code=0), run.heard[before:])
             assert verdict is not None
             assert (verdict.failure, step) == (failure, step)
             assert run.of("text")[-1]["text"] == f"half {number}"
         assert await run.say("inbox/99", json.dumps([{"say": "well again"}]))
         await run.until_fact("turn_ended", len(FAILURES) + 2)
         assert await run.finish() == 0
-    assert understand(Ending(exit_code=0), run.facts) is None
+    assert understand(Ending(exit_code=0), run.heard) is None
 
 
 async def test_what_it_is_given_and_what_it_is_not(tmp_path: Path) -> None:
@@ -206,7 +206,7 @@ async def test_a_start_that_leads_nowhere_ends_the_agent(
 ) -> None:
     async with started(peer(option), order_of(tmp_path, {"say": "no"}, **fields)) as run:
         assert await run.ended() == 0
-    verdict = understand(Ending(exit_code=0), run.facts)
+    verdict = understand(Ending(exit_code=0), run.heard)
     assert verdict is not None
     assert verdict.failure == failure
     assert said in verdict.message
@@ -249,7 +249,7 @@ async def test_a_session_that_cannot_be_taken_up_is_missing_or_begun_anew(tmp_pa
     lost = order_of(tmp_path, {"say": "go on"}, session="sess_gone", resume=True)
     async with started(peer(option), lost) as run:
         assert await run.ended() == 0
-    verdict = understand(Ending(exit_code=0), run.facts)
+    verdict = understand(Ending(exit_code=0), run.heard)
     assert verdict is not None
     assert verdict.failure == "session_missing"
     assert run.text() == ""
@@ -261,4 +261,4 @@ async def test_a_session_that_cannot_be_taken_up_is_missing_or_begun_anew(tmp_pa
     assert told["instead_of"] == "sess_gone"
     assert told["id"] != "sess_gone"
     assert run.text() == "from the beginning"
-    assert understand(Ending(exit_code=0), run.facts) is None
+    assert understand(Ending(exit_code=0), run.heard) is None

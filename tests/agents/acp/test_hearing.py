@@ -14,8 +14,9 @@ from maos.agents.acp.dialect import Acp
 from maos.agents.acp.speech import LINE_CHARS_MAX, Speech
 from maos.agents.contract import AgentMissing, LaunchOrder
 from maos.errors import InvalidInput, NotFound
-from maos.model import facts
+from maos.model.events import facts
 from tests.agents.driving import an_order
+from tests.events import last_message, plain
 
 RECORDED = Path(__file__).parents[1] / "recorded" / "acp"
 ORDER = an_order(Path("/"), cwd=Path("/home/user/project"))
@@ -70,7 +71,7 @@ def test_what_the_order_has_decided_is_not_asked(
 ) -> None:
     """A13: a path out of the workspace is a person's decision, however it is written."""
     heard = in_a_turn(ORDER._replace(**rule)).hear(asking(**call), stderr=False)
-    kinds = [fact["kind"] for fact in heard.facts]
+    kinds = [fact["kind"] for fact in plain(heard.facts)]
     if chosen is None:
         assert kinds == ["permission_requested"]
         assert heard.replies == ()
@@ -93,7 +94,7 @@ def test_a_question_without_a_way_to_say_yes_is_answered_with_no() -> None:
         params = {"sessionId": "s1", "toolCall": {"toolCallId": "t"}, "options": options}
         heard = conversation.hear(line(id=5, method="session/request_permission", params=params), stderr=False)
         assert json.loads(heard.replies[0].data)["result"]["outcome"] == {"outcome": "cancelled"}
-        assert heard.facts[0]["kind"] == "permission_denied"
+        assert plain(heard.facts)[0]["kind"] == "permission_denied"
 
 
 def test_a_flood_of_questions_does_not_grow_the_state() -> None:
@@ -109,7 +110,7 @@ def test_a_long_turn_may_ask_as_often_as_it_is_answered() -> None:
     conversation = in_a_turn()
     for _ in range(100):
         heard = conversation.hear(asking(kind="execute"), stderr=False)
-        (asked,) = heard.facts
+        (asked,) = plain(heard.facts)
         assert asked["kind"] == "permission_requested"
         reply = conversation.answer(asked["id"], allow=True)
         assert reply is not None
@@ -131,7 +132,7 @@ def test_a_tool_that_says_little_by_little_what_it_does() -> None:
         update(sessionUpdate="tool_call", toolCallId="t2", title="Edit", status="completed", content=[
             {"type": "diff", "path": "a.c", "oldText": "x", "newText": "y"}]),
     ]  # fmt: skip
-    found = [fact for each in lines for fact in conversation.hear(each, stderr=False).facts]
+    found = [fact for each in lines for fact in plain(conversation.hear(each, stderr=False).facts)]
     assert found == [
         {"kind": "tool_use", "id": "t1", "name": "Run", "input": {"kind": "execute"}},
         {"kind": "tool_use", "id": "t1", "name": "make", "input": {"command": "make"}},
@@ -150,7 +151,7 @@ def test_pictures_are_named_and_left_out() -> None:
     picture = {"type": "image", "mimeType": "image/png", "data": "A" * 100_000}
     conversation = in_a_turn()
     conversation.hear(update(sessionUpdate="agent_message_chunk", content=picture), stderr=False)
-    (said, *_) = conversation.hear(line(id=2, result={"stopReason": "end_turn"}), stderr=False).facts
+    (said, *_) = plain(conversation.hear(line(id=2, result={"stopReason": "end_turn"}), stderr=False).facts)
     assert "image/png" in said["text"]
     assert "100000 characters left out" in said["text"]
 
@@ -159,35 +160,35 @@ def test_known_updates_that_mean_nothing_are_no_facts() -> None:
     conversation = in_a_turn()
     for kind in ("available_commands_update", "current_mode_update", "user_message_chunk", "session_info_update"):
         heard = conversation.hear(update(sessionUpdate=kind), stderr=False)
-        assert not heard.facts
+        assert not plain(heard.facts)
         assert not heard.replies
     heard = conversation.hear(update(sessionUpdate="a_new_invention"), stderr=False)
-    assert heard.facts[0]["kind"] == "unknown"
+    assert plain(heard.facts)[0]["kind"] == "unknown"
 
 
 def test_updates_of_another_session_are_not_ours() -> None:
     other = {"sessionId": "s2", "update": {"sessionUpdate": "agent_message_chunk", "content": {"type": "text"}}}
     heard = in_a_turn().hear(line(method="session/update", params=other), stderr=False)
-    assert heard.facts[0]["kind"] == "unknown"
+    assert plain(heard.facts)[0]["kind"] == "unknown"
 
 
 def test_a_response_counts_once() -> None:
     conversation = in_a_turn()
     ended = line(id=2, result={"stopReason": "end_turn"})
-    assert [fact["kind"] for fact in conversation.hear(ended, stderr=False).facts] == ["turn_ended"]
-    assert [fact["kind"] for fact in conversation.hear(ended, stderr=False).facts] == ["unknown"]
+    assert [fact["kind"] for fact in plain(conversation.hear(ended, stderr=False).facts)] == ["turn_ended"]
+    assert [fact["kind"] for fact in plain(conversation.hear(ended, stderr=False).facts)] == ["unknown"]
     failed = conversation.hear(line(id=2, error={"code": -32603, "message": "too late"}), stderr=False)
-    assert [fact["kind"] for fact in failed.facts] == ["unknown"]
+    assert [fact["kind"] for fact in plain(failed.facts)] == ["unknown"]
     assert not failed.replies
     for id in (3, "2", 2.0, None, True, [2], "say"):
         heard = in_a_turn().hear(line(id=id, result={"stopReason": "end_turn"}), stderr=False)
-        assert [fact["kind"] for fact in heard.facts] == ["unknown"]
+        assert [fact["kind"] for fact in plain(heard.facts)] == ["unknown"]
 
 
 def test_another_currency_is_not_counted_as_dollars() -> None:
     conversation = in_a_turn()
     told = update(sessionUpdate="usage_update", used=1, size=2, cost={"amount": 3, "currency": "EUR"})
-    assert conversation.hear(told, stderr=False).facts[0]["kind"] == "unknown"
+    assert plain(conversation.hear(told, stderr=False).facts)[0]["kind"] == "unknown"
 
 
 def test_a_cost_that_begins_anew_is_not_taken_back() -> None:
@@ -196,7 +197,7 @@ def test_a_cost_that_begins_anew_is_not_taken_back() -> None:
     def told(amount: float) -> list[float]:
         cost = {"amount": amount, "currency": "USD"}
         heard = conversation.hear(update(sessionUpdate="usage_update", used=1, size=2, cost=cost), stderr=False)
-        return [fact["usd"] for fact in heard.facts]
+        return [fact["usd"] for fact in plain(heard.facts)]
 
     assert told(1.0) == [1.0]
     conversation.hear(line(id=2, result={"stopReason": "end_turn"}), stderr=False)
@@ -211,8 +212,8 @@ def test_what_was_said_before_a_death_can_be_had() -> None:
     words = {"type": "text", "text": "I was about to"}
     conversation.hear(update(sessionUpdate="agent_message_chunk", content=words), stderr=False)
     taken_over = Acp("agent").converse(ORDER, json.loads(json.dumps(dict(conversation.state()))))
-    assert [fact["text"] for fact in taken_over.rest()] == ["I was about to"]
-    assert taken_over.rest() == []
+    assert [fact["text"] for fact in plain(taken_over.rest())] == ["I was about to"]
+    assert plain(taken_over.rest()) == []
 
 
 chunks = st.lists(
@@ -231,8 +232,8 @@ def test_no_word_is_lost_whatever_the_pieces(pieces: list[tuple[str, str, str]],
         assert len(json.dumps(speech.state())) < LINE_CHARS_MAX * 2 + 200
     found += speech.pause()
     said = "".join(words for _, _, words in pieces) + "x" * long
-    assert "".join("".join(fact["text"].split()) for fact in found) == "".join(said.split())
-    assert all("\n" not in fact["text"].strip("\n") or fact["text"].strip() for fact in found)
+    assert "".join("".join(fact["text"].split()) for fact in plain(found)) == "".join(said.split())
+    assert all("\n" not in fact["text"].strip("\n") or fact["text"].strip() for fact in plain(found))
 
 
 @given(st.text("ab \n", min_size=1, max_size=3000), st.integers(1, 30))
@@ -242,8 +243,8 @@ def test_a_message_can_be_put_together_again(message: str, size: int) -> None:
     for start in range(0, len(message), size):
         found += speech.hear("text", "m1", message[start : start + size], turn="t")
     found += speech.pause()
-    assert facts.last_message(found) == (message.rstrip("\n") if message.strip() else "") or (
-        facts.last_message(found).rstrip() == message.rstrip()
+    assert last_message(found) == (message.rstrip("\n") if message.strip() else "") or (
+        last_message(found).rstrip() == message.rstrip()
     )
 
 
@@ -288,7 +289,7 @@ def check(conversation: AcpConversation, printed: bytes) -> None:
     """Hearing it does not raise, can be recorded, and is a function of state and line."""
     state = msgspec.json.decode(msgspec.json.encode(dict(conversation.state())))
     heard = conversation.hear(printed, stderr=False)
-    msgspec.json.encode(heard.facts)
+    msgspec.json.decode(msgspec.json.encode(heard.facts), type=list[facts.Fact])
     msgspec.json.encode(dict(conversation.state()))
     for reply in heard.replies:
         assert reply.closes or json.loads(reply.data)["jsonrpc"] == "2.0"
@@ -388,7 +389,7 @@ def test_recorded_conversations_mean_what_they_meant(path: Path) -> None:
     conversation = Acp("agent").converse(ORDER._replace(resume=resumes, session=session))
     found: list[facts.Fact] = []
     for recorded in path.read_bytes().splitlines():
-        found += conversation.hear(recorded, stderr=False).facts
+        found += plain(conversation.hear(recorded, stderr=False).facts)
     golden = path.with_suffix(".facts.json")
     assert found == json.loads(golden.read_text())
 

@@ -51,7 +51,7 @@ async def test_failures_of_the_api_are_told_apart(tmp_path: Path) -> None:
     assert [fact.get("status") for fact in run.of("trouble")] == [fault.status for fault, _ in faults.values()]
     assert all(fact["failed"] for fact in run.of("turn_ended"))
     assert not run.text()
-    verdict = understand(Ending(exit_code=1), run.facts[-2:])
+    verdict = understand(Ending(exit_code=1), run.heard[-2:])
     assert verdict is not None
     assert verdict.failure == "login_expired"
     assert TABLE[verdict.failure].hint

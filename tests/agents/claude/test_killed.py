@@ -10,6 +10,7 @@ from maos.agents.claude.dialect import Claude
 from maos.testing.model_stub import ModelStub, ScriptFault, ScriptStep
 from tests.agents.claude.stage import SESSION, SlowTool, agent, bash, texts, turn
 from tests.agents.driving import an_order
+from tests.events import plain
 
 GO_ON = "You were interrupted. Go on."
 
@@ -29,12 +30,12 @@ async def test_killed_in_the_middle_of_a_text_it_goes_on_in_place(tmp_path: Path
             await run.ended()
         recorded = json.loads(json.dumps(dict(run.conversation.state())))
         taken_up = Claude().converse(an_order(tmp_path), recorded)
-        rest = taken_up.rest()
+        rest = plain(taken_up.rest())
         assert [fact["text"] for fact in run.of("text")] == ["I begin.", "First paragraph."]
         [partial] = [fact["text"] for fact in rest if fact["kind"] == "text"]
         assert partial.startswith("Second paragraph")
         assert partial in text
-        assert not taken_up.rest()
+        assert not plain(taken_up.rest())
 
         async with agent(stub, tmp_path, GO_ON, tools_allowed=["Bash"], resume=True, attempt="tester.2") as run:
             end = await turn(run)

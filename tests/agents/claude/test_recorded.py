@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from maos.agents.claude.conversation import TAIL_CHARS_MAX, ClaudeConversation
 from maos.agents.claude.dialect import Claude
-from maos.model.facts import Fact
+from maos.model.events.facts import Fact
 from maos.model.failure import TABLE
 from tests.agents.driving import an_order
+from tests.events import plain
 
 RECORDED = Path(__file__).parents[1] / "recorded" / "claude"
 NAMES = sorted(path.stem for path in RECORDED.glob("*.jsonl"))
@@ -28,7 +29,7 @@ def hear_all(lines: list[bytes]) -> tuple[list[Fact], ClaudeConversation]:
     conversation = Claude().converse(ORDER)
     for line in lines:
         conversation = Claude().converse(ORDER, state)
-        found += conversation.hear(line, stderr=False).facts
+        found += plain(conversation.hear(line, stderr=False).facts)
         state = json.loads(json.dumps(dict(conversation.state())))
     return found, conversation
 
@@ -36,7 +37,7 @@ def hear_all(lines: list[bytes]) -> tuple[list[Fact], ClaudeConversation]:
 @pytest.mark.parametrize("name", NAMES)
 def test_recorded_lines_mean_what_they_meant(name: str, golden: Callable[[str, str], None]) -> None:
     found, conversation = hear_all((RECORDED / f"{name}.jsonl").read_bytes().splitlines())
-    found += conversation.rest()
+    found += plain(conversation.rest())
     text = "".join(json.dumps(fact, ensure_ascii=False) + "\n" for fact in found)
     golden(f"../agents/recorded/claude/{name}.facts", text)
     assert all(fact["failure"] in TABLE for fact in found if fact["kind"] == "trouble")
@@ -65,7 +66,7 @@ def test_costs_of_an_older_version_are_differences_of_its_totals() -> None:
     found, _ = hear_all(lines)
     assert [fact["usd"] for fact in found if fact["kind"] == "cost"] == [1.0, 0.5]
     resumed = Claude().converse(ORDER._replace(resume=True))
-    facts = [fact for line in lines for fact in resumed.hear(line, stderr=False).facts]
+    facts = [fact for line in lines for fact in plain(resumed.hear(line, stderr=False).facts)]
     assert [fact["usd"] for fact in facts if fact["kind"] == "cost"] == [0.5]
 
 
@@ -91,7 +92,7 @@ def test_requests_we_do_not_know_are_refused_so_that_nobody_waits() -> None:
     heard = Claude().converse(ORDER).hear(line, stderr=False)
     [reply] = heard.replies
     assert json.loads(reply.data)["response"] == {"subtype": "error", "request_id": "r1", "error": "not supported"}
-    assert heard.facts
+    assert plain(heard.facts)
 
 
 def test_a_permission_that_is_withdrawn_cannot_be_answered_any_more() -> None:
@@ -128,7 +129,7 @@ def survives(line: bytes) -> None:
     conversation = Claude().converse(ORDER)
     for stderr in (False, True):
         heard = conversation.hear(line, stderr=stderr)
-        json.dumps([list(heard.facts), dict(conversation.state())], allow_nan=False).encode()
+        json.dumps([list(plain(heard.facts)), dict(conversation.state())], allow_nan=False).encode()
         conversation = Claude().converse(ORDER, json.loads(json.dumps(dict(conversation.state()))))
 
 

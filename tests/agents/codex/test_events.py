@@ -9,9 +9,10 @@ import pytest
 
 from maos.agents.codex.dialect import Codex
 from maos.agents.codex.events import OPEN_MAX, CodexConversation, failure_of, reset_of
-from maos.model.facts import Fact
+from maos.model.events.facts import Fact
 from maos.testing.manual_clock import ManualClock
 from tests.agents.driving import an_order
+from tests.events import plain
 
 THREAD = "0199a213-81c0-7800-8aa1-bbab2a035a53"
 HOUR_US = 3600 * 1_000_000
@@ -26,7 +27,9 @@ def conversation(tmp_path: Path) -> CodexConversation:
 
 def said(conversation: CodexConversation, *events: dict[str, Any]) -> list[Fact]:
     """The facts of events."""
-    return [fact for event in events for fact in conversation.hear(json.dumps(event).encode(), stderr=False).facts]
+    return [
+        fact for event in events for fact in plain(conversation.hear(json.dumps(event).encode(), stderr=False).facts)
+    ]
 
 
 def item(phase: str, **fields: Any) -> dict[str, Any]:
@@ -97,7 +100,7 @@ def test_agents_of_the_agent_are_tools(conversation: CodexConversation) -> None:
 
 def test_an_item_nobody_knows_is_kept_as_it_is(conversation: CodexConversation) -> None:
     line = json.dumps(item("completed", type="dream", text="sheep")).encode()
-    assert conversation.hear(line, stderr=False).facts == [{"kind": "unknown", "text": line.decode()}]
+    assert plain(conversation.hear(line, stderr=False).facts) == [{"kind": "unknown", "text": line.decode()}]
 
 
 def test_the_same_trouble_is_told_once(conversation: CodexConversation) -> None:
@@ -187,8 +190,8 @@ def test_the_end_of_a_limit_is_found_in_its_words(words: str, reset_us: int, loc
 
 
 def test_log_lines_are_kept_and_greetings_are_not(conversation: CodexConversation) -> None:
-    assert not conversation.hear(b"Reading prompt from stdin...", stderr=True).facts
-    assert not conversation.hear(b"", stderr=True).facts
-    logged = conversation.hear(b"2026-03-01T10:00:00Z ERROR codex_core: x\xff", stderr=True).facts
+    assert not plain(conversation.hear(b"Reading prompt from stdin...", stderr=True).facts)
+    assert not plain(conversation.hear(b"", stderr=True).facts)
+    logged = plain(conversation.hear(b"2026-03-01T10:00:00Z ERROR codex_core: x\xff", stderr=True).facts)
     assert logged[0]["kind"] == "line"
     assert logged[0]["stderr"]

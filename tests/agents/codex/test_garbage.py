@@ -9,9 +9,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from maos.agents.codex.dialect import Codex
+from maos.model.events.facts import Fact
 from maos.testing.manual_clock import ManualClock
 from tests.agents.codex.test_recorded import RECORDED
 from tests.agents.driving import an_order
+from tests.events import plain
 
 LINES = [line for path in sorted(RECORDED.glob("*.jsonl")) for line in path.read_bytes().splitlines()]
 
@@ -30,9 +32,9 @@ def hear(folder: Path, *lines: bytes, state: Any = None, stderr: bool = False) -
     for line in lines:
         heard = first.hear(line, stderr=stderr)
         assert heard == second.hear(line, stderr=stderr)
-        for fact in heard.facts:
+        for fact in plain(heard.facts):
             assert isinstance(fact["kind"], str)
-            msgspec.json.encode(fact)
+            msgspec.json.decode(msgspec.json.encode(fact), type=Fact)
     msgspec.json.encode(first.state())
 
 

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from maos.agents.codex.dialect import Codex
-from maos.model.facts import Fact
+from maos.model.events.facts import Fact, ToolResult, ToolUse, Unknown
 from maos.model.failure import Ending, understand
 from maos.testing.manual_clock import ManualClock
 from tests.agents.driving import an_order
+from tests.events import plain
 
 RECORDED = Path(__file__).parents[1] / "recorded" / "codex"
 NAMES = sorted(path.name for path in RECORDED.iterdir() if path.suffix in {".jsonl", ".stderr"})
@@ -35,7 +36,7 @@ def test_a_recording_means_what_it_meant_before(
 ) -> None:
     """Golden facts beside every recording (R-103)."""
     local_time("UTC")
-    text = "".join(json.dumps(fact, ensure_ascii=False) + "\n" for fact in heard(name, tmp_path))
+    text = "".join(json.dumps(fact, ensure_ascii=False) + "\n" for fact in plain(heard(name, tmp_path)))
     golden(f"../agents/recorded/codex/{name}.facts", text)
 
 
@@ -46,7 +47,7 @@ def test_another_engine_in_the_middle_makes_no_difference(name: str, tmp_path: P
 
 @pytest.mark.parametrize("name", NAMES)
 def test_nothing_that_codex_prints_is_unknown(name: str, tmp_path: Path) -> None:
-    assert not [fact for fact in heard(name, tmp_path) if fact["kind"] == "unknown"]
+    assert not [fact for fact in heard(name, tmp_path) if isinstance(fact, Unknown)]
 
 
 @pytest.mark.parametrize(
@@ -82,8 +83,8 @@ def test_every_way_to_fail_is_told_apart(name: str, failure: str | None, tmp_pat
 def test_a_run_that_was_killed_leaves_its_tool_open(tmp_path: Path) -> None:
     """An intent without an outcome stays one (I31)."""
     found = heard("killed_in_a_tool.jsonl", tmp_path)
-    assert [fact["id"] for fact in found if fact["kind"] == "tool_use"] == ["item_1"]
-    assert not [fact for fact in found if fact["kind"] == "tool_result"]
+    assert [fact.id for fact in found if isinstance(fact, ToolUse)] == ["item_1"]
+    assert not [fact for fact in found if isinstance(fact, ToolResult)]
     verdict = understand(Ending(signal=9), found)
     assert verdict is not None
     assert verdict.failure == "killed"

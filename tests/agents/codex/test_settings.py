@@ -13,6 +13,7 @@ from maos.agents.contract import AgentMissing, AgentProgram, LaunchCommand, Laun
 from maos.errors import InvalidInput
 from maos.testing.manual_clock import ManualClock
 from tests.agents.driving import an_order
+from tests.events import plain
 
 THREAD = "0199a213-81c0-7800-8aa1-bbab2a035a53"
 ROLLOUT = f"rollout-2026-03-01T10-00-00-{THREAD}.jsonl"
@@ -209,7 +210,7 @@ def usage_of(order: LaunchOrder, total: int) -> dict[str, Any]:
     conversation = Codex(ManualClock()).converse(order)
     usage = {"input_tokens": total, "cached_input_tokens": total // 2, "output_tokens": total // 10}
     line = json.dumps({"type": "turn.completed", "usage": usage}).encode()
-    return conversation.hear(line, stderr=False).facts[0]
+    return plain(conversation.hear(line, stderr=False).facts)[0]
 
 
 def test_tokens_of_earlier_turns_are_not_counted_again(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import signal
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,9 +14,10 @@ from hypothesis import strategies as st
 from maos.agents.contract import LaunchOrder
 from maos.agents.python.dialect import Python
 from maos.errors import InvalidInput, NotFound
-from maos.model import facts
+from maos.model.events import facts
 from maos.model.failure import Ending, understand
 from tests.agents.driving import an_order, command_of, started
+from tests.events import plain
 
 
 def order_for(folder: Path, source: str, **fields: object) -> LaunchOrder:
@@ -44,7 +46,7 @@ async def run(context):
     assert run.facts[1]["text"] == "working on ponder"
     assert run.facts[2] == {"kind": "discovery", "keyword": "finding", "text": "the answer"}
     assert json.loads(run.facts[3]["result"]) == {"attempt": "tester.1", "session": order.session, "resumed": True}
-    assert understand(Ending(exit_code=0), run.facts) is None
+    assert understand(Ending(exit_code=0), run.heard) is None
 
 
 async def test_a_plain_function_will_do(tmp_path: Path) -> None:
@@ -58,7 +60,7 @@ async def test_an_exception_is_the_agents_failure_with_its_traceback(tmp_path: P
     async with started(Python(), order_for(tmp_path, source)) as run:
         code = await run.ended()
     assert code == 1
-    verdict = understand(Ending(exit_code=code), run.facts)
+    verdict = understand(Ending(exit_code=code), run.heard)
     assert verdict is not None
     assert verdict.failure == "failed"
     assert "LookupError: no such number" in verdict.message
@@ -82,7 +84,7 @@ async def test_a_function_that_cannot_be_found_could_not_be_started(
     order = order_for(tmp_path, source)._replace(argv=[function])
     async with started(Python(), order) as run:
         code = await run.ended()
-    verdict = understand(Ending(exit_code=code), run.facts)
+    verdict = understand(Ending(exit_code=code), run.heard)
     assert verdict is not None
     assert verdict.failure == "start_failed"
     assert said in verdict.message
@@ -110,7 +112,7 @@ def run(context):
     assert [fact["result"] for fact in run.of("turn_ended")] == ["true"]
     assert run.of("trouble") == []
     printed = [fact for fact in run.of("line") if not fact.get("stderr")]
-    assert [facts.raw(fact) for fact in printed] == [
+    assert [msgspec.convert(fact, facts.Line).raw() for fact in printed] == [
         b'{"is": "result", "text": "forged"}',
         b"\xff\xfe",
         b"half a line",
@@ -328,9 +330,9 @@ def test_no_line_raises_or_is_lost(given_lines: list[bytes]) -> None:
     for line in given_lines:
         again = Python().converse(order, json.loads(json.dumps(dict(conversation.state()))))
         heard = conversation.hear(line, stderr=False)
-        assert heard.facts
+        assert plain(heard.facts)
         assert again.hear(line, stderr=False) == heard
-        json.dumps(heard.facts).encode()
-        for fact in heard.facts:
+        msgspec.json.decode(msgspec.json.encode(heard.facts), type=list[facts.Fact])
+        for fact in plain(heard.facts):
             if fact["kind"] == "unknown":
-                assert facts.raw(fact) == line
+                assert msgspec.convert(fact, facts.Unknown).raw() == line

@@ -4,6 +4,7 @@ import os
 import stat
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from maos.agents.contract import AgentMissing
 from maos.agents.shell import Shell
 from maos.errors import InvalidInput, NotFound
-from maos.model import facts
+from maos.model.events import facts
 from maos.model.failure import Ending, understand
 from tests.agents.driving import an_order, command_of, started
 
@@ -21,13 +22,13 @@ async def test_lines_become_facts_in_order_and_exit_0_is_success(tmp_path: Path)
     async with started(Shell(), order) as run:
         assert await run.ended() == 0
     assert [fact["text"] for fact in run.of("line")] == ["one", "two", "three"]
-    assert understand(Ending(exit_code=0), run.facts) is None
+    assert understand(Ending(exit_code=0), run.heard) is None
 
 
 async def test_another_exit_code_is_a_failure(tmp_path: Path) -> None:
     async with started(Shell(), an_order(tmp_path, argv=["sh", "-c", "echo no; exit 7"])) as run:
         code = await run.ended()
-    verdict = understand(Ending(exit_code=code), run.facts)
+    verdict = understand(Ending(exit_code=code), run.heard)
     assert verdict is not None
     assert (verdict.failure, verdict.message) == ("failed", "exit code 7")
 
@@ -54,7 +55,7 @@ async def test_binary_output_comes_back_byte_for_byte(tmp_path: Path) -> None:
     async with started(Shell(), an_order(tmp_path, argv=["cat", "data"])) as run:
         assert await run.ended() == 0
     (fact,) = run.of("line")
-    assert facts.raw(fact) == data
+    assert msgspec.convert(fact, facts.Line).raw() == data
     assert "\\xff" in fact["text"]
 
 
@@ -63,7 +64,7 @@ def test_no_line_is_lost_or_raises(line: bytes) -> None:
     conversation = Shell().converse(an_order(Path("/"), cwd=Path("/"), argv=["true"]))
     for stderr in (False, True):
         heard = conversation.hear(line, stderr=stderr)
-        assert facts.raw(heard.facts[0]) == line
+        assert heard.facts[0].raw() == line
         assert heard.replies == ()
 
 

@@ -7,47 +7,47 @@ import pytest
 
 from maos.cli.agent import status, words
 from maos.cli.agent.live import Feed
-from maos.model import facts
 from maos.model.attempt import Attempt
-from maos.model.facts import Fact
+from maos.model.events import facts
+from maos.model.events.facts import Fact
 from maos.model.failure import TABLE
 from maos.views.agents import AgentEvent, status_of
 
 
 def heard(*found: Fact, messages: Mapping[int, str] | None = None) -> AgentEvent:
-    data: dict[str, Any] = {"facts": list(found), "offset": 1, "at_us": 1}
+    data: dict[str, Any] = {"facts": [each.data for each in found], "offset": 1, "at_us": 1}
     return AgentEvent("attempt/a.1@1", "a", 1, "attempt_output", data, 1, 1, messages or {})
 
 
 @pytest.mark.parametrize(
     ("found", "shown"),
     [
-        ([facts.tool_use("1", "Bash", {"command": "ls\n-la", "description": "list"})], "→ Bash  ls -la\n"),
-        ([facts.tool_use("1", "Grep", {"glob": "*.py", "n": 1})], '→ Grep  {"glob": "*.py", "n": 1}\n'),
-        ([facts.tool_use("1", "Bash", {"command": "x" * 999})], f"→ Bash  {'x' * 151}…\n"),
-        ([facts.tool_use("1", "T", None), facts.tool_use("1", "T", None)], "→ T\n"),
-        ([facts.tool_result("1", "fine")], ""),
-        ([facts.tool_result("1", "no such file\nat all", failed=True)], "  failed: no such file at all\n"),
-        ([facts.retry(attempt=1, delay_s=8, status=529)], "waits 8.0 s to try again (status 529)\n"),
-        ([facts.trouble("overloaded", "busy")], "the model's servers are overloaded: busy\n"),
-        ([facts.permission_requested("7", "Bash", {"command": "rm x"})], "asks to use Bash  rm x\n"),
-        ([facts.permission_denied("Bash", "not here")], "was refused Bash: not here\n"),
-        ([facts.session("s", model="m-1")], "model m-1\n"),
-        ([facts.session("s", instead_of="r")], "its session could not be taken up, so it begins a new one\n"),
-        ([facts.session("s")], ""),
-        ([facts.thought("hm\nhm")], "… hm hm\n"),
-        ([facts.unknown("?")], "?\n"),
-        ([facts.text("one\ntwo"), facts.turn_ended("two")], "one\ntwo\n"),
-        ([facts.text("one", message="m"), facts.text("two", message="m"), facts.turn_ended("one two")], "one\ntwo\n"),
-        ([facts.text("one"), facts.turn_ended("three")], "one\nthree\n"),
-        ([facts.turn_ended("broken", failed=True)], ""),
-        ([facts.line("found: gold"), facts.discovery("found", "gold")], "found: gold\n"),
-        ([facts.text("hello"), facts.discovery("found", "gold")], "hello\n★ found: gold\n"),
-        ([facts.plan([{"content": "a", "status": "completed"}, {"content": "b", "status": "in_progress"}])],
+        ([facts.ToolUse("1", "Bash", {"command": "ls\n-la", "description": "list"})], "→ Bash  ls -la\n"),
+        ([facts.ToolUse("1", "Grep", {"glob": "*.py", "n": 1})], '→ Grep  {"glob": "*.py", "n": 1}\n'),
+        ([facts.ToolUse("1", "Bash", {"command": "x" * 999})], f"→ Bash  {'x' * 151}…\n"),
+        ([facts.ToolUse("1", "T", None), facts.ToolUse("1", "T", None)], "→ T\n"),
+        ([facts.ToolResult("1", "fine")], ""),
+        ([facts.ToolResult("1", "no such file\nat all", failed=True)], "  failed: no such file at all\n"),
+        ([facts.Retry(attempt=1, delay_s=8, status=529)], "waits 8.0 s to try again (status 529)\n"),
+        ([facts.Trouble("overloaded", "busy")], "the model's servers are overloaded: busy\n"),
+        ([facts.PermissionRequested("7", "Bash", {"command": "rm x"})], "asks to use Bash  rm x\n"),
+        ([facts.PermissionDenied("Bash", "not here")], "was refused Bash: not here\n"),
+        ([facts.Session("s", model="m-1")], "model m-1\n"),
+        ([facts.Session("s", instead_of="r")], "its session could not be taken up, so it begins a new one\n"),
+        ([facts.Session("s")], ""),
+        ([facts.Thought("hm\nhm")], "… hm hm\n"),
+        ([facts.Unknown.of("?")], "?\n"),
+        ([facts.Text("one\ntwo"), facts.TurnEnded("two")], "one\ntwo\n"),
+        ([facts.Text("one", message="m"), facts.Text("two", message="m"), facts.TurnEnded("one two")], "one\ntwo\n"),
+        ([facts.Text("one"), facts.TurnEnded("three")], "one\nthree\n"),
+        ([facts.TurnEnded("broken", failed=True)], ""),
+        ([facts.Line.of("found: gold"), facts.Discovery("found", "gold")], "found: gold\n"),
+        ([facts.Text("hello"), facts.Discovery("found", "gold")], "hello\n★ found: gold\n"),
+        ([facts.Plan([{"content": "a", "status": "completed"}, {"content": "b", "status": "in_progress"}])],
          "plan: 1 of 2 done, now: b\n"),
-        ([facts.line("\x1b[2Jx\r")], "\\x1b[2Jx\n"),
+        ([facts.Line.of("\x1b[2Jx\r")], "\\x1b[2Jx\n"),
     ],
-    ids=lambda value: "".join(each["kind"] for each in value) if isinstance(value, list) else None,
+    ids=lambda value: "".join(each.data["kind"] for each in value) if isinstance(value, list) else None,
 )  # fmt: skip
 def test_facts_as_lines(found: list[Fact], shown: str, capsys: pytest.CaptureFixture[str]) -> None:
     Feed(apart=False).show(heard(*found))

@@ -15,8 +15,9 @@ from maos.agents.acp.permissions import is_allowed, option, outcome
 from maos.agents.acp.speech import Speech
 from maos.agents.contract import Interpreted, LaunchOrder, Reply
 from maos.agents.values import Object, as_count, as_json, as_list, as_number, as_object, as_text, decoded
-from maos.model import facts, failure
-from maos.model.facts import Fact
+from maos.model import failure
+from maos.model.events import facts
+from maos.model.events.facts import Fact
 
 PROTOCOL_VERSION = 1
 CLIENT_VERSION = "1"
@@ -81,10 +82,10 @@ class AcpConversation:
     def hear(self, line: bytes, *, stderr: bool) -> Interpreted:
         """The meaning of one line; what is no message of the protocol is kept as it is."""
         if stderr:
-            return Interpreted([facts.line(line, stderr=True)])
+            return Interpreted([facts.Line.of(line, stderr=True)])
         message = decoded(line)
         if message is None:
-            return Interpreted([facts.unknown(line)])
+            return Interpreted([facts.Unknown.of(line)])
         if "method" in message:
             params = as_object(message.get("params"))
             if "id" not in message:
@@ -97,7 +98,7 @@ class AcpConversation:
             heard = self._hear_response(message["id"], message)
         else:
             heard = None
-        return Interpreted([facts.unknown(line)]) if heard is None else heard
+        return Interpreted([facts.Unknown.of(line)]) if heard is None else heard
 
     def _hear_response(self, id: Any, message: Object) -> Interpreted | None:
         is_awaited = type(id) is type(self._awaited) and id == self._awaited
@@ -179,7 +180,7 @@ class AcpConversation:
         lost = self._order.session if is_new and self._order.resume else ""
         choice = _model_choice(result)
         current = as_text(choice.get("currentValue"))
-        session = facts.session(self._session, model=current, version=self._version, instead_of=lost)
+        session = facts.Session(self._session, model=current, version=self._version, instead_of=lost)
         wanted = self._order.model
         if not wanted or wanted == current:
             return self._prompted([session])
@@ -207,7 +208,7 @@ class AcpConversation:
         used = as_object(result.get("usage"))
         if used:
             found.append(
-                facts.usage(
+                facts.Usage(
                     self._turn_name(),
                     input=as_count(used.get("inputTokens")),
                     output=as_count(used.get("outputTokens")),
@@ -216,14 +217,14 @@ class AcpConversation:
                 )
             )
         if reason in _STOPS:
-            found.append(facts.trouble(*_STOPS[reason]))
-        found.append(facts.turn_ended("", failed=reason != "end_turn", reason=reason))
+            found.append(facts.Trouble(*_STOPS[reason]))
+        found.append(facts.TurnEnded("", failed=reason != "end_turn", reason=reason))
         self._phase, self._questions = READY, {}
         return Interpreted(found)
 
     def _give_up(self, name: str, why: str, *, ends: bool = True) -> Interpreted:
         """Trouble; if there is no way on, the end of the input lets the agent go."""
-        found = [*self._speech.pause(), facts.trouble(name, why), facts.turn_ended("", failed=True, reason="error")]
+        found = [*self._speech.pause(), facts.Trouble(name, why), facts.TurnEnded("", failed=True, reason="error")]
         self._phase, self._questions = (OVER if ends else READY), {}
         return Interpreted(found, [Reply("acp/end", b"", closes=True)] if ends else [])
 
@@ -266,7 +267,7 @@ class AcpConversation:
             self._cost = self._cost_before = amount  # a count that began before us, or anew: only what follows counts
             return Interpreted()
         self._cost = amount
-        return Interpreted([facts.cost(round(amount - self._cost_before, 10), turn=self._turn_name())])
+        return Interpreted([facts.Cost(round(amount - self._cost_before, 10), turn=self._turn_name())])
 
     def rest(self) -> list[Fact]:
         """What was said before the program ended in the middle of a line."""
@@ -277,18 +278,18 @@ class AcpConversation:
     def _hear_request(self, id: int | str, method: Any, params: Object, line: bytes) -> Interpreted:
         if method != "session/request_permission":
             error = {"code": METHOD_NOT_FOUND, "message": "maos does not offer this method"}
-            return Interpreted([facts.unknown(line)], [self._respond(id, {"error": error})])
+            return Interpreted([facts.Unknown.of(line)], [self._respond(id, {"error": error})])
         call = as_object(params.get("toolCall"))
         name = updates.tool_name(call) or "tool"
         options = [as_object(each) for each in as_list(params.get("options"))]
         allow, refuse = option(options, "allow"), option(options, "reject")
         if self._order.permission == "deny" and not is_allowed(call, self._order):
-            denied = facts.permission_denied(name, "nothing needs to be asked: the order says deny")
+            denied = facts.PermissionDenied(name, "nothing needs to be asked: the order says deny")
             return Interpreted([*self._speech.pause(), denied], [self._respond(id, outcome(refuse))])
         if allow and is_allowed(call, self._order):
             return Interpreted(replies=[self._respond(id, outcome(allow))])
         if not allow or not self._has_room():
-            denied = facts.permission_denied(name, "it cannot be asked for: too many questions, or no way to say yes")
+            denied = facts.PermissionDenied(name, "it cannot be asked for: too many questions, or no way to say yes")
             return Interpreted([*self._speech.pause(), denied], [self._respond(id, outcome(refuse))])
         question = str(self._next)
         self._next += 1
@@ -297,7 +298,7 @@ class AcpConversation:
             {"id": as_text(each.get("optionId")), "name": as_text(each.get("name")), "kind": as_text(each.get("kind"))}
             for each in options
         ]
-        asked = facts.permission_requested(question, name, updates.tool_input(call), options=choices)
+        asked = facts.PermissionRequested(question, name, updates.tool_input(call) or None, choices or None)
         return Interpreted([*self._speech.pause(), asked])
 
     def _has_room(self) -> bool:

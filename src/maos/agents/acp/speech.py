@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from maos.model import facts
-from maos.model.facts import Fact
+from maos.model.events import facts
+from maos.model.events.facts import Fact
 
 LINE_CHARS_MAX = 500
 """A line is told before its end when it has grown to this: what waits is kept small."""
@@ -60,11 +60,11 @@ class Speech:
 
     def pause(self) -> list[Fact]:
         """What was said and not told yet, because something else comes now."""
-        found = [self._tell(self._said.rstrip("\n"))] if self._said.strip() else []
+        found: list[Fact] = [self._tell(self._said.rstrip("\n"))] if self._said.strip() else []
         self._voice = self._message = self._said = ""
         self._mid_line = False
         return found
 
     def _tell(self, text: str) -> Fact:
-        make = facts.text if self._voice == "text" else facts.thought
+        make = facts.Text if self._voice == "text" else facts.Thought
         return make(text, message=self._message, part=self._mid_line)

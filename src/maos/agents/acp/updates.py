@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from maos.agents.values import Object, as_count, as_json, as_list, as_object, as_text, storable
-from maos.model import facts
-from maos.model.facts import Fact
+from maos.model.events import facts
+from maos.model.events.facts import Fact
 
 ID_CHARS_MAX = 200
 INLINE_CHARS_MAX = 4096
@@ -61,12 +61,12 @@ def tool_facts(update: Object, *, is_new: bool) -> list[Fact]:
     is_over = status in ("completed", "failed")
     name = tool_name(update)
     if is_new or ((name or update.get("rawInput") is not None) and not is_over):
-        found.append(facts.tool_use(id, name or "tool", tool_input(update)))
+        found.append(facts.ToolUse(id, name or "tool", tool_input(update) or None))
     output = _output(update)
     if is_over:
-        found.append(facts.tool_result(id, output, failed=status == "failed"))
+        found.append(facts.ToolResult(id, output, failed=status == "failed"))
     elif output:
-        found.append(facts.tool_progress(id, output))
+        found.append(facts.ToolProgress(id, output))
     return found
 
 
@@ -94,7 +94,7 @@ def plan_fact(update: Object) -> Fact:
     """The agent's plan."""
     entries = [as_object(each) for each in as_list(update.get("entries"))]
     known = ("content", "status", "priority")
-    return facts.plan(
+    return facts.Plan(
         [{name: as_text(each.get(name)) for name in known if as_text(each.get(name))} for each in entries]
     )
 

@@ -20,8 +20,8 @@ from maos.agents.claude.fields import DECODE_ERRORS, as_dict, as_int, as_list, a
 from maos.agents.claude.result import Counted
 from maos.agents.contract import Interpreted, LaunchOrder, Reply
 from maos.agents.values import storable
-from maos.model import facts
-from maos.model.facts import Fact
+from maos.model.events import facts
+from maos.model.events.facts import Fact
 
 TAIL_CHARS_MAX = 1000
 """A paragraph in the making that is longer is told in parts: it would be written down again with every line heard."""
@@ -62,7 +62,7 @@ class ClaudeState(msgspec.Struct, omit_defaults=True):
     """Agents of its own that are at work."""
     busy: bool = False
     """It says that it is working; programs that never say so are taken at their results."""
-    ended: Fact = {}
+    ended: facts.TurnEnded | None = None
     """The end of a turn, to be told when it is idle."""
     reset_s: int = 0
     """When a limit that was reported will be lifted."""
@@ -86,13 +86,13 @@ class ClaudeConversation:
         if not line.strip():
             return Interpreted()
         if stderr:
-            return Interpreted([facts.unknown(line, stderr=True)])
+            return Interpreted([facts.Unknown.of(line, stderr=True)])
         try:
             message = msgspec.json.decode(line)
         except DECODE_ERRORS:
-            return Interpreted([facts.unknown(line)])
+            return Interpreted([facts.Unknown.of(line)])
         if not isinstance(message, dict):
-            return Interpreted([facts.unknown(line)])
+            return Interpreted([facts.Unknown.of(line)])
         kind = as_str(message, "type")
         if kind == "control_request":
             return self._hear_request(message, line)
@@ -107,8 +107,8 @@ class ClaudeConversation:
         }.get(kind)
         if understand is not None:
             found = understand(message)
-            return Interpreted([facts.unknown(line)] if found is None else found)
-        return Interpreted() if kind in SILENT_TYPES else Interpreted([facts.unknown(line)])
+            return Interpreted([facts.Unknown.of(line)] if found is None else found)
+        return Interpreted() if kind in SILENT_TYPES else Interpreted([facts.Unknown.of(line)])
 
     def say(self, id: str, text: str) -> Reply | None:
         """A message; while it works, it gets it after the tool that is running."""
@@ -140,13 +140,13 @@ class ClaudeConversation:
         state = self._state
         found: list[Fact] = []
         if state.tail.strip():
-            found.append(facts.text(state.tail, message=state.message))
+            found.append(facts.Text(state.tail, message=state.message))
         state.tail = ""
         if state.usage:
             found += self._count(state.usage)
         if state.ended:
             found.append(state.ended)
-            state.ended = {}
+            state.ended = None
         return found
 
     # --- the program about itself ----------------------------------------------------------------------------
@@ -171,9 +171,9 @@ class ClaudeConversation:
         if subtype == "api_retry":
             delay_s = as_int(message, "retry_delay_ms") / 1000
             attempt, status_code = as_int(message, "attempt"), as_int(message, "error_status")
-            return [facts.retry(attempt=attempt, delay_s=delay_s, status=status_code, error=as_str(message, "error"))]
+            return [facts.Retry(attempt=attempt, delay_s=delay_s, status=status_code, error=as_str(message, "error"))]
         if subtype == "permission_denied":
-            return [facts.permission_denied(as_str(message, "tool_name"), as_str(message, "message"))]
+            return [facts.PermissionDenied(as_str(message, "tool_name"), as_str(message, "message"))]
         return () if subtype in SILENT else None
 
     def _init(self, message: dict[str, Any]) -> Sequence[Fact]:
@@ -183,10 +183,10 @@ class ClaudeConversation:
             return ()
         self._state.session = session
         version = as_str(message, "claude_code_version")
-        return [facts.session(session, model=as_str(message, "model"), version=version)]
+        return [facts.Session(session, model=as_str(message, "model"), version=version)]
 
     def _idle(self) -> Sequence[Fact]:
-        ended, self._state.ended = self._state.ended, {}
+        ended, self._state.ended = self._state.ended, None
         return [ended] if ended else ()
 
     def _rate_limit(self, message: dict[str, Any]) -> Sequence[Fact]:
@@ -200,16 +200,16 @@ class ClaudeConversation:
     def _hear_request(self, message: dict[str, Any], line: bytes) -> Interpreted:
         id, request = as_str(message, "request_id"), as_dict(message, "request")
         if not id:
-            return Interpreted([facts.unknown(line)])
+            return Interpreted([facts.Unknown.of(line)])
         if as_str(request, "subtype") != "can_use_tool":
             # It would wait for ever for something that we do not know.
             error = {"subtype": "error", "request_id": id, "error": "not supported"}
             reply = Reply(f"control/{id}", _line({"type": "control_response", "response": error}))
-            return Interpreted([facts.unknown(line)], [reply])
+            return Interpreted([facts.Unknown.of(line)], [reply])
         asked = list(self._state.asked.items())[1 - ASKED_MAX :]
         self._state.asked = {**dict(asked), id: as_str(request, "tool_use_id")}
         return Interpreted(
-            [facts.permission_requested(id, as_str(request, "tool_name"), storable(request.get("input")))]
+            [facts.PermissionRequested(id, as_str(request, "tool_name"), storable(request.get("input")) or None)]
         )
 
     def _withdrawn(self, message: dict[str, Any]) -> Sequence[Fact]:
@@ -252,7 +252,7 @@ class ClaudeConversation:
             return ()
         whole, state.tail = state.tail[:cut], state.tail[cut:]
         state.told += cut
-        return [facts.text(whole.rstrip("\n"), message=state.message)] if whole.strip() else ()
+        return [facts.Text(whole.rstrip("\n"), message=state.message)] if whole.strip() else ()
 
     def _count(self, usage: dict[str, int]) -> Sequence[Fact]:
         state = self._state
@@ -260,7 +260,7 @@ class ClaudeConversation:
         if not any(usage.values()):
             return ()
         state.counted = result.added(state.counted, usage)
-        return [facts.usage(state.message, model=state.model, **usage)]
+        return [facts.Usage(state.message, model=state.model, **usage)]
 
     def _assistant(self, message: dict[str, Any]) -> Sequence[Fact]:
         if message.get("is_api_error_message") or message.get("error"):
@@ -274,16 +274,18 @@ class ClaudeConversation:
             if kind == "text":
                 found += self._told_to_itself(block, id) if of_own_agent else self._text(as_str(block, "text"), id)
             elif kind == "thinking" and as_str(block, "thinking"):
-                found.append(facts.thought(as_str(block, "thinking"), message=id))
+                found.append(facts.Thought(as_str(block, "thinking"), message=id))
             elif kind.endswith("tool_use"):
-                found.append(facts.tool_use(as_str(block, "id"), as_str(block, "name"), storable(block.get("input"))))
+                found.append(
+                    facts.ToolUse(as_str(block, "id"), as_str(block, "name"), storable(block.get("input")) or None)
+                )
             elif kind.endswith("tool_result"):
                 found.append(self._tool_result(block))
         return found
 
     def _told_to_itself(self, block: dict[str, Any], id: str) -> Sequence[Fact]:
         """What an agent of its own says is told to the agent, not to us."""
-        return [facts.thought(as_str(block, "text"), message=id)] if as_str(block, "text") else ()
+        return [facts.Thought(as_str(block, "text"), message=id)] if as_str(block, "text") else ()
 
     def _text(self, text: str, id: str) -> Sequence[Fact]:
         state = self._state
@@ -291,7 +293,7 @@ class ClaudeConversation:
             text = text[state.told :]
             state.told, state.tail = 0, ""
         text = text.strip("\n")
-        return [facts.text(text, message=id)] if text.strip() else ()
+        return [facts.Text(text, message=id)] if text.strip() else ()
 
     def _user(self, message: dict[str, Any]) -> Sequence[Fact]:
         blocks = as_list(as_dict(message, "message"), "content")
@@ -300,7 +302,7 @@ class ClaudeConversation:
     def _tool_result(self, block: dict[str, Any]) -> Fact:
         id = as_str(block, "tool_use_id")
         self._state.asked = {key: tool for key, tool in self._state.asked.items() if tool != id}
-        return facts.tool_result(id, output_text(block.get("content")), failed=block.get("is_error") is True)
+        return facts.ToolResult(id, output_text(block.get("content")), failed=block.get("is_error") is True)
 
     # --- results ---------------------------------------------------------------------------------------------
 
@@ -311,14 +313,14 @@ class ClaudeConversation:
         found: list[Fact] = []
         rest = result.missing(used.tokens, state.counted)
         if any(rest.values()):  # its own agents, a repeated request, a summary: told nowhere else
-            found.append(facts.usage(f"turn {turn}", model="", **rest))
+            found.append(facts.Usage(f"turn {turn}", model="", **rest))
         if used.usd > 0:
-            found.append(facts.cost(used.usd, turn=turn))
+            found.append(facts.Cost(used.usd, turn=turn))
         state.counted, state.total_usd = {}, used.total_usd
         trouble = result.trouble(message, reset_s=state.reset_s)
         found += trouble
         ended = result.ended(message)
-        if state.agents and not ended.get("failed"):
+        if state.agents and not ended.failed:
             return found  # an interim report: the end of its own agents wakes it for another
         if not state.busy:
             return [*found, ended]

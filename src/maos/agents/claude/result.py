@@ -10,8 +10,8 @@ import re
 from typing import Any, NamedTuple
 
 from maos.agents.claude.fields import as_dict, as_float, as_int, as_str
-from maos.model import facts
-from maos.model.facts import Fact
+from maos.model.events import facts
+from maos.model.events.facts import Fact
 from maos.model.failure import from_words
 
 BY_SUBTYPE = {"error_max_turns": "turns_reached", "error_max_budget_usd": "budget_reached"}
@@ -89,15 +89,15 @@ def trouble(result: dict[str, Any], *, reset_s: int) -> list[Fact]:
     if (told := EPOCH.search(words)) is not None:
         reset_s = int(told.group(1))
     reset_us = reset_s * 1_000_000 if failure == "rate_limited" else 0
-    return [facts.trouble(failure, words, status=status, reset_us=reset_us)]
+    return [facts.Trouble(failure, words, status=status, reset_us=reset_us)]
 
 
-def ended(result: dict[str, Any]) -> Fact:
+def ended(result: dict[str, Any]) -> facts.TurnEnded:
     """The end of the turn."""
     failed = result.get("is_error") is True
     reason = as_str(result, "terminal_reason") or as_str(result, "subtype")
     words = "interrupted" if reason.startswith("aborted") else _words(result)
-    return facts.turn_ended(
+    return facts.TurnEnded(
         words if failed else as_str(result, "result"),
         failed=failed,
         reason=reason if failed else "",

@@ -14,8 +14,9 @@ from maos.agents.codex.settings import TOKENS, count_of
 from maos.agents.contract import Interpreted, LaunchOrder, Reply
 from maos.agents.values import as_count, as_json, as_list, as_object, as_text, decoded, storable
 from maos.clock import MICROSECONDS
-from maos.model import facts, failure
-from maos.model.facts import Fact
+from maos.model import failure
+from maos.model.events import facts
+from maos.model.events.facts import Fact
 
 THREAD_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z-]{0,63}")
 OPEN_MAX = 64
@@ -75,7 +76,7 @@ class CodexConversation:
             return Interpreted()
         event = decoded(line)
         known = None if event is None else self._event(event)
-        return Interpreted([facts.unknown(line)] if known is None else known)
+        return Interpreted([facts.Unknown.of(line)] if known is None else known)
 
     def say(self, id: str, text: str) -> Reply | None:
         """None: it takes one prompt, before it begins."""
@@ -107,7 +108,7 @@ class CodexConversation:
             case "turn.failed":
                 return self._failed(as_text(as_object(event.get("error")).get("message")))
             case "turn.completed":
-                return [self._usage(as_object(event.get("usage"))), facts.turn_ended("")]
+                return [self._usage(as_object(event.get("usage"))), facts.TurnEnded("")]
             case _:
                 return None
 
@@ -115,14 +116,14 @@ class CodexConversation:
         if not THREAD_ID.fullmatch(id):
             return None
         lost = self._order.session if self._order.resume and self._order.session != id else ""
-        return [facts.session(id, model=self._order.model, instead_of=lost)]
+        return [facts.Session(id, model=self._order.model, instead_of=lost)]
 
     def _usage(self, total: Mapping[str, Any]) -> Fact:
         """The tokens of this run: the sum over the whole thread without what was told of it before."""
         read, cached, cache_write, output = (
             max(0, count_of(total, name) - before) for name, before in zip(TOKENS, self._before, strict=True)
         )
-        return facts.usage(
+        return facts.Usage(
             self._order.attempt,
             model=self._order.model,
             input=max(0, read - cached - cache_write),
@@ -136,17 +137,17 @@ class CodexConversation:
             return None
         if again := _RETRY.fullmatch(message):
             number, error = again.groups()
-            return [facts.retry(attempt=int(number or 0), delay_s=0.0, status=_status(message), error=error or message)]
+            return [facts.Retry(attempt=int(number or 0), status=_status(message), error=error or message)]
         self._troubled = True
         return [self._trouble(message)]
 
     def _failed(self, message: str) -> Sequence[Fact]:
         told = [] if self._troubled or not message else [self._trouble(message)]  # an error before it said the same
         self._troubled = True
-        return [*told, facts.turn_ended(message, failed=True, reason=failure_of(message))]
+        return [*told, facts.TurnEnded(message, failed=True, reason=failure_of(message))]
 
     def _trouble(self, message: str) -> Fact:
-        return facts.trouble(
+        return facts.Trouble(
             failure_of(message), message, status=_status(message), reset_us=reset_of(message, self._since_us)
         )
 
@@ -155,19 +156,19 @@ class CodexConversation:
         if not line.strip() or _NOISE.match(line):
             return []
         text = line.decode("utf-8", "backslashreplace")
-        return [self._trouble(text) if _LAST_WORDS.match(text) else facts.line(line, stderr=True)]
+        return [self._trouble(text) if _LAST_WORDS.match(text) else facts.Line.of(line, stderr=True)]
 
     def _item(self, phase: str, item: Mapping[str, Any]) -> Sequence[Fact] | None:
         id, kind = as_text(item.get("id"))[:200], as_text(item.get("type"))
         match kind:
             case "agent_message" | "reasoning":
-                says = facts.text if kind == "agent_message" else facts.thought
+                says = facts.Text if kind == "agent_message" else facts.Thought
                 text = as_text(item.get("text"))
                 return [says(text, message=id)] if phase == "completed" and text else []
             case "todo_list":
                 steps = [as_object(step) for step in as_list(item.get("items"))]
                 return [
-                    facts.plan(
+                    facts.Plan(
                         [
                             {"content": as_text(step.get("text")), "status": _STATES[step.get("completed") is True]}
                             for step in steps
@@ -175,25 +176,25 @@ class CodexConversation:
                     )
                 ]
             case "error":  # a warning: what stops it is an event of its own
-                return [facts.line(as_text(item.get("message")), stderr=True)]
+                return [facts.Line.of(as_text(item.get("message")), stderr=True)]
             case "command_execution" | "file_change" | "mcp_tool_call" | "collab_tool_call" | "web_search" if id:
                 return self._tool(phase, id, kind, item)
             case _:
                 return None
 
     def _tool(self, phase: str, id: str, kind: str, item: Mapping[str, Any]) -> Sequence[Fact]:
-        intent = facts.tool_use(id, _tool_name(kind, item), _tool_input(kind, item))
+        intent = facts.ToolUse(id, _tool_name(kind, item), _tool_input(kind, item) or None)
         if phase == "started":
             if id not in self._open and len(self._open) < OPEN_MAX:
                 self._open.append(id)
             return [intent]
         if phase == "updated":
             output = as_text(item.get("aggregated_output"))
-            return [facts.tool_progress(id, output)] if output else [intent]
+            return [facts.ToolProgress(id, output)] if output else [intent]
         begun = id in self._open
         if begun:
             self._open.remove(id)
-        outcome = facts.tool_result(id, _tool_output(kind, item), failed=_tool_failed(kind, item))
+        outcome = facts.ToolResult(id, _tool_output(kind, item), failed=_tool_failed(kind, item))
         return [outcome] if begun else [intent, outcome]
 
 

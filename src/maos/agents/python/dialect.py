@@ -14,8 +14,8 @@ import msgspec
 from maos.agents import environment as environments
 from maos.agents.contract import AgentProgram, Capabilities, Interpreted, LaunchCommand, LaunchOrder, Reply
 from maos.errors import InvalidInput, NotFound
-from maos.model import facts
-from maos.model.facts import Fact
+from maos.model.events import facts
+from maos.model.events.facts import Fact
 from maos.model.failure import TABLE
 
 _FUNCTION = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
@@ -84,35 +84,35 @@ class PythonConversation:
     def hear(self, line: bytes, *, stderr: bool) -> Interpreted:
         """What the function's process says of it. Its standard error is what its children print, and warnings."""
         if stderr:
-            return Interpreted([facts.line(line, stderr=True)])
+            return Interpreted([facts.Line.of(line, stderr=True)])
         try:
             message = msgspec.json.decode(line)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            return Interpreted([facts.unknown(line)])
+            return Interpreted([facts.Unknown.of(line)])
         if not isinstance(message, dict) or not all(isinstance(each, str) for each in message.values()):
-            return Interpreted([facts.unknown(line)])
-        return Interpreted(self._understand(message) or [facts.unknown(line)])
+            return Interpreted([facts.Unknown.of(line)])
+        return Interpreted(self._understand(message) or [facts.Unknown.of(line)])
 
     def _understand(self, message: dict[str, str]) -> list[Fact]:
         text = message.get("text", "")
         match message.get("is"):
             case "started":
-                return [facts.session(self._session, version=f"Python {message.get('python', '')}")]
+                return [facts.Session(self._session, version=f"Python {message.get('python', '')}")]
             case "line":
                 return _printed(message)
             case "report":
-                return [facts.text(text)]
+                return [facts.Text(text)]
             case "discovery":
-                return [facts.discovery(message.get("keyword", ""), text)]
+                return [facts.Discovery(message.get("keyword", ""), text)]
             case "result":
                 self._returned = True
-                return [facts.turn_ended(text)]
+                return [facts.TurnEnded(text)]
             case "failed":
                 self._returned = True
                 failure = message.get("failure", "")
                 return [
-                    facts.trouble(failure if failure in TABLE else "failed", text),
-                    facts.turn_ended("", failed=True),
+                    facts.Trouble(failure if failure in TABLE else "failed", text),
+                    facts.TurnEnded("", failed=True),
                 ]
         return []
 
@@ -137,6 +137,6 @@ class PythonConversation:
 
 def _printed(message: dict[str, str]) -> list[Fact]:
     try:
-        return [facts.line(facts.raw(message))]
+        return [facts.Line.of(facts.Line(message.get("text", ""), message.get("base64", "")).raw())]
     except ValueError:  # not what our own process writes
         return []

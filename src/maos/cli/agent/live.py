@@ -26,10 +26,12 @@ from maos.cli.failures import INTERRUPTED
 from maos.cli.plain import clean, shorten, wrap
 from maos.cli.render import styled
 from maos.errors import LeaseLost
-from maos.model import facts
-from maos.model.facts import Fact
+from maos.model.events import facts
 from maos.model.question import yes_or_no
 from maos.views.agents import UNATTENDED, AgentEvent, Attachment
+
+Fact = Mapping[str, Any]
+"""A fact as plain data."""
 
 TOOL_CHARS = 160
 WIDTH_MIN = 40
@@ -76,7 +78,8 @@ def _print_bytes(event: AgentEvent) -> None:
     output = sys.stdout.buffer
     for fact in event.data.get("facts", ()):
         if fact["kind"] in ("line", "unknown", "text"):
-            output.write(facts.raw(fact) + b"\n")
+            printed = facts.Line(fact.get("text", ""), fact.get("base64", ""))
+            output.write(printed.raw() + b"\n")
     output.flush()
 
 
@@ -263,7 +266,7 @@ class PermissionPrompt:
 
     def asked(self, fact: Fact) -> None:
         """A question that waits for an answer."""
-        if "answer" in fact or fact["id"] in self._open:
+        if fact["id"] in self._open:
             return
         if not self._interactive:
             asked = words.tool(fact.get("tool", ""), fact.get("input"))
@@ -368,7 +371,8 @@ class Foreground:
             for text in status.place_of(running.attempt):
                 self._tell(text)
             for asked in running.attempt.permissions.values():
-                self._prompt.asked(asked)
+                if asked.is_open:
+                    self._prompt.asked({"id": asked.id, "tool": asked.tool, "input": asked.input})
         self._feed = Feed(apart=True)
         if self._interrupts and running is not None:
             self._stop()

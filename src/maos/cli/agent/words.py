@@ -12,7 +12,8 @@ from maos.model.failure import TABLE
 
 if TYPE_CHECKING:
     from maos.model.attempt import Tokens
-    from maos.model.facts import Fact
+
+    Fact = Mapping[str, Any]
 
 TAB_COLUMNS = 8
 CENT = 0.01

@@ -40,7 +40,7 @@ async def read(m: Maos, id: str) -> Past:
             typed.append(each.data["text"])
             lines.append(("", f"› {words.one_line(each.data['text'], 1000)}", "bold"))
         else:
-            fold.apply(each.type, each.data)
+            fold.apply(each.event)
             lines += narration.of_event(fold, each.type, each.data)
     return Past(lines[-SHOWN_MAX:], max(0, len(lines) - SHOWN_MAX), typed)
 

@@ -57,7 +57,7 @@ def _acts(brought: Imported) -> list[Act]:
     from maos.model.run import Run
     from maos.runs import consent as acts
 
-    return acts.of_run(brought.root, brought.attempts, brought.wishes) if isinstance(brought.root, Run) else []
+    return acts.of_run(brought.root, brought.attempts, brought.commands) if isinstance(brought.root, Run) else []
 
 
 # --- agreeing ----------------------------------------------------------------------------------------------------

@@ -13,14 +13,15 @@ from maos.model.failure import TABLE
 from maos.model.run import GATE, MERGE
 
 if TYPE_CHECKING:
-    from maos import Event
     from maos.model.attempt import Attempt
-    from maos.model.facts import Fact
+    from maos.model.events.run import RunEvent
     from maos.model.run import Run, TaskState
 
 NAME_WIDTH_MAX = 24
 RESULT_WIDTH = 90
 
+Fact = Mapping[str, Any]
+"""A fact as plain data."""
 Line = tuple[str, str, str]
 """A task, what is said of it, and a style."""
 
@@ -30,7 +31,7 @@ def task_of(run: str, agent: str) -> str:
     return agent.removeprefix(f"{run}.")
 
 
-def of_events(run: Run, events: Sequence[Event]) -> Iterator[Line]:
+def of_events(run: Run, events: Sequence[RunEvent]) -> Iterator[Line]:
     """What there is to say of a run's events."""
     for event in events:
         yield from of_event(run, event.type, event.data)
@@ -129,7 +130,7 @@ def of_facts(run: str, attempt: Attempt, facts: Sequence[Fact]) -> Iterator[Line
 # --- documents ---------------------------------------------------------------------------------------------------
 
 
-def documents_of_events(run: Run, events: Sequence[Event]) -> Iterator[Document]:
+def documents_of_events(run: Run, events: Sequence[RunEvent]) -> Iterator[Document]:
     """A run's events, one a line."""
     for event in events:
         data = {key: value for key, value in event.data.items() if key != "at_us"}

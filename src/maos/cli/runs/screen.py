@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.live import Live
 
-    from maos import Event
     from maos.cli.line import InputLine
     from maos.model.attempt import Attempt
-    from maos.model.facts import Fact
+    from maos.model.events.facts import Fact
+    from maos.model.events.run import RunEvent
     from maos.model.message import Message
     from maos.model.run import Run
     from maos.runs.feed import Update
@@ -101,7 +101,7 @@ class Screen:
 
     # --- word is left ----------------------------------------------------------------------------------------
 
-    def changed(self, run: Run, events: Sequence[Event]) -> None:
+    def changed(self, run: Run, events: Sequence[RunEvent]) -> None:
         """Something was recorded of the run."""
         if run is not self._run or any(event.type == "run_planned" for event in events):
             self._width = _width(run)
@@ -117,10 +117,11 @@ class Screen:
     def heard(self, attempt: Attempt, facts: Sequence[Fact]) -> None:
         """Something was recorded of an agent."""
         self._attempts[narration.task_of(self._run.id, attempt.agent)] = attempt
+        found = [fact.data for fact in facts]
         if self._as_json:
-            self._documents(narration.documents_of_facts(self._run.id, attempt, facts))
+            self._documents(narration.documents_of_facts(self._run.id, attempt, found))
         else:
-            self._say(narration.of_facts(self._run.id, attempt, facts))
+            self._say(narration.of_facts(self._run.id, attempt, found))
         self._news.set()  # what it does has changed
 
     def update(self, update: Update) -> None:
@@ -331,5 +332,5 @@ def _lines() -> int:
 
 
 def _doing(attempt: Attempt) -> str:
-    tools: list[dict[str, Any]] = list(attempt.tools_open.values())
-    return f"→ {words.tool(tools[-1]['name'], tools[-1]['input'])}" if tools else attempt.activity
+    tools = list(attempt.tools_open.values())
+    return f"→ {words.tool(tools[-1].name, tools[-1].input)}" if tools else attempt.activity

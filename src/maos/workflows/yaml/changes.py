@@ -17,9 +17,9 @@ import msgspec
 
 from maos.clock import Clock
 from maos.errors import InvalidInput
-from maos.journal.codec import Event
 from maos.journal.journal import Journal
 from maos.model.branch import content, still_asked
+from maos.model.events.run import RunChanged
 from maos.model.plan import ASK, BadPlan, Plan, Task, check
 from maos.model.run import DONE, FAILED, GATED, PAUSED, RUNNING, WAITING, Run, TaskState, agent_name
 from maos.runs import agent_types
@@ -261,18 +261,18 @@ async def go_over(journal: Journal, clock: Clock, run: Run, read: Read, *, agent
         refuse_misfits(run, made_from, changes)
         plan = whole(run, made_from, read.plan)
         now = origin_of_text(read, made_from.file, made_from.variables)
-        data = {
-            "to": run.version,
-            "position": await journal.head(),
-            "branch": run.branch + 1,
-            "file": Path(made_from.file).name,
-            "added": list(changes.added),
-            "changed": list(changes.changed),
-            "removed": list(changes.removed),
-            "state": _state(run, plan, read, now, agents),
-            "at_us": clock.now_us(),
-        }
-        await recorder.append(Event("run_changed", data))
+        changed = RunChanged(
+            to=run.version,
+            position=await journal.head(),
+            branch=run.branch + 1,
+            file=Path(made_from.file).name,
+            added=list(changes.added),
+            changed=list(changes.changed),
+            removed=list(changes.removed),
+            state=_state(run, plan, read, now, agents),
+            at_us=clock.now_us(),
+        )
+        await recorder.append(changed)
         return run
 
 

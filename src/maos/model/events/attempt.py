@@ -1,0 +1,159 @@
+"""Events of an attempt, in the stream `attempt/<agent>.<number>`: one try of an agent at its task."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from maos.model.events.core import EventBase, event
+from maos.model.events.facts import Fact
+from maos.model.events.parts import AttemptOrigin, OrderData, Owner, WorkspaceData
+from maos.model.status import AttemptStatus
+
+
+class AttemptEventBase(EventBase, frozen=True, kw_only=True):
+    """What all events of an attempt have."""
+
+
+@event("attempt_planned", plain=True)
+class AttemptPlanned(AttemptEventBase, frozen=True, kw_only=True):
+    """It is about to be started: what is to be done, by what program, where, within which limits."""
+
+    agent: str
+    number: int
+    agent_kind: str
+    task: str
+    """What the person asked for; `order.task` is what the agent is told."""
+    session: str
+    owner: Owner
+    folder: str
+    """Where its holder keeps its files."""
+    workspace: WorkspaceData
+    inbox_cursor: int
+    told: list[int] = []
+    """The messages that are told with the task, by their versions in the inbox."""
+    transcript: tuple[str, int]
+    """The name of the program's own record of the conversation, and up to where it is recorded."""
+    at_us: int
+    order: OrderData
+
+
+@event("attempt_claimed")
+class AttemptClaimed(AttemptEventBase, frozen=True, kw_only=True):
+    """Another engine resumes it."""
+
+    owner: Owner
+
+
+@event("attempt_started", plain=True)
+class AttemptStarted(AttemptEventBase, frozen=True, kw_only=True):
+    """Its process runs."""
+
+    pid: int
+    holder_pid: int = 0
+    at_us: int
+
+
+@event("attempt_output")
+class AttemptOutput(AttemptEventBase, frozen=True, kw_only=True):
+    """Its agent printed something."""
+
+    offset: int
+    """Up to where its output is recorded."""
+    at_us: int
+    facts: list[Fact]
+    conversation: dict[str, Any] | None = None
+    """The dialect's own state, when it has changed."""
+
+
+@event("attempt_stopping", plain=True)
+class AttemptStopping(AttemptEventBase, frozen=True, kw_only=True):
+    """It is to end, on request or at a limit."""
+
+    why: str
+    inbox_version: int = 0
+    at_us: int = 0
+
+
+@event("attempt_answered")
+class AttemptAnswered(AttemptEventBase, frozen=True, kw_only=True):
+    """A person allowed or refused what it asked for."""
+
+    request: str
+    allow: bool
+    why: str = ""
+    inbox_version: int = 0
+
+
+@event("attempt_transcript")
+class AttemptTranscript(AttemptEventBase, frozen=True, kw_only=True):
+    """The program's own record of the conversation has grown."""
+
+    name: str
+    from_: int = msgspec.field(name="from")
+    until: int
+    text: str
+
+
+@event("attempt_checkpointed", plain=True)
+class AttemptCheckpointed(AttemptEventBase, frozen=True, kw_only=True):
+    """Its files and conversation are safe."""
+
+    name: str
+    trigger: str
+    at_us: int
+    session: str = ""
+    commit: str | None = None
+
+
+@event("attempt_branched")
+class AttemptBranched(AttemptEventBase, frozen=True, kw_only=True):
+    """It begins with all that the attempt of another agent had come to at some version."""
+
+    state: dict[str, Any]
+    origin: AttemptOrigin
+    at_us: int = 0
+
+
+@event("attempt_moved")
+class AttemptMoved(AttemptEventBase, frozen=True, kw_only=True):
+    """Its files are elsewhere now; written together with `run_moved`."""
+
+    agent: str
+    number: int
+    workspace: WorkspaceData
+    folder: str
+    cwd: str
+    home: str
+
+
+@event("attempt_ended", plain=True)
+class AttemptEnded(AttemptEventBase, frozen=True, kw_only=True):
+    """It is over."""
+
+    status: AttemptStatus
+    failure: str = ""
+    """A name from the failure table."""
+    message: str = ""
+    exit: dict[str, Any] = {}
+    """How its process ended."""
+    reset_us: int = 0
+    """When the limit that it reached ends."""
+    at_us: int
+
+
+AttemptEvent = (
+    AttemptPlanned
+    | AttemptClaimed
+    | AttemptStarted
+    | AttemptOutput
+    | AttemptStopping
+    | AttemptAnswered
+    | AttemptTranscript
+    | AttemptCheckpointed
+    | AttemptBranched
+    | AttemptMoved
+    | AttemptEnded
+)
+"""Every event of an attempt."""

@@ -1,0 +1,242 @@
+"""What an agent's output means: the vocabulary that every dialect translates into.
+
+Facts are what was observed, in the event `attempt_output`; sums and states are folds of them (see
+`maos.model.attempt`). In JSON, `kind` says which fact it is, and what is empty is left out.
+"""
+
+from __future__ import annotations
+
+import binascii
+from typing import Any, Self
+
+import msgspec
+
+
+class FactBase(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="kind"):
+    """Something that was observed of an agent."""
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """The fact as plain data."""
+        found: dict[str, Any] = msgspec.to_builtins(self)
+        return found
+
+
+class Session(FactBase, frozen=True, tag="session"):
+    """The agent's program says which conversation this is, and may say its model and its own version."""
+
+    id: str = ""
+    model: str = ""
+    version: str = ""
+    instead_of: str = ""
+    """The session that was to be resumed and is lost: the agent remembers nothing of it."""
+
+
+class Text(FactBase, frozen=True, tag="text"):
+    """Something the agent says. Texts of one message are lines of it."""
+
+    text: str = ""
+    message: str = ""
+    """The id of the model's message that it is part of."""
+    part: bool = False
+    """Whether it continues the line of the text before it."""
+
+
+class Thought(FactBase, frozen=True, tag="thought"):
+    """Something the agent thinks aloud."""
+
+    text: str = ""
+    message: str = ""
+    part: bool = False
+
+
+class Plan(FactBase, frozen=True, tag="plan"):
+    """What the agent means to do, and how far it is: the whole plan, which replaces the one before."""
+
+    entries: list[dict[str, str]] = []
+
+
+class ToolUse(FactBase, frozen=True, tag="tool_use"):
+    """A tool is about to run: the intent, without which an outcome would mean nothing (I31).
+
+    A second fact with the same `id` is the same intent, better known.
+    """
+
+    id: str
+    name: str = ""
+    input: Any = None
+
+
+class ToolProgress(FactBase, frozen=True, tag="tool_progress"):
+    """The whole output so far of a tool that still runs."""
+
+    id: str = ""
+    output: str = ""
+
+
+class ToolResult(FactBase, frozen=True, tag="tool_result"):
+    """The outcome of a tool."""
+
+    id: str = ""
+    output: str = ""
+    failed: bool = False
+
+
+class Usage(FactBase, frozen=True, tag="usage"):
+    """Tokens of one message of the model; a second fact with the same `message` replaces the first."""
+
+    message: str = ""
+    model: str = ""
+    input: int = 0
+    output: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+
+
+class Cost(FactBase, frozen=True, tag="cost"):
+    """What one turn cost, as the agent's program computed it: never a running total."""
+
+    usd: float
+    turn: str = ""
+    """A second fact with the same turn replaces the first."""
+
+
+class Retry(FactBase, frozen=True, tag="retry"):
+    """The agent's program tries a request to its model again, by itself."""
+
+    attempt: int = 0
+    delay_s: float = 0.0
+    status: int = 0
+    error: str = ""
+
+
+class Trouble(FactBase, frozen=True, tag="trouble"):
+    """Something that may end the attempt."""
+
+    failure: str
+    """A name from the failure table."""
+    message: str = ""
+    status: int = 0
+    reset_us: int = 0
+
+
+class PermissionRequested(FactBase, frozen=True, tag="permission_requested"):
+    """The agent may not do something unless a person allows it, and waits."""
+
+    id: str
+    tool: str = ""
+    input: Any = None
+    options: list[Any] | None = None
+
+
+class PermissionDenied(FactBase, frozen=True, tag="permission_denied"):
+    """The agent's program refused a tool by its own rules."""
+
+    tool: str = ""
+    message: str = ""
+
+
+class Discovery(FactBase, frozen=True, tag="discovery"):
+    """A line that other agents should know of (R-104)."""
+
+    keyword: str = ""
+    text: str = ""
+
+
+class TurnEnded(FactBase, frozen=True, tag="turn_ended"):
+    """The agent has answered and would take another message now."""
+
+    result: str = ""
+    failed: bool = False
+    reason: str = ""
+    turns: int = 0
+
+
+class Printed(FactBase, frozen=True):
+    """A line of output. Bytes that are not UTF-8 are shown with escapes such as `\\xff`, and kept beside it."""
+
+    text: str = ""
+    base64: str = ""
+    """The exact bytes, when they are not UTF-8."""
+    stderr: bool = False
+
+    @classmethod
+    def of(cls, line: str | bytes, *, stderr: bool = False) -> Self:
+        """The fact that a line was printed."""
+        if isinstance(line, str):
+            # JSON can spell half a character, which nothing can store.
+            return cls(line.encode("utf-8", "backslashreplace").decode(), stderr=stderr)
+        try:
+            return cls(line.decode(), stderr=stderr)
+        except UnicodeDecodeError:
+            exact = binascii.b2a_base64(line, newline=False).decode("ascii")
+            return cls(line.decode("utf-8", "backslashreplace"), exact, stderr)
+
+    def raw(self) -> bytes:
+        """The bytes exactly as they were printed."""
+        return binascii.a2b_base64(self.base64) if self.base64 else self.text.encode()
+
+
+class Line(Printed, frozen=True, tag="line"):
+    """A line of output that is its own meaning: what a plain command prints."""
+
+
+class Unknown(Printed, frozen=True, tag="unknown"):
+    """A line that the dialect does not understand, kept as it is."""
+
+
+class Input(FactBase, frozen=True, tag="input"):
+    """The agent's program has got an input: `inbox/<version>` for a message, `permission/<request>` for an answer."""
+
+    id: str
+
+
+class Stopping(FactBase, frozen=True, tag="stopping"):
+    """The holder has told the program to end."""
+
+    why: str
+
+
+class Exit(FactBase, frozen=True, tag="exit"):
+    """How the agent's process ended."""
+
+    cpu_s: float
+    duration_s: float
+    rss_max_bytes: int
+    start_error: str | None = None
+    signal: int | None = None
+    code: int | None = None
+    out_of_memory: bool = False
+
+
+class Spool(FactBase, frozen=True, tag="spool"):
+    """The holder could not keep all of the output."""
+
+    what: str
+    text: str = ""
+
+
+Fact = (
+    Session
+    | Text
+    | Thought
+    | Plan
+    | ToolUse
+    | ToolProgress
+    | ToolResult
+    | Usage
+    | Cost
+    | Retry
+    | Trouble
+    | PermissionRequested
+    | PermissionDenied
+    | Discovery
+    | TurnEnded
+    | Line
+    | Unknown
+    | Input
+    | Stopping
+    | Exit
+    | Spool
+)
+"""Every fact."""

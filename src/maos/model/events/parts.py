@@ -1,0 +1,114 @@
+"""Parts that several events have in common, as plain dictionaries whose keys and types are known and checked."""
+
+from __future__ import annotations
+
+from typing import NotRequired, TypedDict
+
+
+class Owner(TypedDict, total=False):
+    """The process that holds a lease, described so that another process on the same machine can see that it ended."""
+
+    name: str
+    lease: str
+    token: int
+    host: str
+    machine: str
+    """The start of the kernel and the process namespace, within which a pid and its start time name one process."""
+    pid: int
+    since: int
+    """When the process began, in ticks since the kernel did."""
+
+
+class RunOrigin(TypedDict):
+    """The run, version and position that a run was forked from."""
+
+    run: str
+    version: int
+    position: int
+
+
+class AttemptOrigin(TypedDict):
+    """The attempt, version and position whose state another attempt begins with."""
+
+    attempt: str
+    version: int
+    position: int
+
+
+class JoinedRun(TypedDict):
+    """The run whose work became part of another one."""
+
+    run: str
+    version: int
+    digest: str
+
+
+class RunVersion(TypedDict):
+    """A version of a run."""
+
+    run: str
+    version: int
+
+
+class GivenUp(TypedDict):
+    """What a rollback gives up: the version that the run had reached, and what the work since then cost."""
+
+    version: int
+    cost_usd: float
+
+
+class WorkspaceData(TypedDict):
+    """The folder that an agent works in."""
+
+    name: str
+    path: str
+    tree: str
+    repository: str | None
+    gitdir: str | None
+    base: str | None
+    notes: list[str]
+    file_bytes_max: int
+    keep_ignored: list[str]
+
+
+class ServerData(TypedDict):
+    """A tool server that an agent is given: the names of its variables, never their values."""
+
+    name: str
+    argv: list[str]
+    env: list[str]
+
+
+OrderData = TypedDict(
+    "OrderData",
+    {
+        "task": str,
+        "resume": bool,
+        "cwd": str,
+        "home": str,
+        "model": str,
+        "instructions": str,
+        "turns_max": int,
+        "budget_usd": float,
+        "tools_allowed": list[str],
+        "permission": str,
+        "takes_input": bool,
+        "mcp": list[ServerData],
+        "env": list[str],
+        "argv": list[str],
+        "time_limit_s": float,
+        "run": NotRequired[str],
+        "from": NotRequired[str],
+    },
+)
+"""What an attempt is started with. `from` is the folder that the agent knows, when its files have moved since."""
+
+
+class Replaced(TypedDict):
+    """Events that a compaction has replaced by one, with the seal of that one."""
+
+    first: int
+    last: int
+    seal: str
+    time_us: int
+    token: int

@@ -1,0 +1,154 @@
+"""Events of an agent's state, in the stream `agent/<name>`.
+
+An operation is one of `["set", path, value]` (the path `""` sets the whole state), `["del", path]`, which removes a
+field or the last item of a list, and `["ext", path, index, items]`, which adds items to a list that has `index` items.
+Paths are JSON pointers (RFC 6901). An operation that does not fit the state is damage.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from maos.model.events.core import EventBase, event
+from maos.model.events.parts import Replaced
+
+
+class StateEventBase(EventBase, frozen=True, kw_only=True):
+    """What all events of an agent's state have."""
+
+    ops: list[Any]
+    """The operations."""
+    sum: str
+    """The checksum of the state after them, 32 hex digits."""
+    source: str = ""
+    """Who made the change."""
+    meta: dict[str, Any] = {}
+    """Metadata: any JSON object."""
+    cause: str = ""
+    """Causation: the id of what led to it."""
+    corr: str = ""
+    """Correlation: an id that connects several events."""
+    critical: bool = False
+    """Whether compaction keeps it."""
+
+
+@event("instance_created")
+class InstanceCreated(StateEventBase, frozen=True, kw_only=True):
+    """An agent is created."""
+
+
+@event("status_changed")
+class StatusChanged(StateEventBase, frozen=True, kw_only=True):
+    """Only `/status` changes."""
+
+
+@event("configuration_updated")
+class ConfigurationUpdated(StateEventBase, frozen=True, kw_only=True):
+    """Only `/configuration` changes."""
+
+
+@event("capability_added")
+class CapabilityAdded(StateEventBase, frozen=True, kw_only=True):
+    """Only `/capabilities` changes: one is added."""
+
+
+@event("capability_removed")
+class CapabilityRemoved(StateEventBase, frozen=True, kw_only=True):
+    """Only `/capabilities` changes: one is removed."""
+
+
+@event("task_assigned")
+class TaskAssigned(StateEventBase, frozen=True, kw_only=True):
+    """Only `/execution/task` changes, to a value."""
+
+
+@event("task_completed")
+class TaskCompleted(StateEventBase, frozen=True, kw_only=True):
+    """Only `/execution/task` changes, to nothing."""
+
+
+@event("error_occurred")
+class ErrorOccurred(StateEventBase, frozen=True, kw_only=True):
+    """A caller reports an error (`type=`)."""
+
+
+@event("resource_allocated")
+class ResourceAllocated(StateEventBase, frozen=True, kw_only=True):
+    """Only `/resources` changes: one is added."""
+
+
+@event("resource_deallocated")
+class ResourceDeallocated(StateEventBase, frozen=True, kw_only=True):
+    """Only `/resources` changes: one is removed."""
+
+
+@event("snapshot_created")
+class SnapshotCreated(StateEventBase, frozen=True, kw_only=True):
+    """A snapshot is taken; `meta` has its id, kind, version and trigger. It changes nothing."""
+
+
+@event("migration_started")
+class MigrationStarted(StateEventBase, frozen=True, kw_only=True):
+    """A caller reports that the agent begins to move (`type=`)."""
+
+
+@event("migration_completed")
+class MigrationCompleted(StateEventBase, frozen=True, kw_only=True):
+    """A caller reports that the agent has moved (`type=`)."""
+
+
+@event("state_updated")
+class StateUpdated(StateEventBase, frozen=True, kw_only=True):
+    """Anything else changes."""
+
+
+@event("rolled_back")
+class RolledBack(StateEventBase, frozen=True, kw_only=True):
+    """A rollback; `meta.to` is the version whose state it restores."""
+
+
+@event("restored")
+class Restored(StateEventBase, frozen=True, kw_only=True):
+    """A snapshot is restored; `meta` has its id and version."""
+
+
+@event("compacted")
+class Compacted(EventBase, frozen=True, kw_only=True):
+    """A compaction has replaced events by fewer ones. It changes nothing."""
+
+    ops: list[Any]
+    sum: str = ""
+    replaced: list[Replaced]
+    meta: dict[str, Any] = {}
+    source: str = ""
+    cause: str = ""
+    corr: str = ""
+    critical: bool = False
+
+
+class CompactionBase(EventBase, frozen=True, kw_only=True):
+    """What the events have that a compaction writes in place of others."""
+
+    ops: list[Any]
+    sum: str
+    since_us: int
+    """The time of the first event that it stands for."""
+    meta: dict[str, Any] = {}
+    source: str = ""
+    cause: str = ""
+    corr: str = ""
+    critical: bool = False
+
+
+@event("merged")
+class Merged(CompactionBase, frozen=True, kw_only=True):
+    """Stands for several events after a compaction; `meta.events` is how many."""
+
+
+@event("baseline")
+class Baseline(CompactionBase, frozen=True, kw_only=True):
+    """Stands for everything before a version after a compaction."""
+
+
+StateEvent = StateEventBase | Compacted | CompactionBase
+"""Every event of an agent's state."""
