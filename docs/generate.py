@@ -30,7 +30,7 @@ from maos.cli.agent.status import code_of
 from maos.cli.program import program
 from maos.model import status
 from maos.model.failure import TABLE
-from maos.settings import schema, writer
+from maos.settings import document, schema
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "maos"
@@ -512,7 +512,7 @@ def settings() -> str:
         lines += ["| setting | default | can be | | variable |", "|---|---|---|---|---|"]
         fields = [each for each in schema.fields().values() if each.name.startswith(f"{section}.")]
         for each in fields:
-            default = f"`{writer.toml(each.default)}`" if each.variable else ""
+            default = f"`{document.to_toml(each.default)}`" if each.variable else ""
             live = "live" if each.live else ""
             variable = f"`{each.variable}`" if each.variable else ""
             lines.append(f"| `{each.name.partition('.')[2]}` | {default} | {each.allowed} | {live} | {variable} |")

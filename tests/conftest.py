@@ -12,7 +12,7 @@ import pytest
 
 from maos.testing.postgres import PostgresServer, why_unavailable
 
-pytest.register_assert_rewrite("tests.runner.agents")  # before anybody imports it
+pytest.register_assert_rewrite("tests.holder.agents")  # before anybody imports it
 signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background of a script it would be ignored
 
 LONGEST = (

@@ -1,6 +1,6 @@
-"""The only place that asks the machine for the time.
+"""The only module that reads the machine's clocks.
 
-Everything that decides something takes its time from here or from the database, so a test can move it.
+Every decision uses a time from here or from the database, so a test can set it.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ class SystemClock:
 
 
 def to_datetime(time_us: int) -> datetime:
-    """The instant of a stored time, in UTC."""
+    """Return a stored time as a datetime in UTC."""
     return datetime.fromtimestamp(time_us / MICROSECONDS, tz=UTC)
 
 
 def to_us(instant: datetime) -> int:
-    """The stored form of an instant; a naive one is taken as local time, as Python does."""
+    """Return a datetime as a stored time; a naive one is local time, as in Python."""
     seconds = int(instant.timestamp())
     return seconds * MICROSECONDS + instant.microsecond

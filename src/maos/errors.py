@@ -1,16 +1,16 @@
 """Every error maos raises on purpose.
 
 MaosError
-├── Conflict             the stream moved while the caller decided; read it again and decide again
-├── LeaseLost            the lease is not, or no longer, the caller's; stop acting for that name
-├── KeyReused            an idempotency key came back with a different body
-├── StoreUnavailable     the disk or the server did not do its part; `written` says what is known
+├── Conflict             the stream is not at the expected version; read it again and decide again
+├── LeaseLost            the lease expired or another process has it; stop acting for that name
+├── KeyReused            an idempotency key was used for a different append
+├── StoreUnavailable     the disk or the database server failed; `written` says what is known
 │   └── DiskFull         no space left; nothing of the append was written
 ├── Corrupt              stored bytes do not verify; names stream and version
 ├── HistoryLost          acknowledged events are missing at the end of the journal
-├── UnknownFormat        an event, snapshot or schema this version does not know
+├── UnknownFormat        an event, snapshot or schema of an unknown version
 ├── NotFound             no such agent, version, event or snapshot
-└── InvalidInput         a value that cannot be stored or a request that makes no sense
+└── InvalidInput         a value that cannot be stored, or a request that cannot be executed
 
 Each says what happened, which thing it happened to, and what to do next (`hint`).
 """
@@ -19,12 +19,12 @@ from __future__ import annotations
 
 
 class MaosError(Exception):
-    """An expected failure, with what to do about it.
+    """Base class of all errors: what happened, and what to do about it.
 
     Example::
 
         try:
-            await m.agents.get("nobody")
+            await m.agents.get("unknown")
         except maos.MaosError as error:
             print(error.what, error.hint)
     """
@@ -64,7 +64,7 @@ class Conflict(MaosError):
 
 
 class LeaseLost(MaosError):
-    """The lease expired or has a newer holder; nothing was written.
+    """The lease expired or another process has it; nothing was written.
 
     Example::
 
@@ -74,7 +74,7 @@ class LeaseLost(MaosError):
             lease = await journal.acquire(error.name)
     """
 
-    hint = "stop acting for this name; acquire the lease again before going on"
+    hint = "stop acting for this name; acquire the lease again before you continue"
 
     def __init__(self, name: str, *, token: int, why: str) -> None:
         super().__init__(f"lease {name} with token {token} is not valid: {why}")
@@ -83,7 +83,7 @@ class LeaseLost(MaosError):
 
 
 class KeyReused(MaosError):
-    """An idempotency key was used before for something else; nothing was written.
+    """An idempotency key was used for a different append; nothing was written.
 
     Example::
 
@@ -101,10 +101,10 @@ class KeyReused(MaosError):
 
 
 class StoreUnavailable(MaosError):
-    """The store could not do what was asked.
+    """The disk or the database server failed.
 
     `written` is False when nothing was written, None when the outcome is unknown.
-    An unknown append may be repeated safely under the same key.
+    An append with an unknown outcome can safely be repeated under the same key.
 
     Example::
 
@@ -130,14 +130,14 @@ class DiskFull(StoreUnavailable):
             print(error.what, error.hint)
     """
 
-    hint = "free some space; maos goes on with the next append"
+    hint = "free some space and try again; reading still works"
 
     def __init__(self, where: str) -> None:
-        super().__init__(f"no space left for {where}", written=False)
+        super().__init__(f"no space left on the disk of {where}", written=False)
 
 
 class Corrupt(MaosError):
-    """Stored bytes do not verify; no value is made up for them.
+    """Stored bytes do not verify; no value is guessed for them.
 
     Example::
 
@@ -169,15 +169,15 @@ class HistoryLost(MaosError):
     def __init__(self, where: str, *, acknowledged: int, found: int, why: str) -> None:
         super().__init__(
             f"{where}: position {acknowledged} was acknowledged, but {why}",
-            hint="put back the newest copy of the database (with its -wal file), "
-            "or open with accept_loss=True (`maos state verify --accept-loss`) to go on without the lost events",
+            hint="restore the newest copy of the database (with its -wal file), "
+            "or open with accept_loss=True (`maos state verify --accept-loss`) to continue without the lost events",
         )
         self.acknowledged = acknowledged
         self.found = found
 
 
 class UnknownFormat(MaosError):
-    """Something written by a newer or foreign maos; refused rather than guessed.
+    """Data that a newer or foreign maos wrote; it is refused, not guessed.
 
     Example::
 
@@ -191,7 +191,7 @@ class UnknownFormat(MaosError):
 
 
 class NotFound(MaosError):
-    """The thing asked for does not exist.
+    """The requested agent, version, event or snapshot does not exist.
 
     Example::
 
@@ -203,7 +203,7 @@ class NotFound(MaosError):
 
 
 class InvalidInput(MaosError):
-    """The request cannot be carried out as given; nothing was written.
+    """The request cannot be executed as given; nothing was written.
 
     Example::
 

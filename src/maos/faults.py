@@ -1,10 +1,10 @@
-"""Named places where a test may kill the process.
+"""Named points at which a test can kill the process.
 
-In production `crash_point` tests one module variable and returns. With MAOS_CRASH_AT=n in the environment the
-n-th crash point reached dies by SIGKILL, so a test can die at point 1, 2, 3 … until the work finishes. With
-MAOS_CRASH_ONLY only points whose names begin with one of its words count, with MAOS_CRASH_NAME only those of that name.
-The file MAOS_CRASH_TRACE is told the name of the point that the process died at; with MAOS_CRASH_AT=-1 it lives, and
-the file is told every point it reached.
+In production `crash_point` checks one module variable and returns. With MAOS_CRASH_AT=n in the environment, the process
+kills itself (SIGKILL) at the n-th crash point it reaches, so a test can crash at point 1, 2, 3 … until the work
+completes. With MAOS_CRASH_ONLY, only points whose names begin with one of its words count; with MAOS_CRASH_NAME, only
+those of that name. The process writes the name of the point it died at to the file MAOS_CRASH_TRACE; with
+MAOS_CRASH_AT=-1 it lives and writes the name of every point it reaches.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ _name = os.environ.get("MAOS_CRASH_NAME", "")
 
 
 def crash_point(name: str) -> None:
-    """Die here if a test asked for it."""
-    global _remaining  # noqa: PLW0603 - a countdown of the whole process is what is meant
+    """Kill this process if a test has chosen this point."""
+    global _remaining  # noqa: PLW0603 - one countdown for the whole process
     if not _remaining or not name.startswith(_only) or _name not in ("", name):
         return
     _remaining -= 1

@@ -1,4 +1,4 @@
-"""Identities: who wrote something, and what an event is called."""
+"""Names of processes and events, and the rules for names."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ CANDIDATES_SHOWN_MAX = 5
 
 
 def incarnation() -> str:
-    """A name for this start of this process: new each time, so a restart never looks like its predecessor (I26)."""
+    """Return a name for this process, new at each start, so that a restart is never taken for its predecessor (I26)."""
     return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
 
 
 def event_id(stream: str, version: int) -> str:
-    """The name of an event: its stream and its place there. Unique, gap-free, and costs no storage."""
+    """Return the id of an event: its stream and version. Unique, without gaps, and takes no storage."""
     return f"{stream}@{version}"
 
 
 def parse_event_id(text: str) -> tuple[str, int]:
-    """The stream and version an event id names."""
+    """Return the stream and version that an event id names."""
     stream, separator, version = text.rpartition("@")
     if not separator or not stream or not version.isascii() or not version.isdigit():
         raise InvalidInput(f"{text!r} is not an event id", hint="an event id looks like agent/reviewer@7")
@@ -32,9 +32,9 @@ def parse_event_id(text: str) -> tuple[str, int]:
 
 
 def check_name(name: str, what: str) -> str:
-    """The name itself, or an error saying why it cannot be one."""
+    """Return the name, or raise InvalidInput with the reason."""
     if not name:
-        raise InvalidInput(f"{what} is empty", hint=f"give the {what} a name")
+        raise InvalidInput(f"{what} is empty", hint=f"name the {what}")
     if len(name) > NAME_CHARS_MAX:
         raise InvalidInput(f"{what} has {len(name)} characters", hint=f"at most {NAME_CHARS_MAX} are allowed")
     if not name.isprintable():

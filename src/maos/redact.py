@@ -1,10 +1,10 @@
-"""Removes secrets from text before it is written anywhere: known values, and what has the shape of a key.
+"""Removes secrets from text before it is written: known values, and text that has the shape of a key.
 
-Used by the holder on everything an agent prints and by the engine on everything it records, so it needs nothing but
-builtins and makes one pass per shape at the speed of `bytes.find`. What is removed leaves `[redacted:name]` behind.
+The holder uses it on all output of an agent, and the engine on everything it records. So it needs nothing but builtins,
+and makes one pass per shape at the speed of `bytes.find`. `[redacted:name]` replaces each secret.
 
-A line that comes in parts could hold a secret across a seam. `Redactor.part` therefore holds back the end of what it is
-given, and remembers when it stopped in the middle of a secret.
+A line that comes in parts may have a secret across two parts. So `Redactor.part` holds back the end of its input, and
+remembers when it stopped inside a secret.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
 VALUE_CHARS_MIN = 6
-"""Shorter values are words of every text; nobody could read what is left without them."""
+"""Shorter values occur in any text; without them it would be unreadable."""
 VALUE_CHARS_MAX = 8 << 10
 HOLD_BYTES = 4 << 10
-"""More than the longest beginning by which a shape is recognised."""
+"""More than the longest prefix by which a shape is recognized."""
 
 _DIGITS = b"0123456789"
 _UPPER = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -37,13 +37,13 @@ _KEY_BYTES_MAX = 16 << 10
 _KEY_LINE_BYTES_MAX = 200
 
 REDACTED = "[redacted:"
-"""How what is left in the place of a secret begins."""
+"""The beginning of the text that replaces a secret."""
 Span = tuple[int, int, bytes, bytes]
-"""From, to, what to put there, and the characters it goes on with if it touches the end of what is known."""
+"""Start, end, replacement, and the characters with which the secret may continue after the end of the data."""
 
 
 class Shape:
-    """Keys that begin alike."""
+    """A kind of key, recognized by its prefix and the characters after it."""
 
     __slots__ = ("chars", "count_max", "count_min", "digit", "free", "marker", "prefix")
 
@@ -62,13 +62,13 @@ class Shape:
         self.prefix = prefix.encode()
         self.chars = chars
         self.count_min = count_min
-        """How many of the characters must follow."""
+        """At least this many of the characters follow the prefix."""
         self.count_max = count_max
-        """With more than this it is something else; 0: no limit."""
+        """At most this many follow; 0: no limit."""
         self.free = free
-        """The prefix alone says little, so it counts only at the beginning of a word."""
+        """Whether the prefix counts only at the beginning of a word, because it is short."""
         self.digit = digit
-        """And only if a digit follows somewhere."""
+        """Whether the key must have a digit."""
 
 
 def _marker(name: str) -> bytes:
@@ -103,7 +103,7 @@ _SHAPES = [
     Shape("pypi-token", "pypi-AgE", _WORD, 40),
     Shape("huggingface-token", "hf_", _ALNUM, 30, free=True),
 ]
-"""These are words of at least WORD_CHARS_MIN characters and looked for in such words only."""
+"""Keys without a break; searched for only in words of at least WORD_CHARS_MIN characters."""
 _BROKEN_SHAPES = [
     Shape("stripe-secret", "whsec_", _BASE64, 20),
     Shape("slack-webhook", "hooks.slack.com/services/", _ALNUM + b"/", 20),
@@ -117,32 +117,32 @@ _PRIVATE_KEY = _marker("private-key")
 
 
 class Redactor:
-    """Removes secrets from one stream of text, which comes in lines and, where those are too long, in parts."""
+    """Removes secrets from one stream of text, which comes in lines, or in parts of lines that are too long."""
 
     def __init__(self, secrets: Mapping[str, str]) -> None:
         found = {form: _marker(name) for name, value in secrets.items() for form in forms(value)}
         self._values = sorted(found.items(), key=lambda item: -len(item[0]))
         self._hold = max([HOLD_BYTES, *(len(form) for form in found)])
-        self._goes_on = b""
-        """The characters of a secret that has begun and not ended yet."""
+        self._continues = b""
+        """The characters of a secret that continues in the next part; empty: none does."""
         self._in_key = False
-        """Whether the lines of a private key are going by."""
+        """Whether the next line may belong to a private key that has begun."""
 
     def text(self, text: str) -> str:
-        """A text of its own, without secrets."""
+        """Return a text without its secrets, independent of the stream."""
         data = text.encode("utf-8", "surrogatepass")
-        return _without(data, self._spans(data)).decode("utf-8", "surrogatepass")
+        return _replace(data, self._spans(data)).decode("utf-8", "surrogatepass")
 
     def lines(self, block: bytes) -> bytes:
-        """Whole lines, or the end of one that came in parts, without secrets."""
-        if self._goes_on:
+        """Return complete lines, or the last part of a line, without secrets."""
+        if self._continues:
             block = self._skip(block)
-            self._goes_on = b""
+            self._continues = b""
         begin = 0
         if self._in_key:
             begin, self._in_key = _end_of_key(block, 0, inside_a_line=False)
             if not self._in_key and block[begin : begin + 1] == b"\n" and begin:
-                begin += 1  # the line is gone, so its newline goes too
+                begin += 1  # the line is removed with its newline
             if begin == len(block):
                 return b""
             block = block[begin:]
@@ -154,17 +154,17 @@ class Redactor:
             self._in_key = True
             if block.endswith(b"\n"):
                 spans[-1] = (start, end - 1, marker, more)
-        return _without(block, spans)
+        return _replace(block, spans)
 
     def part(self, begin: bytes) -> tuple[bytes, int]:
-        """The beginning of an unfinished line without secrets, and how many bytes of what was given that is."""
+        """Return the beginning of an incomplete line without secrets, and how many bytes of the input that covers."""
         skipped = 0
-        if self._goes_on:
+        if self._continues:
             rest = self._skip(begin)
             skipped = len(begin) - len(rest)
             if not rest:
                 return b"", skipped
-            self._goes_on = b""
+            self._continues = b""
             begin = rest
         cut = max(0, len(begin) - self._hold)
         spans = self._spans(begin)
@@ -172,19 +172,19 @@ class Redactor:
             if start < cut < end or (start < cut and end == len(begin)):
                 cut = end
                 if end == len(begin):
-                    self._goes_on = more
+                    self._continues = more
         kept = [span for span in spans if span[1] <= cut]
-        return _without(begin[:cut], kept), skipped + cut
+        return _replace(begin[:cut], kept), skipped + cut
 
     def _skip(self, data: bytes) -> bytes:
-        return data[_run(data, 0, self._goes_on) :]
+        return data[_run_end(data, 0, self._continues) :]
 
     def _spans(self, data: bytes) -> list[Span]:
-        """What must go, in order and without overlap."""
+        """Return the spans to replace, in order and without overlap."""
         found: list[Span] = []
         for value, marker in self._values:
             if value in data:
-                found.extend((at, at + len(value), marker, b"") for at in _places(data, value))
+                found.extend((at, at + len(value), marker, b"") for at in _find_all(data, value))
         words = _long_words(data)
         if words:
             for shape in _SHAPES:
@@ -202,11 +202,11 @@ class Redactor:
             found.extend(_each(_url_password, data, b"://"))
         if b"-----BEGIN " in data:
             found.extend(_private_keys(data))
-        return _in_order(found) if found else found
+        return _merge(found) if found else found
 
 
 def forms(value: str) -> set[bytes]:
-    """The ways in which a secret value appears: as it is, in JSON, in JSON within JSON, in a URL, line by line."""
+    """Return the forms in which a secret can appear: plain, in JSON, in JSON inside JSON, in a URL, line by line."""
     if len(value) < VALUE_CHARS_MIN:
         return set()
     texts = {value, value.strip()}
@@ -222,13 +222,13 @@ def forms(value: str) -> set[bytes]:
             for form in (once, once.replace("/", "\\/"), _json(once, ascii_only=ascii_only)):
                 found.add(form.encode("utf-8", "surrogatepass"))
         for safe in (b"-._~", b"-._~/", b"-._~!*'()"):
-            quoted = _quoted(text, safe)
+            quoted = _percent_encode(text, safe)
             found.update((quoted, _lower_hex(quoted), quoted.replace(b"%20", b"+")))
     return found
 
 
 def _json(text: str, *, ascii_only: bool) -> str:
-    """The inside of a JSON string."""
+    """Return a text as the content of a JSON string."""
     pieces = []
     for char in text:
         code = ord(char)
@@ -246,8 +246,8 @@ def _json(text: str, *, ascii_only: bool) -> str:
     return "".join(pieces)
 
 
-def _quoted(text: str, safe: bytes) -> bytes:
-    """As in a URL."""
+def _percent_encode(text: str, safe: bytes) -> bytes:
+    """Return a text with percent-encoding, as in a URL."""
     return b"".join(
         bytes((byte,)) if byte in _ALNUM or byte in safe else b"%%%02X" % byte
         for byte in text.encode("utf-8", "surrogatepass")
@@ -259,15 +259,15 @@ def _lower_hex(quoted: bytes) -> bytes:
     return b"%".join([first, *(part[:2].lower() + part[2:] for part in others)])
 
 
-def _places(data: bytes, mark: bytes) -> Iterator[int]:
+def _find_all(data: bytes, mark: bytes) -> Iterator[int]:
     at = data.find(mark)
     while at >= 0:
         yield at
         at = data.find(mark, at + len(mark))
 
 
-def _run(data: bytes, at: int, chars: bytes) -> int:
-    """Where a run of certain characters ends."""
+def _run_end(data: bytes, at: int, chars: bytes) -> int:
+    """Return where a run of these characters ends."""
     while True:
         piece = data[at : at + _LONG]
         count = len(piece) - len(piece.lstrip(chars))
@@ -277,13 +277,13 @@ def _run(data: bytes, at: int, chars: bytes) -> int:
 
 
 def _each(find: Callable[[bytes, int], Iterator[Span]], data: bytes, mark: bytes) -> Iterator[Span]:
-    """What is found behind each of some marks."""
-    for at in _places(data, mark):
+    """Yield the spans that `find` finds behind each occurrence of a mark."""
+    for at in _find_all(data, mark):
         yield from find(data, at + len(mark))
 
 
 def _begins_a_word(data: bytes, at: int) -> bool:
-    """Whether what is there is not the end of a longer word; the n of a newline in JSON is none."""
+    """Return whether a word begins here; the n of an escaped newline in JSON is not part of it."""
     if at == 0 or data[at - 1] not in _ALNUM:
         return True
     return data[at - 1] in b"nrtbf" and at >= 2 and data[at - 2] == 0x5C
@@ -294,7 +294,7 @@ def _has_digit(data: bytes) -> bool:
 
 
 def _long_words(data: bytes) -> bytes:
-    """All words that are long enough to be a key. Most text has few, so what follows has little to look at."""
+    """Return all words that are long enough to be a key: few in most text, so searching them is fast."""
     mask = data.translate(_WORD_MASK)
     words = []
     begin = mask.find(_LONG_WORD)
@@ -313,7 +313,7 @@ def _keys(data: bytes, shape: Shape) -> Iterator[Span]:
     while at >= 0:
         end = at + size
         if not shape.free or _begins_a_word(data, at):
-            end = _run(data, at + size, shape.chars)
+            end = _run_end(data, at + size, shape.chars)
             count = end - at - size
             if (
                 count >= shape.count_min
@@ -325,25 +325,25 @@ def _keys(data: bytes, shape: Shape) -> Iterator[Span]:
 
 
 def _aws_secret(data: bytes, at: int) -> Iterator[Span]:
-    begin = _run(data, at, _BETWEEN)
+    begin = _run_end(data, at, _BETWEEN)
     if at < begin <= at + 16:
-        end = _run(data, begin, _BASE64)
+        end = _run_end(data, begin, _BASE64)
         if end - begin >= 16 and _has_digit(data[begin:end]):
             yield begin, end, _AWS_SECRET, _BASE64
 
 
 def _jwt(data: bytes, at: int) -> Iterator[Span]:
-    """Three runs of base64 with dots between; the first begins as JSON does."""
+    """Find a JSON Web Token: three runs of base64 with dots between, the first beginning like JSON."""
     at -= 3
     if at and data[at - 1] in _WORD and not _begins_a_word(data, at):
         return
-    first = _run(data, at, _WORD)
+    first = _run_end(data, at, _WORD)
     if first - at < 10 or data[first : first + 1] != b".":
         return
-    second = _run(data, first + 1, _WORD)
+    second = _run_end(data, first + 1, _WORD)
     if second - first < 10 or data[second : second + 1] != b".":
         return
-    yield at, _run(data, second + 1, _WORD + b"."), _JWT, _WORD + b"."
+    yield at, _run_end(data, second + 1, _WORD + b"."), _JWT, _WORD + b"."
 
 
 def _bearer(data: bytes, at: int) -> Iterator[Span]:
@@ -351,13 +351,13 @@ def _bearer(data: bytes, at: int) -> Iterator[Span]:
 
 
 def _token(data: bytes, at: int, count_min: int, *, digit: bool) -> Iterator[Span]:
-    end = _run(data, at, _TOKEN)
+    end = _run_end(data, at, _TOKEN)
     if end - at >= count_min and (not digit or _has_digit(data[at:end])):
         yield at, end, _AUTHORIZATION, _TOKEN
 
 
 def _authorization(data: bytes, at: int) -> Iterator[Span]:
-    begin = _run(data, at, _BETWEEN)
+    begin = _run_end(data, at, _BETWEEN)
     for scheme in _SCHEMES:
         if at < begin <= at + 16 and data.startswith(scheme, begin):
             yield from _token(data, begin + len(scheme), 8, digit=False)
@@ -365,7 +365,7 @@ def _authorization(data: bytes, at: int) -> Iterator[Span]:
 
 
 def _url_password(data: bytes, at: int) -> Iterator[Span]:
-    """What is between the first colon and the last @ before the path begins."""
+    """Find the password between the first colon and the last @ before the path."""
     host = data[at : at + 2 * _LONG].translate(_HOST_MASK).split(b" ", 1)[0]
     end = host.rfind(b"@")
     begin = host.find(b":", 0, end) + 1 if end > 0 else 0
@@ -379,16 +379,16 @@ def _private_keys(data: bytes) -> Iterator[Span]:
         end = at + 11
         head = data.find(b"-----", end, at + 80)
         if head > 0 and b"PRIVATE KEY" in data[at:head]:
-            end, goes_on = _end_of_key(data, head + 5, inside_a_line=True)
-            yield at, end, _PRIVATE_KEY, _KEY_TEXT if goes_on else b""
+            end, continues = _end_of_key(data, head + 5, inside_a_line=True)
+            yield at, end, _PRIVATE_KEY, _KEY_TEXT if continues else b""
         at = data.find(b"-----BEGIN ", end)
 
 
 def _end_of_key(data: bytes, at: int, *, inside_a_line: bool) -> tuple[int, bool]:
-    """Where a private key ends that is going on at a place, and whether it does not end in this data.
+    """Return where a private key ends, and whether it continues after this data.
 
-    A key ends with its END line, or before the first line that cannot belong to one. Inside the line that it begins in
-    all of it may be, with its newlines escaped.
+    A key ends with its END line, or before the first line that cannot belong to it. The whole key may be in one line,
+    with its newlines escaped.
     """
     begin = at
     while at < len(data):
@@ -401,14 +401,14 @@ def _end_of_key(data: bytes, at: int, *, inside_a_line: bool) -> tuple[int, bool
         if end - at > _KEY_LINE_BYTES_MAX or not _may_be_key(data[at:end]):
             if at > begin or not inside_a_line:
                 return at, False
-            stop = min(_run(data, at, _KEY_TEXT), end)
+            stop = min(_run_end(data, at, _KEY_TEXT), end)
             return stop, stop == len(data)
         at = end + 1
     return len(data), True
 
 
 def _may_be_key(line: bytes) -> bool:
-    """Whether a line can belong to a private key: base64, perhaps behind a line number, or one of its headers."""
+    """Return whether a line can belong to a private key: base64, perhaps after a line number, or a header."""
     words = line.strip(b" \t\r\"',>|+").split()
     if not words:
         return True
@@ -424,11 +424,11 @@ _AFTER_MARKS: list[tuple[bytes, Callable[[bytes, int], Iterator[Span]]]] = [
     (b"ECRET_ACCESS_KEY", _aws_secret),
     (b"ecretAccessKey", _aws_secret),
 ]
-"""What is secret because of what stands before it."""
+"""Secrets that are recognized by the text before them."""
 
 
-def _in_order(found: list[Span]) -> list[Span]:
-    """Spans by their place; of two that overlap, the first one reaches to the end of both."""
+def _merge(found: list[Span]) -> list[Span]:
+    """Sort spans by position, and merge those that overlap."""
     found.sort(key=lambda span: (span[0], -span[1]))
     spans: list[Span] = []
     for span in found:
@@ -441,7 +441,7 @@ def _in_order(found: list[Span]) -> list[Span]:
     return spans
 
 
-def _without(data: bytes, spans: Iterable[Span]) -> bytes:
+def _replace(data: bytes, spans: Iterable[Span]) -> bytes:
     pieces: list[bytes] = []
     at = 0
     for start, end, marker, _more in spans:

@@ -4,7 +4,8 @@ import pytest
 
 pytest.register_assert_rewrite(
     "maos.testing.store_contract",
-    "maos.testing.store_contract_coordination",
-    "maos.testing.store_contract_reading",
-    "maos.testing.store_contract_writing",
+    "maos.testing.store_contract.coordination",
+    "maos.testing.store_contract.lifetime",
+    "maos.testing.store_contract.reading",
+    "maos.testing.store_contract.writing",
 )

@@ -16,7 +16,7 @@ from maos.store.contract import Appended, Document, Key, Store
 from maos.store.postgres import PostgresDatabase
 from maos.store.sql_store import SqlStore
 from maos.store.sqlite import SqliteDatabase
-from maos.testing.store_contract_reading import check_journal, log_of, write
+from maos.testing.store_contract.reading import check_journal, log_of, write
 
 Opener = Callable[[], Awaitable[SqlStore]]
 Stall = Callable[[], contextlib.AbstractAsyncContextManager[None]]
@@ -171,13 +171,13 @@ async def test_one_cancelled_while_it_is_let_in_passes_its_place_on(
         await until(lambda: len(store._writer._space) == 1)
         calls += start(store, b"2")
         await until(lambda: len(store._writer._space) == 2)
-        let_in = store._writer._let_in
+        let_in = store._writer._admit
 
         def let_in_and_cancel(count: int) -> None:
             let_in(count)
             calls[1].cancel()
 
-        monkeypatch.setattr(store._writer, "_let_in", let_in_and_cancel)
+        monkeypatch.setattr(store._writer, "_admit", let_in_and_cancel)
     await asyncio.wait_for(asyncio.gather(calls[0], calls[2]), timeout=60)
     assert [event.body for event in await log_of(store)] == [b"0", b"2"]
     assert calls[1].cancelled()

@@ -17,7 +17,7 @@ from maos.store.sqlite import SqliteDatabase
 from maos.testing.manual_clock import ManualClock
 from maos.testing.postgres import PostgresServer
 from maos.testing.store_contract import StoreContract
-from maos.testing.store_contract_reading import log_of, write
+from maos.testing.store_contract.reading import log_of, write
 
 OpenAgain = Callable[[], Awaitable[Store]]
 PassTime = Callable[[float], Awaitable[None]]
@@ -28,7 +28,7 @@ schema_numbers = itertools.count(1)
 @pytest.fixture(autouse=True)
 def bells_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """Waiters hardly ever look for themselves, so a bell that is not rung is noticed."""
-    monkeypatch.setattr(sql_store, "LOOK_ANYWAY_S", 600.0)
+    monkeypatch.setattr(sql_store, "POLL_S", 600.0)
 
 
 @pytest.fixture(scope="module")

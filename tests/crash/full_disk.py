@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from maos.errors import DiskFull
 from maos.store.contract import Store, Write
 from maos.testing.crash import ack
@@ -104,8 +106,12 @@ async def main() -> None:
         await work.until_full(store, 1)
     ack("closed while full")
 
-    error = await place.refusal()
-    assert error is None or error.hint
+    async with place.open() as store:
+        await work.look(store)
+        with pytest.raises(DiskFull):
+            await work.append(store)
+    ack("read while full")
+
     ballast.drop()
     async with place.open() as store:
         await work.append(store)

@@ -131,5 +131,5 @@ class Abandoned(NamedTuple):
 
 async def house_keeping(store: SqlStore) -> None:
     """Wait until the store is done with house-keeping, if it has begun any."""
-    if store._writer._carer is not None:
-        await asyncio.wait([store._writer._carer])
+    if store._writer._maintenance is not None:
+        await asyncio.wait([store._writer._maintenance])

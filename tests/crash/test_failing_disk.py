@@ -281,8 +281,8 @@ async def test_a_copy_of_the_log_into_the_database_may_fail(
 ) -> None:
     """House-keeping fails, appends go on, and what was acknowledged survives a power cut all the same."""
     monkeypatch.setattr(sqlite, "WAL_PAGES_MAX", 12)
-    monkeypatch.setattr(sqlite, "WAL_PAGES_LAID_OUT", 1)
-    monkeypatch.setattr(sqlite, "WAL_LAYOUT_PAGES", (1,))
+    monkeypatch.setattr(sqlite, "WAL_PAGES_PREALLOCATED", 1)
+    monkeypatch.setattr(sqlite, "WAL_PREALLOCATED_PAGES", (1,))
     code, on = ERRORS[kind]
     hits = 0
     for at, forever in itertools.product(range(1, 8), (False, True)):

@@ -37,6 +37,7 @@ def test_a_full_disk(tmp_path: Path) -> None:
         "8 at once: no half copy",
         "8 at once: went on by itself",
         "closed while full",
+        "read while full",
         "opened again",
         "made after space returned",
     ]

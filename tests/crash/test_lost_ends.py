@@ -39,7 +39,7 @@ async def truncated(abandoned: Abandoned, folder: Path, lengths: Iterable[int]) 
                 log = await everything(store)
                 assert log == abandoned.log[: len(log)]
                 assert len(log) == error.found
-                assert any("went on" in note for note in (await store.check()).notes)
+                assert any("opened although" in note for note in (await store.check()).notes)
                 await store.append(Write("run/1", events("goes on")))
             async with place.open() as store:  # and now it is the truth
                 assert await damage(store) == []
@@ -103,7 +103,7 @@ async def test_another_history_put_back_is_told(tmp_path: Path, longer: bool) ->
         async with there.open() as store:
             await store.append(Write("run/1", events("one more")))
     shutil.copyfile(there.path, here.path)
-    with pytest.raises(HistoryLost, match="a different event stands there"):
+    with pytest.raises(HistoryLost, match="a different event is stored there"):
         async with here.open():
             pass
 

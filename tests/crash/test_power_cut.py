@@ -121,8 +121,8 @@ async def test_nothing_acknowledged_is_lost_while_the_log_is_copied_and_starts_o
 ) -> None:
     """Cuts after every sync, also in the middle of a checkpoint, a vacuum and a reset of the log."""
     monkeypatch.setattr(sqlite, "WAL_PAGES_MAX", 40)
-    monkeypatch.setattr(sqlite, "WAL_PAGES_LAID_OUT", 1)
-    monkeypatch.setattr(sqlite, "WAL_LAYOUT_PAGES", (1,))
+    monkeypatch.setattr(sqlite, "WAL_PAGES_PREALLOCATED", 1)
+    monkeypatch.setattr(sqlite, "WAL_PREALLOCATED_PAGES", (1,))
     synced = cuts.disk.synced
     chance = Random(11)
 

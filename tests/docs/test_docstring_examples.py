@@ -201,7 +201,7 @@ async def answer_everything(m: Maos, id: str) -> None:
 
 async def begin_run(m: Maos) -> None:
     """A run in a repository, with a checkpoint; nothing of it has begun."""
-    from tests.runner.workspace_repositories import repository
+    from tests.workspaces.repositories import repository
 
     place = repository(Path("work").absolute(), {"readme.txt": "hello\n"})
     plan = Plan(tasks=[Task(name="hello", command=["echo", "hello"])])

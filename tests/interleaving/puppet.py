@@ -94,7 +94,7 @@ async def follow(store: SqlStore, until: int) -> None:
 
 async def hear(store: SqlStore, rounds: int) -> None:
     """Wait for others to write, without ever looking unasked; tell when each wake-up came."""
-    sql_store.LOOK_ANYWAY_S = 600.0
+    sql_store.POLL_S = 600.0
     for _ in range(rounds):
         head = await store.head()
         say(waiting=head)
@@ -120,7 +120,7 @@ async def act_under_lease(
 
     postgres.crash_point = sqlite.crash_point = stop_here
     # A thread that looks after the log might be stopped while it holds the lock; here only the append is to be stopped.
-    store.database.wants_care = lambda: False  # type: ignore[method-assign]
+    store.database.needs_maintenance = lambda: False  # type: ignore[method-assign]
     lease = await store.acquire(name, owner=me, ttl_s=60)
     assert lease is not None
     say(token=lease.token)

@@ -14,7 +14,7 @@ from maos.store.contract import Recorded
 from maos.store.sql_store import SqlStore
 from maos.store.sqlite import SqliteDatabase
 from maos.testing.postgres import PostgresServer
-from maos.testing.store_contract_reading import check_journal, log_of, write
+from maos.testing.store_contract.reading import check_journal, log_of, write
 from tests.interleaving.conftest import StartPuppet
 from tests.interleaving.processes import Place
 
@@ -218,7 +218,7 @@ async def test_wake_ups_come_again_after_the_server_was_away(
     postgres: PostgresServer, postgres_place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However many attempts to hear of it again were in vain; waiters do not fall back to looking now and then."""
-    monkeypatch.setattr(sql_store, "LOOK_ANYWAY_S", 600.0)
+    monkeypatch.setattr(sql_store, "POLL_S", 600.0)
     monkeypatch.setattr("maos.store.postgres.LISTEN_AGAIN_S", 0.02)
     store, other = await postgres_place.open(), await postgres_place.open()
     waiting = asyncio.ensure_future(store.wait(after=0, timeout_s=600))

@@ -19,7 +19,7 @@ T = TypeVar("T")
 @pytest.fixture(autouse=True)
 def bells_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody looks for himself before the test is over, so a bell that is not rung is noticed."""
-    monkeypatch.setattr(sql_store, "LOOK_ANYWAY_S", 600.0)
+    monkeypatch.setattr(sql_store, "POLL_S", 600.0)
 
 
 def note(text: str, **more: Any) -> maos.Event:

@@ -80,7 +80,7 @@ async def test_one_that_was_killed_before_it_was_recorded_is_found(m: Maos, make
     await bring(m, path)
     run = await m.runs.get(killed(path))
     assert (run.status, run.request) == ("paused", "a printer which is killed")
-    assert run.why == "the original was killed while it ran"
+    assert run.why == "maos-cli was killed while it ran"
     assert [each.attempts for each in run.tasks.values()] == [1, 1, 1, 0]
     assert list(run.tasks.values())[3].needs == list(run.tasks)[:3]
     agent = agent_name(run.id, next(iter(run.tasks)))

@@ -17,7 +17,7 @@ import pytest
 
 import maos
 from maos.app import Maos
-from maos.legacy import file, parser, times
+from maos.legacy import file, parser
 from tests.legacy.conftest import RUNNING, Make, bring
 
 
@@ -68,7 +68,7 @@ def test_a_file_that_is_no_database(tmp_path: Path) -> None:
 async def test_a_journal_of_ours(m: Maos, tmp_path: Path) -> None:
     await m.agents.create("a")
     await m.runs.create({"tasks": [{"name": "a", "command": ["true"]}]}, options={"kind": "shell"})
-    refused(tmp_path / "runs.db", maos.InvalidInput, "is a journal of this maos already")
+    refused(tmp_path / "runs.db", maos.InvalidInput, "is a journal of this maos")
 
 
 def test_a_database_of_another_program(tmp_path: Path) -> None:
@@ -158,7 +158,7 @@ def test_what_is_read_is_of_one_moment(make: Make) -> None:
         "import sqlite3, sys; connection = sqlite3.connect(sys.argv[1], timeout=0);"
         "connection.execute('DELETE FROM agents'); connection.commit()"
     )
-    with file._opened(path):
+    with file._open(path):
         tried = subprocess.run([sys.executable, "-c", program, path], capture_output=True, text=True, timeout=30)
     assert "database is locked" in tried.stderr
 
@@ -168,11 +168,11 @@ def test_the_two_ways_in_which_times_are_written(monkeypatch: pytest.MonkeyPatch
     with monkeypatch.context() as patched:
         patched.setenv("TZ", "Asia/Tokyo")
         time.tzset()
-        noon_us = times.from_text("2026-01-02 12:00:00")
+        noon_us = parser.parse_time("2026-01-02 12:00:00")
         assert noon_us == 1_767_355_200_000_000
-        assert times.from_text("2026-01-02T21:00:00.000001") == noon_us + 1
-        assert times.from_text("2026-01-02T12:00:00+00:00") == noon_us
-        assert [times.from_text(each) for each in (None, 7, "", "soon", "0001-01-01T00:00:00")] == [0] * 5
+        assert parser.parse_time("2026-01-02T21:00:00.000001") == noon_us + 1
+        assert parser.parse_time("2026-01-02T12:00:00+00:00") == noon_us
+        assert [parser.parse_time(each) for each in (None, 7, "", "soon", "0001-01-01T00:00:00")] == [0] * 5
     time.tzset()
 
 

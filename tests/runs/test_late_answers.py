@@ -14,8 +14,8 @@ from maos.model.run import Run
 from maos.runs import upkeep
 from maos.runs.commands import CommandHandler, gate_question
 from maos.runs.upkeep import Upkeep
+from maos.settings import find_files
 from maos.settings.current import Current
-from maos.settings.locations import find
 from maos.workflows.yaml import changes as changing
 from maos.workflows.yaml.parser import parse
 from tests.events import event
@@ -128,12 +128,12 @@ def test_a_task_that_is_begun_anew_is_asked_about_anew() -> None:
 def test_settings_that_cannot_be_looked_for_are_told_once(tmp_path: Path) -> None:
     folder = tmp_path / "gone"
     folder.mkdir()
-    current = Current(lambda: find(folder, tmp_path / "config").sources, {})
+    current = Current(lambda: find_files(folder, tmp_path / "config").sources, {})
     folder.rmdir()
     news = current.look()
     assert news is not None
     assert news.problem is not None
-    assert "they cannot be looked for" in news.problem.what
+    assert "cannot look for settings files" in news.problem.what
     assert current.look() is None
     folder.mkdir()
     (folder / "maos.toml").write_text("[orchestrate]\nconcurrency = 3\n")

@@ -66,7 +66,7 @@ def test_what_was_saved_when_is_found_with_grep(tmp_path: Path) -> None:
     assert "said by an agent" not in text
     assert positions(log) == list(range(positions(log)[0], positions(log)[0] + len(text.splitlines())))
     (tmp_path / "maos.toml").write_text('[log]\nfile = "elsewhere.log"\n')
-    assert "cannot be said by a project's file" in _maos(tmp_path, "state", "create", "x", status=2)
+    assert "is not allowed in a project's file" in _maos(tmp_path, "state", "create", "x", status=2)
     assert not (tmp_path / "elsewhere.log").exists()
     assert oct(log.stat().st_mode & 0o777) == "0o600"
 

@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maos.settings import schema, writer
+from maos.settings import SettingsSource, document, find_files, schema
+from maos.settings.document import find_positions
 from maos.settings.loader import BadSettings, check
-from maos.settings.locations import SettingsSource, find
-from maos.settings.positions import places
 from maos.settings.schema import Settings
 from tests.settings.conftest import Files, Refused
 
@@ -83,7 +82,7 @@ def test_a_wrong_variable_is_named_with_what_it_can_be(files: Files, variable: s
 
 def test_a_variable_that_nobody_knows_is_noted_when_it_looks_like_one(files: Files) -> None:
     loaded = files.current(MAOS_CHECKPOINT_INTERVL="3", MAOS_HOME="/x", MAOS_FOO="1").loaded
-    assert loaded.notes == ["MAOS_CHECKPOINT_INTERVL is no variable of maos; did you mean MAOS_CHECKPOINT_INTERVAL?"]
+    assert loaded.notes == ["MAOS_CHECKPOINT_INTERVL is not a variable of maos; did you mean MAOS_CHECKPOINT_INTERVAL?"]
 
 
 def test_a_path_counts_from_the_folder_of_the_file_that_says_it(files: Files) -> None:
@@ -163,7 +162,7 @@ def test_names_of_an_older_version_are_not_those_of_this_one(refused: Refused) -
 @pytest.mark.parametrize("key", ["api_key", "token", "github_token", "password", "client-secret", "credentials"])
 def test_a_secret_is_never_in_a_file(refused: Refused, key: str) -> None:
     (said,) = refused(f"[agent]\n{key} = 'abc'")
-    assert said.startswith(f"2:1: agent.{key} looks like a secret (secrets are never in a file: ")
+    assert said.startswith(f"2:1: agent.{key} looks like a secret (files must not have secrets: ")
 
 
 def test_a_secret_in_a_value_is_refused_and_not_shown(files: Files) -> None:
@@ -202,7 +201,7 @@ def test_a_file_above_that_belongs_to_a_stranger_is_passed_over(files: Files, mo
         return os.stat_result((*found[:4], 4242, *found[5:])) if Path(path) == files.project else found
 
     monkeypatch.setattr(os, "stat", stat)
-    found = find(Path.cwd(), files.user.parent)
+    found = find_files(Path.cwd(), files.user.parent)
     assert (found.project, found.passed_over) == (None, files.project)
 
 
@@ -235,12 +234,12 @@ def test_every_setting_is_complete(files: Files) -> None:
 
 def test_a_new_file_says_what_counts_anyway(files: Files) -> None:
     for is_project in (True, False):
-        text = writer.template(is_project=is_project)
+        text = document.template(is_project=is_project)
         with_defaults = re.sub(r"^# (\w+ = )", r"\1", text, flags=re.M)
         layer = check(with_defaults, SettingsSource(files.project, is_project=is_project))
         assert layer.problems == []
         hidden = {"cleanup.of"} | ({"notify.urls", "log.file"} if is_project else set())
-        assert layer.said.keys() == schema.fields().keys() - hidden
+        assert layer.values.keys() == schema.fields().keys() - hidden
         assert tomllib.loads(text)["version"] == schema.VERSION
 
 
@@ -287,7 +286,7 @@ def test_every_key_and_value_is_found_where_it_stands(document: dict[str, dict[s
         lines += [f"{json.dumps(key)}\t= {toml(value)}  # a = 1" for key, value in entries.items()]
     text = "\n".join(lines) + "\n"
     assert tomllib.loads(text).keys() == document.keys()
-    found = places(text)
+    found = find_positions(text)
     by_line = text.split("\n")
     for table, entries in document.items():
         for key, value in entries.items():

@@ -3,9 +3,9 @@
 import sys
 from pathlib import Path
 
-from maos.settings import writer
+from maos.settings import document
 from maos.testing.crash import ack
 
 if __name__ == "__main__":
-    writer.write(Path(sys.argv[1]), sys.argv[2])
+    document.write(Path(sys.argv[1]), sys.argv[2])
     ack("written")

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Terminal, terminal  # noqa: F401
-from tests.runner.workspace_repositories import git
 from tests.runs.commands import Commands
 from tests.transfer.test_resuming import OUTSIDE
+from tests.workspaces.repositories import git
 
 TASKS = [
     {"name": "one", "command": ["sh", "-c", "echo one > one.txt; echo found: a leak"]},

@@ -14,9 +14,9 @@ import maos
 from maos.app import Maos
 from maos.transfer.bundle_import import MORE, NEW, SAME
 from maos.workspaces import Workspace, checkpoint, commits, prepare
-from tests.runner.workspace_repositories import QUIET, commit, git, repository, write
 from tests.transfer import runs
 from tests.transfer.runs import ID, Parts, bring, exported
+from tests.workspaces.repositories import QUIET, commit, git, repository, write
 
 ONE = "r-1.one"
 
@@ -315,7 +315,7 @@ async def test_an_object_that_is_huge_takes_no_memory(
     huge = packed((2, bytes(16 << 20)), (1, b"x"))
     assert len(huge) < 50_000
     bundle = await bundle_of(here, origin, huge, tip)
-    with pytest.raises(maos.Corrupt, match=r"not as they should be: .* over limit"):
+    with pytest.raises(maos.Corrupt, match=r"not valid: .* over limit"):
         await bring(there, bundle, other)
 
 

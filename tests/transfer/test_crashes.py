@@ -11,9 +11,9 @@ import maos
 from maos.app import Maos
 from maos.testing.crash import Life, crash_loop
 from tests.crash.stores import ROOT
-from tests.runner.workspace_repositories import git, repository
 from tests.transfer.runs import ID, Parts, bring, everything, exported
 from tests.transfer.test_commits import refs, saved
+from tests.workspaces.repositories import git, repository
 
 POINTS = {"import:checked", "import:objects checked", "import:objects there", "import:refs", "import:before append",
           "import:after append", "export:written"}  # fmt: skip

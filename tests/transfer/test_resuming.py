@@ -29,9 +29,9 @@ from maos.travel.rollback import Travel
 from tests.agents.claude.stage import bash
 from tests.engine import claude_engine
 from tests.engine.conftest import processes_below
-from tests.runner.workspace_repositories import git, repository
 from tests.transfer import runs
 from tests.transfer.runs import ID, bring, exported
+from tests.workspaces.repositories import git, repository
 
 
 class Machine:

@@ -142,7 +142,7 @@ async def test_views_of_another_version_are_replaced_and_those_that_cannot_be_ar
     assert await opened() == []
     assert await connection.fetch("SELECT id FROM agents") == []
     await connection.execute("CREATE VIEW mine AS SELECT id FROM agents; DROP VIEW maos_views")
-    assert any("the views could not be made" in note for note in await opened())
+    assert any("the views could not be created" in note for note in await opened())
     assert await connection.fetch("SELECT id FROM mine") == []
 
 

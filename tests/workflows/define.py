@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from maos.workflows.definition import Workflow
-from tests.runner.agents import eventually
+from tests.holder.agents import eventually
 
 __all__ = ["Outside", "eventually", "workflow"]
 

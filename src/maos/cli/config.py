@@ -17,10 +17,9 @@ from maos.cli.database import DatabaseTarget
 from maos.cli.failures import FAILED, USAGE, note, report
 from maos.cli.plain import clean
 from maos.errors import InvalidInput, MaosError, NotFound
-from maos.settings import loader, locations, schema, writer
-from maos.settings.current import shown
+from maos.settings import SettingsFiles, SettingsSource, document, loader, schema
+from maos.settings.current import render_value
 from maos.settings.loader import Loaded, SettingProblem
-from maos.settings.locations import SettingsFiles, SettingsSource
 
 HIDDEN = "(hidden)"
 """In the place of addresses, which may have a key in them."""
@@ -70,7 +69,7 @@ def show(database: DatabaseTarget, names: tuple[str, ...], changed: bool, as_jso
         render.Column("setting", style="bold"), render.Column("value", yields=1), render.Column("from", yields=2),
     )  # fmt: skip
     rows = [
-        (each["name"], clean(shown(each["value"])), clean(each["where"] or each["source"])) for each in entries
+        (each["name"], clean(render_value(each["value"])), clean(each["where"] or each["source"])) for each in entries
     ]  # fmt: skip
     render.table(columns, rows)
     for text in loaded.notes:
@@ -126,7 +125,7 @@ def validate(ctx: click.Context, file: str | None, as_json: bool) -> None:
 
     sources = _found().sources
     if file:
-        sources = [locations.SettingsSource(Path(file), is_project=True)]
+        sources = [SettingsSource(Path(file), is_project=True)]
     problems: list[loader.SettingProblem] = []
     notes: list[str] = []
     code = 0
@@ -183,7 +182,7 @@ def path(as_json: bool) -> None:
 
 def _found() -> SettingsFiles:
 
-    return locations.find(Path.cwd(), settings.config_folder())
+    return settings.find_files(Path.cwd(), settings.config_folder())
 
 
 @click.command(cls=LazyCommand, examples=["maos config edit", "maos config edit --project"])
@@ -199,17 +198,17 @@ def edit(project: bool | None, as_json: bool) -> None:
     leave is checked before it takes the place of the file, in one step.
     """
 
-    found = locations.find(Path.cwd(), settings.config_folder())
+    found = settings.find_files(Path.cwd(), settings.config_folder())
     is_project = found.project is not None if project is None else project
-    path = found.project or Path.cwd() / locations.NAME if is_project else found.user
-    source = locations.SettingsSource(path, is_project=is_project)
+    path = found.project or Path.cwd() / settings.FILE_NAME if is_project else found.user
+    source = SettingsSource(path, is_project=is_project)
     before = source.path.read_text(encoding="utf-8") if source.path.exists() else ""
-    text = _edited(before or writer.template(is_project=is_project), source)
+    text = _edited(before or document.template(is_project=is_project), source)
     changed = text is not None and text != before
     if text is not None and changed:
         if source.path.exists() and source.path.read_text(encoding="utf-8") != before:
             raise InvalidInput(f"{source.path} was changed by another program meanwhile", hint="edit it again")
-        writer.write(source.path, text)
+        document.write(source.path, text)
     if as_json:
         documents.show({"path": str(source.path), "changed": changed})
     else:

@@ -1,8 +1,8 @@
-"""How a holder begins: it reads the spec, claims the folder, and serves.
+"""Start of a holder: it reads the spec, claims the folder, and serves.
 
-Started by the engine with one end of a socket pair as standard input. The engine sends the spec through it, and is
-attached through it from then on. If the engine dies before the spec is complete, nothing has happened and the holder
-ends; if it dies later, the agent runs and the holder can be found.
+The engine starts it with one end of a socket pair as standard input, sends the spec through it, and stays attached
+through it. If the engine dies before the spec is complete, the holder exits and has started nothing; if the engine
+dies later, the agent runs and the next engine finds the holder by its folder.
 """
 
 from __future__ import annotations
@@ -15,7 +15,18 @@ from maos.holder.connections import Connection
 from maos.holder.guard import rename
 from maos.holder.machine import boot_id, crash_point, now_us
 from maos.holder.server import Holder
-from maos.holder.wire import FRAME, FRAME_BYTES, FRAME_BYTES_MAX, REFUSED, START, TAKEN, HolderSpec, frame
+from maos.holder.wire import (
+    FRAME,
+    FRAME_BYTES,
+    FRAME_BYTES_MAX,
+    IDENTITY,
+    REFUSED,
+    SPEC_S_MAX,
+    START,
+    TAKEN,
+    HolderSpec,
+    frame,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,16 +34,12 @@ if TYPE_CHECKING:
 else:
     import _signal as signal
 
-IDENTITY = "holder"
-SPEC_S_MAX = 10.0
-"""How long an engine may take to say what to start."""
-
 
 def main(folder: str) -> None:
-    """Be the holder of a folder."""
+    """Run the holder of a folder until it is no longer needed."""
     for name in os.listdir("/proc/self/fd"):
         if int(name) > 2:
-            os.closerange(int(name), int(name) + 1)  # whatever the engine had open without saying so
+            os.closerange(int(name), int(name) + 1)  # descriptors that the engine left inheritable
     os.chdir(folder)
     os.umask(0o077)
     os.setsid()
@@ -43,28 +50,28 @@ def main(folder: str) -> None:
     os.set_blocking(waking, False)
     os.set_blocking(wakes, False)
     signal.set_wakeup_fd(wakes, warn_on_full_buffer=False)
-    signal.signal(signal.SIGTERM, _noted)
+    signal.signal(signal.SIGTERM, _ignore)
 
     engine = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, _take_standard_input())
     engine.settimeout(SPEC_S_MAX)
     try:
-        order = _receive(engine)
+        spec = _receive_spec(engine)
     except OSError:
-        order = None
-    if order is None:
-        return  # the engine died or stopped before it had said what to start: nothing has happened
+        spec = None
+    if spec is None:
+        return  # the engine died or stopped before the spec was complete: nothing has been started
     crash_point("holder has the spec")
-    if not claim(order.attempt):
+    if not claim(spec.attempt):
         engine.send(frame(REFUSED, TAKEN))
         return
     crash_point("holder has claimed the folder")
-    holder = Holder(order, Connection(engine), waking)
+    holder = Holder(spec, Connection(engine), waking)
     holder.start()
     holder.run()
 
 
 def claim(attempt: str) -> bool:
-    """Write down who we are, unless somebody else has: of all holders of a folder, one gets further than this."""
+    """Write this process into the identity file; return False if the folder has a holder: each gets at most one."""
     myself = process_tree.look(os.getpid())
     assert myself is not None
     text = f"{myself.pid}\n{myself.start_ticks}\n{boot_id()}\n{now_us()}\n{attempt}\n"
@@ -85,7 +92,7 @@ def claim(attempt: str) -> bool:
 
 
 def _take_standard_input() -> int:
-    """The connection we were started with, away from where the agent's input will be."""
+    """Move the engine's connection away from descriptor 0, where the agent's input will be."""
     fd = os.dup(0)
     null = os.open("/dev/null", os.O_RDWR)
     os.dup2(null, 0)
@@ -93,18 +100,18 @@ def _take_standard_input() -> int:
     return fd
 
 
-def _receive(engine: _socket.socket) -> HolderSpec | None:
-    head = _exactly(engine, FRAME_BYTES)
+def _receive_spec(engine: _socket.socket) -> HolderSpec | None:
+    head = _receive(engine, FRAME_BYTES)
     if head is None:
         return None
     length, kind = FRAME.unpack(head)
     if kind != START or length > FRAME_BYTES_MAX:
         return None
-    body = _exactly(engine, length)
+    body = _receive(engine, length)
     return None if body is None else HolderSpec.from_body(body)
 
 
-def _exactly(engine: _socket.socket, count: int) -> bytes | None:
+def _receive(engine: _socket.socket, count: int) -> bytes | None:
     data = bytearray()
     while len(data) < count:
         more = engine.recv(min(count - len(data), 1 << 16))
@@ -114,5 +121,5 @@ def _exactly(engine: _socket.socket, count: int) -> bytes | None:
     return bytes(data)
 
 
-def _noted(_number: int, _frame: object) -> None:
-    """A handler, so that the signal is written to the pipe that wakes us."""
+def _ignore(_number: int, _frame: object) -> None:
+    """Do nothing: with a handler set, Python writes the signal to the wake-up pipe."""

@@ -1,4 +1,4 @@
-"""Who talks to a holder: one engine that is attached, and visitors that have not said who they are yet."""
+"""Connections to a holder: the engine that is attached, and visitors that have not identified themselves yet."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from maos.holder.spool import Spool
 from maos.holder.wire import DATA, FRAME, FRAME_BYTES
 
 CHUNK_BYTES = 64 << 10
-"""How much of the spool is in memory for an engine that reads slowly."""
+"""How much of the spool is kept in memory for an engine that reads slowly."""
 WAITING_BYTES_MAX = 64 << 10
-"""How much may wait in answers; then nothing more is read from a connection that does not read."""
+"""How many bytes of unread replies a connection may have; above this its requests are not read."""
 BODY_BYTES_MAX = 2 << 20
 VISITORS_MAX = 8
 _CREDENTIALS = Struct("iII")
@@ -30,20 +30,20 @@ class Connection:
         """Up to where the spool has been sent."""
         self._in = bytearray()
         self._out = memoryview(b"")
-        self._answers = bytearray()
+        self._replies = bytearray()
 
     @property
     def has_more(self) -> bool:
-        """Whether something waits that the socket did not take."""
-        return len(self._out) > 0 or len(self._answers) > 0
+        """Whether there is data that the socket has not accepted yet."""
+        return len(self._out) > 0 or len(self._replies) > 0
 
     @property
     def reads(self) -> bool:
-        """Whether it may send more commands: not while it leaves our answers unread."""
-        return self.open and len(self._answers) < WAITING_BYTES_MAX
+        """Whether more requests are read from it: not while it leaves replies unread."""
+        return self.open and len(self._replies) < WAITING_BYTES_MAX
 
     def receive(self) -> list[tuple[int, bytes]]:
-        """The frames that have arrived whole; closes itself at the end, and on what is not ours."""
+        """Return the frames that are complete; close the connection at its end and on malformed data."""
         try:
             data = self._sock.recv(CHUNK_BYTES)
         except BlockingIOError:
@@ -69,18 +69,18 @@ class Connection:
         del self._in[:at]
         return frames
 
-    def answer(self, frame: bytes) -> None:
-        """Send a frame before more of the spool."""
-        self._answers += frame
+    def reply(self, frame: bytes) -> None:
+        """Queue a frame to be sent before more of the spool."""
+        self._replies += frame
 
     def push(self, spool: Spool | None) -> None:
-        """Send what the socket takes now, at most a chunk of the spool."""
+        """Send as much as the socket accepts now, at most one chunk of the spool."""
         fresh = True
         while self.open:
             if not self._out:
-                if self._answers:
-                    self._out = memoryview(bytes(self._answers))
-                    self._answers.clear()
+                if self._replies:
+                    self._out = memoryview(bytes(self._replies))
+                    self._replies.clear()
                 elif spool is not None and self.sent < spool.end and fresh:
                     data = spool.read(self.sent, CHUNK_BYTES)
                     self._out = memoryview(FRAME.pack(len(data), DATA) + data)
@@ -96,16 +96,16 @@ class Connection:
                 self.close()
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection and drop unsent data."""
         if self.open:
             self.open = False
             self._sock.close()
             self._out = memoryview(b"")
-            self._answers.clear()
+            self._replies.clear()
 
 
 class Admission:
-    """The socket others find us at."""
+    """The socket at which the holder listens, and its connections."""
 
     def __init__(self, engine: Connection) -> None:
         self.engine: Connection | None = engine
@@ -113,7 +113,7 @@ class Admission:
         self.fd = -1
 
     def listen(self, path: str) -> None:
-        """Open the socket, for our own user only."""
+        """Create the socket, for the holder's own user only."""
         self._sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC)
         before = os.umask(0o177)
         try:
@@ -124,13 +124,13 @@ class Admission:
         self._sock.setblocking(False)
         self.fd = self._sock.fileno()
 
-    def let_in(self) -> None:
-        """Take the next connection, if it is our user's."""
+    def accept(self) -> None:
+        """Accept the next connection, if it comes from the same user."""
         try:
-            # `accept` would import a module and make an object that we take apart at once.
+            # `accept` would import a module and create an object only to take it apart.
             fd, _address = self._sock._accept()  # type: ignore[attr-defined]
         except OSError:
-            return  # gone again, or no file descriptor left just now
+            return  # closed again, or no file descriptor left
         sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, fd)
         sock.setblocking(False)
         credentials = sock.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, _CREDENTIALS.size)
@@ -142,7 +142,7 @@ class Admission:
             self.visitors.pop(0).close()
 
     def close(self, path: str) -> None:
-        """Nobody can attach any more."""
+        """Stop listening: no engine can attach any more."""
         self._sock.close()
         try:
             os.unlink(path)

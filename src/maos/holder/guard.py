@@ -1,10 +1,10 @@
-"""The agent's parent: starts it, adopts its orphans, and ends the whole tree when it is told to or the holder dies.
+"""The agent's parent: starts it, adopts its orphans, and ends the whole tree on request or when the holder dies.
 
-A fork of the holder that owns nothing but one end of a socket pair. What the holder says, one byte a message:
+The guard is a fork of the holder that owns nothing but one end of a socket pair. The holder sends one byte a message:
 
-    t  send TERM to the agent    e  end the tree: TERM to everybody, then kill    k  kill the tree
+    t  send TERM to the agent    e  end the tree: TERM to all processes, then kill    k  kill the tree
 
-What it says, as a list of byte strings: `started` pid · `failed` where errno · `exit` status and use · `dead`
+The guard sends lists of byte strings: `started` pid · `failed` where errno · `exit` status and usage · `dead`
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ else:
     import _signal as signal
 
 ORPHANED_S = 1.2
-"""How long the agent may take to end after the holder died: everything must be dead within 2 s."""
+"""How long the agent may take to end after the holder died: the whole tree must be dead within 2 s."""
 LEFT_BEHIND_S = 0.3
-"""How long processes that the agent left behind may take to end after TERM."""
+"""How long processes that outlive the agent may take to end after TERM."""
 
 
-def guard(order: HolderSpec, holder: socket, pipes: tuple[int, int, int]) -> NoReturn:
-    """Be the guard; never returns. `pipes` are the agent's ends."""
+def guard(spec: HolderSpec, holder: socket, pipes: tuple[int, int, int]) -> NoReturn:
+    """Run the guard in this forked process; never returns. `pipes` are the agent's ends of its pipes."""
     status = 1
     try:
         rename("maos-guard")
-        Guard(order, holder, pipes).watch()
+        Guard(spec, holder, pipes).watch()
         status = 0
     finally:
         os._exit(status)
 
 
 class Guard:
-    """The agent's process and everything it starts."""
+    """Starts the agent, and ends it with all its descendants."""
 
-    def __init__(self, order: HolderSpec, holder: socket, pipes: tuple[int, int, int]) -> None:
+    def __init__(self, spec: HolderSpec, holder: socket, pipes: tuple[int, int, int]) -> None:
         self._holder = holder
         process_tree.adopt_orphans()
         waking, wakes = os.pipe()
@@ -52,14 +52,14 @@ class Guard:
         os.set_blocking(wakes, False)
         self._waking = waking
         signal.set_wakeup_fd(wakes, warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, _noted)
+        signal.signal(signal.SIGCHLD, _ignore)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         self._began = monotonic()
-        self._agent = _start(order, holder, pipes)
+        self._agent = _start(spec, holder, pipes)
         self._running = self._agent > 0
 
     def watch(self) -> None:
-        """Serve the holder until nothing is left to guard."""
+        """Obey the holder until it closes the socket or dies, then end the tree."""
         if not self._running:
             return
         poll = select.poll()
@@ -72,16 +72,16 @@ class Guard:
                     self._reap()
                     continue
                 try:
-                    said = self._holder.recv(1)
+                    command = self._holder.recv(1)
                 except OSError:
-                    said = b""
-                if said == b"t":
+                    command = b""
+                if command == b"t":
                     self._term()
-                elif said in (b"e", b"k"):
-                    if said == b"e":
-                        self._term_everybody()
+                elif command in (b"e", b"k"):
+                    if command == b"e":
+                        self._term_all()
                     self._kill()
-                    self._tell(b"dead")
+                    self._report(b"dead")
                 else:
                     self._end_without_holder()
                     return
@@ -91,8 +91,8 @@ class Guard:
         if self._running and agent is not None:
             process_tree.send(agent, signal.SIGTERM)
 
-    def _term_everybody(self) -> None:
-        """Give what the agent left behind a moment to end by itself."""
+    def _term_all(self) -> None:
+        """Send TERM to the processes that outlived the agent, and wait a moment for them to end."""
         if not self._reap():
             return
         for process in process_tree.descendants(os.getpid()):
@@ -103,7 +103,7 @@ class Guard:
             _drain(self._waking)
 
     def _kill(self) -> None:
-        """Kill until nobody is left: as long as somebody of the tree lives, we have a child."""
+        """Kill until no process is left: as long as one of the tree lives, the guard has a child."""
         until = monotonic() + process_tree.KILLED_S_MAX
         while self._reap() and monotonic() < until:
             process_tree.kill(os.getpid())
@@ -111,7 +111,7 @@ class Guard:
             _drain(self._waking)
 
     def _end_without_holder(self) -> None:
-        """The holder is dead. The agent may save its work, then everything goes."""
+        """End the tree after the holder died: the agent gets TERM and time to save its work, then all are killed."""
         self._term()
         until = monotonic() + ORPHANED_S
         while self._running and monotonic() < until:
@@ -121,7 +121,7 @@ class Guard:
         self._kill()
 
     def _reap(self) -> bool:
-        """Collect who has ended; whether anybody is left."""
+        """Collect processes that have ended; return whether any is left."""
         while True:
             try:
                 pid, status, used = os.wait4(-1, os.WNOHANG)
@@ -131,7 +131,7 @@ class Guard:
                 return True
             if pid == self._agent:
                 self._running = False
-                self._tell(
+                self._report(
                     b"exit",
                     str(status).encode(),
                     str(int(used.ru_utime * 1e6)).encode(),
@@ -140,19 +140,19 @@ class Guard:
                     str(int((monotonic() - self._began) * 1e6)).encode(),
                 )
 
-    def _tell(self, *parts: bytes) -> None:
+    def _report(self, *parts: bytes) -> None:
         try:
             self._holder.send(pack(parts))
         except OSError:
-            pass  # the holder is dead, which its end of the pair tells us next
+            pass  # the holder is dead; the next receive notices
 
 
-def _start(order: HolderSpec, holder: socket, pipes: tuple[int, int, int]) -> int:
-    """Start the agent and tell the holder; its pid, or 0 when it could not be started."""
+def _start(spec: HolderSpec, holder: socket, pipes: tuple[int, int, int]) -> int:
+    """Start the agent and report to the holder; return its pid, or 0 when it could not be started."""
     failed, fails = os.pipe()  # closed by a successful exec
     pid = os.fork()
     if pid == 0:
-        _become(order, pipes, fails)
+        _exec(spec, pipes, fails)
     for fd in pipes:
         os.close(fd)
     os.close(fails)
@@ -167,27 +167,27 @@ def _start(order: HolderSpec, holder: socket, pipes: tuple[int, int, int]) -> in
     return pid
 
 
-def _become(order: HolderSpec, pipes: tuple[int, int, int], fails: int) -> NoReturn:
-    """Turn this new process into the agent."""
+def _exec(spec: HolderSpec, pipes: tuple[int, int, int], fails: int) -> NoReturn:
+    """Execute the agent's program in this forked process."""
     where = b"prepare"
     try:
         parent = os.getppid()
-        os.setsid()  # `kill 0` of the agent must not reach us
+        os.setsid()  # `kill 0` in the agent must not reach the guard
         process_tree.die_with_parent(signal.SIGTERM)
         if os.getppid() != parent:
             os._exit(1)
         for number, fd in enumerate(pipes):
-            os.dup2(fd, number)  # not close-on-exec, as opposed to everything else we have open
+            os.dup2(fd, number)  # the only descriptors without close-on-exec
         where = b"cwd"
-        os.chdir(order.cwd)
+        os.chdir(spec.cwd)
         where = b"prepare"
         signal.set_wakeup_fd(-1)
         for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, [])
-        os.umask(order.umask)
+        os.umask(spec.umask)
         where = b"program"
-        os.execvpe(order.argv[0], order.argv, order.env)  # noqa: S606 - a list of arguments, no shell
+        os.execvpe(spec.argv[0], spec.argv, spec.env)  # noqa: S606 - a list of arguments, no shell
     except OSError as error:
         os.write(fails, where + b" " + str(error.errno or 0).encode())
     finally:
@@ -195,7 +195,7 @@ def _become(order: HolderSpec, pipes: tuple[int, int, int], fails: int) -> NoRet
 
 
 def rename(name: str) -> None:
-    """Show what this process is in `ps` and `top`."""
+    """Set the name that `ps` and `top` show for this process."""
     fd = os.open("/proc/self/comm", os.O_WRONLY)
     try:
         os.write(fd, name.encode())
@@ -210,5 +210,5 @@ def _drain(fd: int) -> None:
         pass
 
 
-def _noted(_number: int, _frame: object) -> None:
-    """A handler, so that the signal is written to the pipe that wakes us."""
+def _ignore(_number: int, _frame: object) -> None:
+    """Do nothing: with a handler set, Python writes the signal to the wake-up pipe."""

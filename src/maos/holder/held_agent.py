@@ -1,4 +1,4 @@
-"""The agent as the holder sees it: a guard to talk to, three pipes, and how it ended."""
+"""The agent as the holder sees it: its guard, its three pipes, and how it ended."""
 
 from __future__ import annotations
 
@@ -11,43 +11,41 @@ from maos.holder.guard import guard
 from maos.holder.intake import Intake
 from maos.holder.machine import oom_kills
 from maos.holder.spool_writer import SpoolWriter
-from maos.holder.wire import STARTED, STDERR, STDOUT, STOPPING, HolderSpec, unpack
+from maos.holder.wire import INPUT_BYTES_MAX, STARTED, STDERR, STDOUT, STOPPING, HolderSpec, unpack
 from maos.redact import Redactor
 
 DRAIN_S = 0.5
-"""How long a process that the agent left behind may keep the output open."""
-INPUT_BYTES_MAX = 1 << 20
-"""How much input may wait for an agent that does not read."""
+"""How long a process that outlives the agent may keep the output open."""
 
 
 class HeldAgent:
     """The agent's process tree, from its start to its end."""
 
-    def __init__(self, order: HolderSpec, recorder: SpoolWriter) -> None:
+    def __init__(self, spec: HolderSpec, writer: SpoolWriter) -> None:
         self.pid = 0
         self.guard_pid = 0
         self.failed: tuple[bytes, bytes] | None = None
-        """What could not be done to start it, and the error number."""
+        """What failed when it was started, and the error number."""
         self.exit: dict[str, str] | None = None
         """How its first process ended."""
         self.tree_dead = False
-        """Whether everything that came from it is gone too."""
+        """Whether all its descendants are dead too."""
         self.guard: _socket.socket | None = None
         self.intakes: list[Intake] = []
         self.stdin = -1
-        self._order = order
-        self._recorder = recorder
+        self._spec = spec
+        self._writer = writer
         self._stopping = False
-        self._input = [order.first_input] if order.first_input else []
-        self._close_input = not order.keep_stdin_open
+        self._input = [spec.first_input] if spec.first_input else []
+        self._close_input = not spec.keep_stdin_open
         self._oom_kills = 0
-        # When what is due, in steady seconds; None: never.
+        # When something is due, on the monotonic clock; None: never.
         self._limit_at: float | None = None
         self._kill_at: float | None = None
         self._drained_at: float | None = None
 
     def start(self) -> None:
-        """Start the guard, which starts the agent; what comes of it is heard from the guard."""
+        """Start the guard, which starts the agent and reports how that went."""
         inputs, outputs, errors = os.pipe(), os.pipe(), os.pipe()
         ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
         process_tree.adopt_orphans()
@@ -58,7 +56,7 @@ class HeldAgent:
             for name in os.listdir("/proc/self/fd"):
                 if int(name) not in (1, 2, theirs.fileno(), *pipes):
                     os.closerange(int(name), int(name) + 1)
-            guard(self._order, theirs, pipes)
+            guard(self._spec, theirs, pipes)
         for fd in (inputs[0], outputs[1], errors[1]):
             os.close(fd)
         theirs.close()
@@ -67,45 +65,45 @@ class HeldAgent:
         for fd in (inputs[1], outputs[0], errors[0]):
             os.set_blocking(fd, False)
         self.intakes = [
-            Intake(fd, kind, Redactor(self._order.secrets), self._order.line_bytes_max)
+            Intake(fd, kind, Redactor(self._spec.secrets), self._spec.line_bytes_max)
             for fd, kind in ((outputs[0], STDOUT), (errors[0], STDERR))
         ]
-        if self._order.time_limit_s is not None:
-            self._limit_at = monotonic() + self._order.time_limit_s
+        if self._spec.time_limit_s is not None:
+            self._limit_at = monotonic() + self._spec.time_limit_s
 
     @property
-    def known(self) -> bool:
-        """Whether the guard has said what became of the start."""
+    def start_reported(self) -> bool:
+        """Whether the guard has reported the start or its failure."""
         return self.pid > 0 or self.exit is not None
 
     # Time
 
     def times(self) -> tuple[float | None, float | None, float | None]:
-        """When `do_what_is_due` has something to do."""
+        """Return when the time limit, the kill and the end of draining are due; None: never."""
         return self._limit_at, self._kill_at, self._drained_at
 
-    def do_what_is_due(self, now: float) -> None:
-        """Stop at the time limit, kill after the grace, end what was left behind."""
+    def run_due(self, now: float) -> None:
+        """Stop the agent at its time limit, kill it after the grace, end processes that outlive it."""
         if self._limit_at is not None and now >= self._limit_at:
             self._limit_at = None
-            self.stop(b"time_limit", self._order.stop_grace_s)
+            self.stop(b"time_limit", self._spec.stop_grace_s)
         if self._kill_at is not None and now >= self._kill_at:
             self._kill_at = None
-            self._tell_guard(b"k")
+            self._send_to_guard(b"k")
         if self._drained_at is not None:
             drained = not any(intake.open for intake in self.intakes)
             if drained or now >= self._drained_at:
                 self._drained_at = None
-                self._tell_guard(b"e")
+                self._send_to_guard(b"e")
 
     def stop(self, why: bytes, grace_s: float) -> None:
-        """Ask it to end, and see to it when the grace is over. A second stop can only shorten that."""
+        """Send TERM to the agent, and kill its tree after the grace. A second stop can only shorten the grace."""
         if self.exit is not None:
             return
         if not self._stopping:
             self._stopping = True
-            self._recorder.record(STOPPING, 0, why)
-            self._tell_guard(b"t")
+            self._writer.record(STOPPING, 0, why)
+            self._send_to_guard(b"t")
         kill_at = monotonic() + grace_s
         self._kill_at = kill_at if self._kill_at is None else min(kill_at, self._kill_at)
 
@@ -113,27 +111,27 @@ class HeldAgent:
 
     @property
     def waits_for_input(self) -> bool:
-        """Whether its standard input should be written to, or closed."""
+        """Whether its standard input has to be written to, or closed."""
         return self.stdin >= 0 and (bool(self._input) or self._close_input)
 
     @property
     def takes_input(self) -> bool:
-        """Whether more input may be given to it at all."""
+        """Whether it accepts more input."""
         return self.stdin >= 0 and not self._close_input and self.exit is None
 
     def has_room_for(self, data: bytes) -> bool:
-        """Whether it has read enough of what it was given before."""
+        """Return whether this much more input fits into the queue."""
         return sum(map(len, self._input)) + len(data) <= INPUT_BYTES_MAX
 
     def give(self, data: bytes, *, close: bool) -> None:
-        """Put input in the queue for it."""
+        """Queue input for the agent."""
         if data:
             self._input.append(data)
         self._close_input = close
         self.feed()
 
     def feed(self) -> None:
-        """Give it as much of its input as it takes."""
+        """Write queued input to the agent until its pipe is full."""
         try:
             while self._input:
                 written = os.write(self.stdin, self._input[0])
@@ -151,50 +149,50 @@ class HeldAgent:
             self.stdin = -1
 
     def read(self, intake: Intake) -> int:
-        """Record what one read gives; how many bytes that were."""
+        """Read an output pipe once and record the output; return how many bytes there were."""
         try:
             count, records = intake.read()
         except BlockingIOError:
             if not self.tree_dead:
                 return 0
-            count, records = 0, intake.give_up()  # somebody outside the tree was given the pipe
+            count, records = 0, intake.close()  # a process outside the tree still has the pipe
         for flags, data in records:
-            self._recorder.record(intake.kind, flags, data)
+            self._writer.record(intake.kind, flags, data)
         return count
 
-    def read_the_rest(self) -> bool:
-        """Whether all output is recorded, once everybody is dead who could write some."""
+    def drain(self) -> bool:
+        """Read on after the tree is dead; return whether all output is recorded."""
         for intake in self.intakes:
-            if intake.open and self._recorder.has_room:
+            if intake.open and self._writer.has_room:
                 self.read(intake)
         return not any(intake.open for intake in self.intakes)
 
     # The guard
 
-    def hear(self) -> None:
-        """Take note of what the guard says."""
+    def receive(self) -> None:
+        """Handle a message of the guard."""
         assert self.guard is not None
         try:
-            said = unpack(self.guard.recv(4096))
+            message = unpack(self.guard.recv(4096))
         except OSError:
-            said = []
-        if not said:
+            message = []
+        if not message:
             self.guard.close()
             self.guard = None
             if not self.tree_dead:
-                self._do_without_guard()
-        elif said[0] == b"started":
-            self.pid = int(said[1])
-            self._recorder.record(STARTED, 0, said[1])
-        elif said[0] == b"failed":
-            self.failed = (said[1], said[2])
-            self.exit = {"where": said[1].decode(), "errno": said[2].decode()}
+                self._kill_without_guard()
+        elif message[0] == b"started":
+            self.pid = int(message[1])
+            self._writer.record(STARTED, 0, message[1])
+        elif message[0] == b"failed":
+            self.failed = (message[1], message[2])
+            self.exit = {"where": message[1].decode(), "errno": message[2].decode()}
             self._limit_at = None
             self.tree_dead = True
-        elif said[0] == b"exit":
-            self._note_exit(*map(int, said[1:]))
+        elif message[0] == b"exit":
+            self._note_exit(*map(int, message[1:]))
             self._drained_at = monotonic() + DRAIN_S
-        elif said[0] == b"dead":
+        elif message[0] == b"dead":
             self._drained_at = None
             self.tree_dead = True
 
@@ -211,11 +209,11 @@ class HeldAgent:
         }
         self._limit_at = self._kill_at = None
 
-    def _do_without_guard(self) -> None:
-        """The guard was killed: its children are ours now, and without it the agent cannot go on."""
+    def _kill_without_guard(self) -> None:
+        """Kill the tree after the guard was killed: its children are now the holder's, and the agent needs a guard."""
         if self.exit is None:
             self._stopping = True
-            self._recorder.record(STOPPING, 0, b"holder_error")
+            self._writer.record(STOPPING, 0, b"holder_error")
         until = monotonic() + process_tree.KILLED_S_MAX
         while monotonic() < until:
             process_tree.kill(os.getpid())
@@ -228,13 +226,13 @@ class HeldAgent:
             elif pid == self.pid and self.exit is None:
                 self._note_exit(status, int(used.ru_utime * 1e6), int(used.ru_stime * 1e6), used.ru_maxrss * 1024, 0)
         if self.exit is None:
-            self.exit = {}  # it ended before the guard did, and the guard has not told us how
+            self.exit = {}  # it ended before the guard did, and the guard has not reported how
         self._limit_at = self._kill_at = self._drained_at = None
         self.tree_dead = True
 
-    def _tell_guard(self, word: bytes) -> None:
+    def _send_to_guard(self, word: bytes) -> None:
         if self.guard is not None:
             try:
                 self.guard.send(word)
             except OSError:
-                pass  # it is dead, which its end of the pair tells us next
+                pass  # it is dead; the next receive notices

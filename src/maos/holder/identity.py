@@ -1,6 +1,6 @@
-"""Who holds an attempt: a file in its folder that names one process for ever.
+"""The file in an attempt's folder that identifies its holder.
 
-A pid is used again, so it is named with its start time and the boot it belongs to.
+The kernel reuses pids, so the file also has the start time of the process and the id of the boot.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from maos.holder import process_tree
-from maos.holder.boot import IDENTITY
 from maos.holder.machine import boot_id
+from maos.holder.wire import IDENTITY
 
-_NOBODY = "nobody\n"
+_NONE = "nobody\n"
 
 
 class HolderIdentity(NamedTuple):
-    """The holder of a folder."""
+    """The process that is, or was, the holder of a folder."""
 
     pid: int
     start_ticks: int
@@ -27,7 +27,7 @@ class HolderIdentity(NamedTuple):
     attempt: str
 
     def process(self) -> process_tree.Seen | None:
-        """The holder itself, if it lives."""
+        """Return the holder's process if it is alive."""
         if self.boot != boot_id():
             return None
         seen = process_tree.look(self.pid)
@@ -35,24 +35,24 @@ class HolderIdentity(NamedTuple):
 
 
 def read(folder: Path) -> HolderIdentity | None:
-    """Who holds, or held, this folder; None when nobody ever did."""
+    """Return the identity of the holder of a folder, alive or dead; None when there never was one."""
     try:
         lines = (folder / IDENTITY).read_text().splitlines()
     except FileNotFoundError:
         return None
     if len(lines) < 5:
-        return None  # nobody, and nobody will
+        return None  # closed for good: no holder ever started
     return HolderIdentity(int(lines[0]), int(lines[1]), lines[2], int(lines[3]), lines[4])
 
 
 def close_for_good(folder: Path) -> None:
-    """See to it that no holder can ever begin in a folder in which none has begun.
+    """Prevent that a holder ever starts in a folder in which none has started.
 
-    One may be on its way, asked for by an engine that is dead or has lost its lease: it will find the place taken.
+    One may be starting, spawned by an engine that is dead or has lost its lease: its claim will be refused.
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     draft = folder / f"{IDENTITY}.{os.getpid()}.none"
-    draft.write_text(_NOBODY)
+    draft.write_text(_NONE)
     with contextlib.suppress(FileExistsError):
         os.link(draft, folder / IDENTITY)
     draft.unlink()

@@ -1,4 +1,4 @@
-"""One output pipe of the agent, read in blocks of whole lines without secrets."""
+"""Reads an output pipe of the agent in blocks of whole lines, with secrets redacted."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from maos.holder.wire import NO_NEWLINE, PARTIAL
 from maos.redact import Redactor
 
 READ_BYTES = 64 << 10
-"""The most one turn reads; a line limit below it would need every block to be looked at line by line."""
+"""The most that one read takes; with a smaller line limit every block would have to be searched line by line."""
 FEW_BYTES = 4 << 10
-"""What is read while that is enough: room for more costs time even when it stays empty."""
+"""The size of a read while the agent writes little: a larger buffer costs time even when it stays empty."""
 
 
 class Intake:
-    """What has been read from a pipe and is not a whole line yet."""
+    """An output pipe, and the part of a line that has been read from it so far."""
 
     def __init__(self, fd: int, kind: int, redactor: Redactor, line_bytes_max: int) -> None:
         self.fd = fd
@@ -27,30 +27,30 @@ class Intake:
         self._rest_bytes = 0
 
     def read(self) -> tuple[int, list[tuple[int, bytes]]]:
-        """Line 1/8: from the pipe. How much there was (0 at the end), and the records it makes: flags and data.
+        """Line 1/8: read the pipe; return how many bytes there were (0 at the end) and their records: flags and data.
 
-        Raises BlockingIOError when there is nothing to read and it is not the end.
+        Raises BlockingIOError when there is nothing to read before the end.
         """
         data = os.read(self.fd, self._read_bytes)
         self._read_bytes = READ_BYTES if len(data) == self._read_bytes else FEW_BYTES
         if not data:
-            return 0, self.give_up()
-        return len(data), self._take(data)
+            return 0, self.close()
+        return len(data), self._split(data)
 
-    def give_up(self) -> list[tuple[int, bytes]]:
-        """Read no more, though somebody may still write; the last records."""
+    def close(self) -> list[tuple[int, bytes]]:
+        """Stop reading, even if a process still has the pipe open; return the last records."""
         self.open = False
         os.close(self.fd)
-        return self._last()
+        return self._flush()
 
-    def _take(self, data: bytes) -> list[tuple[int, bytes]]:
+    def _split(self, data: bytes) -> list[tuple[int, bytes]]:
         cut = data.rfind(b"\n") + 1
         records: list[tuple[int, bytes]] = []
         if cut:
             lines = data if cut == len(data) else data[:cut]
             if self._rest:
                 if self._rest_bytes + lines.find(b"\n") > self._line_bytes_max:
-                    records.extend(self._parts())
+                    records.extend(self._cut())
                 lines = b"".join((*self._rest, lines))
                 self._rest.clear()
                 self._rest_bytes = 0
@@ -62,11 +62,11 @@ class Intake:
             self._rest.append(data)
             self._rest_bytes += len(data)
             if self._rest_bytes >= self._line_bytes_max:
-                records.extend(self._parts())
+                records.extend(self._cut())
         return records
 
-    def _parts(self) -> list[tuple[int, bytes]]:
-        """As much of an over-long line as can be told to hold no half of a secret."""
+    def _cut(self) -> list[tuple[int, bytes]]:
+        """Return as much of an over-long line as certainly does not end inside a secret."""
         line = b"".join(self._rest)
         clean, used = self._redactor.part(line)
         rest = line[used:]
@@ -74,7 +74,7 @@ class Intake:
         self._rest_bytes = len(rest)
         return [(PARTIAL, clean)] if clean else []
 
-    def _last(self) -> list[tuple[int, bytes]]:
+    def _flush(self) -> list[tuple[int, bytes]]:
         if not self._rest:
             return []
         clean = self._redactor.lines(b"".join(self._rest))

@@ -1,32 +1,84 @@
-"""The engine's end of the socket to a holder."""
+"""The engine's end of the socket to a holder, and the errors of an exchange between the two.
+
+MaosError
+├── LeaseLost
+│   └── Fenced           another engine has the right to this agent now
+├── HolderGone           no holder is alive for this attempt; what it left can be read
+├── StartFailed          the agent's program could not be started
+└── InputFull            the agent does not read its input
+"""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 from collections.abc import Callable
+from pathlib import Path
 
-from maos.errors import Corrupt, InvalidInput, MaosError
+from maos.errors import Corrupt, InvalidInput, LeaseLost, MaosError
 from maos.holder import wire
-from maos.holder.errors import Fenced, HolderGone, InputFull, StartFailed
 from maos.holder.records import Parser, SpoolRecord
 
 BUFFERED_BYTES_MAX = 1 << 20
-"""How much may wait to be taken by `records`; then nothing more is read from the holder."""
-REST_S = 0.2
+"""How many bytes may wait to be returned by `records`; above this, reading from the holder pauses."""
+TICK_S = 0.2
 STREAK = 5
-STREAK_MOMENTS = 2
+STREAK_TICKS = 2
 STREAK_BYTES_MAX = 16 << 10
-"""A holder that has had a little news so often in a row, each so soon after the last, is read five times a second. All
-such are read at the same moments: one wake-up and one commit serve them all. Others are read as they have something."""
+"""A holder that has sent a little data this many times in a row, with at most this many ticks in between, is read once
+per tick. All such holders are read at the same time, so one wake-up and one commit serve them all. Others are read as
+soon as they send something."""
+
+
+class Fenced(LeaseLost):
+    """Another engine with a newer token is, or was, attached; this one must stop acting for the agent."""
+
+    hint = "stop acting for this attempt; another engine has it"
+
+
+class HolderGone(MaosError):
+    """No holder is alive for this attempt, and none will be: its agent is not running."""
+
+    hint = "read what it left with left_behind(), then release the attempt"
+
+
+class StartFailed(MaosError):
+    """The agent's program could not be started; `errno` says why, `where` at what: program, cwd or prepare."""
+
+    def __init__(self, what: str, *, where: str, errno: int, hint: str) -> None:
+        super().__init__(what, hint=hint)
+        self.where = where
+        self.errno = errno
+
+
+class InputFull(MaosError):
+    """The agent does not read its input, or the disk refuses the record of it; the agent was given nothing."""
+
+    hint = "try again later under the same id"
+
+
+def connect(folder: Path) -> socket.socket:
+    """Connect to the holder's socket in a folder; its path may be longer than the 107 characters of a socket's."""
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        fd = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            sock.connect(f"/proc/self/fd/{fd}/{wire.SOCKET}")
+        finally:
+            os.close(fd)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
 
 
 class Link(asyncio.Protocol):
-    """A connection to a holder: records out of it, commands into it."""
+    """A connection to a holder: it receives records and sends requests."""
 
     def __init__(self, *, name: str, token: int, after: int) -> None:
         self.state: dict[str, str] = {}
-        """What the holder said of itself when it let us in."""
+        """The state that the holder reported when this engine was attached."""
         self._name = name
         self._token = token
         self._after = after
@@ -36,8 +88,8 @@ class Link(asyncio.Protocol):
         self._records: list[SpoolRecord] = []
         self._waiting_bytes = 0
         self._resting = False
-        self._streak = self._moment = 0
-        self._news = asyncio.Event()
+        self._streak = self._tick = 0
+        self._received = asyncio.Event()
         self._closed = asyncio.Event()
         self._writes: dict[bytes, asyncio.Future[bytes]] = {}
         self._failure: MaosError | None = None
@@ -48,7 +100,7 @@ class Link(asyncio.Protocol):
 
     @staticmethod
     async def open(sock: socket.socket, *, name: str, token: int, after: int) -> Link:
-        """A link over a connected socket."""
+        """Open a link over a connected socket."""
         loop = asyncio.get_running_loop()
         try:
             _transport, link = await loop.create_unix_connection(
@@ -59,16 +111,16 @@ class Link(asyncio.Protocol):
             raise
         return link
 
-    # What the engine wants
+    # Requests of the engine
 
     def send(self, frame: bytes) -> None:
-        """Send a frame; raises when nobody is there to read it."""
+        """Send a frame; raise when the link has failed."""
         self._check()
         assert self._transport is not None
         self._transport.write(frame)
 
-    async def attached(self, within_s: float) -> None:
-        """Return when the holder has let us in; raises when it has not."""
+    async def wait_until_attached(self, within_s: float) -> None:
+        """Wait until the holder has attached this engine; raise when it refuses, dies or does not answer."""
         try:
             async with asyncio.timeout(within_s):
                 await self._until(lambda: self._attached)
@@ -76,31 +128,31 @@ class Link(asyncio.Protocol):
             raise HolderGone(f"the holder of {self._name} has not answered for {within_s:g} s") from None
 
     async def records(self) -> list[SpoolRecord]:
-        """The next records, at least one; none after the last."""
+        """Wait for the next records and return them; an empty list after the last."""
         if not self._exit_given:
             await self._until(lambda: bool(self._records))
         records, self._records = self._records, []
         self._waiting_bytes = 0
         if records and records[-1].kind == "exit":
             self._exit_given = True
-        self._read_or_wait()
+        self._pause_or_resume()
         return records
 
     async def write(self, name: str, data: bytes, *, close: bool) -> bool:
-        """Whether the holder has accepted an input."""
+        """Send an input; return whether the holder has accepted it."""
         key = name.encode()
         reply = self._writes.get(key)
         if reply is None:
             self.send(wire.frame(wire.WRITE, key, data, b"1" if close else b"0"))
             reply = self._writes[key] = asyncio.get_running_loop().create_future()
-            self._read_or_wait()
+            self._pause_or_resume()
         outcome = await asyncio.shield(reply)
         if outcome == wire.FULL:
-            raise InputFull(f"input {name} for {self._name} was not taken: too much is waiting already")
+            raise InputFull(f"input {name} for {self._name} was not accepted: too much input is waiting already")
         return outcome == wire.ACCEPTED
 
     async def finish(self) -> None:
-        """Return when the holder says goodbye."""
+        """Have the holder of an agent that has ended exit, and wait until it confirms."""
         self.send(wire.frame(wire.FINISH))
         try:
             await self._until(lambda: self._finished)
@@ -109,21 +161,21 @@ class Link(asyncio.Protocol):
                 await self.close()
 
     async def close(self) -> None:
-        """Hang up."""
+        """Close the connection; records that were not returned yet go to the next engine that attaches."""
         self._fail(InvalidInput(f"detached from {self._name}", hint="attach again"))
-        self._records.clear()  # whoever attaches next gets them
+        self._records.clear()
         if self._transport is not None:
             self._transport.abort()
             await self._closed.wait()
 
     async def _until(self, condition: Callable[[], bool]) -> None:
         while not condition():
-            if self._refusal is not None:  # of this one request: the connection goes on
+            if self._refusal is not None:  # of this one request: the connection stays usable
                 refusal, self._refusal = self._refusal, None
                 raise refusal
             self._check()
-            self._news.clear()
-            await self._news.wait()
+            self._received.clear()
+            await self._received.wait()
 
     def _check(self) -> None:
         if self._failure is not None:
@@ -135,11 +187,11 @@ class Link(asyncio.Protocol):
         for reply in self._writes.values():
             if not reply.done():
                 reply.set_exception(self._failure)
-                reply.exception()  # whoever waits has it; if nobody does, nobody need be told
+                reply.exception()  # marks it as retrieved: there may be no waiter left
         self._writes.clear()
-        self._news.set()
+        self._received.set()
 
-    # What the holder says
+    # Messages of the holder
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -157,15 +209,15 @@ class Link(asyncio.Protocol):
             end = at + wire.FRAME_BYTES + length
             if end > len(self._buffer):
                 break
-            self._hear(kind, bytes(self._buffer[at + wire.FRAME_BYTES : end]))
+            self._handle(kind, bytes(self._buffer[at + wire.FRAME_BYTES : end]))
             at = end
         del self._buffer[:at]
-        self._news.set()
-        self._rest_after(len(data))
+        self._received.set()
+        self._count_streak(len(data))
 
-    def _hear(self, kind: int, body: bytes) -> None:
+    def _handle(self, kind: int, body: bytes) -> None:
         if kind == wire.DATA:
-            self._take(body)
+            self._parse(body)
             return
         parts = wire.unpack(body)
         if kind == wire.ATTACHED:
@@ -177,7 +229,7 @@ class Link(asyncio.Protocol):
             if reply is not None and not reply.done():
                 reply.set_result(parts[1])
         elif kind == wire.REFUSED:
-            self._refused(parts)
+            self._handle_refusal(parts)
         elif kind == wire.REPLACED:
             self._fail(Fenced(self._name, token=self._token, why=f"an engine with token {parts[0].decode()} took over"))
         elif kind == wire.TROUBLE:
@@ -185,8 +237,8 @@ class Link(asyncio.Protocol):
         elif kind == wire.FINISHED:
             self._finished = True
 
-    def _take(self, body: bytes) -> None:
-        if self._parser is None:  # nothing was started, and this is the record that says so
+    def _parse(self, body: bytes) -> None:
+        if self._parser is None:  # the start failed, and this is the record of it
             self._parser = Parser(0, after=self._after)
         records = self._parser.feed(body)
         if self._parser.damage:
@@ -194,26 +246,26 @@ class Link(asyncio.Protocol):
         self._records.extend(records)
         self._waiting_bytes += len(body)
 
-    def _rest_after(self, read_bytes: int) -> None:
-        """Read no more until the next moment, if there is a little news all the time."""
+    def _count_streak(self, read_bytes: int) -> None:
+        """Pause reading until the next tick if the holder keeps sending a little data."""
         loop = asyncio.get_running_loop()
-        moment = int(loop.time() / REST_S)
-        goes_on = moment - self._moment <= STREAK_MOMENTS and read_bytes <= STREAK_BYTES_MAX
-        self._streak = self._streak + 1 if goes_on else 0
-        self._moment = moment
+        tick = int(loop.time() / TICK_S)
+        continues = tick - self._tick <= STREAK_TICKS and read_bytes <= STREAK_BYTES_MAX
+        self._streak = self._streak + 1 if continues else 0
+        self._tick = tick
         if self._streak >= STREAK and not self._resting:
             self._resting = True
-            loop.call_at((moment + 1) * REST_S, self._rested)
-        self._read_or_wait()
+            loop.call_at((tick + 1) * TICK_S, self._end_rest)
+        self._pause_or_resume()
 
-    def _rested(self) -> None:
+    def _end_rest(self) -> None:
         self._resting = False
-        self._read_or_wait()
+        self._pause_or_resume()
 
-    def _read_or_wait(self) -> None:
+    def _pause_or_resume(self) -> None:
         if self._transport is None or self._transport.is_closing():
             return
-        # Not while an answer is waited for, which comes behind what is on its way already.
+        # Never pause while a reply is awaited: it comes after the data that is already on its way.
         if (self._resting or self._waiting_bytes > BUFFERED_BYTES_MAX) and not self._writes:
             self._transport.pause_reading()
         else:
@@ -223,23 +275,25 @@ class Link(asyncio.Protocol):
     def _at(self) -> int:
         return self._after if self._parser is None else max(self._after, self._parser.at)
 
-    def _refused(self, parts: list[bytes]) -> None:
+    def _handle_refusal(self, parts: list[bytes]) -> None:
         why = parts[0]
         if why == wire.OLD_TOKEN:
-            self._fail(Fenced(self._name, token=self._token, why=f"the holder has seen {parts[1].decode()}"))
+            self._fail(Fenced(self._name, token=self._token, why=f"the holder has seen token {parts[1].decode()}"))
         elif why == wire.START_FAILED:
             where, number = parts[1].decode(), int(parts[2])
             self._refusal = StartFailed("the agent could not be started", where=where, errno=number, hint="")
         elif why == wire.TAKEN:
             self._fail(
-                InvalidInput(f"{self._name} was started before", hint="attach to it; an attempt is started once")
+                InvalidInput(
+                    f"{self._name} was started before", hint="attach to it; an attempt can be started only once"
+                )
             )
         elif why == wire.BAD_OFFSET:
             begin, end = parts[1].decode(), parts[2].decode()
             self._fail(
                 InvalidInput(
                     f"offset {self._after} of {self._name} cannot be read: the spool has {begin} to {end}",
-                    hint="what lies before was confirmed; read on from the offset your journal has",
+                    hint="records before it were confirmed and deleted; continue from the offset in your journal",
                 )
             )
         else:

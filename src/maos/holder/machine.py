@@ -1,4 +1,4 @@
-"""What the holder asks the machine for."""
+"""Time, boot id, out-of-memory kills and crash points, for the holder."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ _remaining = int(os.environ.get("MAOS_CRASH_AT", "0"))
 
 
 def now_us() -> int:
-    """The time of day. The holder is a program of its own, and `maos.clock` with what it imports would double it."""
+    """Return the time of day. Importing `maos.clock` would double the size of the holder."""
     return time.clock_gettime_ns(time.CLOCK_REALTIME) // 1000
 
 
 def boot_id() -> str:
-    """A name for this start of the machine: pids and start times begin anew with it."""
-    return _content("/proc/sys/kernel/random/boot_id").decode().strip()
+    """Return the id of this boot of the machine: pids and start times are unique within one boot only."""
+    return _read("/proc/sys/kernel/random/boot_id").decode().strip()
 
 
 def oom_kills() -> int:
-    """How many processes of our cgroup the kernel has killed for want of memory; 0 where that is not told."""
+    """Return how many processes of this cgroup the kernel has killed for lack of memory; 0 where it does not say."""
     try:
-        path = _content("/proc/self/cgroup").split(b"::", 1)[1].split(b"\n", 1)[0].decode()
-        for line in _content(f"/sys/fs/cgroup{path}/memory.events").splitlines():
+        path = _read("/proc/self/cgroup").split(b"::", 1)[1].split(b"\n", 1)[0].decode()
+        for line in _read(f"/sys/fs/cgroup{path}/memory.events").splitlines():
             name, _, count = line.partition(b" ")
             if name == b"oom_kill":
                 return int(count)
     except (OSError, IndexError):
-        pass  # no cgroups of the second kind, or none for us
+        pass  # no cgroup v2 here
     return 0
 
 
 def crash_point(name: str) -> None:
-    """Die here if a test asked for it: `maos.faults` for the holder, without its imports."""
-    global _remaining  # noqa: PLW0603 - a countdown of the whole process is what is meant
+    """Kill this process if a test has chosen this point: `maos.faults` without its imports."""
+    global _remaining  # noqa: PLW0603 - one countdown for the whole process
     if not _remaining:
         return
     _remaining -= 1
@@ -46,7 +46,7 @@ def crash_point(name: str) -> None:
         os.kill(os.getpid(), 9)
 
 
-def _content(path: str) -> bytes:
+def _read(path: str) -> bytes:
     fd = os.open(path, os.O_RDONLY)
     try:
         return os.read(fd, 65536)

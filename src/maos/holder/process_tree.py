@@ -1,7 +1,7 @@
-"""A process tree by parentage: who is in it, and how it is ended.
+"""Process trees by parentage: finding their processes, and killing them.
 
-Agent CLIs put the shells they start into sessions of their own, so neither a process group nor a session holds a tree
-together. Parentage does, as long as somebody adopts the orphans: guard and holder ask the kernel for that.
+Agent CLIs put the shells they start into sessions of their own, so neither a process group nor a session contains the
+whole tree. Parentage does, as long as orphans are adopted: guard and holder are subreapers.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal
 else:
-    import _signal as signal  # the part that is in C: `signal` itself makes enumerations, at a megabyte
+    import _signal as signal  # the C part alone: `signal` creates enumerations, which take a megabyte
 
 _SET_PDEATHSIG, _SET_CHILD_SUBREAPER = 1, 36
 CHILDREN = "children"
-"""The file in which a kernel lists the children of a thread; not every kernel is built with it."""
+"""The file in /proc that lists the children of a thread; not every kernel is built with it."""
 KILLED_S_MAX = 5.0
-"""How long the kernel may take to end what was killed."""
+"""How long the kernel may take to end killed processes."""
 
 
 class Seen:
-    """A process as it was seen: the pid alone could be another's a moment later."""
+    """A process as it was seen in /proc: its pid alone could be reused by another one a moment later."""
 
     __slots__ = ("parent", "pid", "start_ticks", "state")
 
@@ -35,7 +35,7 @@ class Seen:
 
 
 def look(pid: int) -> Seen | None:
-    """The process with that pid, or None."""
+    """Return the process with this pid, or None."""
     try:
         fd = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -43,7 +43,7 @@ def look(pid: int) -> Seen | None:
     try:
         text = os.read(fd, 4096)
     except OSError:
-        return None  # it ended while we looked
+        return None  # it ended in the meantime
     finally:
         os.close(fd)
     fields = text[text.rfind(b")") + 2 :].split()
@@ -52,8 +52,8 @@ def look(pid: int) -> Seen | None:
     return Seen(pid, int(fields[1]), int(fields[19]), fields[0].decode())
 
 
-def everybody() -> list[Seen]:
-    """Every process there is that has not ended."""
+def all_processes() -> list[Seen]:
+    """Return every process on the machine that has not ended."""
     seen = []
     for name in os.listdir("/proc"):
         if name.isdigit():
@@ -64,7 +64,7 @@ def everybody() -> list[Seen]:
 
 
 def descendants(root: int) -> list[Seen]:
-    """The living children of a process, their children, and so on; parents before children."""
+    """Return the living descendants of a process, parents before children."""
     found: list[Seen] = []
     pids = [root]
     for pid in pids:
@@ -77,40 +77,40 @@ def descendants(root: int) -> list[Seen]:
 
 
 def _children(pid: int) -> list[int]:
-    """The children of a process, zombies too, the youngest last.
+    """Return the pids of the children of a process, zombies included, the youngest last.
 
-    Asks the kernel, which takes microseconds. To read all of /proc takes milliseconds, and processes that fork again
-    and again would be gone by then, leaving children nobody has seen.
+    The kernel lists them within microseconds. Reading all of /proc takes milliseconds: a process that forks again and
+    again could end in that time and leave children that were not seen.
     """
     children: list[int] = []
     try:
         for thread in os.listdir(f"/proc/{pid}/task"):
             fd = os.open(f"/proc/{pid}/task/{thread}/{CHILDREN}", os.O_RDONLY | os.O_CLOEXEC)
             try:
-                children += map(int, _all_of(fd).split())
+                children += map(int, _read_all(fd).split())
             finally:
                 os.close(fd)
     except OSError:
         if look(pid) is not None and not os.path.exists(f"/proc/thread-self/{CHILDREN}"):
-            return [process.pid for process in everybody() if process.parent == pid]  # a kernel that does not tell
-        # Else it ended while we looked, and its children are somebody else's now.
+            return [process.pid for process in all_processes() if process.parent == pid]  # this kernel has no such file
+        # Otherwise the process ended in the meantime, and its children have another parent now.
     return children
 
 
-def _all_of(fd: int) -> bytes:
+def _read_all(fd: int) -> bytes:
     data = b""
     while True:
         try:
             more = os.read(fd, 65536)
         except OSError:
-            return data  # it ended while we looked
+            return data  # the process ended in the meantime
         if not more:
             return data
         data += more
 
 
 def send(process: Seen, number: int) -> bool:
-    """Signal exactly this process; False when it is gone, even if another has its pid now."""
+    """Signal exactly this process; return False when it is gone, even if another process has its pid now."""
     try:
         fd = os.pidfd_open(process.pid)
     except OSError:
@@ -128,31 +128,31 @@ def send(process: Seen, number: int) -> bool:
 
 
 def kill(root: int) -> int:
-    """Kill all descendants of a process, but not the process itself; returns how many."""
+    """Kill all descendants of a process, but not the process itself; return how many."""
     return _stop_and_kill(root, [])
 
 
 def kill_all(roots: list[Seen]) -> int:
-    """Kill some processes with all their descendants; returns how many."""
+    """Kill processes with all their descendants; return how many."""
     return sum(_stop_and_kill(root.pid, [root]) for root in roots)
 
 
 def _stop_and_kill(root: int, first: list[Seen]) -> int:
-    # Everybody is stopped first, again and again until no new one appears: who is stopped cannot fork.
+    # Stop all processes first, until no new one appears: a stopped process cannot fork.
     for process in first:
         send(process, signal.SIGSTOP)
     met = {process.pid: process for process in first}
-    looks_in_vain = 0
-    while looks_in_vain < 2:
-        looks_in_vain = 0 if _stop_below(root, met) else looks_in_vain + 1
+    unchanged = 0
+    while unchanged < 2:
+        unchanged = 0 if _stop_below(root, met) else unchanged + 1
     return sum(send(process, signal.SIGKILL) for process in reversed(met.values()) if process.state not in "ZX")
 
 
 def _stop_below(root: int, met: dict[int, Seen]) -> bool:
-    """Stop the descendants of a process that were not met before; whether anybody new was seen.
+    """Stop the descendants of a process that were not met before; return whether a new one was seen.
 
-    Each is stopped the moment it is seen, the youngest first, and asked for its children after that. One that ended
-    while we looked counts as new: its children got another parent, maybe after we had asked that parent for its own.
+    Each is stopped as soon as it is seen, the youngest first, and its children are listed after that. One that ended
+    in between counts as new: its children got another parent, perhaps after the children of that one were listed.
     """
     new = False
     pids = [root]
@@ -160,7 +160,7 @@ def _stop_below(root: int, met: dict[int, Seen]) -> bool:
         for child in reversed(_children(pid)):
             known = met.get(child)
             if known is not None and known.state in "ZX":
-                continue  # nobody collects it, as who would is stopped or at work here
+                continue  # a zombie stays: its parent is stopped, or is this process
             process = look(child)
             if process is None:
                 new = True
@@ -178,13 +178,13 @@ def _stop_below(root: int, met: dict[int, Seen]) -> bool:
 
 
 def is_alive(process: Seen) -> bool:
-    """Whether exactly this process has not ended."""
+    """Return whether exactly this process is still alive."""
     now = look(process.pid)
     return now is not None and now.start_ticks == process.start_ticks and now.state not in "ZX"
 
 
-def gone(processes: list[Seen], within_s: float) -> bool:
-    """Whether all of them have ended, or do so within a time."""
+def wait_until_dead(processes: list[Seen], within_s: float) -> bool:
+    """Wait until all processes have ended; return False if one still lives after this time."""
     until = monotonic() + within_s
     while True:
         if not any(map(is_alive, processes)):
@@ -200,15 +200,15 @@ def adopt_orphans() -> None:
 
 
 def die_with_parent(number: int) -> None:
-    """Be sent a signal when the parent ends."""
+    """Have the kernel send a signal to this process when its parent ends."""
     _prctl(_SET_PDEATHSIG, number)
 
 
 def _prctl(option: int, value: int) -> None:
-    # Calling C through `ctypes` costs 0.7 MB and two milliseconds; through the part of it that is in C, a fifth.
+    # Loading `ctypes` costs 0.7 MB and two milliseconds; its C part alone costs a fifth.
     import _ctypes
 
-    # None stands for this program itself, in C as here; the type stub does not know.
+    # None means the running program, as NULL does in C; the type stub does not know that.
     function = _ctypes.dlsym(_ctypes.dlopen(None, 0), "prctl")  # type: ignore[arg-type]
     if _ctypes.call_function(function, (option, value, 0, 0, 0)) != 0:
         raise OSError(f"prctl({option}, {value}) failed")

@@ -1,4 +1,4 @@
-"""What an agent did, in order: records, as the holder wrote them."""
+"""Spool records as the engine reads them: output, input and the end of an agent, in order."""
 
 from __future__ import annotations
 
@@ -10,49 +10,41 @@ from typing import NamedTuple
 from maos.holder import wire
 from maos.holder.spool import SUFFIX
 
-PARTIAL = wire.PARTIAL
-NO_NEWLINE = wire.NO_NEWLINE
-
 _OUTPUT = (wire.STDOUT, wire.STDERR)
 _SEGMENT = re.compile(rf"(\d{{20}}){re.escape(SUFFIX)}")
 
 
 class SpoolRecord(NamedTuple):
-    """One thing that happened to an agent."""
+    """A line of an agent's output, an input it was given, or its start, stop or exit."""
 
     offset: int
-    """Where to read on after this record."""
+    """The offset to continue reading from after this record."""
     time_us: int
     kind: str
     """started, stdout, stderr, input, stopping, exit; never stored: trouble (with the disk), torn (left_behind)."""
     data: bytes
-    """A line without its newline, an id, a reason, or nothing."""
+    """A line without its newline, the id of an input, a reason, or nothing."""
     flags: int = 0
 
     @property
     def partial(self) -> bool:
-        """Whether the line goes on in the next record of this kind."""
-        return bool(self.flags & PARTIAL)
-
-    @property
-    def no_newline(self) -> bool:
-        """Whether the output ended here without a newline."""
-        return bool(self.flags & NO_NEWLINE)
+        """Whether the line continues in the next record of this kind."""
+        return bool(self.flags & wire.PARTIAL)
 
 
 class Exit(NamedTuple):
     """How an agent ended."""
 
     code: int | None
-    """Its exit status; None when a signal ended it or nobody knows."""
+    """Its exit status; None when a signal ended it or it is unknown."""
     signal: int | None
     core: bool
     oom: bool
-    """Whether the kernel seems to have killed it for want of memory."""
+    """Whether the kernel probably killed it for lack of memory."""
     errno: int | None
-    """Why it could not be started, when it could not."""
+    """The error number when it could not be started."""
     where: str
-    """What failed then: program, cwd or prepare."""
+    """What failed in that case: program, cwd or prepare."""
     utime_us: int
     stime_us: int
     rss_max_bytes: int
@@ -60,11 +52,11 @@ class Exit(NamedTuple):
 
     @staticmethod
     def of(record: SpoolRecord) -> Exit:
-        """What an exit record says."""
-        said = wire.unpack_map(record.data)
+        """Decode an exit record."""
+        values = wire.unpack_map(record.data)
 
         def number(name: str) -> int | None:
-            return int(said[name]) if name in said else None
+            return int(values[name]) if name in values else None
 
         return Exit(
             code=number("code"),
@@ -72,7 +64,7 @@ class Exit(NamedTuple):
             core=bool(number("core")),
             oom=bool(number("oom")),
             errno=number("errno"),
-            where=said.get("where", ""),
+            where=values.get("where", ""),
             utime_us=number("utime_us") or 0,
             stime_us=number("stime_us") or 0,
             rss_max_bytes=number("rss_max_bytes") or 0,
@@ -81,18 +73,18 @@ class Exit(NamedTuple):
 
 
 class Parser:
-    """Turns the bytes of a spool into records, line by line, up to the first that does not verify."""
+    """Splits the bytes of a spool into records, one per line, up to the first that does not verify."""
 
     def __init__(self, begin: int, *, after: int) -> None:
         self.at = begin
         """The offset of the next record that was not parsed."""
         self.damage = ""
-        """What is wrong there; empty while all is well."""
+        """What is wrong there; empty while every record verifies."""
         self._after = after
         self._rest = b""
 
     def feed(self, data: bytes) -> list[SpoolRecord]:
-        """The records that are whole now and end after the wanted offset."""
+        """Add bytes; return the records that are now complete and end after the wanted offset."""
         if self._rest:
             data = self._rest + data
         records: list[SpoolRecord] = []
@@ -117,7 +109,7 @@ class Parser:
 
     def _split(self, records: list[SpoolRecord], time_us: int, kind: int, flags: int, content: bytes) -> None:
         name = wire.KINDS[kind]
-        if kind not in _OUTPUT or flags & PARTIAL:
+        if kind not in _OUTPUT or flags & wire.PARTIAL:
             records.append(SpoolRecord(self.at, time_us, name, content, flags))
             return
         lines = content.split(b"\n")
@@ -132,14 +124,14 @@ class Parser:
 
 
 def left_behind(folder: Path, *, after: int) -> Iterator[SpoolRecord]:
-    """The records of a spool whose holder is gone, after an offset.
+    """Yield the records after an offset of a spool whose holder is gone.
 
-    What does not verify is cut off, with everything behind it, and said: the last record is then of kind `torn` and
-    tells in its data how many bytes were cut.
+    The first record that does not verify is dropped with everything behind it; the last record is then of kind `torn`
+    and has the number of dropped bytes as its data.
     """
     segments = sorted((int(match[1]), path) for path in folder.iterdir() if (match := _SEGMENT.fullmatch(path.name)))
     while len(segments) > 1 and segments[1][0] <= after:
-        del segments[0]  # all of it is known already
+        del segments[0]  # it ends before the wanted offset
     at = segments[0][0] if segments else after
     for number, (start, path) in enumerate(segments):
         end = start

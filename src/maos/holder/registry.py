@@ -1,4 +1,4 @@
-"""Every holder of a machine: who is there, who was left behind, and how they are ended."""
+"""The holders on this machine: listing them, finding stray processes, and ending both."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from maos.holder import identity, process_tree, wire
-from maos.holder.boot import SPEC_S_MAX
-from maos.holder.connect import connect
 from maos.holder.guard import ORPHANED_S
+from maos.holder.link import connect
 from maos.holder.spool import SUFFIX
 
 ANSWER_S_MAX = 1.0
@@ -37,7 +36,7 @@ class HolderInfo(NamedTuple):
 
 
 class Stray(NamedTuple):
-    """A process of an attempt that no living holder looks after."""
+    """A process of an attempt whose holder is dead."""
 
     pid: int
     start_ticks: int
@@ -47,12 +46,12 @@ class Stray(NamedTuple):
 
 
 def holders(root: Path) -> list[HolderInfo]:
-    """The holder of every attempt folder below a folder."""
+    """List the holder of every attempt folder below a folder."""
     found = []
     for folder in sorted(path for path in root.iterdir() if path.is_dir()) if root.is_dir() else ():
         who = identity.read(folder)
         alive = who is not None and who.process() is not None
-        state = _ask(folder) if alive else {}
+        state = _query(folder) if alive else {}
         found.append(
             HolderInfo(
                 folder=folder,
@@ -70,23 +69,23 @@ def holders(root: Path) -> list[HolderInfo]:
 
 
 async def end(info: HolderInfo) -> int:
-    """End a holder, its agent and everything that came from them, strays too; returns how many processes died.
+    """End a holder, its agent and all their descendants, strays included; return how many processes died.
 
-    What it had spooled stays. A process that merely has the pid of one that is gone is left alone.
+    The spool stays. A process that has reused the pid of a dead one is left alone.
     """
     return await asyncio.to_thread(_end, info)
 
 
 def strays(root: Path) -> list[Stray]:
-    """Processes of attempts below a folder whose holder does not live any more.
+    """List the processes of attempts below a folder whose holder is dead.
 
-    They are known by the environment they were started with, which children inherit. One that was given another
+    They are recognized by their environment, which children inherit. A process that was started with another
     environment is not found.
     """
     root = root.absolute()
     held: dict[Path, bool | None] = {}
     found = []
-    for process in process_tree.everybody():
+    for process in process_tree.all_processes():
         variables = _environment(process.pid)
         folder = Path(os.fsdecode(variables.get(b"MAOS_ATTEMPT_FOLDER", b"")))
         if b"MAOS_ATTEMPT" not in variables or root not in folder.parents:
@@ -94,8 +93,8 @@ def strays(root: Path) -> list[Stray]:
         if folder not in held:
             who = identity.read(folder)
             held[folder] = who.process() is not None if who else None
-        if held[folder] is None and _age_s(process) < SPEC_S_MAX:
-            continue  # a holder that is just starting has not written down yet who it is
+        if held[folder] is None and _age_s(process) < wire.SPEC_S_MAX:
+            continue  # a holder that is just starting has not written its identity yet
         if not held[folder]:
             attempt = variables[b"MAOS_ATTEMPT"].decode(errors="replace")
             found.append(Stray(process.pid, process.start_ticks, attempt, folder, _command(process.pid)))
@@ -103,7 +102,7 @@ def strays(root: Path) -> list[Stray]:
 
 
 async def end_stray(stray: Stray) -> int:
-    """Kill a stray with everything that came from it; returns how many processes died."""
+    """Kill a stray process and its descendants; return how many processes died."""
     process = process_tree.look(stray.pid)
     if process is None or process.start_ticks != stray.start_ticks:
         return 0
@@ -127,38 +126,38 @@ def _end(info: HolderInfo) -> int:
 
 
 def _end_living(holder: process_tree.Seen) -> int:
-    """Kill the holder and let its guard end the rest: it alone knows for certain when nobody is left."""
+    """Kill the holder and let its guard end the rest: only the guard knows for certain when no process is left."""
     below = process_tree.descendants(holder.pid)
     guards = [process for process in below if process.parent == holder.pid]
     process_tree.send(holder, signal.SIGKILL)
     for guard in guards:
         process_tree.send(guard, signal.SIGCONT)
-    if not process_tree.gone([holder, *below], ORPHANED_S + END_S_MAX):
+    if not process_tree.wait_until_dead([holder, *below], ORPHANED_S + END_S_MAX):
         process_tree.kill_all([process for process in below if process_tree.is_alive(process)])
-        process_tree.gone(below, END_S_MAX)
+        process_tree.wait_until_dead(below, END_S_MAX)
     return 1 + len(below)
 
 
 def _kill_all(roots: list[process_tree.Seen]) -> int:
-    everyone = {process.pid: process for root in roots for process in [root, *process_tree.descendants(root.pid)]}
+    tree = {process.pid: process for root in roots for process in [root, *process_tree.descendants(root.pid)]}
     killed = process_tree.kill_all(roots)
-    process_tree.gone(list(everyone.values()), END_S_MAX)
+    process_tree.wait_until_dead(list(tree.values()), END_S_MAX)
     return killed
 
 
-def _ask(folder: Path) -> dict[str, str]:
-    """What a holder says of itself; nothing when it does not answer."""
+def _query(folder: Path) -> dict[str, str]:
+    """Return the state that a holder reports; empty when it does not answer."""
     try:
         with connect(folder) as sock:
             sock.settimeout(ANSWER_S_MAX)
             sock.sendall(wire.frame(wire.STATUS))
-            length, _kind = wire.FRAME.unpack(_exactly(sock, wire.FRAME_BYTES))
-            return wire.unpack_map(wire.unpack(_exactly(sock, length))[0])
+            length, _kind = wire.FRAME.unpack(_receive(sock, wire.FRAME_BYTES))
+            return wire.unpack_map(wire.unpack(_receive(sock, length))[0])
     except (OSError, EOFError):
         return {}
 
 
-def _exactly(sock: socket.socket, count: int) -> bytes:
+def _receive(sock: socket.socket, count: int) -> bytes:
     data = b""
     while len(data) < count:
         more = sock.recv(count - len(data))
@@ -177,7 +176,7 @@ def _environment(pid: int) -> dict[bytes, bytes]:
     try:
         text = Path(f"/proc/{pid}/environ").read_bytes()
     except OSError:
-        return {}  # another user's, or gone
+        return {}  # it has ended, or belongs to another user
     return dict(entry.partition(b"=")[::2] for entry in text.split(b"\0") if entry)
 
 

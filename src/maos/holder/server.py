@@ -28,6 +28,7 @@ from maos.holder.wire import (
     OLD_TOKEN,
     REFUSED,
     REPLACED,
+    SOCKET,
     START_FAILED,
     STATE,
     STATUS,
@@ -48,78 +49,76 @@ if TYPE_CHECKING:
 
     Wanted = tuple[int, int, Callable[..., None], tuple[Any, ...]]
 
-SOCKET = "s"
-REST_S = 0.02
-"""While lines trickle they are collected for so long, and everything else waits too: a wake-up costs as much as twenty
-lines."""
-REST_S_MAX = 0.08
+SLEEP_S = 0.02
+"""While lines trickle in, the holder sleeps this long between reads: a wake-up costs as much as twenty lines."""
+SLEEP_S_MAX = 0.08
 TRICKLE_S = 0.2
-"""Reads this close to one another are a trickle."""
+"""Lines trickle when reads are this close to one another..."""
 TRICKLE_BYTES = 4 << 10
-"""And more than this at once is none: the pipe must not fill up while we rest."""
-_NOT_OURS = (ValueError, TypeError, IndexError)
-"""What comes of a frame that no engine sends. Whoever sent it is sent away; the agent must not suffer."""
+"""...and each gives less than this: the pipe must not fill up while the holder sleeps."""
+_MALFORMED = (ValueError, TypeError, IndexError)
+"""Raised by frames that no engine sends. The connection is closed; the agent is not affected."""
 
 
 class Holder:
-    """The agent, its spool and whoever is attached."""
+    """Connects the agent, its spool and the attached engine."""
 
-    def __init__(self, order: HolderSpec, engine: Connection, waking: int) -> None:
-        self._order = order
+    def __init__(self, spec: HolderSpec, engine: Connection, waking: int) -> None:
+        self._spec = spec
         self._waking = waking
-        self._recorder = SpoolWriter(order.spool_bytes_max, self._tell_trouble)
-        self._spool = self._recorder.spool
-        self._agent = HeldAgent(order, self._recorder)
+        self._writer = SpoolWriter(spec.spool_bytes_max, self._report_trouble)
+        self._spool = self._writer.spool
+        self._agent = HeldAgent(spec, self._writer)
         self._gate = Admission(engine)
         self._starter = engine
-        self._token = order.token
+        self._token = spec.token
         self._accepted: set[bytes] = set()
-        self._unanswered: list[bytes] = []
+        self._unconfirmed: list[bytes] = []
         self._over = False
         """Whether the exit is recorded."""
         self._ended = False
         self._read_at = 0.0
         self._trickles = False
-        self._rest_s = REST_S
-        self._waited_for: list[Wanted] = []
+        self._sleep_s = SLEEP_S
+        self._polled: list[Wanted] = []
         self._poll = select.poll()
         self._handlers: dict[int, tuple[Callable[..., None], tuple[Any, ...]]] = {}
-        self._alone_since: float | None = None
+        self._unattended_since: float | None = None
 
     def start(self) -> None:
-        """Listen, then start the agent: who finds the agent can find us."""
+        """Listen, then start the agent: whenever there is an agent, its holder can be reached."""
         self._gate.listen(SOCKET)
         crash_point("holder listens")
         self._agent.start()
         crash_point("holder has started the guard")
 
     def run(self) -> None:
-        """Serve until it is over and nobody needs us any more."""
+        """Serve until the agent has ended and no engine needs the holder any more."""
         while True:
-            self._do_what_is_due(monotonic())
+            self._run_due(monotonic())
             if self._ended:
                 break
             self._push()
             if self._trickles:
-                self._rest()
-            for fd, _mask in self._waiting().poll(self._timeout_ms()):
+                self._sleep()
+            for fd, _mask in self._poller().poll(self._timeout_ms()):
                 handler, subject = self._handlers[fd]
                 handler(*subject)
         self._gate.close(SOCKET)
 
-    def _rest(self) -> None:
-        """Let lines collect; longer when the machine is late in waking us, which means that it has too much to do."""
+    def _sleep(self) -> None:
+        """Sleep while lines collect; longer when the machine wakes it late, because then it is overloaded."""
         self._trickles = False
         before = monotonic()
-        sleep(self._rest_s)
-        late_s = monotonic() - before - self._rest_s
-        self._rest_s = min(REST_S_MAX, self._rest_s * 2) if late_s > REST_S / 2 else max(REST_S, self._rest_s / 2)
+        sleep(self._sleep_s)
+        late_s = monotonic() - before - self._sleep_s
+        self._sleep_s = min(SLEEP_S_MAX, self._sleep_s * 2) if late_s > SLEEP_S / 2 else max(SLEEP_S, self._sleep_s / 2)
 
-    def _waiting(self) -> select.poll:
-        """What to poll; made anew only when something else is waited for than the last time."""
+    def _poller(self) -> select.poll:
+        """Return the poll object; rebuilt only when the set of descriptors or events has changed."""
         wanted = self._wanted()
-        if wanted != self._waited_for:
-            self._waited_for = wanted
+        if wanted != self._polled:
+            self._polled = wanted
             self._poll = select.poll()
             self._handlers = {}
             for fd, mask, handler, subject in wanted:
@@ -128,20 +127,20 @@ class Holder:
         return self._poll
 
     def _wanted(self) -> list[Wanted]:
-        """What can happen next: file descriptor, what is waited for, and who handles it."""
+        """Return what to wait for: file descriptor, events, handler and its arguments."""
         agent, gate, engine = self._agent, self._gate, self._gate.engine
         wanted: list[Wanted] = [
             (self._waking, select.POLLIN, self._on_signal, ()),
-            (gate.fd, select.POLLIN, gate.let_in, ()),
+            (gate.fd, select.POLLIN, gate.accept, ()),
         ]
         if agent.guard is not None:
             wanted.append((agent.guard.fileno(), select.POLLIN, self._on_guard, ()))
         if agent.waits_for_input:
             wanted.append((agent.stdin, select.POLLOUT, agent.feed, ()))
         if engine is not None:
-            mask = (select.POLLIN if engine.reads else 0) | (select.POLLOUT if self._has_news_for(engine) else 0)
+            mask = (select.POLLIN if engine.reads else 0) | (select.POLLOUT if self._has_data_for(engine) else 0)
             wanted.append((engine.fd, mask, self._on_engine, (engine,)))
-        if self._recorder.has_room and agent.known:  # "started" comes first
+        if self._writer.has_room and agent.start_reported:  # "started" comes first
             for intake in agent.intakes:
                 if intake.open:
                     wanted.append((intake.fd, select.POLLIN, self._on_output, (intake,)))
@@ -151,33 +150,33 @@ class Holder:
         return wanted
 
     def _timeout_ms(self) -> int | None:
-        times = (self._alone_until(), *self._recorder.times(), *self._agent.times())
+        times = (self._unattended_until(), *self._writer.times(), *self._agent.times())
         due = [time for time in times if time is not None]
         return min(86_400_000, max(0, int((min(due) - monotonic()) * 1000) + 1)) if due else None
 
-    def _do_what_is_due(self, now: float) -> None:
-        self._agent.do_what_is_due(now)
-        alone_until = self._alone_until()
-        if alone_until is not None and now >= alone_until:
-            self._alone_since = now
+    def _run_due(self, now: float) -> None:
+        self._agent.run_due(now)
+        unattended_until = self._unattended_until()
+        if unattended_until is not None and now >= unattended_until:
+            self._unattended_since = now
             if self._over:
-                self._ended = self._recorder.safe
+                self._ended = self._writer.safe
             else:
-                self._agent.stop(b"unattended", self._order.stop_grace_s)
-        if not self._over and self._agent.tree_dead and self._agent.exit is not None and self._agent.read_the_rest():
+                self._agent.stop(b"unattended", self._spec.stop_grace_s)
+        if not self._over and self._agent.tree_dead and self._agent.exit is not None and self._agent.drain():
             self._over = True
-            self._recorder.record(EXIT, 0, pack_map(self._agent.exit))
-            self._recorder.sync()
-            if self._alone_since is not None:
-                self._alone_since = now
-        self._recorder.do_what_is_due(now)
-        if self._unanswered:
-            self._answer_inputs()
+            self._writer.record(EXIT, 0, pack_map(self._agent.exit))
+            self._writer.sync()
+            if self._unattended_since is not None:
+                self._unattended_since = now
+        self._writer.run_due(now)
+        if self._unconfirmed:
+            self._reply_to_inputs()
 
-    def _alone_until(self) -> float | None:
-        if self._alone_since is None:
+    def _unattended_until(self) -> float | None:
+        if self._unattended_since is None:
             return None
-        return self._alone_since + (self._order.linger_s if self._over else self._order.unattended_limit_s)
+        return self._unattended_since + (self._spec.linger_s if self._over else self._spec.unattended_limit_s)
 
     # The agent
 
@@ -189,18 +188,18 @@ class Holder:
 
     def _on_guard(self) -> None:
         agent, engine = self._agent, self._gate.engine
-        known = agent.known
-        agent.hear()
-        if known or not agent.known or engine is None:
+        was_reported = agent.start_reported
+        agent.receive()
+        if was_reported or not agent.start_reported or engine is None:
             return
         if agent.failed and engine is self._starter:
-            engine.answer(frame(REFUSED, START_FAILED, *agent.failed))
+            engine.reply(frame(REFUSED, START_FAILED, *agent.failed))
         else:
-            engine.answer(self._attached(engine.sent))
+            engine.reply(self._attached(engine.sent))
 
     def _on_signal(self) -> None:
         os.read(self._waking, 512)
-        self._agent.stop(b"asked", self._order.stop_grace_s)
+        self._agent.stop(b"asked", self._spec.stop_grace_s)
 
     # Engines
 
@@ -208,36 +207,36 @@ class Holder:
         engine = self._gate.engine
         if engine is None:
             return
-        if self._has_news_for(engine):
-            engine.push(self._spool if self._may_tell() else None)
+        if self._has_data_for(engine):
+            engine.push(self._spool if self._may_send() else None)
         if not engine.open:
             self._detached()
 
-    def _has_news_for(self, engine: Connection) -> bool:
-        return engine.has_more or (engine.sent < self._spool.end and self._may_tell())
+    def _has_data_for(self, engine: Connection) -> bool:
+        return engine.has_more or (engine.sent < self._spool.end and self._may_send())
 
-    def _may_tell(self) -> bool:
-        """Nobody hears of the output before the start, nor of the exit while it could still be forgotten."""
-        return self._agent.known and (not self._over or self._recorder.safe)
+    def _may_send(self) -> bool:
+        """Return whether the spool may be sent: not before the start is recorded, nor the exit before it is synced."""
+        return self._agent.start_reported and (not self._over or self._writer.safe)
 
     def _detached(self) -> None:
         self._gate.engine = None
-        self._alone_since = monotonic()
+        self._unattended_since = monotonic()
 
-    def _tell_engine(self, message: bytes) -> None:
+    def _send_to_engine(self, message: bytes) -> None:
         if self._gate.engine is not None:
-            self._gate.engine.answer(message)
+            self._gate.engine.reply(message)
 
-    def _tell_trouble(self, trouble: str) -> None:
-        self._tell_engine(frame(TROUBLE, trouble.encode()))
+    def _report_trouble(self, trouble: str) -> None:
+        self._send_to_engine(frame(TROUBLE, trouble.encode()))
 
     def _on_engine(self, engine: Connection) -> None:
         if engine is not self._gate.engine:
-            return  # replaced a moment ago
+            return  # another engine has replaced it
         try:
             for kind, body in engine.receive():
-                self._obey(engine, kind, body)
-        except _NOT_OURS:
+                self._handle(engine, kind, body)
+        except _MALFORMED:
             engine.close()
         if not engine.open and self._gate.engine is engine:
             self._detached()
@@ -246,43 +245,43 @@ class Holder:
         try:
             for kind, body in visitor.receive():
                 if self._gate.engine is visitor:
-                    self._obey(visitor, kind, body)
+                    self._handle(visitor, kind, body)
                 elif kind == HELLO:
-                    self._greet(visitor, body)
+                    self._attach(visitor, body)
                 elif kind == STATUS:
-                    visitor.answer(frame(STATE, self._state()))
+                    visitor.reply(frame(STATE, self._state()))
                 else:
                     visitor.close()
-        except _NOT_OURS:
+        except _MALFORMED:
             visitor.close()
         visitor.push(None)
         if not visitor.open and visitor in self._gate.visitors:
             self._gate.visitors.remove(visitor)
 
-    def _greet(self, visitor: Connection, body: bytes) -> None:
-        """Attach an engine, unless another has been given the right since."""
+    def _attach(self, visitor: Connection, body: bytes) -> None:
+        """Attach an engine, unless the holder has seen a newer token."""
         token, after = map(int, unpack(body))
         if token < self._token:
-            visitor.answer(frame(REFUSED, OLD_TOKEN, str(self._token).encode()))
+            visitor.reply(frame(REFUSED, OLD_TOKEN, str(self._token).encode()))
             return
         if not self._spool.start <= after <= self._spool.end:
             readable = (str(self._spool.start).encode(), str(self._spool.end).encode())
-            visitor.answer(frame(REFUSED, BAD_OFFSET, *readable))
+            visitor.reply(frame(REFUSED, BAD_OFFSET, *readable))
             return
         self._token = token
         before = self._gate.engine
         if before is not None:
-            before.answer(frame(REPLACED, str(token).encode()))
+            before.reply(frame(REPLACED, str(token).encode()))
             before.push(None)
             before.close()
         self._gate.visitors.remove(visitor)
         self._gate.engine = visitor
-        self._alone_since = None
+        self._unattended_since = None
         visitor.sent = self._spool.record_at(after)
-        if self._agent.known:
-            visitor.answer(self._attached(visitor.sent))
-        if self._recorder.trouble:
-            self._tell_trouble(self._recorder.trouble)
+        if self._agent.start_reported:
+            visitor.reply(self._attached(visitor.sent))
+        if self._writer.trouble:
+            self._report_trouble(self._writer.trouble)
 
     def _attached(self, begin: int) -> bytes:
         return frame(ATTACHED, str(begin).encode(), self._state())
@@ -301,45 +300,45 @@ class Holder:
         }
         return pack_map({name: str(value) for name, value in state.items()})
 
-    def _obey(self, engine: Connection, kind: int, body: bytes) -> None:
+    def _handle(self, engine: Connection, kind: int, body: bytes) -> None:
         parts = unpack(body)
         if kind == CONFIRM:
             self._spool.confirm(int(parts[0]))
         elif kind == WRITE:
-            self._take_input(engine, *parts)
+            self._accept_input(engine, *parts)
         elif kind == STOP:
             self._agent.stop(b"asked", float(parts[0]))
         elif kind == KILL:
             self._agent.stop(b"asked", 0.0)
         elif kind == STATUS:
-            engine.answer(frame(STATE, self._state()))
+            engine.reply(frame(STATE, self._state()))
         elif kind == FINISH:
-            if self._over and self._recorder.safe:
-                engine.answer(frame(FINISHED))
+            if self._over and self._writer.safe:
+                engine.reply(frame(FINISHED))
                 engine.push(None)
                 self._ended = True
             else:
-                engine.answer(frame(REFUSED, NOT_OVER))
+                engine.reply(frame(REFUSED, NOT_OVER))
         else:
             engine.close()
 
-    def _take_input(self, engine: Connection, name: bytes, data: bytes, close: bytes) -> None:
+    def _accept_input(self, engine: Connection, name: bytes, data: bytes, close: bytes) -> None:
         if name in self._accepted:
-            self._unanswered.append(name)  # perhaps not on disk yet
+            self._unconfirmed.append(name)  # perhaps not on disk yet
         elif not self._agent.takes_input:
-            engine.answer(frame(WRITTEN, name, CLOSED))
-        elif self._recorder.trouble or not self._agent.has_room_for(data):
-            engine.answer(frame(WRITTEN, name, FULL))
+            engine.reply(frame(WRITTEN, name, CLOSED))
+        elif self._writer.trouble or not self._agent.has_room_for(data):
+            engine.reply(frame(WRITTEN, name, FULL))
         else:
             self._agent.give(data, close=close == b"1")
             self._accepted.add(name)
-            self._recorder.record(INPUT, 0, name)
-            self._unanswered.append(name)
+            self._writer.record(INPUT, 0, name)
+            self._unconfirmed.append(name)
 
-    def _answer_inputs(self) -> None:
-        """Say that inputs were accepted, as soon as that is on disk."""
-        self._recorder.sync()
-        if self._recorder.safe:
-            for name in self._unanswered:
-                self._tell_engine(frame(WRITTEN, name, ACCEPTED))
-            self._unanswered.clear()
+    def _reply_to_inputs(self) -> None:
+        """Reply that inputs were accepted, once that is on disk."""
+        self._writer.sync()
+        if self._writer.safe:
+            for name in self._unconfirmed:
+                self._send_to_engine(frame(WRITTEN, name, ACCEPTED))
+            self._unconfirmed.clear()

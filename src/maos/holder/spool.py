@@ -1,7 +1,7 @@
-"""What a holder keeps on disk until an engine has it: segment files, appended to, read from and dropped whole.
+"""The spool: segment files in which a holder keeps records until an engine has confirmed them.
 
-A segment is named by the offset of its first byte. Offsets only grow and are never used again, also when everything
-before them has been dropped.
+A segment is named by the offset of its first byte, and deleted as a whole. Offsets only grow and are never reused, even
+when everything before them has been deleted.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ _SCAN_BYTES = 64 << 10
 
 
 def segment_name(start: int) -> str:
-    """The file of the segment that begins at an offset."""
+    """Return the name of the file of the segment that begins at an offset."""
     return f"{start:020d}{SUFFIX}"
 
 
 class Spool:
-    """The records of one attempt, below the current folder."""
+    """The records of one attempt, in the current folder."""
 
     def __init__(self, segment_bytes: int = SEGMENT_BYTES) -> None:
         self.end = 0
-        """Where the next record goes."""
+        """The offset of the next record."""
         self.confirmed = 0
-        """An engine has everything before this in its journal."""
+        """Everything before this offset is in an engine's journal."""
         self.synced = 0
         self._segment_bytes = segment_bytes
         self._starts = [0]
@@ -42,11 +42,11 @@ class Spool:
 
     @property
     def kept_bytes(self) -> int:
-        """How much waits for being confirmed."""
+        """How many bytes are not confirmed yet."""
         return self.end - self.confirmed
 
     def append(self, kind: int, flags: int, time_us: int, data: bytes) -> None:
-        """Write a record; raises OSError when the disk does not take it, and then nothing of it is there."""
+        """Write a record; raise OSError when the disk refuses it, with nothing of it left in the spool."""
         if self.end - self._starts[-1] >= self._segment_bytes:
             self._next_segment()
         begin = self.end - self._starts[-1]
@@ -63,7 +63,7 @@ class Spool:
         self.end = self._starts[-1] + at
 
     def sync(self) -> None:
-        """Return when everything is on disk."""
+        """Sync every record to disk."""
         if self.synced >= self.end:
             return
         try:
@@ -79,7 +79,7 @@ class Spool:
         self.synced = self.end
 
     def confirm(self, offset: int) -> None:
-        """Drop every segment that ends at or before an offset."""
+        """Delete every segment that ends at or before an offset."""
         if offset <= self.confirmed:
             return
         self.confirmed = min(offset, self.end)
@@ -90,10 +90,10 @@ class Spool:
             try:
                 os.unlink(segment_name(start))
             except FileNotFoundError:
-                pass  # somebody has tidied up
+                pass  # it was deleted from outside
 
     def read(self, offset: int, count_max: int) -> bytes:
-        """Some of what is there from an offset on; at most up to the end of a segment."""
+        """Return bytes from an offset on, at most up to the end of its segment."""
         start = self._reading[0]
         if not start <= offset < self._end_of(start):
             start = next(start for start in reversed(self._starts) if start <= offset)
@@ -101,7 +101,7 @@ class Spool:
         return os.pread(self._reading[1], min(count_max, self._end_of(start) - offset), offset - start)
 
     def record_at(self, offset: int) -> int:
-        """Where the record begins that holds an offset."""
+        """Return the offset at which the record that contains an offset begins."""
         if offset == self.end:
             return offset
         at = next(start for start in reversed(self._starts) if start <= offset)
@@ -135,10 +135,7 @@ class Spool:
         self._writing = fd
         self._starts.append(self.end)
         self._folder_changed = True
-        self.confirm_again()
-
-    def confirm_again(self) -> None:
-        """Drop what was confirmed while it was still being written to."""
+        # Delete the segment that was written until now if all of it is confirmed already.
         confirmed, self.confirmed = self.confirmed, 0
         self.confirm(confirmed)
 

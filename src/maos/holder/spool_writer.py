@@ -1,4 +1,4 @@
-"""Puts records into the spool, in groups onto the disk, and waits out a disk that takes nothing."""
+"""Writes records to the spool, syncs them in groups, and retries while the disk refuses writes."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 SYNC_AFTER_S = 0.05
-"""Output that no engine has confirmed for so long is synced."""
+"""Output is synced when no engine has confirmed it for this long."""
 SYNC_SHARE = 10
-"""And syncing takes at most about this part of the time: 1/10, on a disk with too much to do..."""
+"""Syncing takes at most about 1/10 of the time on an overloaded disk..."""
 SYNC_PAUSE_S_MAX = 1.0
-"""...but nothing waits longer than this for it."""
+"""...but no record waits longer than this for a sync."""
 RETRY_S = 0.25
-"""How often a disk that does not take our records is tried again."""
+"""The interval between attempts to write to a disk that refuses writes."""
 
 
 class SpoolWriter:
-    """The spool, and what could not be written to it yet."""
+    """Writes to the spool, and keeps the records that could not be written yet."""
 
-    def __init__(self, spool_bytes_max: int, tell: Callable[[str], None]) -> None:
+    def __init__(self, spool_bytes_max: int, report: Callable[[str], None]) -> None:
         self.spool = Spool()
         self.trouble = ""
-        """Why the disk takes nothing; empty when it does."""
+        """Why the disk refuses writes; empty when it accepts them."""
         self._spool_bytes_max = spool_bytes_max
-        self._tell = tell
+        self._report = report
         self._unwritten: list[tuple[int, int, int, bytes]] = []
         self._sync_at: float | None = None
         self._sync_mark = 0
-        """What was there when that time was set; if it is all confirmed by then, no sync is needed."""
+        """The end of the spool when the sync was scheduled; no sync is needed if all before it is confirmed by then."""
         self._retry_at: float | None = None
 
     @property
@@ -48,11 +48,11 @@ class SpoolWriter:
         return not self._unwritten and self.spool.synced >= self.spool.end
 
     def times(self) -> tuple[float | None, float | None]:
-        """When `do_what_is_due` has something to do."""
+        """Return when the next sync and the next retry are due; None: not at all."""
         return self._sync_at, self._retry_at
 
     def record(self, kind: int, flags: int, data: bytes) -> None:
-        """Write a record, at the latest when the disk works again."""
+        """Write a record; if the disk refuses it, keep it and retry later."""
         entry = (kind, flags, now_us(), data)
         if self._unwritten:
             self._unwritten.append(entry)
@@ -61,23 +61,23 @@ class SpoolWriter:
             self.spool.append(*entry)
         except OSError as error:
             self._unwritten.append(entry)
-            self._in_trouble(error)
+            self._retry_after(error)
             return
         if self._sync_at is None:
             self._sync_later(monotonic())
 
     def sync(self) -> None:
-        """Put everything onto the disk now, unless that fails; see `safe`."""
+        """Sync the spool now; if that fails, `safe` stays False and it is retried."""
         try:
             self.spool.sync()
         except OSError as error:
-            self._in_trouble(error)
+            self._retry_after(error)
 
-    def do_what_is_due(self, now: float) -> None:
-        """Sync, or try again."""
+    def run_due(self, now: float) -> None:
+        """Sync or retry, if it is time to."""
         if self._retry_at is not None and now >= self._retry_at:
             self._retry_at = None
-            self._try_again()
+            self._retry()
         if self._sync_at is not None and now >= self._sync_at:
             self._sync_at = None
             if self.spool.confirmed >= self._sync_mark:
@@ -93,22 +93,22 @@ class SpoolWriter:
         self._sync_at = now + SYNC_AFTER_S
         self._sync_mark = self.spool.end
 
-    def _try_again(self) -> None:
+    def _retry(self) -> None:
         try:
             while self._unwritten:
                 self.spool.append(*self._unwritten[0])
                 del self._unwritten[0]
             self.spool.sync()
         except OSError as error:
-            self._in_trouble(error)
+            self._retry_after(error)
             return
         if self.trouble:
             self.trouble = ""
-            self._tell("")
+            self._report("")
 
-    def _in_trouble(self, error: OSError) -> None:
+    def _retry_after(self, error: OSError) -> None:
         self._retry_at = monotonic() + RETRY_S
         trouble = f"the spool cannot be written: {os.strerror(error.errno or 0)}"
         if trouble != self.trouble:
             self.trouble = trouble
-            self._tell(trouble)
+            self._report(trouble)

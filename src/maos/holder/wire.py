@@ -1,4 +1,4 @@
-"""The bytes holder and engine exchange: records of the spool, frames of the socket, and the spec.
+"""What holder and engine agree on: file names, records of the spool, frames of the socket, and the spec.
 
 A record is a header and data. The same bytes are in the spool and on the socket, so the holder never decodes what it
 has written, and the engine verifies the checksum that was made before the first write.
@@ -23,14 +23,23 @@ STARTED, STDOUT, STDERR, INPUT, STOPPING, EXIT = 1, 2, 3, 4, 5, 6
 KINDS = {STARTED: "started", STDOUT: "stdout", STDERR: "stderr", INPUT: "input", STOPPING: "stopping", EXIT: "exit"}
 
 PARTIAL = 1
-"""The line goes on in the next record of this kind."""
+"""The line continues in the next record of this kind."""
 NO_NEWLINE = 2
 """The output ended without a newline."""
+
+IDENTITY = "holder"
+"""The file in an attempt's folder that names its holder."""
+SOCKET = "s"
+"""The socket in an attempt's folder at which its holder listens."""
+SPEC_S_MAX = 10.0
+"""How long an engine may take to send the spec to the holder it has started."""
+INPUT_BYTES_MAX = 1 << 20
+"""How much input may wait for an agent that does not read."""
 
 FRAME = Struct("<IB")
 FRAME_BYTES = FRAME.size
 FRAME_BYTES_MAX = 64 << 20
-"""Nobody sends more in one piece: a length beyond it is not ours."""
+"""Neither side sends a longer frame; a larger length is not from maos."""
 
 # From the engine.
 START, HELLO, CONFIRM, WRITE, STOP, KILL, STATUS, FINISH = 1, 2, 3, 4, 5, 6, 7, 8
@@ -38,30 +47,30 @@ START, HELLO, CONFIRM, WRITE, STOP, KILL, STATUS, FINISH = 1, 2, 3, 4, 5, 6, 7, 
 ATTACHED, REFUSED, DATA, WRITTEN, STATE, TROUBLE, REPLACED, FINISHED = 33, 34, 35, 36, 37, 38, 39, 40
 
 OLD_TOKEN, BAD_OFFSET, START_FAILED, NOT_OVER, TAKEN = b"token", b"offset", b"start", b"not over", b"taken"
-"""Why a holder refuses."""
+"""Why a holder refuses a request."""
 ACCEPTED, CLOSED, FULL = b"accepted", b"closed", b"full"
-"""What became of an input."""
+"""How a holder replies to an input."""
 
 
 def record(offset: int, kind: int, flags: int, time_us: int, data: bytes) -> bytes:
-    """The bytes of a record that begins at an offset."""
+    """Return the bytes of a record that begins at an offset."""
     checksum = crc32(data, crc32(_CHECKED.pack(kind, flags, time_us), offset & 0xFFFFFFFF))
     return HEADER.pack(len(data), checksum, kind, flags, time_us) + data
 
 
 def intact(offset: int, checksum: int, kind: int, flags: int, time_us: int, data: bytes) -> bool:
-    """Whether this is what was written at that offset."""
+    """Return whether these are the fields of the record that was written at this offset."""
     return kind in KINDS and checksum == crc32(data, crc32(_CHECKED.pack(kind, flags, time_us), offset & 0xFFFFFFFF))
 
 
 def frame(kind: int, *parts: bytes) -> bytes:
-    """A frame that holds a list of byte strings."""
+    """Return a frame that holds a list of byte strings."""
     body = pack(parts)
     return FRAME.pack(len(body), kind) + body
 
 
 def pack(parts: tuple[bytes, ...] | list[bytes]) -> bytes:
-    """A list of byte strings as one."""
+    """Encode a list of byte strings as one."""
     pieces = []
     for part in parts:
         pieces.append(len(part).to_bytes(4, "little"))
@@ -70,32 +79,32 @@ def pack(parts: tuple[bytes, ...] | list[bytes]) -> bytes:
 
 
 def unpack(body: bytes) -> list[bytes]:
-    """The list of byte strings that `pack` made one of."""
+    """Decode the list of byte strings that `pack` encoded."""
     parts = []
     at = 0
     while at < len(body):
         length = int.from_bytes(body[at : at + 4], "little")
         at += 4
         if at + length > len(body):
-            raise ValueError("a list that ends before its last item does")
+            raise ValueError("the list ends inside its last item")
         parts.append(body[at : at + length])
         at += length
     return parts
 
 
 def pack_map(values: dict[str, str]) -> bytes:
-    """Names and values as one byte string."""
+    """Encode names and values as one byte string."""
     return pack([part.encode("utf-8", "surrogateescape") for item in values.items() for part in item])
 
 
 def unpack_map(body: bytes) -> dict[str, str]:
-    """The names and values that `pack_map` made one byte string of."""
+    """Decode the names and values that `pack_map` encoded."""
     parts = [part.decode("utf-8", "surrogateescape") for part in unpack(body)]
     return dict(zip(parts[::2], parts[1::2], strict=True))
 
 
 class HolderSpec:
-    """What a holder is asked to run: the spec, as it travels."""
+    """The spec as it is sent to the holder: what to run, and how."""
 
     __slots__ = (
         "argv",
@@ -151,7 +160,7 @@ class HolderSpec:
         self.umask = umask
 
     def frame(self) -> bytes:
-        """It as the first frame of a connection."""
+        """Encode the spec as the first frame of a connection."""
         numbers = {
             "token": str(self.token),
             "keep_stdin_open": str(int(self.keep_stdin_open)),
@@ -176,7 +185,7 @@ class HolderSpec:
 
     @staticmethod
     def from_body(body: bytes) -> HolderSpec:
-        """It from the body of that frame."""
+        """Decode the spec from the body of that frame."""
         argv, env, cwd, attempt, first_input, secrets, packed = unpack(body)
         numbers = unpack_map(packed)
         return HolderSpec(

@@ -1,5 +1,5 @@
-"""Runs from the `maos.db` of the original of this idea (the package maos-cli), brought into the journal.
+"""Imports orchestrations from the `maos.db` of maos-cli, the predecessor of maos, into the journal.
 
-`file` reads the database and believes nothing in it, `understanding` finds the orchestrations in its rows, `importing`
-makes runs of them. Nothing else in maos knows of the original.
+`file` reads the database and trusts nothing in it, `parser` finds the orchestrations in its rows, `builder` makes
+events of them, and `legacy_import` appends these. No other package knows about maos-cli.
 """

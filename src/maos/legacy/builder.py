@@ -1,6 +1,6 @@
-"""From an orchestration of the original to the events of a run: those of a run that was carried out here.
+"""Builds the events of a run from an orchestration of maos-cli, as if it had been executed here.
 
-What is composed is the difference to what is here already. Nothing is taken back: a task that is done stays done.
+Only what is not in the journal yet is added. Nothing is undone: a task that is done stays done.
 """
 
 from __future__ import annotations
@@ -51,53 +51,53 @@ from maos.workspaces import Workspace
 
 KIND = "claude"
 TIME_LIMIT_S = 3600.0
-"""What the original gave each agent."""
+"""The time limit of each agent in maos-cli."""
 CONCURRENCY = 3
 PERMISSION = "edits"
 TRIGGER = "original"
 WHY = {
-    "running": "it was running when the original was left",
-    "paused": "it was paused in the original",
-    "": "the original was killed while it ran",
+    "running": "it was running when maos-cli exited",
+    "paused": "it was paused in maos-cli",
+    "": "maos-cli was killed while it ran",
 }
 _SESSIONS = uuid.UUID("6f1c2b1e-5f0e-4c51-9d7b-3c1a86d0a0c4")
 _UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 class ImportTarget(NamedTuple):
-    """Where imported runs go on."""
+    """Where imported runs continue."""
 
     folder: Path
-    """The folder that the original worked in."""
+    """The folder that maos-cli worked in."""
     home: Path
-    """Where this machine keeps the files of agents."""
+    """The folder for the files of agents on this machine."""
     types: Mapping[str, AgentType]
 
 
 class KnownAgents(NamedTuple):
-    """What is here of an orchestration already."""
+    """What the journal already has of an orchestration."""
 
     run: Run
-    """Its run; one of version 0 when there is none."""
+    """Its run; of version 0 when there is none."""
     messages: Collection[str] = ()
-    """Ids of messages."""
+    """The ids of its messages."""
     notes: Collection[str] = ()
-    """Hashes of what was kept as it stands in the file."""
+    """The hashes of rows that were recorded unchanged."""
 
 
 class BuiltRun(NamedTuple):
-    """What is to be written."""
+    """The events to append."""
 
     run: list[RunEvent]
     others: list[Append]
-    """What goes to inboxes, histories and attempts."""
+    """Appends to inboxes, histories and attempts."""
     messages: int
     waiting: int
     """How many of the messages are still to be delivered."""
 
 
 class RunBuilder:
-    """Composes the events of one orchestration."""
+    """Builds the events of one orchestration."""
 
     def __init__(
         self,
@@ -110,8 +110,8 @@ class RunBuilder:
         owner: Owner,
         now_us: int,
     ) -> None:
-        """`names` are what agents of all orchestrations are called here, `transcripts` those of their sessions that
-        were found on this machine."""
+        """Prepare to build. `names` are the names of agents in the imported runs, `transcripts` the transcripts of
+        their sessions on this machine."""
         self._from = orchestration
         self._known = known
         self._place = place
@@ -123,8 +123,8 @@ class RunBuilder:
         self._events: list[RunEvent] = []
         self._others: list[Append] = []
 
-    def compose(self) -> BuiltRun:
-        """What is new."""
+    def build(self) -> BuiltRun:
+        """Build the events that are not in the journal yet."""
         before, run = self._known.run, self._from
         planned = [each for each in run.agents if each.name not in before.tasks]
         imported = self._imported()
@@ -135,7 +135,7 @@ class RunBuilder:
             options = {"imported": imported} if before.version else {}
             self._events.append(RunPlanned(tasks=tasks, options=options, at_us=self._created_us))
         for each in sorted(run.agents, key=lambda one: one.ended_us):
-            self._carry_over(each)
+            self._add_task(each)
         self._keep_checkpoints()
         self._keep_notes()
         sent, waiting = self._send()
@@ -158,18 +158,18 @@ class RunBuilder:
         return RunCreated(request=request, folder=folder, options=options, owner=self._owner, at_us=at_us)
 
     def _imported(self) -> dict[str, Any]:
-        """By what a later import recognises it."""
+        """Return the ids by which a later import recognizes the run."""
         return {"id": self._from.id, "agents": [each.id for each in self._from.agents]}
 
     def _task(self, agent: LegacyAgent) -> Task:
         return Task(name=agent.name, task=self._clean(agent.task), agent=agent.type, needs=agent.needs)
 
-    def _carry_over(self, agent: LegacyAgent) -> None:
-        """What became of a task, and the attempt in which it did."""
+    def _add_task(self, agent: LegacyAgent) -> None:
+        """Add the outcome of a task and its attempt."""
         before = self._known.run.tasks.get(agent.name)
         status, number = (before.status, before.attempts) if before is not None else (WAITING, 0)
         is_news = {DONE: status != DONE, FAILED_TASK: status == WAITING, INTERRUPTED: status == WAITING and not number}
-        if not is_news.get(agent.standing):
+        if not is_news.get(agent.status):
             return
         number += 1
         began_us = max(agent.began_us, self._created_us)
@@ -177,11 +177,11 @@ class RunBuilder:
         task, spent = agent.name, agent.cost_usd - (before.cost_usd if before is not None else 0.0)
         self._events.append(TaskStarted(task=task, number=number, at_us=began_us))
         ended: TaskFinished | TaskFailed | TaskReleased
-        if agent.standing == DONE:
+        if agent.status == DONE:
             result = self._clean(agent.result)
             ended = TaskFinished(task=task, result=result, cost_usd=spent, at_us=ended_us)
-        elif agent.standing == FAILED_TASK:
-            why = "it failed in the original"
+        elif agent.status == FAILED_TASK:
+            why = "it failed in maos-cli"
             ended = TaskFailed(task=task, failure="failed", why=why, cost_usd=spent, at_us=ended_us)
         else:
             why = TABLE["interrupted"].meaning
@@ -198,26 +198,26 @@ class RunBuilder:
                 self._events.append(RunCheckpointed(name=name, trigger=TRIGGER, at_us=self._ended_us()))
 
     def _keep_notes(self) -> None:
-        """Everything as it stands in the file, for what has no place in a run."""
+        """Record all rows unchanged, for data that has no field in a run."""
         kept: list[tuple[str, dict[str, Any]]] = [(f"agent {each.id}", each.rows) for each in self._from.agents]
         if self._from.rows:
             kept.insert(0, ("orchestration", self._from.rows))
         kept += [(f"checkpoint {row['name']}", {"checkpoint": row}) for row in self._from.checkpoints]
         for what, rows in kept:
-            cleaned = self._cleaned(rows)
+            cleaned = self._clean_data(rows)
             sha = hashlib.sha256(msgspec.json.encode([what, cleaned], order="deterministic")).hexdigest()[:16]
             if sha not in self._known.notes:
                 original = {"of": self._clean(what), "sha": sha, **cleaned}
-                text, at_us = "imported from the original", self._ended_us()
+                text, at_us = "imported from maos-cli", self._ended_us()
                 self._events.append(RunNoteAdded(text=text, original=original, at_us=at_us))
 
     def _close(self) -> None:
         status, ended_us = self._from.status, self._ended_us()
         if status == PAUSED:
-            why = WHY.get(self._from.said_status, f"it was {self._from.said_status} in the original")
+            why = WHY.get(self._from.said_status, f"it was {self._from.said_status} in maos-cli")
             self._events.append(RunPaused(why=self._clean(why), at_us=ended_us))
             return
-        bad = [each.name for each in self._from.agents if each.standing == FAILED_TASK]
+        bad = [each.name for each in self._from.agents if each.status == FAILED_TASK]
         why = f"{', '.join(bad)} failed" if status == FAILED and bad else ""
         self._events.append(RunEnded(status=RunStatus(status), why=why, at_us=ended_us))
 
@@ -254,7 +254,7 @@ class RunBuilder:
             DONE: (AttemptStatus.DONE, ""),
             FAILED_TASK: (AttemptStatus.FAILED, "failed"),
             INTERRUPTED: (AttemptStatus.FAILED, "interrupted"),
-        }[agent.standing]
+        }[agent.status]
         events: list[EventBase] = [
             attempt_spec.build_spec(plan, self._owner, folder=home / "holders" / id, at_us=began_us),
             AttemptStarted(pid=0, at_us=began_us),
@@ -273,40 +273,40 @@ class RunBuilder:
             heard.append(facts.Text(self._clean(agent.last_text)))
         if agent.cost_usd:
             heard.append(facts.Cost(agent.cost_usd, turn=TRIGGER))
-        if agent.standing != INTERRUPTED:
-            heard.append(facts.TurnEnded(self._clean(agent.result), failed=agent.standing == FAILED_TASK))
+        if agent.status != INTERRUPTED:
+            heard.append(facts.TurnEnded(self._clean(agent.result), failed=agent.status == FAILED_TASK))
         return heard
 
     # --- messages --------------------------------------------------------------------------------------------
 
     def _send(self) -> tuple[int, int]:
-        """Put every message into the history, and those that nobody has acknowledged into inboxes too."""
+        """Add every message to the history, and those that were not acknowledged to inboxes too."""
         run = self._known.run.id
-        said: list[Event] = []
+        sent: list[Event] = []
         inboxes: dict[str, list[Event]] = {}
         for each in self._from.messages:
             id = f"o-{each.id}"
             if id in self._known.messages:
                 continue
             names = self._recipients(each)
-            told = self._message(each, id, run)
+            built = self._message(each, id, run)
             to = tuple(names) if each.to else ()
-            event = Event("message_sent", told._replace(to=to).data())
+            event = Event("message_sent", built._replace(to=to).data())
             if each.acknowledged:
-                said.append(Event("message_sent", {**event.data, "to": names}))
+                sent.append(Event("message_sent", {**event.data, "to": names}))
             else:
-                said.append(Event(*message.indexed(told, names)))
+                sent.append(Event(*message.indexed(built, names)))
                 for name in names:
                     inboxes.setdefault(name, []).append(event)
-        if said:
-            self._others.append(Append(message.history(run), said))
+        if sent:
+            self._others.append(Append(message.history(run), sent))
         self._others += [Append(message.inbox(name), events) for name, events in inboxes.items()]
-        return len(said), sum(map(len, inboxes.values()))
+        return len(sent), sum(map(len, inboxes.values()))
 
     def _message(self, each: LegacyMessage, id: str, run: str) -> message.Message:
-        """In the sender's name: never a person's, whatever the file says."""
+        """Build a message; its sender is always an agent, never a person."""
         fits = each.type in message.TYPES
-        sender = self._names.get(each.sender) or f"original.{_UNFIT.sub('-', each.sender)[:60] or 'somebody'}"
+        sender = self._names.get(each.sender) or f"original.{_UNFIT.sub('-', each.sender)[:60] or 'unknown'}"
         text = each.text.encode()[: MessageLimits().text_bytes_max].decode("utf-8", "ignore")
         return message.Message(
             id=id,
@@ -320,11 +320,11 @@ class RunBuilder:
         )
 
     def _recipients(self, each: LegacyMessage) -> list[str]:
-        """One agent, or all of the orchestration that have something left to do."""
+        """Return the recipient, or for a broadcast all agents of the orchestration that are not done."""
         if each.to:
             return [self._names[each.to]] if each.to in self._names else []
         run = self._known.run.id
-        others = [one for one in self._from.agents if one.standing != DONE and one.id != each.sender]
+        others = [one for one in self._from.agents if one.status != DONE and one.id != each.sender]
         return [agent_name(run, one.name) for one in others]
 
     # --- texts -----------------------------------------------------------------------------------------------
@@ -332,12 +332,12 @@ class RunBuilder:
     def _clean(self, text: str) -> str:
         return self._redactor.text(text)
 
-    def _cleaned(self, value: Any) -> Any:
-        """Plain data without secrets."""
+    def _clean_data(self, value: Any) -> Any:
+        """Return plain data without secrets."""
         if isinstance(value, str):
             return self._clean(value)
         if isinstance(value, Mapping):
-            return {str(key): self._cleaned(item) for key, item in value.items()}
+            return {str(key): self._clean_data(item) for key, item in value.items()}
         if isinstance(value, list):
-            return [self._cleaned(item) for item in value]
+            return [self._clean_data(item) for item in value]
         return value

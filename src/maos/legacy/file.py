@@ -1,8 +1,7 @@
-"""The original's database file: read, never written, and nothing in it believed.
+"""Reads a database of maos-cli without writing to it, and without trusting its content.
 
-The file is opened read-only. If its last writer has left something to be undone or brought in (a `-journal`, a `-wal`),
-a copy is opened in its place, so that SQLite can do so there. Values are cut, counted and checked before they are used;
-JSON becomes data of the few shapes that are wanted, and nothing else is ever made of what the file holds.
+The file is opened read-only. If SQLite has to recover it first (there is a `-journal` or a `-wal`), a copy is opened
+instead. Values are cut, counted and checked before they are used; JSON is decoded only into the expected types.
 """
 
 from __future__ import annotations
@@ -24,10 +23,10 @@ from maos.errors import Corrupt, InvalidInput, MaosError, NotFound, StoreUnavail
 
 FILE_BYTES_MAX = 4 << 30
 ROWS_MAX = 500_000
-"""Of one table."""
+"""The most rows of one table."""
 VALUE_BYTES_MAX = 4 << 20
 TOTAL_BYTES_MAX = 512 << 20
-"""Of all values together."""
+"""The most bytes of all values together."""
 BUSY_MS = 2_000
 COPIES_MAX = 3
 
@@ -39,60 +38,61 @@ COLUMNS: Mapping[str, frozenset[str]] = {
     "checkpoints": frozenset(("id", "name")),
     "orchestrations": frozenset(("id", "request", "status", "agents", "batches")),
 }
-"""Every version from 0.8.9 to 0.9.4 has these, and more."""
+"""Columns that every version from 0.8.9 to 0.9.4 has, among others."""
 
 Row = dict[str, Any]
 T = TypeVar("T")
 
 
 class Tables(NamedTuple):
-    """What is in the file."""
+    """The content of the file."""
 
     rows: Mapping[str, list[Row]]
-    """By table, in the order in which they were written; texts, numbers and nothing else."""
+    """By table, in the order in which they were written; values are texts, numbers or None."""
     others: Mapping[str, int]
-    """Tables that hold no orchestrations, with their numbers of rows."""
+    """Other tables, with their numbers of rows."""
     cut: int
-    """How many values were too long, or neither text nor number."""
+    """How many values were cut because they are too long, or neither text nor number."""
 
 
 def read(path: Path) -> Tables:
-    """Everything in the original's database; an error says what the file is instead."""
+    """Read a database of maos-cli; raise an error that says what is wrong with the file."""
     _check(path)
     try:
-        with _opened(path) as connection:
+        with _open(path) as connection:
             return _Reader(connection, path).read()
     except apsw.BusyError as error:
         raise StoreUnavailable(
             f"{path} is locked by another process",
             written=False,
-            hint="stop the original (or whatever has it open), and import again; nothing was imported",
+            hint="stop maos-cli, or the program that has it open, and import again; nothing was imported",
         ) from error
     except apsw.NotADBError as error:
         raise InvalidInput(
-            f"{path} is not a SQLite database", hint="name the maos.db of the original, by default in its folder"
+            f"{path} is not a SQLite database",
+            hint="name the maos.db of maos-cli, by default in the folder of the project",
         ) from error
     except apsw.Error as error:
         raise _damaged(path, str(error)) from error
     except OSError as error:
         raise StoreUnavailable(
-            f"{path} cannot be read: {error.strerror or error}", written=False, hint="check the file and your rights"
+            f"{path} cannot be read: {error.strerror or error}", written=False, hint="check the permissions of the file"
         ) from error
 
 
 def is_one(path: Path) -> bool:
-    """Whether a file is a database of the original, as far as its tables tell."""
+    """Return whether a file has the tables of a database of maos-cli."""
     try:
         _check(path)
-        with _opened(path) as connection:
+        with _open(path) as connection:
             tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
     except (MaosError, apsw.Error, OSError):
         return False
     return tables >= COLUMNS.keys()
 
 
-def parsed(text: Any, type_: type[T], otherwise: T) -> T:
-    """JSON from the file as data of one shape; what is not of that shape is as good as not there."""
+def parse_json(text: Any, type_: type[T], otherwise: T) -> T:
+    """Decode JSON from the file into a type; return `otherwise` when it does not match."""
     if not isinstance(text, str) or not text:
         return otherwise
     try:
@@ -108,30 +108,30 @@ def _check(path: Path) -> None:
     try:
         found = path.stat()
     except FileNotFoundError:
-        raise NotFound(f"there is no file {path}", hint="name the maos.db of the original") from None
+        raise NotFound(f"there is no file {path}", hint="name a bundle, or the maos.db of maos-cli") from None
     except OSError as error:
         raise NotFound(f"{path} cannot be reached: {error.strerror}", hint="check the path") from error
     if stat.S_ISDIR(found.st_mode):
         raise InvalidInput(f"{path} is a folder", hint=f"name the file in it, such as {path / 'maos.db'}")
     if not stat.S_ISREG(found.st_mode):
-        raise InvalidInput(f"{path} is not a file", hint="name the maos.db of the original")
+        raise InvalidInput(f"{path} is not a file", hint="name the maos.db of maos-cli")
     if found.st_size == 0:
-        raise InvalidInput(f"{path} is empty", hint="the original has not written to it; name another one")
+        raise InvalidInput(f"{path} is empty", hint="maos-cli has not written to it; name another file")
     if found.st_size > FILE_BYTES_MAX:
         raise InvalidInput(
             f"{path} has {found.st_size} bytes, more than {FILE_BYTES_MAX}",
-            hint="shorten it first: delete old rows of `sessions` and `messages`, then VACUUM",
+            hint="delete old rows of `sessions` and `messages` first, then VACUUM",
         )
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[apsw.Connection]:
-    """The database in one moment of it; the file itself and its folder stay as they are."""
+def _open(path: Path) -> Iterator[apsw.Connection]:
+    """Open a snapshot of the database; the file and its folder are not changed."""
     if not _needs_copy(path):
         try:
             connection = _connect(path, "mode=ro")
         except (apsw.ReadOnlyError, apsw.CantOpenError, apsw.IOError):
-            pass  # its last writer died in the middle, and what that one did must be undone first
+            pass  # its last writer was killed, so SQLite must recover it first
         else:
             try:
                 yield connection
@@ -139,7 +139,7 @@ def _opened(path: Path) -> Iterator[apsw.Connection]:
                 connection.close()
             return
     with tempfile.TemporaryDirectory(prefix="maos-import-") as folder:
-        connection = _connect(_copied(path, Path(folder)), "mode=rw")
+        connection = _connect(_copy(path, Path(folder)), "mode=rw")
         try:
             yield connection
         finally:
@@ -147,13 +147,13 @@ def _opened(path: Path) -> Iterator[apsw.Connection]:
 
 
 def _needs_copy(path: Path) -> bool:
-    """Whether SQLite would have to write beside the file even to read it."""
+    """Return whether SQLite would have to write files beside the database to read it."""
     with path.open("rb") as file:
         header = file.read(20)
     return header[18:20] == b"\x02\x02" or path.with_name(path.name + "-wal").exists()
 
 
-def _copied(path: Path, folder: Path) -> Path:
+def _copy(path: Path, folder: Path) -> Path:
     beside = [path.with_name(path.name + end) for end in ("", "-wal", "-journal")]
     for _ in range(COPIES_MAX):
         before = [_stamp(each) for each in beside]
@@ -165,7 +165,7 @@ def _copied(path: Path, folder: Path) -> Path:
         if [_stamp(each) for each in beside] == before:
             return folder / "copy"
     raise StoreUnavailable(
-        f"{path} is being written", written=False, hint="stop the original, and import again; nothing was imported"
+        f"{path} is being written", written=False, hint="stop maos-cli, and import again; nothing was imported"
     )
 
 
@@ -178,7 +178,7 @@ def _stamp(path: Path) -> tuple[int, int] | None:
 
 
 def _connect(path: Path, mode: str) -> apsw.Connection:
-    """A connection in the middle of reading, so that all it sees is of one moment."""
+    """Open a connection in a read transaction, so that it sees one snapshot."""
     flags = apsw.SQLITE_OPEN_URI | (apsw.SQLITE_OPEN_READONLY if mode == "mode=ro" else apsw.SQLITE_OPEN_READWRITE)
     connection = apsw.Connection(f"file:{urllib.parse.quote(str(path.absolute()))}?{mode}", flags)
     try:
@@ -219,23 +219,21 @@ class _Reader:
 
     def _check_tables(self, names: Mapping[str, str]) -> None:
         if {"streams", "events"} <= set(names):
-            raise InvalidInput(
-                f"{self._path} is a journal of this maos already", hint=f"use it as it is, with `--db {self._path}`"
-            )
+            raise InvalidInput(f"{self._path} is a journal of this maos", hint=f"open it with `--db {self._path}`")
         if not names:
-            raise InvalidInput(f"{self._path} has no tables", hint="the original has not written to it; name another")
+            raise InvalidInput(f"{self._path} has no tables", hint="maos-cli has not written to it; name another file")
         missing = [name for name in COLUMNS if name not in names or _is_virtual(names[name])]
         if missing:
             raise self._unknown(f"it has no table {', '.join(missing)}")
         for table, wanted in COLUMNS.items():
-            lacking = sorted(wanted - set(self._columns(table)))
-            if lacking:
-                raise self._unknown(f"its table {table} has no column {', '.join(lacking)}")
+            missing = sorted(wanted - set(self._columns(table)))
+            if missing:
+                raise self._unknown(f"its table {table} has no column {', '.join(missing)}")
 
     def _unknown(self, why: str) -> MaosError:
         return UnknownFormat(
-            f"{self._path} is not a database of the original as far as is known: {why}",
-            hint="maos-cli 0.8.9 to 0.9.4 can be read; open an older one with 0.9.4 once, which brings it up to date",
+            f"{self._path} is not a known database of maos-cli: {why}",
+            hint="maos-cli 0.8.9 to 0.9.4 can be read; open an older one with 0.9.4 once to upgrade it",
         )
 
     def _columns(self, table: str) -> list[str]:
@@ -251,13 +249,13 @@ class _Reader:
             hint = "delete rows that you do not need with sqlite3"
             raise InvalidInput(f"{self._path}: table {table} has more than {ROWS_MAX} rows", hint=hint)
         columns = self._columns(table)
-        asked = ", ".join(
+        expressions = ", ".join(
             f"CASE typeof({each}) WHEN 'text' THEN substr(CAST({each} AS BLOB), 1, {VALUE_BYTES_MAX + 1})"
             f" WHEN 'blob' THEN x'00' ELSE {each} END"
             for each in map(_quoted, columns)
         )
         found = []
-        for values in self._connection.execute(f"SELECT {asked} FROM {_quoted(table)} ORDER BY rowid"):  # noqa: S608
+        for values in self._connection.execute(f"SELECT {expressions} FROM {_quoted(table)} ORDER BY rowid"):  # noqa: S608
             found.append(dict(zip(columns, map(self._plain, values), strict=True)))
             if self._bytes > TOTAL_BYTES_MAX:
                 hint = "delete rows of `sessions` and `messages` that you do not need with sqlite3"
@@ -265,9 +263,9 @@ class _Reader:
         return found
 
     def _plain(self, value: Any) -> Any:
-        """Text, a number or None: what JSON can say."""
+        """Return a value as text, number or None, as in JSON."""
         if isinstance(value, bytes):
-            if value == b"\0":  # what stands for bytes that are no text
+            if value == b"\0":  # the query returns it for values that are not text
                 self._cut += 1
                 return None
             if len(value) > VALUE_BYTES_MAX:
@@ -289,5 +287,5 @@ def _quoted(name: str) -> str:
 def _damaged(path: Path, why: str) -> Corrupt:
     return Corrupt(
         f"{path} is damaged: {why}",
-        hint="nothing was imported; `sqlite3 FILE .recover` may save a copy of it that can be",
+        hint="nothing was imported; `sqlite3 FILE .recover` may recover a copy that can be imported",
     )

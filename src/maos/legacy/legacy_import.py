@@ -1,7 +1,7 @@
-"""Brings orchestrations of the original into the journal, each in one append: all of it, or nothing yet.
+"""Imports orchestrations of maos-cli into the journal, each in one append.
 
-Doing it again is harmless. What is here already is recognised by the id of the orchestration or of one of its agents,
-and only what is new is added; a run that was carried on here since is left alone.
+Importing again is harmless. A run is recognized by the id of the orchestration or of one of its agents, and only what
+is new is added; a run that was resumed here since is left alone.
 """
 
 from __future__ import annotations
@@ -34,32 +34,32 @@ ID_CHARS = (8, 12, 16, 20)
 TRANSCRIPT_BYTES_MAX = 64 << 20
 TRIES_MAX = 5
 NEW, MORE, SAME, MOVED_ON = "new", "more", "same", "moved_on"
-"""What became of an orchestration: it came; there was more of it; all of it was here; it was carried on here since."""
+"""The result of an import: a new run; new events for a run; nothing new; or the run was resumed here since."""
 
 _UNFIT = re.compile(r"[^A-Za-z0-9-]+")
 
 
 class LegacyImport(NamedTuple):
-    """An orchestration that was brought here, or would be."""
+    """An orchestration that was imported, or would be."""
 
     what: str
     run: Run
-    """As it is here afterwards."""
+    """The run after the import."""
     orchestration: LegacyRun
     messages: int
-    """How many came."""
+    """How many were imported."""
     waiting: int
-    """How many of those wait to be delivered."""
+    """How many of them are still to be delivered."""
     sessions: int
-    """How many of its unfinished agents can go on in their conversations."""
+    """How many of its unfinished agents can resume their sessions."""
     unfinished: int
 
 
 class LegacyImporter:
-    """Brings what was found in a file into a journal."""
+    """Imports the content of a file into a journal."""
 
     def __init__(self, journal: Journal, clock: Clock, place: ImportTarget, *, claude: Path) -> None:
-        """`claude` is where Claude Code keeps the transcripts of its sessions."""
+        """Prepare to import. `claude` is the folder of Claude Code, with the transcripts of its sessions."""
         self._journal = journal
         self._clock = clock
         self._place = place
@@ -69,9 +69,9 @@ class LegacyImporter:
     async def bring(
         self, found: LegacyContents, *, wanted: str = "", dry_run: bool = False
     ) -> AsyncIterator[LegacyImport]:
-        """Bring all of it, or one orchestration by its id or the beginning of it."""
+        """Import all orchestrations, or the one with this id or unique beginning of an id."""
         self._runs = {run.id: run async for run in self._imported()}
-        chosen = _chosen(found, wanted)
+        chosen = _choose(found, wanted)
         ids = {id(each): await self._id(each, found) for each in found.orchestrations}
         names = {
             agent.id: agent_name(ids[id(each)], agent.name) for each in found.orchestrations for agent in each.agents
@@ -81,7 +81,7 @@ class LegacyImporter:
 
     async def _bring(self, each: LegacyRun, id: str, names: Mapping[str, str], *, dry_run: bool) -> LegacyImport:
         found = await asyncio.to_thread(self._transcripts, each)
-        unfinished = [agent for agent in each.agents if agent.standing not in (DONE, WAITING)]
+        unfinished = [agent for agent in each.agents if agent.status not in (DONE, WAITING)]
         sessions = sum(agent.session in found for agent in unfinished)
         for _ in range(TRIES_MAX):
             known = await self._known(id)
@@ -89,31 +89,31 @@ class LegacyImporter:
             if run.restored:
                 return LegacyImport(MOVED_ON, run, each, 0, 0, sessions, len(unfinished))
             identity = ownership.identity(Lease(stream(id), self._journal.owner, 0, 0))
-            composed = RunBuilder(
+            built = RunBuilder(
                 each, known, self._place, names=names, transcripts=found, owner=identity, now_us=self._clock.now_us()
-            ).compose()
-            what = NEW if not run.version else MORE if composed.run or composed.others else SAME
+            ).build()
+            what = NEW if not run.version else MORE if built.run or built.others else SAME
             version = run.version
-            for event in composed.run:
+            for event in built.run:
                 run.apply(event)
             try:
                 if what != SAME and not dry_run:
-                    await self._write(run, version, composed)
+                    await self._write(run, version, built)
             except Conflict:
-                continue  # somebody else brings it, or goes on with it, at this moment
+                continue  # another process is importing or resuming it
             self._runs[id] = run
-            return LegacyImport(what, run, each, composed.messages, composed.waiting, sessions, len(unfinished))
-        raise InvalidInput(f"orchestration {id} changes all the time", hint="pause it, and import again")
+            return LegacyImport(what, run, each, built.messages, built.waiting, sessions, len(unfinished))
+        raise InvalidInput(f"run {id} keeps changing", hint="pause it, and import again")
 
-    async def _write(self, run: Run, version: int, composed: BuiltRun) -> None:
-        """One append. It needs no lease: nobody has taken the run yet, and whoever does so moves it, and is noticed."""
+    async def _write(self, run: Run, version: int, built: BuiltRun) -> None:
+        """Append all events at once. It needs no lease: a process that claims the run changes its version."""
         crash_point("import:before append")
         await self._journal.append_all(
-            [Append(stream(run.id), composed.run, expected=version), *composed.others], documents=[RUN.keep(run)]
+            [Append(stream(run.id), built.run, expected=version), *built.others], documents=[RUN.keep(run)]
         )
         crash_point("import:after append")
 
-    # --- what is here ----------------------------------------------------------------------------------------
+    # --- runs in the journal ---------------------------------------------------------------------------------
 
     async def _imported(self) -> AsyncIterator[Run]:
         async for name in self._journal.streams(stream("")):
@@ -122,7 +122,7 @@ class LegacyImporter:
                 yield run
 
     async def _id(self, each: LegacyRun, found: LegacyContents) -> str:
-        """The id that an orchestration has here, or will have: the beginning of its own, so that people know it."""
+        """Return the id of the imported run: the beginning of the orchestration's id, so that people recognize it."""
         agents = {agent.id for agent in each.agents}
         for run in self._runs.values():
             imported = run.options["imported"]
@@ -150,7 +150,7 @@ class LegacyImporter:
         return KnownAgents(run, frozenset(filter(None, messages)), frozenset(notes))
 
     def _transcripts(self, each: LegacyRun) -> dict[str, Sequence[AttemptTranscript]]:
-        """What this machine still has of the conversations of an orchestration's agents, by session."""
+        """Return the transcripts of an orchestration's agents that are still on this machine, by session."""
         found: dict[str, Sequence[AttemptTranscript]] = {}
         for session in sorted({agent.session for agent in each.agents} - {""}):
             for path in sorted(self._claude.glob(f"projects/*/{session}.jsonl")):
@@ -161,22 +161,22 @@ class LegacyImporter:
                             found[session] = events
                             break
                 except OSError:
-                    continue  # one that cannot be read is as good as none: its agent is told what is known
+                    continue  # an unreadable transcript counts as missing
         return found
 
 
 def read(path: Path) -> LegacyContents:
-    """The orchestrations in a file of the original."""
+    """Return the orchestrations in a file of maos-cli."""
     return parser.parse(file.read(path))
 
 
 def claude_folder() -> Path:
-    """Where Claude Code keeps its files, as the original let it."""
+    """Return the folder of Claude Code, as maos-cli used it."""
     given = os.environ.get("CLAUDE_CONFIG_DIR")
     return Path(given) if given else Path.home() / ".claude"
 
 
-def _chosen(found: LegacyContents, wanted: str) -> list[LegacyRun]:
+def _choose(found: LegacyContents, wanted: str) -> list[LegacyRun]:
     if not wanted:
         return found.orchestrations
     known = [each.id for each in found.orchestrations]

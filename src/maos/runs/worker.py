@@ -14,7 +14,7 @@ from maos import workspaces as workspaces
 from maos.engine.attempts import TIME_LIMIT_S, Attempts, Running
 from maos.engine.live import Listener
 from maos.errors import InvalidInput, NotFound
-from maos.holder.errors import StartFailed
+from maos.holder.client import StartFailed
 from maos.model.attempt import Attempt
 from maos.model.events.attempt import AttemptOutput
 from maos.model.events.facts import Fact, Line

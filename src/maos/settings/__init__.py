@@ -1,6 +1,6 @@
-"""Where things are, unless said otherwise; and, in the modules beside this one, everything else that can be set.
+"""Where maos keeps its files, and which files settings come from. The other modules read and write the settings.
 
-This module is loaded by every command and loads nothing itself: `maos --help` reads no file.
+Every command imports this module, so it imports nothing that takes time and reads no file.
 """
 
 from __future__ import annotations
@@ -8,34 +8,77 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from maos.settings.current import Current
+
+FILE_NAME = "maos.toml"
 DATABASE_DEFAULT = "maos.db"
 LEASE_S = 30.0
-"""These two are needed by programs that have no use for the other settings, which take a moment to load."""
+"""These two are here for programs that need no other setting: the schema takes time to load."""
+
+
+class SettingsSource(NamedTuple):
+    """A settings file."""
+
+    path: Path
+    is_project: bool
+    """Whether it was found in or above the current folder, not in the user's configuration folder."""
+
+
+class SettingsFiles(NamedTuple):
+    """The settings files of a folder; the user's need not exist."""
+
+    user: Path
+    project: Path | None
+    passed_over: Path | None = None
+    """A file above the current folder that is ignored because it belongs to another user."""
+
+    @property
+    def sources(self) -> list[SettingsSource]:
+        """The files to read; the last one takes precedence."""
+        found = [SettingsSource(self.user, is_project=False)]
+        return [*found, SettingsSource(self.project, is_project=True)] if self.project is not None else found
+
+
+def find_files(folder: Path, config_folder: Path) -> SettingsFiles:
+    """Find the user's file, and the project's: the nearest `maos.toml` in or above a folder.
+
+    A project's file must belong to the user, to root or to the owner of the folder: any user can put a file into /tmp.
+    """
+    user = config_folder / FILE_NAME
+    trusted = {os.getuid(), 0, os.stat(folder).st_uid}
+    for each in (folder, *folder.parents):
+        path = each / FILE_NAME
+        try:
+            owner = os.stat(path).st_uid
+        except OSError:
+            continue
+        if path == user:
+            continue
+        if owner not in trusted:
+            return SettingsFiles(user, None, path)
+        return SettingsFiles(user, path)
+    return SettingsFiles(user, None)
 
 
 def here(flags: Mapping[str, tuple[str, Any]] | None = None, environment: Mapping[str, str] | None = None) -> Current:
-    """The settings for the current folder; BadSettings with the place of every mistake."""
+    """Return the settings for the current folder; raise BadSettings with the position of every mistake."""
     from maos.settings.current import Current
-    from maos.settings.locations import find
 
     folder, config = Path.cwd(), config_folder(environment)
-    return Current(lambda: find(folder, config).sources, environment, flags)
+    return Current(lambda: find_files(folder, config).sources, environment, flags)
 
 
 def are_there(environment: Mapping[str, str] | None = None) -> bool:
-    """Whether there is any file of settings for the current folder."""
-    from maos.settings.locations import find
-
-    return any(each.path.exists() for each in find(Path.cwd(), config_folder(environment)).sources)
+    """Return whether there is a settings file for the current folder."""
+    return any(each.path.exists() for each in find_files(Path.cwd(), config_folder(environment)).sources)
 
 
 def folder_of(place: str, environment: Mapping[str, str] | None = None) -> Path:
-    """Where this machine keeps what belongs to the running agents of one database: two may have agents of one name."""
-    import hashlib  # loads OpenSSL, which most commands have no use for
+    """Return the folder for running agents of one database: two databases may have agents of the same name."""
+    import hashlib  # loads OpenSSL, which most commands do not need
 
     absolute = place if "://" in place else os.path.abspath(place)
     name = absolute.rpartition("/")[2].partition("?")[0].removesuffix(".db")
@@ -44,7 +87,7 @@ def folder_of(place: str, environment: Mapping[str, str] | None = None) -> Path:
 
 
 def state_folder(environment: Mapping[str, str] | None = None) -> Path:
-    """Where this machine keeps what belongs to running agents: MAOS_HOME, or maos below the user's state folder."""
+    """Return the folder for running agents on this machine: MAOS_HOME, or maos below the user's state folder."""
     environment = os.environ if environment is None else environment
     given = environment.get("MAOS_HOME")
     if given:
@@ -54,6 +97,6 @@ def state_folder(environment: Mapping[str, str] | None = None) -> Path:
 
 
 def config_folder(environment: Mapping[str, str] | None = None) -> Path:
-    """Where the user keeps settings for maos: maos below the user's folder for them."""
+    """Return the folder of the user's settings: maos below the user's configuration folder."""
     environment = os.environ if environment is None else environment
     return Path(environment.get("XDG_CONFIG_HOME") or Path.home() / ".config").absolute() / "maos"

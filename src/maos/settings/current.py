@@ -1,4 +1,4 @@
-"""The settings as they are now, for a process that runs while somebody edits them."""
+"""The current settings, reloaded when their files change while a process runs."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from maos.errors import InvalidInput, MaosError
-from maos.settings import loader, schema
+from maos.settings import SettingsSource, loader, schema
 from maos.settings.loader import Loaded
-from maos.settings.locations import SettingsSource
 from maos.settings.schema import Settings
 
 
@@ -21,25 +20,25 @@ class ChangedSetting(NamedTuple):
     before: Any
     after: Any
     live: bool
-    """Whether it counts at once."""
+    """Whether it takes effect without a restart."""
 
     def __str__(self) -> str:
-        now = "" if self.live else ", from the next start on"
+        when = "" if self.live else ", from the next start on"
         if schema.fields()[self.name].personal:  # addresses can have secrets in them
-            return f"{self.name} has changed{now}"
-        return f"{self.name}: {shown(self.before)} → {shown(self.after)}{now}"
+            return f"{self.name} has changed{when}"
+        return f"{self.name}: {render_value(self.before)} → {render_value(self.after)}{when}"
 
 
 class News(NamedTuple):
-    """What became of the settings since somebody last looked."""
+    """What has changed in the settings since they were last reloaded."""
 
     changed: Sequence[ChangedSetting] = ()
     problem: MaosError | None = None
-    """Why the files cannot be used; everything stays as it was."""
+    """Why the files cannot be used; the settings stay as they were."""
 
 
 class Current:
-    """Settings that can be looked at again."""
+    """Settings that can be reloaded."""
 
     def __init__(
         self,
@@ -51,23 +50,25 @@ class Current:
         self._environment = os.environ if environment is None else environment
         self._flags = dict(flags or {})
         self._seen: list[tuple[Path, tuple[int, ...]]] | None = self._stamps()
-        """The files as they were last; None when they could not be looked for."""
+        """The files as they were when last read; None when they could not be found out."""
         self.loaded: Loaded = self._load()
-        """What the files, variables and flags say."""
+        """The values in the files, variables and flags."""
         self.values: Settings = self.loaded.values
-        """What counts now: what cannot change while this runs is as it was at the start."""
+        """The values in effect: settings that need a restart stay as they were at the start."""
 
     def look(self) -> News | None:
-        """Look at the files again; None when nobody has touched them. What can change at once has then changed."""
+        """Reload the files if they have changed, and apply what needs no restart; None when they have not."""
         try:
             stamps = self._stamps()
             if stamps == self._seen:
                 return None
             loaded = self._load()
         except OSError as error:
-            was_told, self._seen = self._seen is None, None
-            hint = "put back the folder that maos was started in; the settings are looked at again then"
-            return None if was_told else News(problem=InvalidInput(f"they cannot be looked for: {error}", hint=hint))
+            reported, self._seen = self._seen is None, None
+            hint = "restore the folder that maos was started in; the settings are then reloaded"
+            return (
+                None if reported else News(problem=InvalidInput(f"cannot look for settings files: {error}", hint=hint))
+            )
         except MaosError as error:
             self._seen = stamps
             return News(problem=error)
@@ -78,7 +79,7 @@ class Current:
             old, new = (schema.value_of(each.values, field.name) for each in (before, loaded))
             if old != new:
                 found.append(ChangedSetting(field.name, old, new, field.live))
-        self.values = schema.with_live(self.values, loaded.values)
+        self.values = schema.apply_live(self.values, loaded.values)
         return News(found)
 
     def _load(self) -> Loaded:
@@ -88,8 +89,8 @@ class Current:
         return [(each.path, _stamp(each.path)) for each in self._find()]
 
 
-def shown(value: Any) -> str:
-    """A value for people."""
+def render_value(value: Any) -> str:
+    """Return a value as text for people."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float):

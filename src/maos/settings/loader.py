@@ -1,6 +1,6 @@
-"""Reads the settings: from the user's file, the project's, the variables and the flags, each outweighing those before.
+"""Loads the settings from the user's file, the project's, variables and flags; later ones take precedence.
 
-Everything that is wrong is found at once, with its place; nothing is guessed, and nothing wrong is half used.
+All mistakes are reported together, each with its position. Settings with a mistake are never partly used.
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ import msgspec
 
 from maos.errors import InvalidInput, UnknownFormat
 from maos.redact import REDACTED, Redactor
-from maos.settings import schema
-from maos.settings.locations import SettingsSource
-from maos.settings.positions import Position, places
+from maos.settings import SettingsSource, schema
+from maos.settings.document import Position, find_positions
 from maos.settings.schema import Field, Settings
 
 FILE_BYTES_MAX = 64 << 10
@@ -33,7 +32,7 @@ _NOT_SETTINGS = (
 
 
 class SettingProblem(NamedTuple):
-    """Something that is wrong."""
+    """A mistake in the settings."""
 
     where: str
     """A file with line and column, or a variable."""
@@ -60,11 +59,11 @@ class Loaded(NamedTuple):
     origins: dict[str, SettingOrigin]
     files: Sequence[Path]
     notes: Sequence[str] = ()
-    """What a person may want to know about the files, though nothing is wrong."""
+    """Remarks about the files that are not mistakes."""
 
 
 class BadSettings(InvalidInput):
-    """Settings that cannot be used, with the place of every mistake."""
+    """The settings cannot be used; `problems` has the position of every mistake."""
 
     def __init__(self, problems: Sequence[SettingProblem]) -> None:
         first = problems[0]
@@ -74,14 +73,13 @@ class BadSettings(InvalidInput):
 
 
 class NewerSettings(UnknownFormat):
-    """A file of a version that this maos does not know."""
+    """A settings file has a newer version than this maos knows."""
 
 
 class _Layer(NamedTuple):
-    """What one source says."""
+    """The settings of one source."""
 
-    said: dict[str, Any]
-    """By the name of the setting."""
+    values: dict[str, Any]
     origins: dict[str, SettingOrigin]
     problems: list[SettingProblem]
     notes: list[str]
@@ -92,9 +90,9 @@ def load(
     environment: Mapping[str, str],
     flags: Mapping[str, tuple[str, Any]] | None = None,
 ) -> Loaded:
-    """The settings; BadSettings with everything that is wrong, NewerSettings for a file of a later version.
+    """Load the settings; raise BadSettings with all mistakes, NewerSettings for a file of a newer version.
 
-    `flags` are the settings that a person gave with the command: the flag and its value.
+    `flags` are the settings given on the command line: for each, its flag and its value.
     """
     sources = list(sources)
     layers = [read(each) for each in sources]
@@ -103,19 +101,19 @@ def load(
     problems = [problem for layer in layers for problem in layer.problems]
     if problems:
         raise BadSettings(problems)
-    said: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     origins: dict[str, SettingOrigin] = {}
     for layer in layers:
-        said |= layer.said
+        values |= layer.values
         origins |= layer.origins
     notes = [note for layer in layers for note in layer.notes]
-    return Loaded(_settings(said), origins, [each.path for each in sources], notes)
+    return Loaded(_build(values), origins, [each.path for each in sources], notes)
 
 
-def _settings(said: Mapping[str, Any]) -> Settings:
+def _build(by_name: Mapping[str, Any]) -> Settings:
     sections: dict[str, dict[str, Any]] = {}
     policies: dict[str, dict[str, Any]] = {}
-    for name, value in said.items():
+    for name, value in by_name.items():
         section, _, key = name.partition(".")
         if name.startswith("cleanup.of."):
             kind, _, key = name.removeprefix("cleanup.of.").rpartition(".")
@@ -136,7 +134,7 @@ def _settings(said: Mapping[str, Any]) -> Settings:
 
 
 def read(source: SettingsSource) -> _Layer:
-    """What a file says, and what is wrong with it."""
+    """Read a file: its settings and its mistakes."""
     layer = _Layer({}, {}, [], [])
     name = str(source.path)
     try:
@@ -147,7 +145,7 @@ def read(source: SettingsSource) -> _Layer:
         layer.problems.append(SettingProblem(name, f"cannot be read: {error.strerror}"))
         return layer
     if len(content) > FILE_BYTES_MAX:
-        layer.problems.append(SettingProblem(name, f"has more than {FILE_BYTES_MAX >> 10} KB, which are not settings"))
+        layer.problems.append(SettingProblem(name, f"has more than {FILE_BYTES_MAX >> 10} KB, too much for settings"))
         return layer
     try:
         text = content.decode()
@@ -160,7 +158,7 @@ def read(source: SettingsSource) -> _Layer:
 
 
 def check(text: str, source: SettingsSource, into: _Layer | None = None) -> _Layer:
-    """What a text says that is in a file, or is to be."""
+    """Check the text of a file, or of one that is to be written."""
     layer = into or _Layer({}, {}, [], [])
     name = str(source.path)
     text = text.replace("\r\n", "\n")
@@ -174,7 +172,7 @@ def check(text: str, source: SettingsSource, into: _Layer | None = None) -> _Lay
         layer.problems.append(SettingProblem(f"{name}:{line}:{column}", f"not TOML: {what[:1].lower()}{what[1:]}"))
         return layer
     except RecursionError:
-        layer.problems.append(SettingProblem(name, "is nested too deeply, which settings are not"))
+        layer.problems.append(SettingProblem(name, "is nested too deeply for settings"))
         return layer
     file.check()
     return layer
@@ -191,92 +189,92 @@ class _File:
     def __init__(self, source: SettingsSource, document: dict[str, Any], text: str, layer: _Layer) -> None:
         self._source = source
         self._document = document
-        self._places = places(text)
+        self._positions = find_positions(text)
         self._layer = layer
 
     def check(self) -> None:
         version = self._version()
-        for way, value in _leaves(self._document):
-            if way != ("version",):
-                self._one(".".join(way), way, value, version)
+        for path, value in _leaves(self._document):
+            if path != ("version",):
+                self._check_setting(".".join(path), path, value, version)
 
     def _version(self) -> int:
         version = self._document.get("version", schema.VERSION)
         if not isinstance(version, int) or isinstance(version, bool) or version < 0:
-            self._wrong(("version",), f"version is {_shown(version)}", f"this maos writes version = {schema.VERSION}")
+            self._wrong(("version",), f"version is {_quote(version)}", f"this maos writes version = {schema.VERSION}")
             return schema.VERSION
         if version > schema.VERSION:
             raise NewerSettings(
-                f"{self._where(self._places.values[('version',)])}: settings of version {version}; "
+                f"{self._where(self._positions.values[('version',)])}: settings of version {version}; "
                 f"this maos knows up to {schema.VERSION}",
-                hint="use a newer maos, or set `version` back and see what `maos config validate` says",
+                hint="use a newer maos, or lower `version` and run `maos config validate`",
             )
         return version
 
-    def _one(self, name: str, way: tuple[str, ...], value: Any, version: int) -> None:
+    def _check_setting(self, name: str, path: tuple[str, ...], value: Any, version: int) -> None:
         for old in range(version, schema.VERSION):
             newer = schema.UPGRADES[old].get(name)
             if newer is not None:
-                where = self._where(self._places.keys[way])
+                where = self._where(self._positions.keys[path])
                 self._layer.notes.append(f"{where}: {name} of version {version} is {newer} now")
                 name = newer
         field = schema.fields().get(name)
-        if name.startswith("cleanup.of.") and len(way) > 3:
-            field = schema.policy_fields(".".join(way[2:-1])).get(name)
+        if name.startswith("cleanup.of.") and len(path) > 3:
+            field = schema.policy_fields(".".join(path[2:-1])).get(name)
         if field is None and _SECRET.search(name) and not get_close_matches(name, schema.fields(), n=1, cutoff=0.85):
-            hint = "secrets are never in a file: give them to the agents' programs by variables"
-            self._wrong(way, f"{name} looks like a secret", hint, key=True)
+            hint = "files must not have secrets: pass them to the agents' programs in variables"
+            self._wrong(path, f"{name} looks like a secret", hint, key=True)
         elif field is None:
-            self._unknown(name, way, version)
+            self._unknown(name, path, version)
         elif field.personal and self._source.is_project:
             hint = f"put it into your own file (`maos config path`) or the variable {field.variable}"
-            self._wrong(way, f"{name} cannot be said by a project's file", hint, key=True)
+            self._wrong(path, f"{name} is not allowed in a project's file", hint, key=True)
         elif REDACTED in Redactor({}).text(str(value)):
-            hint = f"secrets are never in a file: use the variable {field.variable}"
-            self._wrong(way, f"the value of {name} looks like a secret", hint)
+            hint = f"files must not have secrets: use the variable {field.variable}"
+            self._wrong(path, f"the value of {name} looks like a secret", hint)
         else:
-            self._accept(field, way, value)
+            self._accept(field, path, value)
 
-    def _accept(self, field: Field, way: tuple[str, ...], value: Any) -> None:
+    def _accept(self, field: Field, path: tuple[str, ...], value: Any) -> None:
         try:
             converted = field.convert(value)
         except ValueError:
-            self._wrong(way, f"{field.name} is {_shown(value)}", f"it can be {field.allowed}")
+            self._wrong(path, f"{field.name} is {_quote(value)}", f"it can be {field.allowed}")
             return
         if field.name == "database.path":
             if self._source.is_project and "://" in converted:
                 hint = "put it into your own file (`maos config path`) or the variable MAOS_DB"
-                self._wrong(way, "the database of a project's file is a path", hint)
+                self._wrong(path, "the database in a project's file must be a path", hint)
                 return
             converted = _path(converted, self._source.path.parent)
         if field.name == "log.file" and converted:
             converted = _path(converted, self._source.path.parent)
         if field.name == "orchestrate.kind" and self._source.is_project and ":" in converted:
             hint = "put it into your own file (`maos config path`), or use the flag --kind"
-            self._wrong(way, f"a project's file cannot name a program: orchestrate.kind is {_shown(value)}", hint)
+            self._wrong(path, f"a project's file cannot name a program: orchestrate.kind is {_quote(value)}", hint)
             return
-        self._layer.said[field.name] = converted
-        place = self._places.keys[way]
-        self._layer.origins[field.name] = SettingOrigin("file", f"{self._source.path}:{place.line}")
+        self._layer.values[field.name] = converted
+        position = self._positions.keys[path]
+        self._layer.origins[field.name] = SettingOrigin("file", f"{self._source.path}:{position.line}")
 
-    def _unknown(self, name: str, way: tuple[str, ...], version: int) -> None:
+    def _unknown(self, name: str, path: tuple[str, ...], version: int) -> None:
         if name in schema.sections():
-            self._wrong(way, f"{name} is {_shown(self._document[name])}", f"it is a table: [{name}]")
+            self._wrong(path, f"{name} is {_quote(self._document[name])}", f"it is a table: [{name}]")
             return
         known = [*schema.fields(), *(each for old in range(version, schema.VERSION) for each in schema.UPGRADES[old])]
         known.remove("cleanup.of")
-        section = ".".join(way[:-1])
-        if way[:2] == ("cleanup", "of"):
+        section = ".".join(path[:-1])
+        if path[:2] == ("cleanup", "of"):
             keys = ", ".join(schema.PolicySettings.__struct_fields__)
-            self._wrong(way, f"there is no setting {name}", f"a table [cleanup.of.NAME] can have {keys}", key=True)
+            self._wrong(path, f"there is no setting {name}", f"a table [cleanup.of.NAME] can have {keys}", key=True)
             return
         if section not in schema.sections() and section:
             near = get_close_matches(section, schema.sections(), n=1)
-            guess = [f"{near[0]}.{way[-1]}"] if near and f"{near[0]}.{way[-1]}" in known else near
+            guess = [f"{near[0]}.{path[-1]}"] if near and f"{near[0]}.{path[-1]}" in known else near
         else:
             inside = [each.rpartition(".")[2] for each in known if each.rpartition(".")[0] == section]
-            guess = [f"{section}.{each}".lstrip(".") for each in get_close_matches(way[-1], inside, n=1)]
-        guess = guess or get_close_matches(name, known, n=1) or _by_key(way[-1], known)
+            guess = [f"{section}.{each}".lstrip(".") for each in get_close_matches(path[-1], inside, n=1)]
+        guess = guess or get_close_matches(name, known, n=1) or _by_key(path[-1], known)
         if guess:
             hint = f"did you mean {guess[0]}?"
         elif section in schema.sections():
@@ -284,20 +282,20 @@ class _File:
             hint = f"there are {', '.join(there)}"
         else:
             hint = f"there are the tables {', '.join(schema.sections())}"
-        self._wrong(way, f"there is no setting {name}", hint, key=True)
+        self._wrong(path, f"there is no setting {name}", hint, key=True)
 
-    def _wrong(self, way: tuple[str, ...], what: str, hint: str, *, key: bool = False) -> None:
-        place = self._places.keys[way] if key else self._places.values.get(way, self._places.keys[way])
-        self._layer.problems.append(SettingProblem(self._where(place), what, hint))
+    def _wrong(self, path: tuple[str, ...], what: str, hint: str, *, key: bool = False) -> None:
+        position = self._positions.keys[path] if key else self._positions.values.get(path, self._positions.keys[path])
+        self._layer.problems.append(SettingProblem(self._where(position), what, hint))
 
-    def _where(self, place: Position) -> str:
-        return f"{self._source.path}:{place.line}:{place.column}"
+    def _where(self, position: Position) -> str:
+        return f"{self._source.path}:{position.line}:{position.column}"
 
 
-def _leaves(table: Mapping[str, Any], way: tuple[str, ...] = ()) -> Iterable[tuple[tuple[str, ...], Any]]:
-    """What is no table, and the way to it. An empty table of an unknown name counts too."""
+def _leaves(table: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterable[tuple[tuple[str, ...], Any]]:
+    """Yield the settings of a document with their paths; an empty table with an unknown name counts as one."""
     for key, value in table.items():
-        here = (*way, key)
+        here = (*path, key)
         known = ".".join(here) in schema.sections() or here[:2] == ("cleanup", "of")
         if isinstance(value, dict) and (value or known):
             yield from _leaves(value, here)
@@ -306,19 +304,19 @@ def _leaves(table: Mapping[str, Any], way: tuple[str, ...] = ()) -> Iterable[tup
 
 
 def _by_key(key: str, known: Iterable[str]) -> list[str]:
-    """The one setting whose last name this is: somebody has forgotten the table."""
+    """Return the only setting with this key, for a file that lacks the table."""
     found = [each for each in known if each.rpartition(".")[2] == key]
     return found if len(found) == 1 else []
 
 
 def _path(text: str, folder: Path) -> str:
-    """A path counts from the folder of the file that says it."""
+    """Return a path relative to the folder of the file that has it."""
     if "://" in text or text == ":memory:":
         return text
     return str(folder / Path(text).expanduser())
 
 
-def _shown(value: Any) -> str:
+def _quote(value: Any) -> str:
     text = repr(value) if not isinstance(value, bool) else str(value).lower()
     return text if len(text) <= SHOWN_CHARS_MAX else text[: SHOWN_CHARS_MAX - 1] + "…"
 
@@ -333,20 +331,20 @@ def _variables(environment: Mapping[str, str]) -> _Layer:
         if not given:
             continue
         try:
-            layer.said[field.name] = field.convert(given, text=True)
+            layer.values[field.name] = field.convert(given, text=True)
         except ValueError:
-            shown = "what it is" if field.personal else _shown(given)
+            shown = "what it is" if field.personal else _quote(given)
             layer.problems.append(SettingProblem(field.variable, f"cannot be {shown}", f"it can be {field.allowed}"))
         layer.origins[field.name] = SettingOrigin(VARIABLE, field.variable)
     known = {each.variable for each in schema.fields().values()}
     for name in sorted(environment):
         is_unknown = name.startswith("MAOS_") and name not in known and name not in _NOT_SETTINGS
         if is_unknown and (near := get_close_matches(name, known, n=1, cutoff=0.85)):
-            layer.notes.append(f"{name} is no variable of maos; did you mean {near[0]}?")
+            layer.notes.append(f"{name} is not a variable of maos; did you mean {near[0]}?")
     return layer
 
 
 def _flags(flags: Mapping[str, tuple[str, Any]]) -> _Layer:
-    """Flags have been checked where they were read."""
-    said = {name: value for name, (_flag, value) in flags.items()}
-    return _Layer(said, {name: SettingOrigin(FLAG, flag) for name, (flag, _value) in flags.items()}, [], [])
+    """Return the flags as a layer; the command line has checked them."""
+    values = {name: value for name, (_flag, value) in flags.items()}
+    return _Layer(values, {name: SettingOrigin(FLAG, flag) for name, (flag, _value) in flags.items()}, [], [])

@@ -1,4 +1,4 @@
-"""Every setting, said once: its name, type, default, range and meaning, and whether it can change while maos runs."""
+"""All settings: name, type, default, range, description, and whether each can change while maos runs."""
 
 from __future__ import annotations
 
@@ -12,32 +12,37 @@ from msgspec import Meta
 from maos.settings import DATABASE_DEFAULT, LEASE_S
 
 VERSION = 1
-"""Of the file's format."""
+"""The version of the file format."""
 
 LIVE = {"live": True}
-"""A running engine goes by the new value; the others count from the next start."""
+"""Marks a setting that a running engine applies at once; the others take effect at the next start."""
 
 
 class DatabaseSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Where everything is kept."""
+    """Where the journal is stored."""
 
     path: Annotated[
         str,
         Meta(
             min_length=1,
-            description="The database: a path, which counts from the folder of the file that says it, or a "
-            "`postgresql://` URL (not in a project's file). Flag `--db`.",
+            description="The database: a path, relative to the folder of the settings file, or a `postgresql://` URL "
+            "(not in a project's file). Flag `--db`.",
             extra={"variable": "MAOS_DB"},
         ),
     ] = DATABASE_DEFAULT
 
 
 class OrchestrateSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What runs of many agents are made with."""
+    """Defaults for runs of many agents."""
 
     concurrency: Annotated[
         int,
-        Meta(ge=1, le=1000, description="How many agents work at once. Flag `--concurrency`, which stays.", extra=LIVE),
+        Meta(
+            ge=1,
+            le=1000,
+            description="How many agents run at once. The flag `--concurrency` takes precedence.",
+            extra=LIVE,
+        ),
     ] = 4
     kind: Annotated[
         str,
@@ -47,61 +52,63 @@ class OrchestrateSettings(msgspec.Struct, frozen=True, kw_only=True):
             "cannot name a kind with a program of its own (`acp:…`). Flag `--kind`.",
         ),
     ] = "claude"
-    model: Annotated[str, Meta(description="The model they use; empty: their own choice. Flag `--model`.")] = ""
+    model: Annotated[
+        str, Meta(description="The model of the agents; empty: the default of their program. Flag `--model`.")
+    ] = ""
     permission: Annotated[
         Literal["ask", "edits", "deny"],
-        Meta(description="What they may do unasked: nothing, or edit files. Flag `--permission`."),
+        Meta(description="What agents may do without asking: nothing, or edit files. Flag `--permission`."),
     ] = "edits"
     time_limit_s: Annotated[
-        float, Meta(ge=0, le=31_536_000, description="For each agent; 0: none. Flag `--time-limit`.")
+        float, Meta(ge=0, le=31_536_000, description="The time limit of each agent; 0: none. Flag `--time-limit`.")
     ] = 600.0
 
 
 class BudgetSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run may take before it is paused. A run keeps those that it was begun with; `maos resume ID --budget`,
-    `--tokens` and `--run-time` give it others."""
+    """What a run may use before it is paused. A run keeps the limits it was started with; `maos resume ID --budget`,
+    `--tokens` and `--run-time` change them."""
 
     cost_usd: Annotated[float, Meta(ge=0, le=10**9, description="Money; 0: no limit. Flag `--budget`.")] = 0.0
     tokens: Annotated[int, Meta(ge=0, le=10**15, description="Tokens; 0: no limit. Flag `--tokens`.")] = 0
     time_s: Annotated[
         float,
-        Meta(
-            ge=0, le=31_536_000, description="Time, from when it begins or is resumed; 0: no limit. Flag `--run-time`."
-        ),
+        Meta(ge=0, le=31_536_000, description="Time since its start or last resume; 0: no limit. Flag `--run-time`."),
     ] = 0.0
 
 
 class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Agents that run, alone or in a run of many."""
+    """Running agents, alone or in a run."""
 
     time_limit_s: Annotated[
         float,
         Meta(
             ge=0,
             le=31_536_000,
-            description="How long `maos agent run` lets one work; 0: no limit. Flag `--time-limit`.",
+            description="The time limit of `maos agent run`; 0: none. Flag `--time-limit`.",
         ),
     ] = 600.0
     silence_s: Annotated[
-        float, Meta(ge=0, le=86_400, description="End one that has said nothing for so long; 0: never.")
+        float, Meta(ge=0, le=86_400, description="End an agent that has printed nothing for this long; 0: never.")
     ] = 0.0
     unattended_s: Annotated[
-        float, Meta(ge=60, le=31_536_000, description="End one that no engine has attended to for so long.")
+        float,
+        Meta(ge=60, le=31_536_000, description="End an agent to which no engine has been attached for this long."),
     ] = 86_400.0
 
 
 class CheckpointSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """When the files and conversations of agents are saved. What they say is saved at once in any case."""
+    """When the files and conversations of agents are saved. Their output is always saved at once."""
 
     enabled: Annotated[
-        bool, Meta(description="Whether they are saved before an agent has ended, unless somebody asks.", extra=LIVE)
+        bool,
+        Meta(description="Whether checkpoints are made while an agent runs, apart from those on request.", extra=LIVE),
     ] = True
     frequency: Annotated[
         Literal["every_step", "every_n_steps", "on_gates", "time_based", "manual"],
         Meta(
             description="`every_step`: after each turn of an agent, and every `interval_s` within one; "
-            "`every_n_steps`: after every `steps` turns; `on_gates`: when it has ended, before its gates; "
-            "`time_based`: every `interval_s`; `manual`: when somebody asks. Always when it has ended.",
+            "`every_n_steps`: after every `steps` turns; `on_gates`: when the agent has ended, before its gates; "
+            "`time_based`: every `interval_s`; `manual`: on request. Always when an agent has ended.",
             extra=LIVE,
         ),
     ] = "every_step"
@@ -110,109 +117,108 @@ class CheckpointSettings(msgspec.Struct, frozen=True, kw_only=True):
         Meta(
             ge=1,
             le=86_400,
-            description="How often. `maos orchestration save-interval` outweighs it.",
+            description="The interval. `maos orchestration save-interval` takes precedence.",
             extra={**LIVE, "variable": "MAOS_CHECKPOINT_INTERVAL"},
         ),
     ] = 120.0
     steps: Annotated[
-        int, Meta(ge=1, le=10_000, description="After how many turns, with `every_n_steps`.", extra=LIVE)
+        int, Meta(ge=1, le=10_000, description="The number of turns, with `every_n_steps`.", extra=LIVE)
     ] = 1
 
 
 class DiscoverySettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What counts as a discovery."""
+    """Which lines of output are discoveries."""
 
     keywords: Annotated[
         tuple[Annotated[str, Meta(min_length=1, max_length=100)], ...],
         Meta(
             max_length=100,
-            description="A line that has one of these words is a discovery, whatever their case.",
+            description="A line with one of these words, in upper or lower case, is a discovery.",
             extra=LIVE,
         ),
     ] = ("discovery:", "found:", "result:", "error:")
 
 
 class RecoverySettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What is said about things that were interrupted."""
+    """Which interrupted runs are reported."""
 
     lookback_days: Annotated[
         float,
         Meta(
             ge=0,
             le=36_500,
-            description="Name only runs that something happened to within so many days; "
-            "0: all. Any run can be resumed by its id.",
+            description="Report only runs with an event in this many days; 0: all. Any run can be resumed by its id.",
         ),
     ] = 0.0
 
 
 class MessagesSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What agents tell each other. Messages that were acknowledged are kept as long as the journal is, and not for some
-    days: going back in time, and the proof that each was delivered once, need them."""
+    """Messages between agents. Acknowledged messages stay in the journal: rolling back a run, and the proof that each
+    message was delivered once, need them."""
 
     restore_s: Annotated[
         float,
         Meta(
             ge=0,
             le=3_153_600_000,
-            description="Messages that nobody has acknowledged and that are older than this, in seconds, when an agent "
-            "is resumed, become dead letters; 0: it gets them, whatever their age.",
+            description="When an agent is resumed, unacknowledged messages older than this, in seconds, become dead "
+            "letters; 0: all are delivered.",
             extra={"variable": "MAOS_RESTORE_MESSAGES"},
         ),
     ] = 0.0
 
 
 class LogSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """A file to search for what was saved when. It is written from the journal, so it has no gaps and nothing twice,
-    whoever is killed; what agents say is not in it."""
+    """A log file of the events, for searching. It is written from the journal, so it has neither gaps nor duplicates,
+    even after a crash; the output of agents is not in it."""
 
     file: Annotated[
         str,
         Meta(
-            description="One line for each event, by every command that writes, from when it is first set; a path "
-            "counts from the folder of the file that says it. Empty: none.",
+            description="The log file: one line for each event, from when it is first set; a path relative to the "
+            "folder of the settings file. Empty: none.",
             extra={"personal": True},
         ),
     ] = ""
 
 
 class NotifySettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Who is told when a run needs a person, ends, fails or is paused by a limit."""
+    """Where to send notifications when a run needs a person, ends, fails or is paused by a limit."""
 
     urls: Annotated[
         tuple[Annotated[str, Meta(min_length=1)], ...],
         Meta(
             max_length=100,
-            description="Addresses as apprise has them. One with a password or a key belongs in the "
-            "variable. Flag `--notify` adds to it.",
+            description="Apprise URLs. One with a password or key belongs in the variable. The flag `--notify` adds to "
+            "them.",
             extra={**LIVE, "variable": "MAOS_NOTIFY", "personal": True},
         ),
     ] = ()
 
 
 class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The process that carries runs out."""
+    """The process that executes runs."""
 
     lease_s: Annotated[
         float,
         Meta(
             ge=3,
             le=3600,
-            description="How long an engine on another machine is trusted to live after its "
-            "last heartbeat; it gives three in that time.",
+            description="How long an engine on another machine is considered alive after its last heartbeat; it sends "
+            "three in that time.",
         ),
     ] = LEASE_S
 
 
 class PolicySettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What is removed of the runs of one kind."""
+    """Which worktrees of the runs of one kind are removed."""
 
     older_than_days: Annotated[
         float,
         Meta(
             ge=0,
             le=36_500,
-            description="Worktrees of runs that were completed longer ago than this; 0: none because of their age.",
+            description="Remove worktrees of runs that were completed longer ago than this; 0: none by age.",
             extra=LIVE,
         ),
     ] = 30.0
@@ -221,8 +227,8 @@ class PolicySettings(msgspec.Struct, frozen=True, kw_only=True):
         Meta(
             ge=0,
             le=1_000_000,
-            description="Worktrees of all but so many completed runs of a kind, the newest; 0: none because"
-            " of their number.",
+            description="Remove worktrees of all but this many of the newest completed runs of a kind; "
+            "0: none by number.",
             extra=LIVE,
         ),
     ] = 0
@@ -231,23 +237,25 @@ class PolicySettings(msgspec.Struct, frozen=True, kw_only=True):
         Meta(
             ge=0,
             le=10**9,
-            description="Worktrees of the oldest completed runs, until those of the kind take no more than "
-            "this; 0: none because of their size.",
+            description="Remove worktrees of the oldest completed runs, until those of the kind use at most this; "
+            "0: none by size.",
             extra=LIVE,
         ),
     ] = 0
 
 
 class CleanupSettings(PolicySettings, frozen=True, kw_only=True):
-    """What is removed to make room. Never anything that is saved nowhere else, that runs, or that can go on."""
+    """What is removed to free space: never anything that is saved nowhere else, is running, or can be resumed."""
 
-    enabled: Annotated[bool, Meta(description="Whether engines do it by themselves.", extra=LIVE)] = True
-    every_hours: Annotated[float, Meta(ge=0.01, le=8_760, description="How often at most.", extra=LIVE)] = 24.0
+    enabled: Annotated[bool, Meta(description="Whether engines clean up automatically.", extra=LIVE)] = True
+    every_hours: Annotated[
+        float, Meta(ge=0.01, le=8_760, description="The shortest interval between two cleanups.", extra=LIVE)
+    ] = 24.0
     of: Annotated[
         dict[str, PolicySettings],
         Meta(
-            description="Another policy for the runs of one kind: `[cleanup.of.NAME]`, with NAME `orchestration` or "
-            "that of a workflow.",
+            description="A policy for the runs of one kind: `[cleanup.of.NAME]`, with NAME `orchestration` or the name "
+            "of a workflow.",
             extra=LIVE,
         ),
     ] = msgspec.field(default_factory=dict)
@@ -279,7 +287,7 @@ UPGRADES: Mapping[int, Mapping[str, str]] = {
         "recovery_lookback_days": "recovery.lookback_days",
     }
 }
-"""For each older version, what its settings are called in the next one. Version 0 has the names of the original."""
+"""For each older version, the names of its settings in the next one. Version 0 has the names of maos-cli."""
 
 
 class Field(NamedTuple):
@@ -293,21 +301,21 @@ class Field(NamedTuple):
     variable: str
     live: bool
     personal: bool
-    """Whether a project's file cannot say it: a project may come from strangers."""
+    """Whether it is refused in a project's file, because a project may come from someone else."""
     allowed: str
-    """What it can be, in words."""
+    """The allowed values, in words."""
 
     def convert(self, value: Any, *, text: bool = False) -> Any:
-        """The value as the program uses it; ValueError with what was wrong. `text`: it comes from a variable."""
+        """Convert and check a value; raise ValueError with the reason. `text`: it comes from a variable."""
         try:
-            return msgspec.convert(_parsed(self.type, value) if text else value, self.type, strict=not text)
+            return msgspec.convert(_parse(self.type, value) if text else value, self.type, strict=not text)
         except msgspec.ValidationError as error:
             raise ValueError(str(error)) from error
 
 
 @cache
 def fields() -> dict[str, Field]:
-    """All settings by name, in the order of the reference."""
+    """Return all settings by name, in the order of the reference."""
     found = {}
     for section in msgspec.structs.fields(Settings):
         for each in msgspec.structs.fields(section.type):
@@ -318,24 +326,24 @@ def fields() -> dict[str, Field]:
 
 @cache
 def sections() -> dict[str, str]:
-    """All tables of the file, with what each is about."""
+    """Return all tables of the file with their descriptions."""
     return {each.name: " ".join((each.type.__doc__ or "").split()) for each in msgspec.structs.fields(Settings)}
 
 
 def policy_fields(name: str) -> dict[str, Field]:
-    """The settings of the policy for one kind of runs."""
+    """Return the settings of the cleanup policy for one kind of runs."""
     section = f"cleanup.of.{name}"
     return {f"{section}.{each.name}": _field(section, each) for each in msgspec.structs.fields(PolicySettings)}
 
 
 def value_of(settings: Settings, name: str) -> Any:
-    """One setting by its name, as JSON can say it."""
+    """Return the value of a setting as JSON data."""
     section, _, key = name.partition(".")
     return msgspec.to_builtins(getattr(getattr(settings, section), key))
 
 
-def with_live(settings: Settings, newer: Settings) -> Settings:
-    """Settings with those of newer ones that can change while maos runs."""
+def apply_live(settings: Settings, newer: Settings) -> Settings:
+    """Return settings with the newer values of those that can change while maos runs."""
     changed = {}
     for section in sections():
         live = [
@@ -366,7 +374,7 @@ def _field(section: str, each: msgspec.structs.FieldInfo) -> Field:
 
 
 def _allowed(type_: Any) -> str:
-    """What a value can be, for people."""
+    """Describe the values that a type allows."""
     info = msgspec.inspect.type_info(type_)
     if isinstance(info, msgspec.inspect.Metadata):
         info = info.type
@@ -395,8 +403,8 @@ def _plain(number: float) -> str:
 _TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 
 
-def _parsed(type_: Any, text: str) -> Any:
-    """What a text in a variable stands for, as far as the type does not tell by itself."""
+def _parse(type_: Any, text: str) -> Any:
+    """Parse the text of a variable into lists and booleans; msgspec converts the other types."""
     info = msgspec.inspect.type_info(type_)
     if isinstance(info, msgspec.inspect.Metadata):
         info = info.type

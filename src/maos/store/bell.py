@@ -1,8 +1,8 @@
-"""Tells other processes on this machine that the journal grew.
+"""Wakes other processes on this machine when the journal has grown.
 
-SQLite has no notifications. Each process that waits keeps a named pipe in a folder beside the database; each process
-that commits writes one byte into every pipe there. Nobody polls, and a waiter wakes within a millisecond. A byte that
-could not be delivered does no harm: waiters look for themselves once a second as well.
+SQLite has no notifications. Each waiting process keeps a named pipe in a folder beside the database; each process that
+commits writes one byte into every pipe there. So waiters wake within a millisecond without polling. A lost byte does no
+harm: waiters also check the journal once a second.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from pathlib import Path
 from maos.clock import SystemClock
 
 _JUST_CHANGED_NS = 100_000_000
-"""A folder changed this recently may change again without its time stamp showing it."""
+"""A folder that changed this recently may change again without a new time stamp."""
 
 
 class Bell:
-    """One process's end of the bell: it rings the others, and hears them."""
+    """Wakes the other processes, and is woken by them."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -34,16 +34,16 @@ class Bell:
         self._seen_ns = -1
 
     def ring(self) -> None:
-        """Line 6/8: wake every other process that listens. Never fails the caller: the event is on disk already."""
+        """Line 6/8: wake every other process that listens. Never raises: the event is on disk already."""
         if not os.access(self._path, os.F_OK):
-            return  # nobody has ever listened: the usual case, so it is found out without an exception
+            return  # no process has ever listened: the usual case, so checked without an exception
         try:
             changed_ns = os.stat(self._path).st_mtime_ns
             if changed_ns != self._seen_ns:
                 self._find_peers()
                 self._seen_ns = -1 if SystemClock().now_us() * 1000 - changed_ns < _JUST_CHANGED_NS else changed_ns
         except OSError:
-            return  # there is no way to find them just now
+            return  # the folder cannot be read now; waiters check by themselves
         for name, fd in list(self._peers.items()):
             try:
                 os.write(fd, b"!")
@@ -53,7 +53,7 @@ class Bell:
                 self._drop(name)
 
     def listen(self, callback: Callable[[], None]) -> None:
-        """Call back, on the running loop, whenever another process rings."""
+        """Call `callback` on the running loop whenever another process has committed."""
         if self._own is not None:
             return
         name = f"{os.getpid()}-{secrets.token_hex(4)}"
@@ -61,18 +61,18 @@ class Bell:
         try:
             self._folder.mkdir(mode=0o700, exist_ok=True)
             os.mkfifo(hidden, 0o600)
-            # Open for both, so that the last writer's leaving is not an end of file; visible to others only once
-            # open, so that they never take it for one whose owner died.
+            # Open for reading and writing, so that there is no end of file when the last writer closes it. Visible to
+            # others only once it is open, so that they never take it for the pipe of a dead process.
             self._own_fd = os.open(hidden, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
             hidden.rename(self._folder / name)
         except OSError:
-            return  # a full disk, or one that may not be written: whoever waits looks for himself
+            return  # a full or read-only disk: the waiter only polls
         self._own = name
         self._loop = asyncio.get_running_loop()
-        self._loop.add_reader(self._own_fd, self._hear, callback)
+        self._loop.add_reader(self._own_fd, self._drain, callback)
 
     def close(self) -> None:
-        """Stop listening and forget the others."""
+        """Stop listening and close the pipes of the others."""
         if self._own is not None:
             assert self._loop is not None
             self._loop.remove_reader(self._own_fd)
@@ -83,7 +83,7 @@ class Bell:
         for name in list(self._peers):
             os.close(self._peers.pop(name))
 
-    def _hear(self, callback: Callable[[], None]) -> None:
+    def _drain(self, callback: Callable[[], None]) -> None:
         with contextlib.suppress(BlockingIOError):
             while os.read(self._own_fd, 4096):
                 pass
@@ -98,7 +98,7 @@ class Bell:
                 self._peers[name] = os.open(self._folder / name, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
             except OSError as error:
                 if error.errno == errno.ENXIO:
-                    self._drop(name)  # its process died without closing it
+                    self._drop(name)  # its process died without removing it
 
     def _drop(self, name: str) -> None:
         fd = self._peers.pop(name, -1)

@@ -1,11 +1,11 @@
-"""What a store is: durable, ordered facts, and the little coordination that cannot be facts.
+"""The store contract: durable, ordered events, and the coordination that events cannot express.
 
-A store does not know what a task, an agent or a message is; bodies are bytes to it. What a method returns is on
-disk. New features add event types and folds, not methods here.
+A store does not know what a task, an agent or a message is; bodies are bytes to it. When a method returns, its effect
+is on disk. New features add event types and folds, not methods here.
 
-Words: a *position* is a place in the whole journal, a *version* a place in one stream (both start at 1). A *lease* is
-the right to act on a name until a time, with a token that only grows. A *document* is disposable: a snapshot, a view
-or a cursor that could be built again from the events.
+A *position* is the number of an event in the whole journal, a *version* its number in one stream (both start at 1). A
+*lease* is the right to act on a name until a time, with a token that only grows. A *document* is disposable: a
+snapshot, a view or a cursor that can be rebuilt from the events.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ GENESIS = bytes(32)
 
 
 class RawEvent(NamedTuple):
-    """A fact to be written: its type, the format of its body, and the body as stored."""
+    """An event to be written: its type, the format of its body, and the body as stored."""
 
     type: str
     format: int
@@ -27,7 +27,7 @@ class RawEvent(NamedTuple):
 
 
 class Write(NamedTuple):
-    """Events for the end of one stream, if it is at the expected version (any version when None)."""
+    """Events to append to one stream, if it is at the expected version (None: any version)."""
 
     stream: str
     events: Sequence[RawEvent]
@@ -35,7 +35,7 @@ class Write(NamedTuple):
 
 
 class Replacement(NamedTuple):
-    """One event that stands for the versions first..last of a stream from now on (compaction)."""
+    """One event that replaces the versions first..last of a stream (compaction)."""
 
     stream: str
     first: int
@@ -44,7 +44,7 @@ class Replacement(NamedTuple):
 
 
 class Document(NamedTuple):
-    """A disposable thing under (kind, key); a body of None deletes it, an older version never overwrites a newer."""
+    """A disposable value under (kind, key); a body of None deletes it; an older version never replaces a newer."""
 
     kind: str
     key: str
@@ -53,7 +53,7 @@ class Document(NamedTuple):
 
 
 class Key(NamedTuple):
-    """The id that makes a repeated append harmless, and the fingerprint of what it stands for."""
+    """An idempotency key: its id, and the fingerprint of the append that it stands for."""
 
     id: str
     fingerprint: bytes
@@ -69,7 +69,7 @@ class Lease(NamedTuple):
 
 
 class Appended(NamedTuple):
-    """Where an append went: the position of its last event and the new version of each stream written."""
+    """The result of an append: the position of its last event, and the new version of each stream written."""
 
     position: int
     versions: tuple[int, ...]
@@ -84,18 +84,18 @@ class Appended(NamedTuple):
 
 
 class Recorded(NamedTuple):
-    """An event as it stands in the journal."""
+    """An event as it is stored in the journal."""
 
     position: int
     stream: str
     version: int
     spans: int
-    """How many versions it stands for: 1, or more after compaction."""
+    """How many versions it covers: 1, or more after compaction."""
     type: str
     format: int
     time_us: int
     token: int
-    """The fencing token it was written under; 0 when under none."""
+    """The fencing token it was written under; 0 when without a lease."""
     body: bytes
     hash: bytes
 
@@ -104,14 +104,14 @@ class Health(NamedTuple):
     """What the database itself reports."""
 
     versions: int
-    """How many versions it holds, those that compaction merged included; equals the head of an undamaged journal."""
+    """How many versions it holds, including those merged by compaction; equals the head of an undamaged journal."""
     problems: tuple[str, ...]
     notes: tuple[str, ...]
-    """Things that were missing or repaired when it was opened."""
+    """What was missing or repaired when it was opened."""
 
 
 class Store(Protocol):
-    """Durable, ordered facts. See the module's text for the promises."""
+    """Durable, ordered events; see the docstring of the module."""
 
     place: str
     """Where the data is, for messages; never a password."""
@@ -124,7 +124,7 @@ class Store(Protocol):
         documents: Sequence[Document] = (),
         replacing: Sequence[Replacement] = (),
     ) -> Coroutine[Any, Any, Appended]:
-        """All or nothing, on disk when it returns.
+        """Append all events or none; they are on disk when it returns.
 
         Raises Conflict, LeaseLost, KeyReused (nothing written) or StoreUnavailable (see its `written`).
         A repeated key returns the first reply, with `repeated` set, and writes nothing.
@@ -132,57 +132,57 @@ class Store(Protocol):
         ...
 
     async def read(self, stream: str, *, after: int = 0, limit: int = 256, backwards: bool = False) -> list[Recorded]:
-        """Events of a stream with a version above `after`, oldest first; or below `after`, newest first, backwards."""
+        """Return events of a stream with a version above `after`, oldest first; `backwards`: below it, newest first."""
         ...
 
     async def read_log(self, *, after: int = 0, limit: int = 256) -> list[Recorded]:
-        """Events of all streams with a position above `after`, in order and without gaps to be filled later."""
+        """Return events of all streams with a position above `after`, in order and without gaps."""
         ...
 
     async def version(self, stream: str) -> int:
-        """The newest version of a stream; 0 when it does not exist."""
+        """Return the newest version of a stream; 0 when it does not exist."""
         ...
 
     async def head(self) -> int:
-        """The newest position; 0 in an empty journal."""
+        """Return the newest position; 0 in an empty journal."""
         ...
 
     async def streams(self, *, prefix: str = "", after: str = "", limit: int = 256) -> list[str]:
-        """Names of streams, sorted by their characters' code points."""
+        """Return names of streams, sorted by code points."""
         ...
 
     async def wait(self, *, after: int, timeout_s: float) -> int:
-        """Returns the newest position as soon as it is above `after`, or whatever it is at the time-out."""
+        """Wait until the newest position is above `after` or the time is up; return the newest position."""
         ...
 
     async def acquire(self, name: str, *, owner: str, ttl_s: float) -> Lease | None:
-        """A new lease with a larger token than any before, or None while another one is valid."""
+        """Return a new lease with a larger token than any before; None while another one is valid."""
         ...
 
     async def renew(self, lease: Lease, *, ttl_s: float) -> Lease | None:
-        """The lease with a later end, or None when it is lost: expired, released or taken."""
+        """Extend a lease and return it; None when it is lost: expired, released or taken over."""
         ...
 
     async def release(self, lease: Lease) -> None:
-        """Ends a lease early; harmless when it is lost already."""
+        """End a lease early; do nothing when it is lost already."""
         ...
 
     async def load(self, kind: str, key: str) -> Document | None:
-        """One document."""
+        """Return a document; None when there is none."""
         ...
 
     async def scan(self, kind: str, *, prefix: str = "", after: str = "", limit: int = 256) -> list[Document]:
-        """Documents of one kind, sorted by key."""
+        """Return documents of one kind, sorted by key."""
         ...
 
     async def copy_to(self, path: Path) -> int:
-        """A consistent copy beside the running store; returns the position it holds."""
+        """Write a consistent copy while the store is in use; return its newest position."""
         ...
 
     async def check(self) -> Health:
-        """What the database says of its own integrity."""
+        """Check the integrity of the database."""
         ...
 
     async def close(self) -> None:
-        """Finishes what was accepted and lets go of everything."""
+        """Complete accepted appends and close the database."""
         ...

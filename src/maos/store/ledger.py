@@ -1,8 +1,8 @@
-"""The writer's memory of where each stream ends, and what follows from it for a batch of appends.
+"""The writer's cache of stream heads, from which it decides what a batch of appends becomes.
 
-The ledger is a fold of the journal up to `position`. It decides, touching no disk: which appends of a batch are
-accepted, what rows they become, why the others are refused. The database then writes the plan on the condition that the
-journal still ends at that position, so a decision made from an outdated ledger can never be written.
+The ledger is a fold of the journal up to `position`. Without touching the disk it decides which appends of a batch are
+accepted, which rows they become, and why the others are refused. The database then writes the plan on condition that
+the journal still ends at that position, so a decision from an outdated ledger can never be written.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from maos.store.chain import link
 from maos.store.contract import GENESIS, Appended, Document, Key, Lease, Replacement, Write
 
 STREAMS_REMEMBERED_MAX = 50_000
-"""Beyond this many streams the memory starts anew; a stream it does not know costs one look-up."""
+"""With more streams than this the cache is cleared; a stream that is not in it costs one lookup."""
 
 
 def expects_twice(writes: Sequence[Write]) -> bool:
-    """Whether a write after the first to the same stream says what version it expects: it would be unclear of when."""
+    """Return whether a second write to the same stream has an expected version, which would be ambiguous."""
     if len({write.stream for write in writes}) == len(writes):
         return False
     named: set[str] = set()
@@ -33,9 +33,9 @@ def expects_twice(writes: Sequence[Write]) -> bool:
 
 
 class AppendRequest:
-    """One append on its way: what is asked, and the answer once there is one."""
+    """An append in progress: the request, and its reply or error once it is known."""
 
-    __slots__ = ("documents", "error", "key", "replacing", "reply", "settled", "size", "under", "waiter", "writes")
+    __slots__ = ("documents", "done", "error", "key", "replacing", "reply", "size", "under", "waiter", "writes")
 
     def __init__(
         self,
@@ -52,21 +52,21 @@ class AppendRequest:
         self.replacing = replacing
         self.reply: Appended | None = None
         self.error: Exception | None = None
-        self.settled = False
+        self.done = False
         self.waiter: Future[None] | None = None
         self.size = 0
 
 
 Head = tuple[int, int, bytes]
-"""Where a stream ends: its id, its version and its last hash; id and version are 0 when it does not exist yet."""
+"""The end of a stream: its id, version and last hash; id and version are 0 when it does not exist yet."""
 
 EventRow = tuple[int, int, int, str, int, int, int, bytes, bytes]
 """A row of the events table: position, stream, version, type, format, time_us, token, body, hash. Rows and heads are
-plain tuples because one of each is made for every event there is."""
+plain tuples because one of each is created for every event."""
 
 
 class KeyRow(NamedTuple):
-    """A row of the keys table: a used key and the reply it gave."""
+    """A row of the keys table: a used key and its reply."""
 
     id: str
     fingerprint: bytes
@@ -75,7 +75,7 @@ class KeyRow(NamedTuple):
 
 
 class WriteBatch:
-    """What a batch comes to: rows to write, all in one transaction, and the answers to give afterwards."""
+    """The rows of a batch, to be written in one transaction, and its accepted requests."""
 
     __slots__ = (
         "documents",
@@ -108,8 +108,8 @@ class WriteBatch:
         return not (self.rows or self.keys or self.documents or self.replacing)
 
     @property
-    def last_place(self) -> tuple[int, int]:
-        """Stream and version of the last event."""
+    def last_version(self) -> tuple[int, int]:
+        """Stream id and version of the last event."""
         return self.rows[-1][1:3]
 
     @property
@@ -117,27 +117,27 @@ class WriteBatch:
         """The hash of the last event."""
         return self.rows[-1][-1]
 
-    def stands(self, found: Sequence[Any] | None) -> bool | None:
-        """Whether it was written, going by version and hash of what stands at its last place or first after it.
+    def matches(self, found: Sequence[Any] | None) -> bool | None:
+        """Return whether it was written, from version and hash of the stored event at or after its last version.
 
-        None if others have compacted that place: what stood there is not known any more.
+        None if another process has compacted that version since, so that it is unknown.
         """
         if found is None:
             return False
         version, hash_ = found
-        return bool(hash_ == self.last_hash) if version == self.last_place[1] else None
+        return bool(hash_ == self.last_hash) if version == self.last_version[1] else None
 
     @property
     def only_events(self) -> bool:
-        """Whether it is nothing but events for streams that exist: the case worth a fast path."""
+        """Whether it has only events for existing streams: the case for the fast path."""
         return not (self.streams or self.keys or self.documents or self.replacing)
 
 
 class Ledger:
-    """Where each stream ends, as of a position."""
+    """The heads of streams as of a position."""
 
     def __init__(self) -> None:
-        self.position = -1  # nothing known yet, not even that the journal is empty
+        self.position = -1  # unknown: the journal has not been read yet
         self.time_us = 0
         self.next_stream = 1
         self.attempt: WriteBatch | None = None
@@ -145,13 +145,13 @@ class Ledger:
         self._heads: dict[str, Head] = {}
 
     def forget(self) -> None:
-        """Trust nothing remembered, e.g. after an I/O error."""
+        """Clear the cache, for example after an I/O error."""
         self.position = -1
         self.attempt = None
         self._heads.clear()
 
-    def moved_to(self, position: int, time_us: int, next_stream: int, news: Iterable[tuple[str, Head]] | None) -> None:
-        """Take in what others wrote; `news` is None when that is too much to follow."""
+    def catch_up(self, position: int, time_us: int, next_stream: int, news: Iterable[tuple[str, Head]] | None) -> None:
+        """Move to a position that other processes have written; `news` is None when there is too much to read."""
         if news is None:
             self._heads.clear()
         else:
@@ -163,10 +163,10 @@ class Ledger:
         self.next_stream = next_stream
 
     def unknown(self, batch: Iterable[AppendRequest]) -> set[str]:
-        """The streams of a batch whose ends have to be looked up first."""
+        """Return the streams of a batch that are not in the cache."""
         heads = self._heads
         if len(heads) > STREAMS_REMEMBERED_MAX:
-            heads.clear()  # before the streams of this batch are looked for among them
+            heads.clear()  # before this batch is checked against it
         unknown = {write.stream for request in batch for write in request.writes if write.stream not in heads}
         for request in batch:
             if request.replacing:
@@ -174,7 +174,7 @@ class Ledger:
         return unknown
 
     def learn(self, names: Iterable[str], found: Mapping[str, Head]) -> None:
-        """Remember the ends of streams, as they are at the ledger's position."""
+        """Add heads of streams, as of the ledger's position, to the cache."""
         for name in names:
             self._heads[name] = found.get(name) or (0, 0, GENESIS)
 
@@ -185,17 +185,17 @@ class Ledger:
         leases: Mapping[str, tuple[int, int]] | None,
         keys: Mapping[str, KeyRow],
     ) -> WriteBatch:
-        """The plan for a batch; `leases` of None assumes the claimed ones are valid (the write checks them again)."""
+        """Decide a batch and return its plan; with `leases` None, the write itself checks the leases."""
         self.attempt = plan = WriteBatch(self.position, max(now_us, self.time_us))
         for request in batch:
-            request.reply = request.error = None  # an earlier plan may have been made from an outdated ledger
+            request.reply = request.error = None  # from an earlier plan with an outdated ledger
             try:
-                if request.key is not None and self._repeated(request.key, request, keys, plan):
+                if request.key is not None and self._is_repeated(request.key, request, keys, plan):
                     continue
                 if request.under is not None:
                     _check_lease(request.under, now_us, leases)
                     plan.leases.add((request.under.name, request.under.token))
-                reply = request.reply = self._place(request, plan)
+                reply = request.reply = self._add(request, plan)
             except MaosError as error:
                 request.error = error
                 continue
@@ -205,15 +205,15 @@ class Ledger:
                 plan.keys[row.id] = row
         return plan
 
-    def written(self, plan: WriteBatch) -> None:
-        """Remember a plan that is on disk."""
+    def advance(self, plan: WriteBatch) -> None:
+        """Move on to the end of a plan that is on disk."""
         self._heads.update(plan.heads)
         self.position = plan.expected + len(plan.rows)
         self.time_us = plan.time_us
         self.next_stream += len(plan.streams)
         self.attempt = None
 
-    def _repeated(self, key: Key, request: AppendRequest, keys: Mapping[str, KeyRow], plan: WriteBatch) -> bool:
+    def _is_repeated(self, key: Key, request: AppendRequest, keys: Mapping[str, KeyRow], plan: WriteBatch) -> bool:
         row = keys.get(key.id) or plan.keys.get(key.id)
         if row is None:
             return False
@@ -222,12 +222,12 @@ class Ledger:
         request.reply = Appended(row.position, tuple(json.loads(row.versions)), repeated=True)
         return True
 
-    def _place(self, request: AppendRequest, plan: WriteBatch) -> Appended:
-        """Give each event its position, version and hash; a refusal leaves the plan as it was."""
+    def _add(self, request: AppendRequest, plan: WriteBatch) -> Appended:
+        """Assign position, version and hash to each event; a refusal leaves the plan as it was."""
         heads, known, writes = plan.heads, self._heads, request.writes
         if len(writes) > 1 and expects_twice(writes):
             raise InvalidInput(
-                "one append expects two versions of one stream", hint="say it with the first write to it"
+                "one append expects two versions of one stream", hint="give the version with the first write to it"
             )
         for stream, _events, expected in writes:
             if expected is not None:

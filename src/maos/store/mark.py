@@ -1,8 +1,8 @@
 """The high-water mark: the newest acknowledged position and its hash, kept outside the database.
 
-A database that lost its end looks perfectly healthy from inside: a damaged write-ahead log reads as a shorter one, and
-an older copy put back is a valid database. The mark tells (I8). It is written after each commit, so it is never ahead
-of an undamaged database; it is not synced each time, because an old mark only makes the check weaker, never wrong.
+A database that has lost its end looks undamaged from inside: a damaged write-ahead log reads as a shorter one, and a
+restored older copy is a valid database. The mark reveals it (I8). It is written after each commit, so it is never ahead
+of an undamaged database; it is not synced each time, because an old mark makes the check weaker but never wrong.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ class Mark(NamedTuple):
 
 
 class MarkFile:
-    """Two lines, written in turn, so that a torn write leaves the other one whole."""
+    """A file of two lines, written alternately, so that a torn write leaves one intact."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.trouble: str | None = None
-        """Why the mark could not be read or written last time; the journal itself is not affected by that."""
+        """Why the mark could not be read or written last time; the journal itself is not affected."""
         self._fd = -1
         self._slot = 0
 
     def read(self) -> Mark | None:
-        """The newest readable mark; None, with `trouble` set, when the file is missing or damaged."""
+        """Return the newest readable mark; None, with `trouble` set, when the file is missing or damaged."""
         try:
             content = self.path.read_bytes()
         except FileNotFoundError:
@@ -49,7 +49,7 @@ class MarkFile:
             mark = _parse(content[start : start + _LINE_BYTES])
             if mark is not None:
                 marks.append(mark)
-                self._slot = 0 if start else _LINE_BYTES  # overwrite the other one first
+                self._slot = 0 if start else _LINE_BYTES  # the other line is written next
         if not marks:
             self.trouble = f"{self.path} is damaged"
             return None
@@ -59,7 +59,7 @@ class MarkFile:
         return newest
 
     def write(self, mark: Mark) -> None:
-        """Remember a mark. Never fails the caller: the event is on disk already."""
+        """Write a mark. Never raises: the event is on disk already."""
         body = b"maos-head 1 %020d %s" % (mark.position, mark.hash.hex().encode())
         line = body + b" %08x\n" % zlib.crc32(body)
         try:
@@ -72,7 +72,7 @@ class MarkFile:
         self._slot = _LINE_BYTES - self._slot
 
     def sync(self) -> None:
-        """Bring the mark to disk."""
+        """Sync the mark to disk."""
         if self._fd < 0:
             return
         try:
@@ -81,7 +81,7 @@ class MarkFile:
             self.trouble = f"{self.path} could not be synced: {error.strerror}"
 
     def close(self) -> None:
-        """Sync and let go of the file."""
+        """Sync and close the file."""
         if self._fd >= 0:
             self.sync()
             os.close(self._fd)

@@ -1,6 +1,6 @@
-"""A store in dictionaries: the simplest thing that keeps the contract, and the oracle of the tests.
+"""A store in memory: the simplest implementation of the contract, and the oracle of the tests.
 
-It shares no code with the SQL stores but the chain's hash, so that agreeing with it means something.
+It shares no code with the SQL stores but the hash chain, so that a comparison with it means something.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from maos.store.ledger import expects_twice
 
 
 class MemoryStore:
-    """Everything a store does, and nothing of it durable."""
+    """The store contract in dictionaries; nothing is durable."""
 
     def __init__(self, clock: Clock | None = None) -> None:
         self.place = ":memory:"
@@ -60,7 +60,7 @@ class MemoryStore:
             self._check_lease(under)
         if expects_twice(writes):
             raise InvalidInput(
-                "one append expects two versions of one stream", hint="say it with the first write to it"
+                "one append expects two versions of one stream", hint="give the version with the first write to it"
             )
         for write in writes:
             actual = self._version(write.stream)
@@ -224,11 +224,11 @@ class MemoryStore:
         self._log = kept
 
     def _save(self, document: Document) -> None:
-        place = (document.kind, document.key)
-        held = self._documents.get(place)
+        slot = (document.kind, document.key)
+        held = self._documents.get(slot)
         if held is not None and held.version > document.version:
             return
         if document.body is None:
-            self._documents.pop(place, None)
+            self._documents.pop(slot, None)
         else:
-            self._documents[place] = document
+            self._documents[slot] = document

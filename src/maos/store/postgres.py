@@ -1,9 +1,9 @@
 """The journal in PostgreSQL, through asyncpg: for many machines.
 
-Positions are handed out under one advisory lock, so a reader that has seen position n has seen everything below n:
-without it a slower transaction could commit n-1 after n was read, and be lost to every follower. An ordinary batch is
-one call of `append_if_unmoved`, one round trip; whatever is out of the ordinary takes the long way, under the same
-lock. All times are the server's.
+Positions are assigned under one advisory lock, so a reader that has seen position n has seen everything below n:
+without it a slower transaction could commit n-1 after n was read, and every follower would miss it. An ordinary batch
+is one call of the function `append_if_unmoved`, one round trip; any other batch takes several, under the same lock. All
+times are the server's.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ import asyncpg
 from maos.clock import Clock
 from maos.errors import Corrupt, DiskFull, InvalidInput, MaosError, NotFound, StoreUnavailable
 from maos.faults import crash_point
+from maos.files import sync_folder
 from maos.store import queries, upgrade
-from maos.store.folder import sync_folder
 from maos.store.ledger import AppendRequest, Head, KeyRow, Ledger, WriteBatch
 from maos.store.mark import Mark, MarkFile
 
-PATIENCE_S = 15.0  # how long a lost server is waited for before callers are told
+PATIENCE_S = 15.0  # how long to wait for a lost server before callers get an error
 COMMAND_TIMEOUT_S = 60.0
-CLOSE_S_MAX = 1.0  # how long connections are let go of politely
+CLOSE_S_MAX = 1.0  # how long connections may take to close
 NEWS_MAX = 10_000
 IDLE_MS_MAX = 5_000  # between two statements of one transaction; then the server ends it
 READERS_MAX = 4
-LISTEN_AGAIN_S = 1.0  # between attempts to hear of other nodes again
+LISTEN_AGAIN_S = 1.0  # between attempts to listen again
 
 # Numbers travel as text: asyncpg takes much longer over a list of integers than PostgreSQL over their digits.
 _FAST_APPEND = """
@@ -53,7 +53,7 @@ _LOST = (
     OSError,
     TimeoutError,
     asyncpg.InterfaceError,
-    asyncpg.InternalClientError,  # the server's last word came between two requests, its hanging up has not yet
+    asyncpg.InternalClientError,  # the server announced its shutdown between two requests
     asyncpg.PostgresConnectionError,
 )
 _ENDING = (
@@ -65,7 +65,7 @@ _ENDING = (
 
 
 class PostgresDatabase:
-    """Connections to one schema of a PostgreSQL database, and the transactions of the writer."""
+    """The connections to one schema of a PostgreSQL database, and the transactions of the writer."""
 
     blocking = False
 
@@ -88,7 +88,7 @@ class PostgresDatabase:
         self._url = url
         self._schema_name = schema_name.lower()
         self._channel = f"maos_{self._schema_name}"
-        # The same number on every node, another one for every schema.
+        # The same number on every node, but different for every schema.
         self._lock = int.from_bytes(hashlib.sha256(self._channel.encode()).digest()[:8], "big", signed=True)
         self._clock = clock
         self._create = create
@@ -99,14 +99,14 @@ class PostgresDatabase:
         self._fast_append: Any = None
         """The statement of an ordinary batch, prepared on the writing connection."""
         self._listener: asyncpg.Connection[Any] | None = None
-        self._keeper: asyncio.Task[None] | None = None
+        self._listening: asyncio.Task[None] | None = None
         self._readers: asyncpg.Pool[Any] | None = None
-        self._server_ahead_us = 0  # of our steady clock: our wall clock may be wrong, or put right at any moment
+        self._server_ahead_us = 0  # relative to the steady clock: the wall clock may be wrong, or be set
 
     # --- opening and closing ---------------------------------------------------------------------------------
 
     async def open(self) -> None:
-        """Connect, create or upgrade; raises with what is wrong when that cannot be done."""
+        """Connect, create or upgrade; raise when that is not possible."""
         try:
             self._writer = await self._connect()
             await self._check_durable(self._writer)
@@ -122,16 +122,16 @@ class PostgresDatabase:
             raise
 
     async def close(self, *, refused: bool = False) -> None:
-        """Let go of the server."""
-        if self._keeper is not None:
-            self._keeper.cancel()
+        """Close all connections."""
+        if self._listening is not None:
+            self._listening.cancel()
         for connection in (self._writer, self._listener):
             if connection is not None and not connection.is_closed():
                 connection.terminate()
         readers, self._readers = self._readers, None
         self._writer = self._listener = None
         if readers is not None:
-            try:  # those whose reader was cancelled are being made ready for the next one, and would complain
+            try:  # connections of cancelled reads are being reset
                 await asyncio.wait_for(readers.close(), CLOSE_S_MAX)
             except (OSError, asyncpg.InterfaceError, asyncpg.PostgresError):
                 readers.terminate()
@@ -143,11 +143,11 @@ class PostgresDatabase:
             "server_settings": {
                 "search_path": self._schema_name,
                 "synchronous_commit": "on",
-                # Whoever waited for the lock must see what was committed meanwhile.
+                # A transaction that waited for the lock must see what was committed in the meantime.
                 "default_transaction_isolation": "read committed",
                 "application_name": "maos",
-                "jit": "off",  # compiling takes longer than any of our statements
-                # A node that is stopped in the middle of a transaction must not hold up all the others.
+                "jit": "off",  # compiling takes longer than the statements
+                # A node that is stopped inside a transaction must not block the others.
                 "idle_in_transaction_session_timeout": f"{IDLE_MS_MAX}ms",
             },
         }
@@ -159,16 +159,16 @@ class PostgresDatabase:
     async def _check_durable(self, connection: asyncpg.Connection[Any]) -> None:
         if await connection.fetchval("SHOW fsync") != "on":
             raise StoreUnavailable(
-                f"{self.place} runs with fsync off, so nothing it acknowledges is safe",
+                f"{self.place} runs with fsync off, so acknowledged events could be lost",
                 written=False,
                 hint="set fsync = on in postgresql.conf",
             )
 
     def _cannot_connect(self, error: Exception) -> MaosError:
         return StoreUnavailable(
-            f"cannot use {self.place}: {_say(error)}",
+            f"cannot use {self.place}: {_text(error)}",
             written=False,
-            hint="check that the server runs and that the URL, the user and the password are right",
+            hint="check that the server is running and that the URL, user and password are right",
         )
 
     # --- schema ----------------------------------------------------------------------------------------------
@@ -180,7 +180,7 @@ class PostgresDatabase:
             return
         if level == 0 and not self._create:
             raise NotFound(f"there is no journal in {self.place}", hint="check the URL; nothing was created")
-        async with connection.transaction():  # one node upgrades, the others wait and find it done
+        async with connection.transaction():  # one node upgrades, the others wait
             await connection.execute("SELECT pg_advisory_xact_lock($1)", self._lock)
             await connection.execute(f"CREATE SCHEMA IF NOT EXISTS {self._schema_name}")
             await connection.execute("CREATE TABLE IF NOT EXISTS schema_level (level bigint NOT NULL)")
@@ -199,7 +199,7 @@ class PostgresDatabase:
                 crash_point(f"upgrade: level {step.level} not committed")
 
     async def add_views(self, views: str) -> None:
-        """Have the views that are given, for programs other than maos; without them everything works all the same."""
+        """Create or update the SQL views, which other programs use and maos does not need."""
         version = views[views.rindex("CREATE VIEW ") :].split("'")[1]
         connection = self._writer
         assert connection is not None
@@ -211,7 +211,7 @@ class PostgresDatabase:
                 if version not in (await connection.fetchval(_KNOWN_VIEWS, self._schema_name) or ""):
                     await connection.execute(views)
         except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
-            self.notes.append(f"the views could not be made: {error}")
+            self.notes.append(f"the views could not be created: {error}")
 
     async def _level(self, connection: asyncpg.Connection[Any]) -> int:
         found = await connection.fetchval("SELECT to_regclass($1)", f"{self._schema_name}.schema_level")
@@ -229,8 +229,8 @@ class PostgresDatabase:
     # --- reading ---------------------------------------------------------------------------------------------
 
     async def fetch(self, query: str, *arguments: Any) -> list[tuple[Any, ...]]:
-        """All rows of a read; a server that restarts is waited for as long as by a write."""
-        patience = _Patience(self._patience_s)
+        """Return all rows of a read; wait for a server that restarts as long as a write does."""
+        backoff = _Backoff(self._patience_s)
         while True:
             readers = self._readers
             if readers is None:
@@ -238,29 +238,29 @@ class PostgresDatabase:
             try:
                 return [tuple(row) for row in await readers.fetch(self._sql[query], *arguments)]
             except (*_LOST, *_ENDING) as error:
-                if not await patience.pause():
+                if not await backoff.pause():
                     raise self._cannot_connect(error) from error
-                await readers.expire_connections()  # they died with the server
+                await readers.expire_connections()  # they were lost with the server
             except asyncpg.PostgresError as error:
                 raise self.explain(error) from error
 
     async def fetch_row(self, query: str, *arguments: Any) -> tuple[Any, ...] | None:
-        """The first row, if there is one."""
+        """Return the first row, or None."""
         rows = await self.fetch(query, *arguments)
         return rows[0] if rows else None
 
     def stamp(self) -> int | None:
-        """None: asking the server would cost as much as reading."""
+        """Return None: a query would cost as much as a read."""
         return None
 
     async def execute(self, query: str, *arguments: Any) -> list[tuple[Any, ...]]:
-        """One small write of its own, such as taking a lease."""
+        """Execute one small write of its own, such as acquiring a lease."""
         return await self.fetch(query, *arguments)
 
     async def listen(self, woken: Callable[[], None]) -> None:
-        """Hear about commits of all nodes; after a lost connection waiters look for themselves until it is back."""
+        """Call `woken` after commits of all nodes; reconnect when the connection is lost."""
         lost = await self._listen_until_lost(woken)
-        self._keeper = asyncio.create_task(self._keep_listening(woken, lost))
+        self._listening = asyncio.create_task(self._keep_listening(woken, lost))
 
     async def _listen_until_lost(self, woken: Callable[[], None]) -> asyncio.Event:
         if self._listener is not None:
@@ -280,17 +280,17 @@ class PostgresDatabase:
             await asyncio.sleep(LISTEN_AGAIN_S)
             lost = await self._listen_until_lost(woken)
             if not lost.is_set():
-                woken()  # to look for what was missed
+                woken()  # commits may have been missed
 
     # --- writing ---------------------------------------------------------------------------------------------
 
     def commit_now(self, _ledger: Ledger, _batch: Sequence[AppendRequest]) -> bool:
-        """Never: a network is not waited for on the loop's thread."""
+        """Return False: the loop's thread never waits for the network."""
         return False
 
     async def commit(self, ledger: Ledger, batch: Sequence[AppendRequest]) -> None:
-        """Write a batch: at once if nobody else wrote since, else after catching up."""
-        plan = await self._commit_fast(ledger, batch) or await self._commit_after_looking(ledger, batch)
+        """Write a batch: in one call if no other node has written since, else after catching up."""
+        plan = await self._commit_fast(ledger, batch) or await self._commit_locked(ledger, batch)
         if plan.rows:
             self.mark.write(Mark(ledger.position, plan.last_hash))
 
@@ -301,7 +301,7 @@ class PostgresDatabase:
             return None
         plan = ledger.decide(batch, self._clock.steady_us() + self._server_ahead_us, None, {})
         if plan.empty or not plan.only_events:
-            return None  # a refusal has to be checked as well: others may have written since
+            return None  # a refusal needs the lock too: others may have written since
         _positions, streams, versions, types, formats, _times, tokens, bodies, hashes = zip(*plan.rows, strict=True)
         leases = list(plan.leases)
         crash_point("commit: about to be sent")
@@ -316,10 +316,10 @@ class PostgresDatabase:
             return None
         crash_point("commit: committed, not marked")
         self._server_ahead_us = now_us - self._clock.steady_us()
-        ledger.written(plan)
+        ledger.advance(plan)
         return plan
 
-    async def _commit_after_looking(self, ledger: Ledger, batch: Sequence[AppendRequest]) -> WriteBatch:
+    async def _commit_locked(self, ledger: Ledger, batch: Sequence[AppendRequest]) -> WriteBatch:
         connection = self._writer
         assert connection is not None
         async with connection.transaction():
@@ -330,7 +330,7 @@ class PostgresDatabase:
                 crash_point("commit: written, not committed")
         crash_point("commit: committed, not marked")
         if not plan.empty:
-            ledger.written(plan)
+            ledger.advance(plan)
         return plan
 
     async def _decide(
@@ -357,7 +357,7 @@ class PostgresDatabase:
                 if row:
                     keys[request.key.id] = KeyRow(*row)
             if request.under is not None:
-                # Locked until the commit, as in `append_if_unmoved`: a take-over waits, and then sees what was written.
+                # Locked until the commit, as in `append_if_unmoved`: a takeover waits, and then sees what was written.
                 row = await connection.fetchrow(sql["lease"] + " FOR SHARE", request.under.name)
                 if row:
                     leases[request.under.name] = tuple(row)
@@ -371,7 +371,7 @@ class PostgresDatabase:
             rows = await connection.fetch(self._sql["news"], ledger.position, NEWS_MAX)
             news = [(row[0], (row[1], row[2], row[3])) for row in rows]
         next_stream = await connection.fetchval(self._sql["next_stream"])
-        ledger.moved_to(position, time_us, next_stream, news)
+        ledger.catch_up(position, time_us, next_stream, news)
 
     async def _write(self, connection: asyncpg.Connection[Any], plan: WriteBatch) -> None:
         sql = self._sql
@@ -396,16 +396,16 @@ class PostgresDatabase:
         await connection.execute("SELECT pg_notify($1, $2)", self._channel, str(plan.expected + len(plan.rows)))
 
     def outcome_unknown(self, error: Exception) -> bool:
-        """Whether the connection was lost at a moment when the server may have committed."""
+        """Return whether the connection was lost, so that the server may have committed."""
         return isinstance(error, (*_LOST, *_ENDING))
 
     def explain(self, error: Exception) -> Exception:
-        """Say a failure of the server in our words."""
+        """Return the error to raise for a failure of the server."""
         if isinstance(error, asyncpg.DiskFullError):
             return DiskFull(self.place)
         if isinstance(error, (*_LOST, *_ENDING)):
             return StoreUnavailable(
-                f"the connection to {self.place} was lost: {_say(error)}",
+                f"the connection to {self.place} was lost: {_text(error)}",
                 written=None,
                 hint="the outcome is unknown; repeating the append under the same key is safe",
             )
@@ -414,83 +414,83 @@ class PostgresDatabase:
         if isinstance(error, asyncpg.DataError):
             return InvalidInput(f"{self.place} cannot store this: {error}")
         if isinstance(error, asyncpg.PostgresError):
-            return StoreUnavailable(f"{self.place} refused: {error}", written=False)
+            return StoreUnavailable(f"{self.place} refused the request: {error}", written=False)
         return error
 
     async def recover(self) -> None:
-        """After a lost connection: a new one, waiting a while for a server that restarts."""
-        patience = _Patience(self._patience_s)
+        """Reconnect after a lost connection, waiting for a server that restarts."""
+        backoff = _Backoff(self._patience_s)
         if self._writer is not None:
             self._writer.terminate()
         while True:
             try:
                 self._writer = await self._connect()
                 self._fast_append = None
-                # An answer under the lock means: no transaction of the old connection is still on its way.
+                # Once the lock is acquired, no transaction of the old connection is still running.
                 async with self._writer.transaction():
                     await self._writer.execute("SELECT pg_advisory_xact_lock($1)", self._lock)
             except (*_LOST, *_ENDING, asyncpg.PostgresError) as error:
-                if not await patience.pause():
+                if not await backoff.pause():
                     raise StoreUnavailable(
-                        f"{self.place} has not answered for {self._patience_s:.0f} s: {_say(error)}",
+                        f"{self.place} has not answered for {self._patience_s:.0f} s: {_text(error)}",
                         written=None,
-                        hint="start the server again; maos goes on with the next append",
+                        hint="start the server; the next append reconnects",
                     ) from error
             else:
                 return
 
     async def was_written(self, plan: WriteBatch) -> bool | None:
-        """Whether a plan with an unknown outcome is in the database; None if others compacted the place since."""
+        """Return whether a plan with an unknown outcome is in the database; None if it was compacted since."""
         if not plan.rows:
-            return False  # documents only: writing them again changes nothing
+            return False  # documents only: they can be written again
         assert self._writer is not None
         try:
-            return plan.stands(await self._writer.fetchrow(self._sql["hash_at"], *plan.last_place))
+            return plan.matches(await self._writer.fetchrow(self._sql["hash_at"], *plan.last_version))
         except (*_LOST, *_ENDING) as error:
             raise self._cannot_connect(error) from error
 
-    def wants_care(self) -> bool:
-        """Never: the server looks after itself."""
+    def needs_maintenance(self) -> bool:
+        """Return False: the server maintains itself."""
         return False
 
-    def care_meanwhile(self) -> None:
-        """Nothing to do."""
+    def maintain_concurrently(self) -> None:
+        """Do nothing."""
 
-    async def care(self) -> None:
-        """Nothing to do."""
+    async def maintain(self) -> None:
+        """Do nothing."""
 
-    # --- looking after it ------------------------------------------------------------------------------------
+    # --- copying and checking ------------------------------------------------------------------------------------
 
     async def copy_to(self, target: Path) -> int:
-        """All rows of one moment as lines of JSON, complete or not there at all; the position they go up to."""
+        """Write all rows of one snapshot as lines of JSON, completely or not at all; return the newest position."""
         partial = target.with_name(target.name + ".partial")
         partial.unlink(missing_ok=True)
         descriptor = os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
         assert self._readers is not None
         crash_point("copy: begun")
         try:
-            with open(descriptor, "w", encoding="utf-8") as file:  # noqa: ASYNC230 - short writes, and seldom
+            with open(descriptor, "w", encoding="utf-8") as file:  # noqa: ASYNC230 - short and rare writes
                 async with self._readers.acquire() as connection, connection.transaction(isolation="repeatable_read"):
                     head = await connection.fetchrow(self._sql["log_head"])
                     for table in _TABLES:
-                        async for row in connection.cursor(f"SELECT * FROM {table}"):  # noqa: S608 - names of our own
+                        async for row in connection.cursor(f"SELECT * FROM {table}"):  # noqa: S608 - constant names
                             file.write(json.dumps({"table": table, **_plain(row)}) + "\n")
                 file.flush()
                 os.fsync(file.fileno())
             crash_point("copy: not yet named")
             partial.rename(target)
-        except BaseException:  # a part of a copy is no use
+        except BaseException:  # an incomplete copy is useless
             partial.unlink(missing_ok=True)
             raise
         sync_folder(target.parent)
         return head[0] if head else 0
 
     async def problems(self) -> list[str]:
-        """PostgreSQL checks its pages itself as it reads them; a damaged one is an error of the read."""
+        """Return nothing: PostgreSQL checks its pages as it reads them, and a damaged one fails the read."""
         return []
 
 
-class _Patience:
+class _Backoff:
     """Growing pauses between attempts, until the time is up."""
 
     def __init__(self, patience_s: float) -> None:
@@ -498,7 +498,7 @@ class _Patience:
         self._pause_s = 0.05
 
     async def pause(self) -> bool:
-        """Wait a little; False when there is no time left to."""
+        """Wait before the next attempt; return False when the time is up."""
         if asyncio.get_running_loop().time() + self._pause_s > self._deadline:
             return False
         await asyncio.sleep(self._pause_s)
@@ -507,11 +507,11 @@ class _Patience:
 
 
 def _digits(numbers: Iterable[int]) -> str:
-    """Numbers as PostgreSQL writes an array of them."""
+    """Return numbers as the text of a PostgreSQL array."""
     return f"{{{','.join(map(str, numbers))}}}"
 
 
-def _say(error: BaseException) -> str:
+def _text(error: BaseException) -> str:
     return str(error) or type(error).__name__
 
 
@@ -530,7 +530,7 @@ def _without_password(url: str) -> str:
 
 
 def _default_mark(place: str) -> Path:
-    """Each machine remembers for itself what it saw acknowledged."""
+    """Return the file of the mark: each machine keeps its own."""
     state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
     folder = state / "maos" / "heads"
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)

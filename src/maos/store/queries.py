@@ -11,7 +11,7 @@ _NAME = re.compile(r"^-- (\w+) --$", re.MULTILINE)
 
 @cache
 def load() -> dict[str, str]:
-    """Each statement by its name, with $1-style parameters and without its comments."""
+    """Return each statement by its name, with $1-style parameters and without comments."""
     text = files("maos.store").joinpath("queries.sql").read_text(encoding="utf-8")
     parts = _NAME.split(text)[1:]
     return {
@@ -22,5 +22,5 @@ def load() -> dict[str, str]:
 
 @cache
 def for_sqlite() -> dict[str, str]:
-    """The same statements with SQLite's numbered parameters."""
+    """Return each statement by its name, with SQLite's numbered parameters."""
     return {name: re.sub(r"\$(\d)", r"?\1", statement) for name, statement in load().items()}

@@ -78,7 +78,7 @@ UPDATE leases SET expires_us = now_us() + $4
 RETURNING token, expires_us;
 
 -- release_lease --
--- The row stays, so that the token goes on growing.
+-- The row stays, so that the token keeps growing.
 UPDATE leases SET expires_us = 0 WHERE name = $1 AND owner = $2 AND token = $3
 RETURNING token, expires_us;
 
@@ -116,5 +116,5 @@ UPDATE events SET spans = $3, type = $4, format = $5, body = $6
 DELETE FROM events WHERE stream = $1 AND version >= $2 AND version < $3;
 
 -- count_versions --
--- Equals the head of the journal unless rows were lost; events of a stream without a name can be read by nobody.
+-- Equals the head of the journal unless rows were lost; events of a stream without a name cannot be read.
 SELECT COALESCE(sum(e.spans), 0) FROM events e JOIN streams s ON s.id = e.stream;

@@ -1,7 +1,7 @@
-"""The store contract in SQL, once for both databases.
+"""The store contract in SQL, for both databases.
 
-Reading and coordinating are plain named statements. Writing goes through the group-commit writer. What differs between
-SQLite and PostgreSQL is behind `Database`.
+Reads and leases are named statements; writes go through the group-commit writer. What differs between SQLite and
+PostgreSQL is behind `Database`.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from maos.store.ledger import AppendRequest
 from maos.store.mark import Mark, MarkFile
 from maos.store.writer import GroupCommitWriter, Transactor
 
-LOOK_ANYWAY_S = 1.0
-"""A waiter looks for itself this often, in case a wake-up got lost."""
+POLL_S = 1.0
+"""A waiter checks the journal this often, in case a wake-up was lost."""
 
 _LAST = "\U0010ffff"
 
@@ -50,7 +50,7 @@ class Database(Transactor, Protocol):
     async def execute(self, query: str, *arguments: Any) -> list[tuple[Any, ...]]: ...
 
     def stamp(self) -> int | None:
-        """A number that is another one after every commit of anybody; None where asking costs as much as reading."""
+        """Return a number that changes with every commit of any process; None where that costs as much as a read."""
         ...
 
     async def listen(self, woken: Callable[[], None]) -> None: ...
@@ -66,17 +66,17 @@ class SqlStore:
     def __init__(self, database: Database) -> None:
         self.place = database.place
         self.database = database
-        self._writer = GroupCommitWriter(database, self._grown)
+        self._writer = GroupCommitWriter(database, self._on_commit)
         self._head = 0
         self._waiters: set[asyncio.Future[None]] = set()
         self._listening = False
-        # Versions looked up since the database last changed, whoever changed it.
+        # Versions read since any process last changed the database.
         self._stamp: int | None = None
         self._versions: dict[str, int] = {}
 
     @classmethod
     async def open(cls, database: Database, *, accept_loss: bool = False) -> SqlStore:
-        """Open, create or upgrade; refuses a journal that lost acknowledged events unless told otherwise."""
+        """Open, create or upgrade; refuse a journal that lost acknowledged events, unless `accept_loss`."""
         await database.open()
         store = cls(database)
         try:
@@ -94,7 +94,7 @@ class SqlStore:
         documents: Sequence[Document] = (),
         replacing: Sequence[Replacement] = (),
     ) -> Coroutine[Any, Any, Appended]:
-        """See Store.append. (Not `async`: one coroutine less is awaited for every event there is.)"""
+        """See Store.append. (Not `async`, which saves a coroutine for every event.)"""
         return self._writer.append(AppendRequest(writes, key, under, documents, replacing))
 
     async def read(self, stream: str, *, after: int = 0, limit: int = 256, backwards: bool = False) -> list[Recorded]:
@@ -106,7 +106,7 @@ class SqlStore:
         """See Store.read_log."""
         rows = await self.database.fetch("read_log", after, limit)
         if rows and rows[-1][0] <= after:
-            raise Corrupt(f"position {rows[-1][0]} stands behind {after}")  # a follower would go round for ever
+            raise Corrupt(f"position {rows[-1][0]} follows {after}")  # a follower would loop for ever
         return [Recorded._make(row) for row in rows]
 
     async def version(self, stream: str) -> int:
@@ -140,20 +140,20 @@ class SqlStore:
         if not self._listening:
             self._listening = True
             try:
-                await self.database.listen(self._ring)
+                await self.database.listen(self._wake)
             except BaseException:
-                self._listening = False  # whoever waits next tries again
+                self._listening = False  # the next waiter tries again
                 raise
         while True:
             waiter = loop.create_future()
             self._waiters.add(waiter)
             try:
-                # Look after signing up: what is written from now on wakes the waiter.
+                # Check after registering: any later commit wakes the waiter.
                 self._head = max(self._head, await self.head())
                 remaining = deadline - loop.time()
                 if self._head > after or remaining <= 0:
                     return self._head
-                await asyncio.wait((waiter,), timeout=min(remaining, LOOK_ANYWAY_S))
+                await asyncio.wait((waiter,), timeout=min(remaining, POLL_S))
             finally:
                 self._waiters.discard(waiter)
 
@@ -189,13 +189,13 @@ class SqlStore:
             raise StoreUnavailable(
                 f"{path} cannot be written: {error.strerror}",
                 written=False,
-                hint="check that the folder exists and can be written",
+                hint="check that the folder exists and is writable",
             ) from error
 
     async def check(self) -> Health:
         """See Store.check."""
         notes = list(self.database.notes)
-        for trouble in (self.database.mark.trouble, self._writer.care_trouble):
+        for trouble in (self.database.mark.trouble, self._writer.maintenance_error):
             if trouble:
                 notes.append(trouble)
         rows = await self.database.fetch("count_versions")
@@ -223,7 +223,7 @@ class SqlStore:
         return Lease(name, owner, rows[0][0], rows[0][1]) if rows else None
 
     async def _compare_with_mark(self, *, accept_loss: bool) -> None:
-        """Notice at once when the end of the journal is missing (I8)."""
+        """Compare the journal with the mark, to detect a missing end (I8)."""
         file = self.database.mark
         mark = file.read()  # before the head: another process may append between the two
         self._head, _time_us, head_hash = await self.database.fetch_row("log_head") or (0, 0, b"")
@@ -231,34 +231,34 @@ class SqlStore:
             if self._head == 0:
                 file.trouble = None  # a new journal has no mark yet
                 return
-            self.database.notes.append(f"{file.trouble}: a lost end of the journal could not have been noticed")
-        elif why := await self._differs(mark, head_hash):
+            self.database.notes.append(f"{file.trouble}: a lost end of the journal cannot be detected")
+        elif why := await self._difference(mark, head_hash):
             if not accept_loss:
                 raise HistoryLost(self.place, acknowledged=mark.position, found=self._head, why=why)
-            self.database.notes.append(f"went on although position {mark.position} was acknowledged and {why}")
+            self.database.notes.append(f"opened although position {mark.position} was acknowledged and {why}")
             file.path.unlink()
         if self._head and (mark is None or mark.position != self._head or accept_loss):
             file.write(Mark(self._head, head_hash))
 
-    async def _differs(self, mark: Mark, head_hash: bytes) -> str | None:
+    async def _difference(self, mark: Mark, head_hash: bytes) -> str | None:
         if mark.position > self._head:
             return f"the journal ends at {self._head}"
         if mark.position == self._head:
             found: tuple[Any, ...] | None = (head_hash,)
         else:
             found = await self.database.fetch_row("hash_at_position", mark.position)
-        # No row there: compaction merged it and died before it could mark its own, later, event.
+        # No row: compaction merged it, and was killed before it could mark its own, later event.
         if found is not None and found[0] != mark.hash:
-            return "a different event stands there"
+            return "a different event is stored there"
         return None
 
-    def _grown(self, position: int) -> None:
-        """The writer committed."""
+    def _on_commit(self, position: int) -> None:
+        """Wake the waiters of this process after a commit."""
         self._head = max(self._head, position)
         if self._waiters:
-            self._ring()
+            self._wake()
 
-    def _ring(self) -> None:
+    def _wake(self) -> None:
         waiters, self._waiters = self._waiters, set()
         for waiter in waiters:
             if not waiter.done():

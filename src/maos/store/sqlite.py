@@ -1,8 +1,8 @@
 """The journal in one SQLite file, through apsw.
 
-apsw brings its own SQLite: every release before 3.51.3 can lose committed writes in a race of checkpoint and commit.
+apsw includes its own SQLite: every release before 3.51.3 can lose committed writes in a race of checkpoint and commit.
 Reads and uncontended commits run on the event loop's thread (microseconds, and one fsync); group commits run in one
-worker thread. The live file is never opened by anything but the driver: closing it would drop SQLite's locks.
+worker thread. Only the driver opens the live file: closing it elsewhere would drop SQLite's locks.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ import apsw
 from maos.clock import Clock
 from maos.errors import Corrupt, DiskFull, InvalidInput, MaosError, NotFound, StoreUnavailable, UnknownFormat
 from maos.faults import crash_point
+from maos.files import sync_folder
 from maos.store import queries, upgrade
 from maos.store.bell import Bell
 from maos.store.contract import Replacement
-from maos.store.folder import sync_folder
 from maos.store.ledger import AppendRequest, Head, KeyRow, Ledger, WriteBatch
 from maos.store.mark import Mark, MarkFile
 
 SQLITE_MIN = (3, 51, 3)
-BUSY_MS_MAX = 10_000  # how long a writer waits for other processes before it says so
-LOCK_PAUSE_S = 0.000_1  # how soon a lock is tried again at first
+BUSY_MS_MAX = 10_000  # how long a writer waits for other processes before it raises
+LOCK_PAUSE_S = 0.000_1  # the first pause before a lock is tried again
 LOCK_PAUSE_S_MAX = 0.01
-WAL_PAGES_MAX = 1_000  # then the log is copied into the database
-WAL_LAYOUT_PAGES = (256, 1_100)  # the log is laid out in advance: some soon, all for those who write much
-WAL_PAGES_LAID_OUT = 12  # from so many on; not for a process that writes once and ends
-NEWS_MAX = 10_000  # events of other processes the writer follows before it starts its memory anew
+WAL_PAGES_MAX = 1_000  # with more pages the log is copied into the database
+WAL_PREALLOCATED_PAGES = (256, 1_100)  # the log is preallocated: a part soon, all of it for processes that write much
+WAL_PAGES_PREALLOCATED = 12  # from this many pages on; not for a process that writes once and ends
+NEWS_MAX = 10_000  # with more events of other processes the ledger is cleared
 
-ROWS_AT_ONCE = 16  # rows in one statement: a third less work than a statement for each
+ROWS_AT_ONCE = 16  # rows per statement: a third less work than one each
 
 _VALUES = "(?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _INSERT = "INSERT INTO events (position, stream, version, type, format, time_us, token, body, hash) VALUES "
@@ -47,7 +47,7 @@ _INSERT_EVENTS = _INSERT_EVENT + f", {_VALUES}" * (ROWS_AT_ONCE - 1)
 
 VIEWS_KNOWN = "SELECT count(*) FROM sqlite_schema WHERE type = 'view' AND name = 'maos_views' AND instr(?, sql)"
 
-# SQLite does not look whether a stored value has its column's type; a flipped bit can make a number of a text.
+# SQLite does not check that a stored value has its column's type; a flipped bit can turn a text into a number.
 _EVENT_QUERIES = frozenset(("read_stream", "read_stream_backwards", "read_log"))
 _EVENT_TYPES: list[type] = [int, str, int, int, str, int, int, int, bytes, bytes]
 
@@ -56,11 +56,11 @@ T = TypeVar("T")
 
 
 class _Locked(Exception):
-    """Another process is writing, and the caller did not want to wait."""
+    """Another process is writing, and the caller does not wait."""
 
 
 class SqliteDatabase:
-    """Connections to one SQLite file, and the transactions of the writer."""
+    """The connections to one SQLite file, and the transactions of the writer."""
 
     blocking = True
 
@@ -74,12 +74,12 @@ class SqliteDatabase:
         schema: Traversable | None = None,
     ) -> None:
         self.place = str(path)
-        self.path = path = path.absolute()  # some connections are made later, wherever the process has gone by then
+        self.path = path = path.absolute()  # connections may be opened after the process has changed its folder
         self.mark = MarkFile(path.with_name(path.name + "-head"))
         self.notes: list[str] = []
         self.wal_pages = 0
-        self._care_at = WAL_PAGES_LAID_OUT
-        self._laid_out_pages = 0
+        self._maintain_at = WAL_PAGES_PREALLOCATED
+        self._preallocated_pages = 0
         self._bell = Bell(path.with_name(path.name + "-wake"))
         self._clock = clock
         self._create = create
@@ -89,20 +89,20 @@ class SqliteDatabase:
         self._reader: apsw.Connection | None = None
         self._stamps: apsw.Cursor | None = None
         self._writer: apsw.Connection | None = None
+        self._read_only = False
+        """Whether the disk was too full to open the database for writing."""
         self._data_version = -1
-        """SQLite's count of changes as of our last commit; the same count at the next means nobody else wrote."""
+        """SQLite's count of changes at the last commit; if it is the same at the next, no other process has written."""
 
     # --- opening and closing ---------------------------------------------------------------------------------
 
     async def open(self) -> None:
-        """Connect, create or upgrade; raises with what is wrong when that cannot be done."""
+        """Connect, create or upgrade; raise when that is not possible."""
         _check_library()
         try:
-            with translated(self.place):
+            with translate_errors(self.place):
                 created = self._create_file()
-                self._reader = self._connect()
-                self._stamps = self._reader.cursor()
-                level = self._level()
+                level = self._connect_reader()
                 todo = upgrade.pending(upgrade.steps("sqlite", self._schema), level, self.place)
                 if todo:
                     self._upgrade(level, todo)
@@ -113,11 +113,11 @@ class SqliteDatabase:
             raise
 
     async def close(self, *, refused: bool = False) -> None:
-        """Copy the log into the database and let go of the file; one that was refused is left as it is."""
+        """Copy the log into the database and close it; a database that was refused is left as it is."""
         self._bell.close()
         log = self.path.with_name(self.path.name + "-wal")
         if refused and self._reader is not None and log.exists() and log.stat().st_size:
-            # Behind the damage the log may hold frames that somebody can still read; copying it would end that.
+            # Behind the damage the log may have frames that can still be recovered; copying it would lose them.
             self._reader.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         for connection in (self._writer, self._reader):
             if connection is not None:
@@ -126,7 +126,7 @@ class SqliteDatabase:
         self.mark.close()
 
     def _create_file(self) -> bool:
-        """Make the file ourselves, readable by nobody else; SQLite gives its other files the same mode."""
+        """Create the file, readable by its owner only; SQLite gives its other files the same mode."""
         if not self._create and (not self.path.exists() or self.path.stat().st_size == 0):
             raise NotFound(f"there is no database {self.place}", hint="check the path; nothing was created")
         if self._vfs is not None:
@@ -139,9 +139,30 @@ class SqliteDatabase:
             raise StoreUnavailable(
                 f"{self.place} cannot be created: {error.strerror}",
                 written=False,
-                hint="check that the folder exists and can be written",
+                hint="check that the folder exists and is writable",
             ) from error
         return True
+
+    def _connect_reader(self) -> int:
+        """Open the connection for reading; return the schema level.
+
+        A first connection needs space for the shared-memory file. A full disk has none, but reading must still work:
+        in exclusive mode SQLite keeps that file in memory. Nothing can be written then.
+        """
+        self._reader = self._connect()
+        try:
+            level = self._level()
+        except apsw.IOError as error:
+            if not _is_full(error):
+                raise
+            self._reader.close()
+            self._reader = self._connect()
+            self._reader.execute("PRAGMA locking_mode = EXCLUSIVE")
+            self._read_only = True
+            self.notes.append(f"{DiskFull(self.place).what}: opened for reading only")
+            level = self._level()
+        self._stamps = self._reader.cursor()
+        return level
 
     def _connect(self) -> apsw.Connection:
         flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
@@ -151,14 +172,16 @@ class SqliteDatabase:
         return connection
 
     def _connect_writer(self, *, new: bool = False) -> apsw.Connection:
+        if self._read_only:
+            raise DiskFull(self.place)
         connection = self._connect()
         if new:
-            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # compaction can give pages back
+            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # so that pages freed by compaction can be returned
         self._switch_to_wal(connection)  # a copy made by VACUUM INTO is not in that mode
         connection.execute("PRAGMA synchronous = FULL")
         if _one(connection, "PRAGMA synchronous") != 2:
             raise StoreUnavailable(f"{self.place}: synchronous=FULL was not accepted", written=False)
-        connection.set_wal_hook(self._after_commit)  # replaces SQLite's own checkpoints; see `care`
+        connection.set_wal_hook(self._after_commit)  # replaces SQLite's own checkpoints; see `maintain`
         self._writer = connection
         return connection
 
@@ -169,7 +192,7 @@ class SqliteDatabase:
     # --- schema ----------------------------------------------------------------------------------------------
 
     def _level(self) -> int:
-        """The schema level; refuses to write into a database that belongs to another program."""
+        """Return the schema level; refuse a database of another program."""
         assert self._reader is not None
         row: Any = self._reader.execute(
             "SELECT user_version, (SELECT count(*) FROM sqlite_schema),"
@@ -191,7 +214,7 @@ class SqliteDatabase:
                 connection.execute("BEGIN IMMEDIATE")
                 try:
                     found = int(_one(connection, "PRAGMA user_version"))
-                    if found < step.level:  # another process may be first
+                    if found < step.level:  # or another process was first
                         if found and found == level:
                             self._keep_copy(level)
                         connection.execute(step.sql)
@@ -206,22 +229,22 @@ class SqliteDatabase:
             self._writer = None
 
     def add_views(self, views: str) -> None:
-        """Have the views that are given, for programs other than maos; without them everything works all the same.
+        """Create or update the SQL views, which other programs use and maos does not need.
 
-        Not when it is opened: SQLite reads every view each time, which would double what opening costs.
+        Not part of opening: SQLite would parse every view each time, which would double its cost.
         """
-        if _one(self._open_reader(), VIEWS_KNOWN, views):
+        if self._read_only or _one(self._open_reader(), VIEWS_KNOWN, views):
             return
         connection = self._connect()
         connection.set_wal_hook(self._after_commit)
         try:
             connection.execute("BEGIN IMMEDIATE")
-            if not _one(connection, VIEWS_KNOWN, views):  # another process may have been first
+            if not _one(connection, VIEWS_KNOWN, views):  # or another process was first
                 connection.execute(views)
             connection.execute("COMMIT")
         except apsw.Error as error:
             _roll_back(connection)
-            self.notes.append(f"the views could not be made: {error}")
+            self.notes.append(f"the views could not be created: {error}")
         finally:
             connection.close()
 
@@ -232,7 +255,7 @@ class SqliteDatabase:
         while True:
             try:
                 mode = _one(connection, "PRAGMA journal_mode = WAL")
-            except apsw.BusyError:  # another process creates it at this moment; SQLite does not wait here
+            except apsw.BusyError:  # another process is creating it; SQLite does not wait here
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(0.005)
@@ -246,7 +269,7 @@ class SqliteDatabase:
             return
 
     def _keep_copy(self, level: int) -> None:
-        """Copy what is there while nobody can write; a copy from an upgrade that failed may lack newer events."""
+        """Copy the database while it is locked; replace a copy of a failed upgrade, which may lack newer events."""
         assert self._reader is not None
         copy = self.path.with_name(f"{self.path.name}.level-{level}.bak")
         _copy(self._reader, copy)
@@ -255,7 +278,7 @@ class SqliteDatabase:
     # --- reading ---------------------------------------------------------------------------------------------
 
     async def fetch(self, query: str, *arguments: apsw.SQLiteValue) -> list[Row]:
-        """All rows of a short read, at once: a thread would cost more than the read."""
+        """Return all rows of a short read, on this thread: another would cost more than the read."""
         try:
             rows: list[Row] = self._open_reader().execute(self._sql[query], arguments).fetchall()
         except (apsw.Error, UnicodeDecodeError) as error:
@@ -265,7 +288,7 @@ class SqliteDatabase:
         return rows
 
     async def fetch_row(self, query: str, *arguments: apsw.SQLiteValue) -> Row | None:
-        """The first row, if there is one."""
+        """Return the first row, or None."""
         try:
             return self._open_reader().execute(self._sql[query], arguments).fetchone()
         except (apsw.Error, UnicodeDecodeError) as error:
@@ -280,7 +303,7 @@ class SqliteDatabase:
         return StoreUnavailable(f"{self.place} is closed", written=False, hint="open it again")
 
     def stamp(self) -> int | None:
-        """SQLite's own count of changes made through other connections, as they all are to the one that reads."""
+        """Return SQLite's count of changes by other connections; the reading one makes none itself."""
         if self._stamps is None:
             raise self._closed()
         try:
@@ -290,7 +313,7 @@ class SqliteDatabase:
         return stamp
 
     async def listen(self, woken: Callable[[], None]) -> None:
-        """Hear about commits of other processes."""
+        """Call `woken` after commits of other processes."""
         self._bell.listen(woken)
 
     # --- writing ---------------------------------------------------------------------------------------------
@@ -304,7 +327,7 @@ class SqliteDatabase:
         return True
 
     async def commit(self, ledger: Ledger, batch: Sequence[AppendRequest]) -> None:
-        """Write a batch, after other processes if need be."""
+        """Write a batch, waiting for other processes if necessary."""
         self._transact(ledger, batch, wait_ms=BUSY_MS_MAX)
 
     def _transact(self, ledger: Ledger, batch: Sequence[AppendRequest], wait_ms: int = 0) -> None:
@@ -324,18 +347,18 @@ class SqliteDatabase:
             self._data_version = -1
             _roll_back(connection)
             if isinstance(error, apsw.ReadOnlyError):
-                connection.close()  # it stays so; a new connection may be allowed to write one day
+                connection.close()  # this connection stays read-only; a new one may be allowed to write later
                 self._writer = None
             raise
         crash_point("commit: committed, not marked")
-        ledger.written(plan)
+        ledger.advance(plan)
         if plan.rows:
             self.mark.write(Mark(ledger.position, plan.last_hash))
-        crash_point("commit: marked, nobody told")
+        crash_point("commit: marked, not announced")
         self._bell.ring()
 
     def _begin(self, connection: apsw.Connection, wait_ms: int) -> None:
-        """Take the write lock. Others hold it for less than a millisecond, and SQLite's own waiting begins with one."""
+        """Acquire the write lock. Others hold it for less than a millisecond, SQLite's shortest wait."""
         connection.set_busy_timeout(0)
         until_s, pause_s = time.monotonic() + wait_ms / 1000, LOCK_PAUSE_S
         while True:
@@ -352,82 +375,81 @@ class SqliteDatabase:
         connection.set_busy_timeout(wait_ms)
 
     async def execute(self, query: str, *arguments: apsw.SQLiteValue) -> list[Row]:
-        """One small write of its own, such as taking a lease; needs the writer's turn."""
-        with translated(self.place):
+        """Execute one small write of its own, such as acquiring a lease; needs the writer's turn."""
+        with translate_errors(self.place):
             connection = self._writer or self._connect_writer()
             connection.set_busy_timeout(BUSY_MS_MAX)
             return connection.execute(self._sql[query], arguments).fetchall()
 
     def outcome_unknown(self, error: Exception) -> bool:
-        """A full disk, a lock or a missing right leaves nothing behind; after any other failure one has to look."""
+        """Return True unless the disk was full, or the database locked or read-only: these write nothing."""
         return isinstance(error, apsw.Error) and not isinstance(
             error, (apsw.FullError, apsw.BusyError, apsw.ReadOnlyError)
         )
 
     def explain(self, error: Exception) -> Exception:
-        """Say a failure of SQLite in our words."""
+        """Return the error to raise for a failure of SQLite."""
         return translate(error, self.place) if isinstance(error, apsw.Error) else error
 
     async def recover(self) -> None:
-        """After an I/O error: a new connection, and all that is readable brought to disk anew (I9).
+        """Reconnect after an I/O error, and write everything that is readable to disk again (I9).
 
-        A failed fsync may have thrown away what it could not write while the page cache still shows it. Copying the
-        log into the database writes those pages once more and syncs them there.
+        After a failed fsync, pages may be lost although the page cache still has them. Copying the log into the
+        database writes these pages again and syncs them there.
         """
-
         if self._writer is not None:
-            with contextlib.suppress(apsw.Error):  # it is being replaced because it is broken
+            with contextlib.suppress(apsw.Error):  # it is replaced because it is broken
                 self._writer.close()
             self._writer = None
-        with translated(self.place):
+        with translate_errors(self.place):
             self._connect_writer().wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_FULL)
 
     async def was_written(self, plan: WriteBatch) -> bool | None:
-        """Whether a plan with an unknown outcome is in the database; None if others compacted the place since."""
+        """Return whether a plan with an unknown outcome is in the database; None if it was compacted since."""
         if not plan.rows:
-            return False  # documents only: writing them again changes nothing
+            return False  # documents only: they can be written again
         assert self._writer is not None
-        with translated(self.place):
-            return plan.stands(self._writer.execute(self._sql["hash_at"], plan.last_place).fetchone())
+        with translate_errors(self.place):
+            return plan.matches(self._writer.execute(self._sql["hash_at"], plan.last_version).fetchone())
 
-    def wants_care(self) -> bool:
-        """Whether the log has grown enough to be copied into the database, or to be laid out in advance."""
-        return self.wal_pages >= self._care_at
+    def needs_maintenance(self) -> bool:
+        """Return whether the log has grown enough to be copied into the database, or to be preallocated."""
+        return self.wal_pages >= self._maintain_at
 
-    def care_meanwhile(self) -> None:
-        """Copy most of the log on a connection of its own, while commits go on."""
-        if self._laid_out_pages < WAL_LAYOUT_PAGES[-1]:
+    def maintain_concurrently(self) -> None:
+        """Copy most of the log on a connection of its own, while commits continue."""
+        if self._preallocated_pages < WAL_PREALLOCATED_PAGES[-1]:
             return
-        self._care_at = self.wal_pages + WAL_PAGES_MAX  # if this fails, not again at once
-        with translated(self.place):
+        self._maintain_at = self.wal_pages + WAL_PAGES_MAX  # if this fails, retry later
+        with translate_errors(self.place):
             connection = self._connect()
             try:
                 connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
             finally:
                 connection.close()
 
-    async def care(self) -> None:
-        """Copy the rest of the log, so that the next commit starts it over."""
+    async def maintain(self) -> None:
+        """Copy the rest of the log, so that the next commit starts it from the beginning."""
         writer = self._writer or self._connect_writer()
-        with translated(self.place):
-            if self._laid_out_pages < WAL_LAYOUT_PAGES[-1]:
-                self._lay_out_wal(writer)
+        with translate_errors(self.place):
+            if self._preallocated_pages < WAL_PREALLOCATED_PAGES[-1]:
+                self._preallocate_wal(writer)
                 return
-            self._care_at = WAL_PAGES_MAX
+            self._maintain_at = WAL_PAGES_MAX
             writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
-            writer.execute("PRAGMA incremental_vacuum").fetchall()  # pages that compaction freed
+            writer.execute("PRAGMA incremental_vacuum").fetchall()  # return the pages that compaction freed
         self.mark.sync()
         self.wal_pages = 0
 
-    def _lay_out_wal(self, writer: apsw.Connection) -> None:
-        """Fill the log's file with zeros to its usual length: syncing a file that does not grow takes half the time.
+    def _preallocate_wal(self, writer: apsw.Connection) -> None:
+        """Fill the log file with zeros up to its usual length: syncing a file that does not grow takes half the time.
 
-        SQLite ignores what follows the last valid frame. The write lock is held meanwhile, so nobody appends frames
-        where the zeros go. Unlike the database file, the log carries no locks that closing it here could drop.
+        SQLite ignores what follows the last valid frame. The write lock is held, so no process appends frames where the
+        zeros go. Unlike the database file, the log has no locks that closing it here could drop.
         """
-        pages = next(pages for pages in WAL_LAYOUT_PAGES if pages > self._laid_out_pages)
-        self._laid_out_pages = pages
-        self._care_at = min(WAL_PAGES_MAX, pages - pages // 8)
+        pages = next(pages for pages in WAL_PREALLOCATED_PAGES if pages > self._preallocated_pages)
+        self._preallocated_pages = pages
+        self._maintain_at = min(WAL_PAGES_MAX, pages - pages // 8)
         if self._vfs is not None:
             return
         length = 32 + pages * (24 + 4096)  # a header, and for each page its header and itself
@@ -442,15 +464,15 @@ class SqliteDatabase:
                     os.fdatasync(log)
             finally:
                 os.close(log)
-        except OSError as error:  # no space for the zeros: go on with a log that grows as it needs
-            self.notes.append(f"{self.place}-wal was not laid out: {error.strerror}")
+        except OSError as error:  # no space for the zeros: the log grows as needed
+            self.notes.append(f"{self.place}-wal was not preallocated: {error.strerror}")
         finally:
             writer.execute("ROLLBACK")
 
     def _decide(self, connection: apsw.Connection, ledger: Ledger, batch: Sequence[AppendRequest]) -> WriteBatch:
         sql = self._sql
         if connection.data_version() != self._data_version or ledger.position < 0:
-            # Somebody else has committed since we did, or may have.
+            # Another process has committed since, or may have.
             position, time_us, _hash = connection.execute(sql["log_head"]).fetchone() or (0, 0, None)
             if position != ledger.position:
                 self._catch_up(connection, ledger, position, time_us)
@@ -475,7 +497,7 @@ class SqliteDatabase:
         if 0 <= ledger.position < position <= ledger.position + NEWS_MAX:
             rows: Any = connection.execute(self._sql["news"], (ledger.position, NEWS_MAX)).fetchall()
             news = [(name, (id_, version, hash_)) for name, id_, version, hash_ in rows]
-        ledger.moved_to(position, time_us, int(_one(connection, self._sql["next_stream"])), news)
+        ledger.catch_up(position, time_us, int(_one(connection, self._sql["next_stream"])), news)
 
     def _write(self, connection: apsw.Connection, plan: WriteBatch) -> None:
         sql = self._sql
@@ -498,29 +520,25 @@ class SqliteDatabase:
         for stream_id, replacement in plan.replacing:
             _replace(connection, sql, stream_id, replacement)
 
-    # --- looking after it ------------------------------------------------------------------------------------
+    # --- copying and checking ------------------------------------------------------------------------------------
 
     async def copy_to(self, target: Path) -> int:
-        """A whole copy under another name, complete or not there at all, while work goes on; the position it holds."""
+        """Copy the database to another file, completely or not at all, while in use; return its newest position."""
 
-        def work() -> int:
+        def work(connection: apsw.Connection) -> int:
             log = target.with_name(target.name + "-wal")
             if log.exists() or (target.exists() and target.samefile(self.path)):
-                # Put under the name of a database in use, it would be mixed with that one's log, and events be lost.
+                # A copy under the name of a database in use would be mixed with its log, and events be lost.
                 raise InvalidInput(f"{target} is a database in use", hint="name a file that does not exist")
-            with translated(self.place):
-                connection = self._connect()
-                try:
-                    _copy(connection, target)
-                finally:
-                    connection.close()
+            with translate_errors(self.place):
+                _copy(connection, target)
                 return self._head_of_copy(target)
 
-        return await asyncio.get_running_loop().run_in_executor(None, work)
+        return await self._read_long(work)
 
     def _head_of_copy(self, copy: Path) -> int:
         flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
-        connection = apsw.Connection(f"{copy.absolute().as_uri()}?immutable=1", flags)  # leaves no files beside it
+        connection = apsw.Connection(f"{copy.absolute().as_uri()}?immutable=1", flags)  # creates no files beside it
         try:
             row: Any = connection.execute(self._sql["log_head"]).fetchone()
             return row[0] if row else 0
@@ -528,19 +546,30 @@ class SqliteDatabase:
             connection.close()
 
     async def problems(self) -> list[str]:
-        """What SQLite's own integrity check finds."""
+        """Return what SQLite's own integrity check finds."""
 
-        def work() -> list[Row]:
-            connection = self._connect()
+        def work(connection: apsw.Connection) -> list[Row]:
             try:
                 return connection.execute("PRAGMA integrity_check(20)").fetchall()
             except apsw.CorruptError as error:
                 return [(str(error),)]
+
+        rows = await self._read_long(work)
+        return [str(row[0]) for row in rows if row[0] != "ok"]
+
+    async def _read_long(self, work: Callable[[apsw.Connection], T]) -> T:
+        """Read in a thread on a connection of its own; on the only one there can be when opened for reading only."""
+        if self._read_only:
+            return work(self._open_reader())
+
+        def run() -> T:
+            connection = self._connect()
+            try:
+                return work(connection)
             finally:
                 connection.close()
 
-        rows = await asyncio.get_running_loop().run_in_executor(None, work)
-        return [str(row[0]) for row in rows if row[0] != "ok"]
+        return await asyncio.get_running_loop().run_in_executor(None, run)
 
 
 def _copy(connection: apsw.Connection, target: Path) -> None:
@@ -557,7 +586,7 @@ def _copy(connection: apsw.Connection, target: Path) -> None:
             os.close(descriptor)
         crash_point("copy: not yet named")
         partial.rename(target)
-    except BaseException:  # a part of a copy is no use, and the disk may be full because of it
+    except BaseException:  # an incomplete copy is useless, and may be what filled the disk
         for left in (partial, partial.with_name(partial.name + "-journal")):
             left.unlink(missing_ok=True)
         raise
@@ -566,7 +595,7 @@ def _copy(connection: apsw.Connection, target: Path) -> None:
 
 def _roll_back(connection: apsw.Connection) -> None:
     if connection.in_transaction:
-        with contextlib.suppress(apsw.Error):  # the first error is the one that matters
+        with contextlib.suppress(apsw.Error):  # the first error matters
             connection.execute("ROLLBACK")
 
 
@@ -602,8 +631,8 @@ def _check_library() -> None:
 
 
 @contextlib.contextmanager
-def translated(place: str) -> Iterator[None]:
-    """Say SQLite's errors in our words: what, which and what next."""
+def translate_errors(place: str) -> Iterator[None]:
+    """Raise errors of maos for errors of SQLite."""
     try:
         yield
     except apsw.Error as error:
@@ -619,26 +648,31 @@ def _wrong_type(rows: Iterable[Row]) -> Corrupt:
     )
 
 
+def _is_full(error: Exception) -> bool:
+    """Return whether the disk has no space left for a page, or for the shared-memory file."""
+    return isinstance(error, apsw.FullError) or getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_SHMSIZE
+
+
 def translate(error: apsw.Error | UnicodeDecodeError, place: str) -> MaosError:
-    """The error of ours that an error of SQLite means."""
-    if isinstance(error, apsw.FullError):
+    """Return the error of maos for an error of SQLite."""
+    if _is_full(error):
         return DiskFull(place)
     if isinstance(error, apsw.BusyError):
         return StoreUnavailable(
             f"another process has kept {place} locked for {BUSY_MS_MAX // 1000} s",
             written=False,
-            hint="find it with `lsof` and let it finish or end it",
+            hint="find that process with `lsof`; wait for it, or end it",
         )
     if isinstance(error, (apsw.CorruptError, apsw.NotADBError, UnicodeDecodeError)):
         return Corrupt(
             f"{place} is damaged or not a maos database: {error}",
-            hint="check the path; if it is the right file, put back a copy and see what `maos state verify` says of it",
+            hint="check the path; if it is the right file, restore a copy and run `maos state verify` on it",
         )
     if isinstance(error, (apsw.CantOpenError, apsw.ReadOnlyError, apsw.PermissionsError)):
         return StoreUnavailable(
             f"{place} cannot be opened for writing: {error}",
             written=False,
-            hint="check that the folder exists and can be written",
+            hint="check that the folder exists and is writable",
         )
     return StoreUnavailable(
         f"{place}: {error}",

@@ -1,8 +1,8 @@
 """Schema levels: numbered files, applied upwards only, each in one transaction.
 
 The first level is 2: level 1 belonged to pre-release versions, whose events have other names, and is refused.
-A database of a newer level is refused: guessing what a newer maos meant is how data gets lost. Before an existing
-database is changed, a copy of it is kept; the databases do that in their own ways.
+A database of a newer level is refused, because guessing its meaning could lose data. Before an existing database is
+upgraded, a copy is kept; each database does that in its own way.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ class UpgradeStep(NamedTuple):
 
 
 def steps(dialect: str, folder: Traversable | None = None) -> list[UpgradeStep]:
-    """All levels of a dialect, lowest first; those that come with maos unless a folder is given."""
+    """Return all levels of a dialect, lowest first; those shipped with maos unless a folder is given."""
     return _shipped(dialect) if folder is None else _read(folder.joinpath(dialect))
 
 
 @cache
 def _shipped(dialect: str) -> list[UpgradeStep]:
-    """Read once per process: finding and reading the files takes longer than the rest of opening a journal."""
+    """Return the shipped levels, read once per process: reading them takes longer than the rest of opening."""
     return _read(files("maos.store").joinpath("schema", dialect))
 
 

@@ -1,13 +1,12 @@
 """Group commit: many callers, one transaction, one fsync.
 
-Whatever is asked for while a transaction is under way goes into the next one; there is no timer. Durable first, told
-second. A full queue makes callers wait. A database that blocks (SQLite) is served by one thread, one that does not
-(PostgreSQL) by one coroutine; both run the same `_commit`. On a database with short commits, an append that finds
-nobody else about is committed at once on the caller's thread, because the way to a thread and back costs more than
-the commit.
+Requests that arrive during a transaction go into the next one; there is no timer. Replies are sent after the commit. A
+full queue makes callers wait. A database that blocks (SQLite) is served by one thread, one that does not (PostgreSQL)
+by one coroutine; both run the same `_commit`. With a blocking database, an append that is alone is committed at once on
+the caller's thread, because switching threads costs more than the commit.
 
-After a failure nothing is acknowledged until the database has been reopened and what it holds has been compared with
-what was being written (I9): an error does not mean that nothing was written.
+After a failure nothing is acknowledged until the database has been reopened and compared with what was being written
+(I9): an error does not mean that nothing was written.
 """
 
 from __future__ import annotations
@@ -33,51 +32,51 @@ REPEAT = "the outcome is unknown; repeating the append under the same key is saf
 
 
 class Transactor(Protocol):
-    """What the writer needs of a database."""
+    """What the writer needs from a database."""
 
     place: str
     blocking: bool
-    """Whether its methods do their work on the calling thread and never suspend, `async` or not."""
+    """Whether its methods work on the calling thread and never suspend, even if they are `async`."""
 
     def commit_now(self, ledger: Ledger, batch: Sequence[AppendRequest]) -> bool:
-        """Write a batch at once; False when that would mean waiting for another process. Only if `blocking`."""
+        """Write a batch at once; return False when it would have to wait for another process. Only if `blocking`."""
         ...
 
     async def commit(self, ledger: Ledger, batch: Sequence[AppendRequest]) -> None:
-        """Write a batch, waiting as long as it takes."""
+        """Write a batch, waiting for other processes."""
         ...
 
     def outcome_unknown(self, error: Exception) -> bool:
-        """Whether a commit that failed with this error may have been written all the same."""
+        """Return whether a commit that failed with this error may have been written nevertheless."""
         ...
 
     def explain(self, error: Exception) -> Exception:
-        """The error to show for a failure of the database."""
+        """Return the error to raise for a failure of the database."""
         ...
 
     async def recover(self) -> None:
-        """Reopen after a failure; raises MaosError while that is not possible."""
+        """Reopen after a failure; raise MaosError while that is not possible."""
         ...
 
     async def was_written(self, plan: WriteBatch) -> bool | None:
-        """Whether a plan with an unknown outcome is in the database, and on disk; None when nobody can tell."""
+        """Return whether a plan with an unknown outcome is in the database and on disk; None if unknown."""
         ...
 
-    def wants_care(self) -> bool:
-        """Whether house-keeping is due."""
+    def needs_maintenance(self) -> bool:
+        """Return whether maintenance is due."""
         ...
 
-    def care_meanwhile(self) -> None:
-        """The part of the house-keeping during which commits may go on; runs in a thread."""
+    def maintain_concurrently(self) -> None:
+        """Do the part of the maintenance during which commits are possible; runs in a thread."""
         ...
 
-    async def care(self) -> None:
-        """The part that needs the writer's turn."""
+    async def maintain(self) -> None:
+        """Do the part of the maintenance that needs the writer's turn."""
         ...
 
 
 class _Job:
-    """Something else that needs the writer's turn."""
+    """Work other than an append that needs the writer's turn."""
 
     __slots__ = ("error", "result", "waiter", "work")
 
@@ -89,7 +88,7 @@ class _Job:
 
 
 class GroupCommitWriter:
-    """The only way into the journal within one process."""
+    """Commits all appends of one process, in groups."""
 
     def __init__(self, database: Transactor, committed: Callable[[int], None]) -> None:
         self._loop = asyncio.get_running_loop()
@@ -98,34 +97,34 @@ class GroupCommitWriter:
         self._ledger = Ledger()
         self._inside = 0
         self._closed = False
-        # Accepted and not yet answered; counted on the loop's thread only.
+        # Requests that are accepted and not replied to; counted on the loop's thread only.
         self._pending = 0
         self._pending_bytes = 0
         self._space: deque[asyncio.Future[None]] = deque()
-        # The writer's turn: whoever has it may touch the ledger, the connection and the two fields below.
+        # The writer's turn: its owner may use the ledger, the connection and the two fields below.
         self._turn = threading.Lock()
         self._broken = False
         self._attempted: WriteBatch | None = None
-        # How requests reach whoever serves them.
+        # The queue of requests, and the thread or task that serves it.
         self._inbox: queue.SimpleQueue[AppendRequest | _Job | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._server: asyncio.Task[None] | None = None
-        self._carer: asyncio.Task[None] | None = None
-        self.care_trouble: str | None = None
-        """Why the last house-keeping failed; the journal itself is not affected by that."""
+        self._maintenance: asyncio.Task[None] | None = None
+        self.maintenance_error: str | None = None
+        """Why the last maintenance failed; the journal itself is not affected."""
 
     async def append(self, request: AppendRequest) -> Appended:
-        """The reply to a request, once it is on disk."""
+        """Commit a request; return its reply once it is on disk."""
         self._inside += 1
         try:
             if self._inside == 1 and self._database.blocking:
-                # Everybody who is ready to run comes in first: with company this joins a group.
+                # Let every ready task run first: if another appends too, they form a group.
                 await asyncio.sleep(0)
                 if self._inside == 1 and self._commit_at_once(request):
-                    return _answer(request)
+                    return _result(request)
             while self._full() and not self._closed:
-                await self._room()
-            self._check_open()  # after all waiting: once it is closed nobody serves the queue
+                await self._wait_for_space()
+            self._check_open()  # after all waiting: a closed queue is not served
             for write in request.writes:
                 for event in write[1]:
                     request.size += len(event[2])
@@ -136,12 +135,12 @@ class GroupCommitWriter:
             waiter = request.waiter = self._loop.create_future()
             self._send(request)
             await waiter
-            return _answer(request)
+            return _result(request)
         finally:
             self._inside -= 1
 
     async def exclusively(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Run something that needs the writing connection, between two batches."""
+        """Run work that needs the writing connection, between two batches."""
         self._check_open()
         job = _Job(work, self._loop.create_future())
         self._send(job)
@@ -151,11 +150,11 @@ class GroupCommitWriter:
         return job.result  # type: ignore[no-any-return]
 
     async def close(self) -> None:
-        """Finish what was accepted; accept nothing more."""
+        """Complete accepted requests; accept no more."""
         self._closed = True
-        self._let_in(len(self._space))  # to be told that it is closed
-        if self._carer is not None:
-            await asyncio.wait([self._carer])
+        self._admit(len(self._space))  # they raise that it is closed
+        if self._maintenance is not None:
+            await asyncio.wait([self._maintenance])
         if self._thread is not None:
             self._inbox.put(None)
             await asyncio.to_thread(self._thread.join)
@@ -165,35 +164,35 @@ class GroupCommitWriter:
     # --- on the loop's thread --------------------------------------------------------------------------------
 
     def _commit_at_once(self, request: AppendRequest) -> bool:
-        """Whether the request is answered; if not, it goes the ordinary way, which also finds out what went wrong."""
+        """Try to commit a request at once; return False to queue it, which also explains a failure."""
         if self._pending or self._closed or self._broken or not self._turn.acquire(blocking=False):
             return False
         try:
             if not self._database.commit_now(self._ledger, (request,)):
                 return False
-        except Exception as error:  # noqa: BLE001 - the ordinary way meets it again and explains it
+        except Exception as error:  # noqa: BLE001 - raised again and explained when it is queued
             self._failed(error)
             return False
         finally:
             self._turn.release()
-        self._grown(self._ledger.position)
+        self._on_commit(self._ledger.position)
         return True
 
     def _full(self) -> bool:
         return self._pending >= QUEUE_REQUESTS_MAX or self._pending_bytes >= QUEUE_BYTES_MAX
 
-    async def _room(self) -> None:
-        """Back-pressure: wait until something has been answered."""
+    async def _wait_for_space(self) -> None:
+        """Back-pressure: wait until a request has been replied to."""
         turn: asyncio.Future[None] = self._loop.create_future()
         self._space.append(turn)
         try:
             await turn
         except asyncio.CancelledError:
             if not turn.cancelled():
-                self._let_in(1)  # it was let in at the moment it gave up: the next one takes its place
+                self._admit(1)  # it was admitted just as it was cancelled: admit the next one instead
             raise
 
-    def _let_in(self, count: int) -> None:
+    def _admit(self, count: int) -> None:
         while count and self._space:
             turn = self._space.popleft()
             if not turn.done():
@@ -213,31 +212,31 @@ class GroupCommitWriter:
         elif self._server is None:
             self._server = self._loop.create_task(self._serve())
 
-    def _tell(self, batch: Sequence[AppendRequest], position: int) -> None:
-        """Answer a batch that was dealt with."""
-        self._grown(position)
+    def _reply(self, batch: Sequence[AppendRequest], position: int) -> None:
+        """Wake the callers of a batch that was committed or refused."""
+        self._on_commit(position)
         for request in batch:
             self._pending_bytes -= request.size
             if request.waiter is not None:
                 _wake(request.waiter)
         self._pending -= len(batch)
-        self._let_in(len(batch))
+        self._admit(len(batch))
 
-    def _grown(self, position: int) -> None:
+    def _on_commit(self, position: int) -> None:
         if position > 0:
             self._committed(position)
-        if self._carer is None and self._database.wants_care() and not self._closed:
-            self._carer = self._loop.create_task(self._care())
+        if self._maintenance is None and self._database.needs_maintenance() and not self._closed:
+            self._maintenance = self._loop.create_task(self._maintain())
 
-    async def _care(self) -> None:
+    async def _maintain(self) -> None:
         try:
-            await asyncio.to_thread(self._database.care_meanwhile)
-            await self.exclusively(self._database.care)
-            self.care_trouble = None
+            await asyncio.to_thread(self._database.maintain_concurrently)
+            await self.exclusively(self._database.maintain)
+            self.maintenance_error = None
         except MaosError as error:
-            self.care_trouble = str(error)  # tried again when there is more to do
+            self.maintenance_error = str(error)  # retried when it is due again
         finally:
-            self._carer = None
+            self._maintenance = None
 
     # --- serving ---------------------------------------------------------------------------------------------
 
@@ -248,7 +247,7 @@ class GroupCommitWriter:
                 with self._turn:
                     _run(self._commit(batch))
                     position = self._ledger.position
-                self._loop.call_soon_threadsafe(self._tell, batch, position)
+                self._loop.call_soon_threadsafe(self._reply, batch, position)
             if job is not None:
                 with self._turn:
                     _run(self._do(job))
@@ -262,16 +261,16 @@ class GroupCommitWriter:
                 batch, job = self._take(first)
                 if batch:
                     await self._commit(batch)
-                    self._tell(batch, self._ledger.position)
+                    self._reply(batch, self._ledger.position)
                 if job is not None:
                     await self._do(job)
                     _wake(job.waiter)
-                await asyncio.sleep(0)  # those just answered send their next appends: a fuller batch
+                await asyncio.sleep(0)  # callers that just got their reply append again: a fuller batch
         finally:
             self._server = None
 
     def _take(self, first: AppendRequest | _Job) -> tuple[list[AppendRequest], _Job | None]:
-        """Everything that is waiting, up to the next job."""
+        """Take all waiting requests, up to the next job."""
         batch: list[AppendRequest] = []
         size = 0
         item: AppendRequest | _Job | None = first
@@ -279,7 +278,7 @@ class GroupCommitWriter:
             while True:
                 if not isinstance(item, AppendRequest):
                     if item is None:
-                        self._inbox.put(None)  # closing: seen again by the loop that serves
+                        self._inbox.put(None)  # closing: the serving loop reads it again
                     return batch, item
                 batch.append(item)
                 size += item.size
@@ -293,28 +292,28 @@ class GroupCommitWriter:
     async def _do(self, job: _Job) -> None:
         try:
             job.result = await job.work()
-        except Exception as error:  # noqa: BLE001 - handed to whoever asked for the job
+        except Exception as error:  # noqa: BLE001 - raised to the caller of the job
             job.error = error
 
     # --- with the writer's turn ------------------------------------------------------------------------------
 
     async def _commit(self, batch: Sequence[AppendRequest]) -> None:
-        """Line 5/8: give every request of the batch a reply that is on disk, or an error."""
+        """Line 5/8: commit a batch; each request gets a reply that is on disk, or an error."""
         for last_try in (False, True):
             try:
                 if self._broken:
-                    await self._mend()
-                    batch = [request for request in batch if not request.settled]
+                    await self._recover()
+                    batch = [request for request in batch if not request.done]
                 if batch:
                     await self._database.commit(self._ledger, batch)
-            except Exception as error:  # noqa: BLE001 - explained to the callers, or tried again
+            except Exception as error:  # noqa: BLE001 - explained to the callers, or retried
                 self._failed(error)
                 for request in batch:
                     request.error = None
                 if last_try or not self._broken:
                     explained = self._database.explain(error)
                     if len(batch) > 1 and not self._broken and not isinstance(explained, StoreUnavailable):
-                        for request in batch:  # one of them cannot be written: that is not the others' fault
+                        for request in batch:  # one of them cannot be written: commit the others
                             await self._commit((request,))
                     else:
                         self._refuse(batch, explained)
@@ -322,19 +321,19 @@ class GroupCommitWriter:
             else:
                 return
 
-    async def _mend(self) -> None:
-        """Reopen the database and find out what became of the batch that failed."""
+    async def _recover(self) -> None:
+        """Reopen the database and find out whether the failed batch was written."""
         await self._database.recover()
         if self._attempted is not None:
             written = await self._database.was_written(self._attempted)
             for request in self._attempted.requests:
                 if written:
-                    request.settled = True
-                elif written is None and request.key is None:  # under a key it can be tried again
-                    request.settled = True
-                    what = f"{self._database.place} failed, and others compacted the stream before it was looked up"
+                    request.done = True
+                elif written is None and request.key is None:  # under a key it can be repeated
+                    request.done = True
+                    what = f"{self._database.place} failed, and the stream was compacted before the append was found"
                     request.error = StoreUnavailable(what, written=None, hint=REPEAT)
-        self._attempted = None  # not before it was looked up: else the next try would write it once more
+        self._attempted = None  # only now: or the next try would write it a second time
         self._broken = False
 
     def _failed(self, error: Exception) -> None:
@@ -344,9 +343,9 @@ class GroupCommitWriter:
         self._ledger.forget()
 
     def _refuse(self, batch: Sequence[AppendRequest], error: Exception) -> None:
-        """Tell what is known: a request that never reached the disk was not written, whatever became of others.
+        """Set the error of each request: one that never reached the database was not written.
 
-        One that did, and could not be looked up, stays unknown, whatever stopped the looking.
+        One that did, and could not be found out about, stays unknown.
         """
         attempted = set(self._attempted.requests) if self._attempted is not None else set()
         for request in batch:
@@ -360,7 +359,7 @@ class GroupCommitWriter:
 
 
 def _run(work: Coroutine[Any, Any, None]) -> None:
-    """Run a coroutine that never suspends, as those over a blocking database."""
+    """Run a coroutine of a blocking database, which never suspends."""
     try:
         work.send(None)
     except StopIteration:
@@ -373,7 +372,7 @@ def _wake(waiter: asyncio.Future[None]) -> None:
         waiter.set_result(None)
 
 
-def _answer(request: AppendRequest) -> Appended:
+def _result(request: AppendRequest) -> Appended:
     if request.reply is not None and request.error is None:
         return request.reply
     assert request.error is not None

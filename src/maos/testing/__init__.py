@@ -1,1 +1,1 @@
-"""The test kit: real servers, contract suites and faults, for our tests and for those of other stores."""
+"""The test kit: real servers, contract suites and faults, for the tests of maos and of other stores."""

@@ -1,12 +1,12 @@
-"""Kills programs, and lets a check look at what they leave.
+"""Kills programs, and checks what they leave.
 
-`crash_loop` runs a program again and again, each time killed (SIGKILL) one crash point later than the time before,
-until it gets through; `maos.faults` has the crash points. With a share, it dies at some of them only. `kill_loop`
-kills programs at random moments instead. After every death the check is given what the program had been told before
-it died, and looks whether that is still true.
+`crash_loop` runs a program again and again, each time killed (SIGKILL) one crash point later than before, until it
+completes; `maos.faults` has the crash points. With a share, it dies at some of them only. `kill_loop` kills programs at
+random times instead. After every crash, the check gets what had been acknowledged to the program, and verifies that it
+is still true.
 
-The program is a real process. It reports each acknowledgement with `ack` the moment it gets it, through a pipe, so
-what was acknowledged is known to a process that survives. In a scenario of your own:
+The program is a real process. It reports each acknowledgement with `ack` through a pipe as soon as it gets it, so the
+test knows what was acknowledged. In a scenario of your own:
 
     async def scenario(path):                                  # scenario.py
         async with maos.open(path) as m:
@@ -46,7 +46,7 @@ KILL_AFTER_S = (0.03, 0.15)
 
 
 def ack(value: Any) -> None:
-    """Tell the watching process, if there is one, what was just acknowledged; anything that JSON can say."""
+    """Report an acknowledgement to the watching process, if there is one; any JSON value."""
     pipe = os.environ.get(_PIPE)
     if pipe is not None:
         os.write(int(pipe), json.dumps(value).encode() + b"\n")
@@ -57,15 +57,15 @@ class Life(NamedTuple):
 
     number: int
     died_at: str | None
-    """The crash point it died at, or `kill` when that was no crash point; None when it got through."""
+    """The crash point it was killed at, or `kill` when it was another; None when it completed."""
     acks: list[Any]
-    """What it had been told by then, in order."""
+    """What it had reported by then, in order."""
     points: tuple[str, ...] = ()
-    """The crash points it came by, if it was told to live and to name them (`crash_at=-1`)."""
+    """The crash points it reached, if it was told to live and to name them (`crash_at=-1`)."""
 
 
 class Deaths(NamedTuple):
-    """Programs that were killed at the same moment."""
+    """Programs that were killed at the same time."""
 
     number: int
     lives: list[Life]
@@ -82,12 +82,12 @@ async def crash_loop(
     share: float = 1.0,
     seed: int = 1,
 ) -> list[Life]:
-    """Every life of a program that is killed at crash point 1, 2, 3 …; the last one gets through.
+    """Run a program that is killed at crash point 1, 2, 3 … until it completes; return every life of it.
 
-    `argv_for` is asked for the command of each life, by its number: start each on data of its own.
+    `argv_for` returns the command of each life, by its number: use separate data for each.
 
-    With a `share` below 1, life 0 gets through and names the points; then only some of them are died at, chosen by
-    `sample`. A name that was not reached then, as the order of things differs from life to life, is tried again.
+    With a `share` below 1, life 0 completes and names the points; then the program dies only at those that `sample`
+    chooses. A name that was not reached then, because the order differs from life to life, is tried again.
     """
     with Starter(cwd=cwd) as starter:
 
@@ -152,9 +152,9 @@ async def kill_loop(
     after_s: tuple[float, float] = KILL_AFTER_S,
     cwd: Path | None = None,
 ) -> list[Deaths]:
-    """Start some programs that never end, wait until each has reported something, kill all of them a moment later.
+    """Start programs that never end, wait until each has reported something, and kill all of them shortly after.
 
-    The programs of a round are numbered on from those of the round before. All rounds may use the same data.
+    Programs are numbered across rounds. All rounds may use the same data.
     """
     chance = Random(seed)  # noqa: S311 - repeatable on purpose
     numbers = itertools.count(1)
@@ -224,7 +224,7 @@ class ChildProcess:
     ) -> None:
         self.acks: list[Any] = []
         self._reported = threading.Event()
-        # Files, not pipes, for what nobody reads meanwhile: a full pipe would stop the program.
+        # Files, not pipes, for output that is read at the end: a full pipe would block the program.
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `wait`
         self._trace: IO[str] = tempfile.NamedTemporaryFile("r", prefix="maos-trace-")  # noqa: SIM115
         reading, writing = os.pipe()
@@ -253,22 +253,22 @@ class ChildProcess:
     def _read(self, pipe: int) -> None:
         with open(pipe, "rb") as lines:
             for line in lines:
-                if line.endswith(b"\n"):  # the last one may have been cut short by the death
+                if line.endswith(b"\n"):  # the last one may be incomplete
                     self.acks.append(json.loads(line))
                     self._reported.set()
         self._reported.set()
 
     def wait_for_ack(self) -> None:
-        """Return when it has reported something or has ended."""
+        """Wait until it has reported something or has ended."""
         if not self._reported.wait(LIFE_S_MAX):
             raise TimeoutError(f"{self._process.args!r} reported nothing within {LIFE_S_MAX:.0f} s")
 
     def kill(self) -> None:
-        """SIGKILL."""
+        """Kill the process with SIGKILL."""
         self._process.kill()
 
     def wait(self, number: int) -> Life:
-        """Its life, once it is over; raises when it failed in a way nobody asked for."""
+        """Wait until it has ended and return its life; raise when it failed other than by SIGKILL."""
         overdue = False
         try:
             status = self._process.wait(LIFE_S_MAX)

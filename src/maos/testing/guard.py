@@ -1,12 +1,12 @@
 """Runs one server for a test process and cleans up after it, however the test process ends.
 
-The test process holds the other end of our standard input. When it ends, by `kill -9` too, that pipe
-closes; then we end the server with everything it has started and remove its directory. Nothing else would
-do: `atexit` and fixtures do not run in a killed process, and a death signal would leave the files.
+The test process has the other end of the guard's standard input. When it ends, even by `kill -9`, that pipe
+closes; the guard then ends the server with all its children and removes its directory. Nothing else would
+do: `atexit` and fixtures do not run in a killed process, and a parent-death signal would leave the files.
 
-How we know that *everything* is gone: the server inherits the writing end of a pipe, the lifeline, and so
-does every process it forks. We read end-of-file from the lifeline when the last of them has exited. No pid
-is guessed, and a pid that was used again is never signalled.
+How the guard knows that *all* processes are gone: the server inherits the writing end of a pipe, the
+lifeline, and so does every process it forks. The guard reads end-of-file from the lifeline when the last of
+them has exited. No pid is guessed, and a reused pid is never signalled.
 
 Started by path as `python -I guard.py BASE UID`, so it imports nothing but the standard library. One JSON
 object per line in, one out:
@@ -30,13 +30,13 @@ from types import FrameType
 from typing import Any, NoReturn
 
 POLITE_S = 2.0  # how long everything may take to end by itself, after SIGQUIT or its parent's SIGKILL
-FORCED_S = 5.0  # how long the kernel may take to end what we have killed
+FORCED_S = 5.0  # how long the kernel may take to end killed processes
 
 
 def main() -> None:
     base, uid = Path(sys.argv[1]), int(sys.argv[2])
     signal.signal(signal.SIGTERM, _exit)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C is for the test process; we hear of it by its end
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C is for the test process; the guard notices its end
     directory = Path(tempfile.mkdtemp(prefix="maos-", dir=base))
     server = GuardedServer(directory, uid)
     try:
@@ -46,14 +46,14 @@ def main() -> None:
         for line in sys.stdin:
             _reply(server.answer(json.loads(line)))
     except BrokenPipeError:
-        pass  # the test process ended while we answered it
+        pass  # the test process has ended
     finally:
         server.end(signal.SIGQUIT)
         shutil.rmtree(directory, ignore_errors=True)
 
 
 class GuardedServer:
-    """The process under guard, and the lifeline that tells whether any of its family is alive."""
+    """The server process, and the lifeline that shows whether it or a child is alive."""
 
     def __init__(self, directory: Path, uid: int) -> None:
         self._directory = directory
@@ -90,7 +90,7 @@ class GuardedServer:
         return self._process.pid
 
     def wait(self, timeout_s: float, signal_number: int | None = None) -> int | None:
-        """Its exit status once it and all its children are gone; None when some still run."""
+        """Return its exit status once it and all its children are gone; None when some still run."""
         if self._process is None:
             return 0
         if signal_number is not None:
@@ -104,7 +104,7 @@ class GuardedServer:
         return status
 
     def end(self, how: signal.Signals) -> int | None:
-        """Signal the server, give its children time to notice, then kill whoever is left."""
+        """Signal the server, give its children time to end, then kill those that are left."""
         status = self.wait(POLITE_S, how)
         if status is None:
             for pid in self._family():
@@ -113,7 +113,7 @@ class GuardedServer:
         return status
 
     def _family(self) -> set[int]:
-        """Every process that still holds the lifeline (Linux; elsewhere we rely on SIGQUIT and SIGKILL)."""
+        """Return every process that has the lifeline open (on Linux; elsewhere SIGQUIT and SIGKILL must suffice)."""
         lifeline = Path(f"pipe:[{os.fstat(self._lifeline).st_ino}]")
         family = set()
         for link in Path("/proc").glob("[0-9]*/fd/*"):
@@ -121,12 +121,12 @@ class GuardedServer:
                 if link.readlink() == lifeline:
                     family.add(int(link.parts[2]))
             except OSError:
-                continue  # it ended while we looked, or is not ours
+                continue  # it has ended, or belongs to another user
         return family - {os.getpid()}
 
 
 def _reply(answer: dict[str, Any]) -> None:
-    print(json.dumps(answer), flush=True)  # noqa: T201 - standard output is our only voice
+    print(json.dumps(answer), flush=True)  # noqa: T201 - the reply channel
 
 
 def _exit(_signal: int, _frame: FrameType | None) -> NoReturn:

@@ -1,4 +1,4 @@
-"""A clock that stands still until a test moves it, so that no test of time has to wait."""
+"""A clock that only moves when a test moves it, so that no test has to wait."""
 
 from __future__ import annotations
 
@@ -21,6 +21,6 @@ class ManualClock:
         return self._steady_us
 
     def advance(self, seconds: float) -> None:
-        """Let time pass."""
+        """Move the clock forward."""
         self._now_us += int(seconds * MICROSECONDS)
         self._steady_us += int(seconds * MICROSECONDS)

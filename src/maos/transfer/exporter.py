@@ -24,8 +24,7 @@ from maos.model.workflow import WorkflowRun
 from maos.transfer import contents, file, membership, validation
 from maos.transfer.contents import RUN, TEXT_CHARS_MAX, WORKFLOW, EventLine, Manifest, StreamHead
 from maos.transfer.membership import Members
-from maos.workspaces import commits
-from maos.workspaces.layout import is_object
+from maos.workspaces import commits, is_object
 
 SHOWN_CHARS_MAX = 200
 

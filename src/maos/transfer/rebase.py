@@ -22,8 +22,7 @@ from maos.model.attempt import attempt_id
 from maos.model.events.parts import Owner
 from maos.model.tool_calls import NAME as TOOL_SERVER
 from maos.transfer.membership import Members
-from maos.workspaces import Workspace
-from maos.workspaces.layout import is_object
+from maos.workspaces import Workspace, is_object
 
 PLANNED, BRANCHED = "attempt_planned", "attempt_branched"
 """How an attempt begins: by itself, or with all that another agent had come to."""

@@ -30,7 +30,7 @@ from maos.state import loader
 from maos.transfer import bounds, membership
 from maos.transfer.contents import RUN, Contents, Manifest
 from maos.transfer.membership import FAMILIES, Members
-from maos.workspaces.layout import check_workspace_name, is_object
+from maos.workspaces import check_workspace_name, is_object
 
 TRANSCRIPT_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
 _SESSION = re.compile(r"[A-Za-z0-9._:-]{0,200}")

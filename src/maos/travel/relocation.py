@@ -230,7 +230,7 @@ class _Move:
     async def _check_commits(self, repository: Path, given: Path) -> None:
         needed = [each.saved or each.now.base for each in self.agents if each.needed and not each.now.in_place]
         own = [] if self._own is None else [self._own.base, self._run.commit]
-        missing = await workspaces.lacking(repository, [each for each in (*own, *needed) if each])
+        missing = await workspaces.missing_commits(repository, [each for each in (*own, *needed) if each])
         if not missing:
             return
         shown = ", ".join(each[:12] for each in missing[:NAMES_SHOWN_MAX])

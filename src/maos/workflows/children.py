@@ -24,7 +24,7 @@ from maos.errors import (
     UnknownFormat,
 )
 from maos.faults import crash_point
-from maos.holder.errors import StartFailed
+from maos.holder.client import StartFailed
 from maos.model import run
 from maos.model.attempt import STOPPED, Attempt
 from maos.model.events.core import EventBase

@@ -1,29 +1,29 @@
-"""Workspaces: each attempt works in a git worktree of its own, whose files are saved, brought back and merged.
+"""Workspaces: each attempt works in a git worktree of its own, whose files are saved, restored and merged.
 
     workspace = await prepare(Path.cwd(), "attempt-7", root=state / "workspaces")
     saved = await checkpoint(workspace, "before the tests")      # a commit under refs/maos/attempt-7/
     await restore(workspace, saved.commit)                       # the files as they were
     done = await merge(workspace, saved.commit, into=Path.cwd(), message="Fix the parser")
 
-The user's index, HEAD, branches and files are touched by nothing here but `merge`. Outside git the agent works in
-place: `checkpoint` gives None and nothing is promised. docs/explanation/workspaces.md has the rules and the reasons.
+Only `merge` touches the user's index, HEAD, branches and files. Outside git the agent works in place: `checkpoint`
+returns None and nothing is saved. docs/explanation/workspaces.md has the rules and the reasons.
+
+Other packages import from here, and from `git` and `commits`; the other modules are internal.
 """
 
 from __future__ import annotations
 
 from maos.workspaces.checkpoints import FileChange, FileCheckpoint, checkpoint, diff, patch, restore
 from maos.workspaces.creation import prepare
-from maos.workspaces.git import IDENTITY, GitFailed, GitTimeout, GitUnavailable, UntrustedRepository
+from maos.workspaces.git import GitUnavailable, UntrustedRepository
 from maos.workspaces.index import LeftOut
-from maos.workspaces.layout import FILE_BYTES_MAX, UnsavedWork, Workspace
+from maos.workspaces.layout import UnsavedWork, Workspace, check_workspace_name, is_object
 from maos.workspaces.merge import OTHERS, OWN, SIDES, Blocked, Conflicted, Merged, merge, preview
-from maos.workspaces.relocation import head, lacking, relocate
-from maos.workspaces.removal import Left, clear, forget, is_left, keep, left_behind, remove
+from maos.workspaces.relocation import head, missing_commits, relocate
+from maos.workspaces.removal import Left, clear, is_left, keep, left_behind, remove
 from maos.workspaces.repair import exists, verify
 
 __all__ = [
-    "FILE_BYTES_MAX",
-    "IDENTITY",
     "OTHERS",
     "OWN",
     "SIDES",
@@ -31,8 +31,6 @@ __all__ = [
     "Conflicted",
     "FileChange",
     "FileCheckpoint",
-    "GitFailed",
-    "GitTimeout",
     "GitUnavailable",
     "Left",
     "LeftOut",
@@ -40,17 +38,18 @@ __all__ = [
     "UnsavedWork",
     "UntrustedRepository",
     "Workspace",
+    "check_workspace_name",
     "checkpoint",
     "clear",
     "diff",
     "exists",
-    "forget",
     "head",
     "is_left",
+    "is_object",
     "keep",
-    "lacking",
     "left_behind",
     "merge",
+    "missing_commits",
     "patch",
     "prepare",
     "preview",

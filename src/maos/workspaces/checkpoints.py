@@ -1,4 +1,4 @@
-"""Checkpoints of the files of a workspace, and the ways back to them."""
+"""Checkpoints of the files of a workspace: taking, restoring and comparing them."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from maos.errors import NotFound
 from maos.faults import crash_point
+from maos.files import sync_folder
 from maos.workspaces.git import CHECKOUT_LIMIT_S, Git, GitFailed
 from maos.workspaces.index import LeftOut, Rules, Staged, stage
 from maos.workspaces.layout import (
@@ -20,13 +21,12 @@ from maos.workspaces.layout import (
     Workspace,
     WorkspaceFolder,
     WorkspaceState,
+    decode_path,
     find_commit,
     is_object,
-    is_there,
-    opened,
+    lexists,
+    open_locked,
     refs_of,
-    shown,
-    sync_folder,
 )
 
 LABEL_CHARS_MAX = 200
@@ -38,18 +38,18 @@ _KINDS = {"A": "added", "M": "modified", "D": "deleted", "T": "type changed"}
 
 
 class FileCheckpoint(NamedTuple):
-    """Files as they were at a moment, as a commit under a hidden ref."""
+    """The files at one point in time, as a commit under a hidden ref."""
 
     commit: str
     ref: str
     changed: int
-    """How many files differ from the checkpoint before; 0: that one still holds, and this is its commit."""
+    """How many files differ from the previous checkpoint; 0: nothing has changed, and this is the previous one."""
     left_out: tuple[LeftOut, ...]
-    """What is in the workspace and not in the checkpoint. Ignored files are not listed."""
+    """Files of the workspace that are not in the checkpoint. Ignored files are not listed."""
 
 
 class FileChange(NamedTuple):
-    """How one file differs. Lines are None for what is not text."""
+    """How one file differs. The numbers of lines are None for binary files."""
 
     path: str
     kind: str
@@ -58,44 +58,44 @@ class FileChange(NamedTuple):
 
 
 async def checkpoint(workspace: Workspace, label: str) -> FileCheckpoint | None:
-    """Save the files; None outside git. On disk when it returns."""
+    """Save the files, synced to disk when it returns; None outside git."""
     if workspace.in_place:
         return None
-    async with opened(workspace) as place:
+    async with open_locked(workspace) as place:
         return await take(place, label)
 
 
 async def restore(workspace: Workspace, commit: str) -> FileCheckpoint:
-    """Make the files those of a checkpoint. Returns a checkpoint of what was there, so it can be undone.
+    """Restore the files of a checkpoint; return a checkpoint of the files before, to undo it.
 
-    Ignored files, and what checkpoints leave out, stay; a file that would have to give way and is saved nowhere is
-    saved first, or this is refused. The agent must not be running: its git's locks are taken for left-overs.
+    Ignored files, and files that checkpoints leave out, stay. A file that would be overwritten and is saved nowhere is
+    saved first, or the restore is refused. The agent must not be running: locks of its git are removed as stale.
     """
-    async with opened(workspace) as place:
-        target = await place.commit(commit)
+    async with open_locked(workspace) as place:
+        target = await find_commit(place.repository, commit)
         saved = await take(place, "before a restore")
         changes = await _changes(place, target)
         added = [path for path, kind in changes.items() if kind == "A"]
         if nested := await asyncio.to_thread(repositories_at, workspace.tree, added):
-            raise UnsavedWork("repositories are where the restore puts files", tuple(map(shown, nested)))
+            raise UnsavedWork("repositories are where the restore puts files", tuple(map(decode_path, nested)))
         leaving = {path for path, kind in changes.items() if kind == "D"}
         blocking = await asyncio.to_thread(lambda: frozenset(in_the_way(workspace.tree, added, leaving)))
         if blocking:
             saved = await take(place, "before a restore", also=blocking)
         crash_point("restore: saved")
-        await put_back(place, target)
+        await _restore_to(place, target)
         return saved
 
 
 async def diff(workspace: Workspace, old: str, new: str | None = None) -> list[FileChange]:
-    """How the files differ between two commits, or between a commit and now."""
+    """Return how the files differ between two commits, or between a commit and now."""
     async with _two_trees(workspace, old, new) as (git, trees):
         output = (await git.run("diff-tree", "-r", "-z", "--raw", "--numstat", *_PLAIN, *trees)).output
-    return list(_parsed(output))
+    return list(_parse_changes(output))
 
 
 async def patch(workspace: Workspace, old: str, new: str | None = None, *, bytes_max: int = PATCH_BYTES_MAX) -> str:
-    """The differences as a patch, to be read; cut, and saying so, when it is longer than `bytes_max`."""
+    """Return the differences as a patch for people; what exceeds `bytes_max` is cut, with a note of how much."""
     async with _two_trees(workspace, old, new) as (git, trees):
         output = (await git.run("diff-tree", "-r", "-p", "--full-index", *_PLAIN, *trees)).output
     if len(output) > bytes_max:
@@ -105,11 +105,11 @@ async def patch(workspace: Workspace, old: str, new: str | None = None, *, bytes
 
 
 async def take(place: WorkspaceFolder, label: str, *, also: frozenset[bytes] = frozenset()) -> FileCheckpoint:
-    """A checkpoint of a workspace that is ours."""
+    """Take a checkpoint of a locked workspace."""
     state = place.state()
     place.align(state)
     head = await place.agents_head()
-    staged = await bring_up(place, also=also)
+    staged = await update_index(place, also=also)
     if not staged.changed and head == state.head:
         return FileCheckpoint(state.commit, state.ref, 0, staged.left_out)
     tree = await place.git.line("write-tree")
@@ -124,41 +124,41 @@ async def take(place: WorkspaceFolder, label: str, *, also: frozenset[bytes] = f
         "commit-tree", tree, *(part for parent in parents for part in ("-p", parent)), given=message.encode()
     )
     crash_point("checkpoint: committed")
-    state = await _named(place, WorkspaceState(commit, tree, "", state.number, head))
+    state = await _create_ref(place, WorkspaceState(commit, tree, "", state.number, head))
     crash_point("checkpoint: named")
     await asyncio.to_thread(_sync_refs, place)
-    place.note(state)
+    place.save_state(state)
     crash_point("checkpoint: noted")
     return FileCheckpoint(state.commit, state.ref, staged.changed, staged.left_out)
 
 
-async def bring_up(place: WorkspaceFolder, *, also: frozenset[bytes] = frozenset()) -> Staged:
-    """Our index as the files are now. An index that cannot be used is made anew: it holds nothing of its own."""
+async def update_index(place: WorkspaceFolder, *, also: frozenset[bytes] = frozenset()) -> Staged:
+    """Update the private index from the files. An unusable index is rebuilt: nothing is stored in it alone."""
     workspace = place.workspace
     rules = Rules(workspace.base, workspace.file_bytes_max, workspace.keep_ignored, also)
-    if is_there(place.unfilled) or not is_there(workspace.tree):
+    if lexists(place.unfilled) or not lexists(workspace.tree):
         raise NotFound(
             f"the files of workspace {workspace.name} are gone from {workspace.tree}",
-            hint="verify the workspace: they come back from its last checkpoint",
+            hint="verify the workspace: they are restored from its last checkpoint",
         )
-    if not is_there(place.folder / "index"):
-        await new_index(place)
+    if not lexists(place.folder / "index"):
+        await _rebuild_index(place)
     try:
         return await stage(place.git, workspace.tree, rules)
     except GitFailed:
-        await new_index(place)
+        await _rebuild_index(place)
         return await stage(place.git, workspace.tree, rules)
 
 
-async def new_index(place: WorkspaceFolder) -> None:
-    """An index that says what the last checkpoint has."""
+async def _rebuild_index(place: WorkspaceFolder) -> None:
+    """Rebuild the private index from the last checkpoint."""
     for name in ("index", "index.lock"):
         (place.folder / name).unlink(missing_ok=True)
     await place.git.run("read-tree", place.state().commit)
 
 
-async def put_back(place: WorkspaceFolder, target: str) -> None:
-    """Files, and the agent's HEAD and index, as they were at a checkpoint; refuses to lose anything."""
+async def _restore_to(place: WorkspaceFolder, target: str) -> None:
+    """Restore the files, and the agent's HEAD and index, to a checkpoint; refuse if anything would be lost."""
     state = place.state()
     try:
         await place.git.run("read-tree", "-m", "-u", state.commit, target, limit_s=CHECKOUT_LIMIT_S)
@@ -178,12 +178,12 @@ async def put_back(place: WorkspaceFolder, target: str) -> None:
     refs = await place.repository.run("for-each-ref", "--format=%(refname)", "--points-at", target, "refs/maos/")
     tree = await place.git.line("rev-parse", target + "^{tree}")
     own = [ref for ref in refs.output.decode().split() if ref.startswith(refs_of(place.workspace.name))]
-    place.note(WorkspaceState(target, tree, own[0] if own else "", state.number, head))
+    place.save_state(WorkspaceState(target, tree, own[0] if own else "", state.number, head))
     await asyncio.to_thread(place.workspace.path.mkdir, parents=True, exist_ok=True)
 
 
 async def trailers(git: Git, commit: str) -> dict[str, str]:
-    """What maos wrote at the end of a checkpoint's message; empty for a commit of somebody else."""
+    """Return the trailers of a checkpoint's message; empty for a commit that maos did not make."""
     text = (await git.run("cat-file", "commit", commit)).output.decode("utf-8", "replace")
     if "\ncommitter maos <maos@localhost> " not in text.partition("\n\n")[0]:
         return {}
@@ -192,7 +192,7 @@ async def trailers(git: Git, commit: str) -> dict[str, str]:
 
 
 async def numbered(git: Git, name: str) -> dict[int, str]:
-    """The commits of a workspace's checkpoints, by number."""
+    """Return the commits of a workspace's checkpoints, by number."""
     listed = await git.run("for-each-ref", "--format=%(objectname) %(refname)", refs_of(name))
     found = {}
     for line in listed.output.decode("utf-8", "replace").splitlines():
@@ -203,8 +203,8 @@ async def numbered(git: Git, name: str) -> dict[int, str]:
     return found
 
 
-async def _named(place: WorkspaceFolder, state: WorkspaceState) -> WorkspaceState:
-    """A ref for the commit, or the one that a killed call has made for the same files."""
+async def _create_ref(place: WorkspaceFolder, state: WorkspaceState) -> WorkspaceState:
+    """Create a ref for the commit, or use the one that a killed call has created for the same files."""
     prefix = refs_of(place.workspace.name)
     number = state.number
     for remaining in reversed(range(_TRIES)):
@@ -218,21 +218,21 @@ async def _named(place: WorkspaceFolder, state: WorkspaceState) -> WorkspaceStat
                 return state._replace(commit=known[newest], ref=f"{prefix}{newest}", number=newest)
             if not remaining:
                 raise
-            number = max(number, newest)  # or a lock file is in the way: the next number will do as well
+            number = max(number, newest)  # or a stale lock file blocks this number: use the next
         else:
             break
     return state._replace(ref=f"{prefix}{number}", number=number)
 
 
 async def _same(place: WorkspaceFolder, one: str, other: str) -> bool:
-    """Whether two commits have the same files, parents and trailers."""
+    """Return whether two commits have the same files, parents and trailers."""
     texts = [(await place.git.run("cat-file", "commit", commit)).output.split(b"\n") for commit in (one, other)]
-    told = [[line for line in text if line.startswith((b"tree ", b"parent ", b"Maos-"))] for text in texts]
-    return told[0] == told[1]
+    headers = [[line for line in text if line.startswith((b"tree ", b"parent ", b"Maos-"))] for text in texts]
+    return headers[0] == headers[1]
 
 
 async def _changes(place: WorkspaceFolder, target: str) -> dict[bytes, str]:
-    """What a restore will do to the files: paths, and A, M, D or T."""
+    """Return what a restore does to the files: paths, with A, M, D or T."""
     output = (
         await place.git.run("diff-tree", "-r", "-z", "--name-status", "--no-renames", place.state().commit, target)
     ).output.split(b"\0")
@@ -240,7 +240,7 @@ async def _changes(place: WorkspaceFolder, target: str) -> dict[bytes, str]:
 
 
 def repositories_at(tree: Path, paths: Iterable[bytes]) -> list[bytes]:
-    """Folders at the places of files that hold a repository: git would not see it there, and delete it."""
+    """Return paths at which a folder with a repository is on disk: git would delete it to write a file there."""
     top = os.fsencode(tree)
     folders = (path for path in paths if stat.S_ISDIR(_mode(os.path.join(top, path))))
     return [path for path in folders if any(b".git" in (*f, *d) for _, d, f in os.walk(os.path.join(top, path)))]
@@ -254,14 +254,14 @@ def _mode(path: bytes) -> int:
 
 
 def in_the_way(tree: Path, added: Iterable[bytes], leaving: Collection[bytes]) -> Iterator[bytes]:
-    """Files on disk that git does not know, at places where it is about to put others; it would spare only some."""
+    """Yield untracked files at paths where git is about to write others: it would overwrite some of them."""
     top = os.fsencode(tree)
     for path in added:
         parts = path.split(b"/")
         for length in range(1, len(parts) + 1):
             part = b"/".join(parts[:length])
             full = os.path.join(top, part)
-            if not os.path.lexists(full):
+            if not lexists(full):
                 break
             if os.path.islink(full) or not os.path.isdir(full):
                 if part not in leaving:
@@ -274,36 +274,36 @@ def in_the_way(tree: Path, added: Iterable[bytes], leaving: Collection[bytes]) -
 
 
 def _sync_refs(place: WorkspaceFolder) -> None:
-    """Make a new ref survive a power cut: a name is on disk when its folder is."""
+    """Sync the folder of the refs, so that a new ref survives a power cut."""
     repository = place.repository.cwd
     try:
         sync_folder(repository / refs_of(place.workspace.name))
     except FileNotFoundError:
-        sync_folder(repository)  # refs need not be files
+        sync_folder(repository)  # the repository does not store refs as files
 
 
 def _one_line(label: str) -> str:
-    """A label that can stand in a commit message, whatever it was."""
+    """Return a label as one printable line for a commit message."""
     printable = "".join(character if character.isprintable() else " " for character in label[:LABEL_CHARS_MAX])
     return " ".join(printable.encode("utf-8", "replace").decode().split()) or "checkpoint"
 
 
 @asynccontextmanager
 async def _two_trees(workspace: Workspace, old: str, new: str | None) -> AsyncIterator[tuple[Git, tuple[str, str]]]:
-    """What to compare, and with which git: two commits can be compared when the workspace is long gone."""
+    """Yield two trees to compare and the git to use: commits can be compared after the workspace was removed."""
     if new is None or workspace.repository is None:
-        async with opened(workspace) as place:
-            before = await place.commit(old)
+        async with open_locked(workspace) as place:
+            before = await find_commit(place.repository, old)
             place.align(place.state())
-            await bring_up(place)
+            await update_index(place)
             yield place.git, (before, await place.git.line("write-tree"))
     else:
         git = Git(workspace.repository, {"GIT_DIR": str(workspace.repository)})
         yield git, (await find_commit(git, old), await find_commit(git, new))
 
 
-def _parsed(output: bytes) -> Iterator[FileChange]:
-    """`--raw --numstat -z`: all changes in the one form, then all in the other."""
+def _parse_changes(output: bytes) -> Iterator[FileChange]:
+    """Parse the output of `--raw --numstat -z`: all changes in the first form, then all in the second."""
     fields = output.split(b"\0")[:-1]
     kinds: dict[bytes, str] = {}
     at = 0
@@ -313,11 +313,11 @@ def _parsed(output: bytes) -> Iterator[FileChange]:
     for field in fields[at:]:
         added, removed, path = field.split(b"\t", 2)
         lines = (None, None) if added == b"-" else (int(added), int(removed))
-        yield FileChange(shown(path), kinds[path], *lines)
+        yield FileChange(decode_path(path), kinds[path], *lines)
 
 
 def _kind(raw: str) -> str:
-    """What happened to a file, from `:100644 100755 1234567 1234567 M`."""
+    """Return the kind of a change, from a line such as `:100644 100755 1234567 1234567 M`."""
     old_mode, new_mode, old, new, letter = raw[1:].split(" ")
     if letter == "M" and old == new and old_mode != new_mode:
         return "mode changed"

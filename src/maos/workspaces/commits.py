@@ -1,8 +1,8 @@
-"""Commits on their way to another machine: packed with all that they need, and taken in after a close look.
+"""Transfers commits between machines: packs them with all objects they need, and imports them after a strict check.
 
-What comes is put beside the objects of the repository first, where git checks every object of it as it does with what
-it fetches. Only whole and sound commits become part of the repository, under `refs/maos/` and nowhere else. No hook, no
-configuration and no branch travels, or is touched.
+An imported pack is first put into a folder beside the objects of the repository, where git checks every object as it
+does when it fetches. Only complete and valid commits become part of the repository, under `refs/maos/` alone. Hooks,
+configuration and branches are neither transferred nor touched.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from typing import NamedTuple
 
 from maos.errors import Corrupt, InvalidInput, NotFound
 from maos.faults import crash_point
+from maos.files import sync_folder
 from maos.workspaces.git import CHECKOUT_LIMIT_S, Git, GitFailed, check_version
-from maos.workspaces.layout import sync_folder
 from maos.workspaces.source import discover
 
 ALLOC_BYTES_MAX = 1 << 30
-"""The most that git may take for one object: what is smaller on its way can be very large."""
+"""The most memory that git may use for one object: a small compressed object can be very large."""
 MOVES = ("merged", "bundle")
-"""Refs that go on with the work; the others are written once."""
+"""Refs that move as the work continues; the others are written once."""
 
-_TAKING = (
+_IMPORT = (
     ("core.bigFileThreshold", "64m"),  # larger files are never in memory as a whole
     ("pack.threads", "1"),
 )
 
 
 class CommitTarget(NamedTuple):
-    """A folder that work goes on in, and the repository that it is in, if it is in one."""
+    """The repository that a folder is in, if any, and the path of the folder in it."""
 
     repository: Path | None
     prefix: str
@@ -40,7 +40,7 @@ class CommitTarget(NamedTuple):
 
 
 async def target(folder: Path) -> CommitTarget:
-    """Where a folder is."""
+    """Find the repository that a folder is in."""
     found = await discover(await asyncio.to_thread(folder.resolve))
     return (
         CommitTarget(None, "", "")
@@ -50,9 +50,11 @@ async def target(folder: Path) -> CommitTarget:
 
 
 async def known(repository: Path) -> dict[str, str]:
-    """All that agents have saved in a repository: commits by their refs."""
+    """Return the commits that agents have saved in a repository, by their refs."""
     if not await asyncio.to_thread((repository / "objects").is_dir):
-        raise NotFound(f"the repository {repository} is gone", hint="put it back, or leave files out: --without-files")
+        raise NotFound(
+            f"the repository {repository} is gone", hint="restore it, or leave out the files: --without-files"
+        )
     await check_version()
     listed = await _git(repository).run("for-each-ref", "--format=%(objecttype) %(objectname) %(refname)", "refs/maos/")
     found = {}
@@ -64,48 +66,48 @@ async def known(repository: Path) -> dict[str, str]:
 
 
 async def object_format(repository: Path) -> str:
-    """How a repository names its objects."""
+    """Return the object format of a repository: sha1 or sha256."""
     return await _git(repository).line("rev-parse", "--show-object-format")
 
 
 async def pack(repository: Path, refs: Mapping[str, str], folder: Path) -> tuple[bytes, Path]:
-    """The commits of some refs and all that they need: the head of a git bundle, and a file with the rest of it."""
+    """Pack the commits of refs with all objects they need; return the head of a git bundle and the file of its pack."""
     git = _git(repository)
     if await git.line("rev-parse", "--is-shallow-repository") == "true":
-        hint = "fetch the rest with git fetch --unshallow, or leave files out: --without-files"
-        raise InvalidInput(f"{repository} has only the last part of its history", hint=hint)
+        hint = "fetch the rest with git fetch --unshallow, or leave out the files: --without-files"
+        raise InvalidInput(f"{repository} is a shallow clone", hint=hint)
     wanted = "".join(f"{commit}\n" for commit in sorted(set(refs.values())))
     try:
         name = await git.run(
             "pack-objects", "--revs", "--quiet", str(folder / "pack"), given=wanted.encode(), limit_s=CHECKOUT_LIMIT_S
         )
     except GitFailed as error:
-        hint = "see what is missing with git fsck, or leave files out: --without-files"
+        hint = "find out what is missing with git fsck, or leave out the files: --without-files"
         raise GitFailed(error.command, error.result, hint=hint) from error
     return head(refs, await object_format(repository)), folder / f"pack-{name.line}.pack"
 
 
 def head(refs: Mapping[str, str], object_format: str) -> bytes:
-    """How a git bundle begins."""
+    """Return the header of a git bundle."""
     first = "# v2 git bundle\n" if object_format == "sha1" else f"# v3 git bundle\n@object-format={object_format}\n"
     return (first + "".join(f"{commit} {ref}\n" for ref, commit in sorted(refs.items())) + "\n").encode()
 
 
 def missing(here: Mapping[str, str], refs: Mapping[str, str]) -> dict[str, str]:
-    """The refs that a repository has not; InvalidInput when it has one for something else."""
+    """Return the refs that a repository does not have; raise InvalidInput when it has one for another commit."""
     for ref, commit in refs.items():
         if here.get(ref, commit) != commit and ref.rpartition("/")[2] not in MOVES:
             raise InvalidInput(
                 f"the repository has another commit as {ref}",
-                hint="another copy of this run works in it; give a clone of it: --cwd CLONE",
+                hint="another copy of this run uses it; name a clone of it: --cwd CLONE",
             )
     return {ref: commit for ref, commit in refs.items() if here.get(ref) != commit}
 
 
 async def take(repository: Path, file: Path, refs: Mapping[str, str]) -> int:
-    """Take in the commits of a pack under their refs, in one step; how many refs are new.
+    """Import the commits of a pack under their refs, in one transaction; return how many refs are new.
 
-    Corrupt, and nothing is changed, when anything in the pack is not as it should be, or something is missing.
+    Raises Corrupt, with nothing changed, when an object in the pack is invalid or missing.
     """
     here = await known(repository)
     new = missing(here, refs)
@@ -114,14 +116,14 @@ async def take(repository: Path, file: Path, refs: Mapping[str, str]) -> int:
     objects = repository / "objects"
     with tempfile.TemporaryDirectory(prefix="tmp_objdir-maos-", dir=objects) as beside:
         variables = {"GIT_OBJECT_DIRECTORY": beside, "GIT_ALTERNATE_OBJECT_DIRECTORIES": str(objects)}
-        git = _git(repository, {**variables, "GIT_ALLOC_LIMIT": str(ALLOC_BYTES_MAX)}, _TAKING)
+        git = _git(repository, {**variables, "GIT_ALLOC_LIMIT": str(ALLOC_BYTES_MAX)}, _IMPORT)
         try:
             await _index(git, file)
             await _check_whole(git, set(new.values()))
         except GitFailed as error:
             raise Corrupt(
-                f"the commits of the bundle are not as they should be: {error.result.complaint}",
-                hint="nothing was imported; if you trust who made it, have it exported --without-files, and fetch "
+                f"the commits of the bundle are not valid: {error.result.complaint}",
+                hint="nothing was imported; if you trust its author, ask for an export --without-files, and fetch "
                 "refs/maos/* from their repository with git",
             ) from error
         crash_point("import:objects checked")
@@ -139,17 +141,17 @@ async def _index(git: Git, file: Path) -> None:
 
 
 async def _check_whole(git: Git, commits: set[str]) -> None:
-    """GitFailed unless each is a commit, and nothing that it leads to is missing."""
+    """Raise GitFailed when an object that a commit needs is missing, Corrupt when one is no commit."""
     wanted = "".join(f"{commit}\n" for commit in sorted(commits))
-    told = (await git.run("cat-file", "--batch-check=%(objecttype)", given=wanted.encode())).output.split()
-    if told != [b"commit"] * len(commits):
-        raise Corrupt("the bundle has names for what are no commits", hint="nothing was imported")
+    types = (await git.run("cat-file", "--batch-check=%(objecttype)", given=wanted.encode())).output.split()
+    if types != [b"commit"] * len(commits):
+        raise Corrupt("the bundle has refs to objects that are not commits", hint="nothing was imported")
     walk = ("--objects", "--quiet", "--stdin", "--not", "--all")
     await git.run("rev-list", *walk, given=wanted.encode(), limit_s=CHECKOUT_LIMIT_S)
 
 
 def _move(source: Path, target: Path) -> None:
-    """Have checked packs join the others: what they hold is found once the index is there, so that goes last."""
+    """Move checked packs to the others, each index last: git finds the objects of a pack by its index."""
     target.mkdir(exist_ok=True)
     for path in sorted(source.iterdir(), key=lambda each: each.suffix == ".idx"):
         if path.suffix in (".pack", ".idx", ".rev"):

@@ -1,7 +1,7 @@
-"""How a workspace is made.
+"""Creating workspaces.
 
-Everything about workspaces can be called again after being killed at any point. A workspace exists when
-`workspace.json` is in its private folder, which is made first and removed last: a tree with a private folder but
+Every operation on workspaces can be repeated after it was killed at any point. A workspace exists when
+`workspace.json` is in its private folder, which is created first and removed last: a tree with a private folder but
 without that file was never given to an agent.
 """
 
@@ -17,30 +17,30 @@ from typing import NamedTuple
 
 from maos.errors import InvalidInput
 from maos.faults import crash_point
+from maos.files import sync_folder
 from maos.workspaces.checkpoints import trailers
-from maos.workspaces.git import Git, held
+from maos.workspaces.git import Git, lock_file
 from maos.workspaces.layout import (
     FILE_BYTES_MAX,
     PRIVATE,
     Workspace,
     WorkspaceFolder,
     check_workspace_name,
+    create_git_folder,
     find_commit,
     folder_of,
-    is_there,
-    lay_out,
+    lexists,
     lock_of,
     refs_of,
-    sync_folder,
-    write_whole,
+    replace_file,
 )
-from maos.workspaces.repair import check_out, known_at, make_same_folder, repair, state_at
+from maos.workspaces.repair import check_out, make_start_folder, read_workspace, repair, state_at
 from maos.workspaces.source import Source, discover, uncommitted
 from maos.workspaces.worktree import add_worktree, wipe
 
 IN_PLACE = (
     "not a git repository: the agent works in the folder itself. Its files are not saved with checkpoints, "
-    "are not brought back by a restore, and are not kept apart from those of other agents."
+    "are not restored, and are not separate from those of other agents."
 )
 
 
@@ -51,7 +51,7 @@ class _Beginning(NamedTuple):
     files: str
     """The commit whose files it has."""
     head: str
-    """The commit its own git is at."""
+    """The commit that the agent's git is at."""
     notes: tuple[str, ...] = ()
 
 
@@ -67,11 +67,10 @@ async def prepare(
     file_bytes_max: int = FILE_BYTES_MAX,
     keep_ignored: Collection[str] = (),
 ) -> Workspace:
-    """The workspace of that name below `root`, made if it is not there, finished or repaired if it is not whole.
+    """Return the workspace of that name below `root`; create it if it is missing, repair it if it is incomplete.
 
-    It begins with the files of `base` (HEAD if not given), or with those of the checkpoint `start`: that is how work
-    is forked, and taken up on another machine. `at` is a commit to be at, in the place of the base: that is how merged
-    work is forked.
+    It starts with the files of `base` (HEAD if not given), or with those of the checkpoint `start`, to fork work or to
+    continue it on another machine. `at` is a commit to start at in place of the base, to fork merged work.
     """
     check_workspace_name(name)
     source, root = await asyncio.to_thread(lambda: (source.resolve(), root.resolve()))
@@ -81,8 +80,8 @@ async def prepare(
         return Workspace(name, source, source, None, None, None, (IN_PLACE,), file_bytes_max, tuple(keep_ignored))
     await asyncio.to_thread(_make_root, root, found)
     folder, tree = folder_of(root, name), root / name
-    async with held(lock_of(root, name)) as lock:
-        workspace = await asyncio.to_thread(known_at, folder)
+    async with lock_file(lock_of(root, name)) as lock:
+        workspace = await asyncio.to_thread(read_workspace, folder)
         if workspace is not None:
             if workspace.repository != found.repository or workspace.tree != tree:
                 raise InvalidInput(
@@ -90,11 +89,11 @@ async def prepare(
                 )
             await repair(WorkspaceFolder(workspace, folder, lock))
             return workspace
-        if not await asyncio.to_thread(folder.exists) and is_there(tree):
-            raise InvalidInput(f"{tree} exists and is no workspace", hint="give it another name, or move it away")
+        if not await asyncio.to_thread(folder.exists) and lexists(tree):
+            raise InvalidInput(f"{tree} exists and is not a workspace", hint="give it another name, or move it away")
         await asyncio.to_thread(wipe, folder, tree)
         await asyncio.to_thread(folder.mkdir, 0o700)
-        write_whole(folder / "repository", os.fsencode(found.repository))
+        replace_file(folder / "repository", os.fsencode(found.repository))
         crash_point("prepare: begun")
         beginning = await _beginning(found, folder, base, start, include_uncommitted, file_bytes_max)
         if at is not None:
@@ -132,7 +131,7 @@ def _check_folders(source: Path, root: Path) -> None:
 def _make_root(root: Path, source: Source) -> None:
     (root / PRIVATE).mkdir(mode=0o700, parents=True, exist_ok=True)
     if source.top is not None and root.is_relative_to(source.top) and not (root / ".gitignore").exists():
-        write_whole(root / ".gitignore", b"*\n")  # or the user's git would show them
+        replace_file(root / ".gitignore", b"*\n")  # or git status of the user would list them
 
 
 async def _beginning(
@@ -140,9 +139,9 @@ async def _beginning(
 ) -> _Beginning:
     if start is not None:
         files = await find_commit(source.git, start)
-        told = await trailers(source.git, files)
-        chosen = await find_commit(source.git, base or told.get("Base", files))
-        return _Beginning(chosen, files, told.get("Head", chosen))
+        known = await trailers(source.git, files)
+        chosen = await find_commit(source.git, base or known.get("Base", files))
+        return _Beginning(chosen, files, known.get("Head", chosen))
     if base is not None:
         chosen = await find_commit(source.git, base)
         return _Beginning(chosen, chosen, chosen)
@@ -152,7 +151,7 @@ async def _beginning(
     found = await uncommitted(source, scratch, head, file_bytes_max=file_bytes_max, save=save)
     await asyncio.to_thread(shutil.rmtree, scratch, ignore_errors=True)
     if found.commit is not None:
-        notes = () if head is not None else ("nothing is committed yet: it starts with the files as they are",)
+        notes = () if head is not None else ("nothing is committed yet: it starts with the uncommitted files",)
         left = tuple(f"{path} is not in it: {why}" for path, why in found.left_out)
         return _Beginning(found.commit, found.commit, found.commit, notes + left)
     if head is None:
@@ -164,11 +163,13 @@ async def _beginning(
 
 async def _fill(place: WorkspaceFolder, source: Source, beginning: _Beginning) -> None:
     workspace = place.workspace
-    await asyncio.to_thread(lay_out, place.folder, object_format=source.object_format, excludes=source.excludes)
+    await asyncio.to_thread(
+        create_git_folder, place.folder, object_format=source.object_format, excludes=source.excludes
+    )
     await check_out(place, beginning.files, beginning.head)
     crash_point("prepare: files")
-    await asyncio.to_thread(make_same_folder, workspace)
-    place.note(await state_at(place, beginning.files, beginning.head))
-    write_whole(place.folder / "workspace.json", json.dumps(workspace.to_data()).encode())
+    await asyncio.to_thread(make_start_folder, workspace)
+    place.save_state(await state_at(place, beginning.files, beginning.head))
+    replace_file(place.folder / "workspace.json", json.dumps(workspace.to_data()).encode())
     await asyncio.to_thread(sync_folder, place.folder)
     crash_point("prepare: done")

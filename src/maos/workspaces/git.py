@@ -1,7 +1,7 @@
-"""Runs git, and nothing that a repository or its configuration would like to run with it (A12, A14).
+"""Runs git without any program that a repository or its configuration names (A12, A14).
 
-Git is called by argv, without a terminal, a network, hooks, a file-system monitor, signatures, an editor, a pager, or
-the user's configuration. A call that takes too long, or is cancelled, is ended before the caller goes on.
+Git is called by argv, without a terminal, network, hooks, file-system monitor, signatures, editor, pager, or the user's
+configuration. A call that takes too long, or is cancelled, is ended before control returns to the caller.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ IDENTITY = {
     "GIT_COMMITTER_NAME": "maos",
     "GIT_COMMITTER_EMAIL": "maos@localhost",
 }
-"""Who commits: the same everywhere, so that nobody need be configured."""
+"""The author of every commit; the same everywhere, so that no user has to be configured."""
 
 _ENVIRONMENT = {
     **IDENTITY,
-    "LC_ALL": "C",  # what git says is read by us
+    "LC_ALL": "C",  # maos parses the messages of git
     "GIT_CONFIG_NOSYSTEM": "1",
     "GIT_CONFIG_GLOBAL": os.devnull,
     "GIT_TERMINAL_PROMPT": "0",
-    "GIT_ALLOW_PROTOCOL": "none",  # a partial clone would fetch, through a command of its choice
+    "GIT_ALLOW_PROTOCOL": "none",  # a partial clone would fetch, by a command that it names
     "GIT_NO_LAZY_FETCH": "1",
     "GIT_NO_REPLACE_OBJECTS": "1",
     "GIT_LITERAL_PATHSPECS": "1",
@@ -62,7 +62,7 @@ _CONFIGURATION = {
     "core.askPass": "false",
     "core.alternateRefsCommand": "",
     "core.quotePath": "false",
-    "core.fsync": "committed,reference",  # git alone does not sync what a checkpoint promises
+    "core.fsync": "committed,reference",  # by default git does not sync them, and a checkpoint must be durable
     "core.fsyncMethod": "batch",
     "credential.helper": "",
     "commit.gpgSign": "false",
@@ -78,13 +78,13 @@ _new_enough: set[str] = set()
 
 
 class GitUnavailable(MaosError):
-    """There is no git here that can be used."""
+    """There is no usable git on this machine."""
 
     hint = f"install git {VERSION_MIN[0]}.{VERSION_MIN[1]} or newer and put it on PATH"
 
 
 class UntrustedRepository(MaosError):
-    """A repository that belongs to another user; nothing in it was used."""
+    """The repository belongs to another user; nothing in it was used."""
 
     def __init__(self, where: Path) -> None:
         super().__init__(
@@ -96,7 +96,7 @@ class UntrustedRepository(MaosError):
 
 
 class GitFailed(MaosError):
-    """Git did not do what it was asked to."""
+    """A call of git failed."""
 
     hint = "look at the repository with git status and git fsck, then try again"
 
@@ -107,16 +107,16 @@ class GitFailed(MaosError):
 
 
 class GitTimeout(MaosError):
-    """Git took too long and was ended."""
+    """A call of git took too long and was ended."""
 
-    hint = "see whether the disk is busy or another git is at work in this repository, then try again"
+    hint = "check whether the disk is busy or another git is running in this repository, then try again"
 
     def __init__(self, command: str, limit_s: float) -> None:
         super().__init__(f"git {command} was ended after {limit_s:.0f} s")
 
 
 class Result(NamedTuple):
-    """What a call of git left."""
+    """The exit status and output of a call of git."""
 
     status: int
     output: bytes
@@ -124,25 +124,25 @@ class Result(NamedTuple):
 
     @property
     def complaint(self) -> str:
-        """What it said was wrong, as one line that can be shown."""
-        text = self.errors.decode("utf-8", "replace").strip() or "it said nothing"
+        """Its error messages as one line of bounded length."""
+        text = self.errors.decode("utf-8", "replace").strip() or "no error message"
         return " ".join(text.split())[:_ERROR_CHARS_MAX]
 
     @property
     def line(self) -> str:
-        """Its output, when that is one line."""
+        """Its output without the newline at the end, for commands that print one line."""
         return self.output.decode("utf-8", "surrogateescape").removesuffix("\n")
 
 
 class Git(NamedTuple):
-    """A way to call git: where, and with what besides what is always there."""
+    """Calls git in a folder, with variables and configuration in addition to those of every call."""
 
     cwd: Path
     variables: Mapping[str, str] = {}
     configuration: tuple[tuple[str, str], ...] = ()
     lock: int | None = None
-    """The descriptor of a lock. Every git has it too, so the lock is free only when none of them runs any more,
-    whoever was killed in between."""
+    """The descriptor of a lock. Every git process inherits it, so the lock stays held until the last of them has ended,
+    even if maos was killed before."""
 
     async def run(
         self,
@@ -153,9 +153,9 @@ class Git(NamedTuple):
         limit_s: float = LIMIT_S,
         variables: Mapping[str, str] | None = None,
     ) -> Result:
-        """Call git and wait for its end; any status that is not allowed is a GitFailed.
+        """Call git and wait until it ends; raise GitFailed for any status that is not allowed.
 
-        `given` is what it reads: some bytes, or the descriptor of a file that is too large for them.
+        `given` is its standard input: bytes, or the descriptor of a file that is too large for memory.
         """
         argv: list[str | bytes] = ["--no-pager"]
         for key, value in (*_CONFIGURATION.items(), *self.configuration):
@@ -174,12 +174,12 @@ class Git(NamedTuple):
         return result
 
     async def line(self, command: str, *arguments: str | bytes, given: bytes = b"") -> str:
-        """The one line it prints."""
+        """Call git and return the one line that it prints."""
         return (await self.run(command, *arguments, given=given)).line
 
 
 def program() -> str:
-    """The git on PATH."""
+    """Return the path of the git on PATH."""
     found = shutil.which("git")
     if found is None or not os.path.isabs(found):
         raise GitUnavailable("there is no git on PATH")
@@ -187,7 +187,7 @@ def program() -> str:
 
 
 async def check_version() -> None:
-    """Refuse a git that is too old, saying which one would do."""
+    """Refuse a git that is too old."""
     if program() in _new_enough:
         return
     result = await _call(
@@ -201,15 +201,15 @@ async def check_version() -> None:
 
 
 def inherited() -> dict[str, str]:
-    """Our environment, without what would lead git elsewhere or change its language."""
+    """Return the environment without variables that redirect git or change its language."""
     return {key: value for key, value in os.environ.items() if not key.startswith(_NOT_PASSED_ON)}
 
 
 async def users_settings() -> dict[str, list[str]]:
-    """What the user, not a repository, says about which repositories to trust and which files to ignore."""
+    """Return the user's own settings (not a repository's): which repositories to trust, which files to ignore."""
     pattern = r"^(safe\.directory|core\.excludesfile)$"
     argv = [program(), "config", "-z", "--type=path", "--get-regexp", pattern]
-    environment = {**inherited(), "LC_ALL": "C", "GIT_DIR": os.devnull}  # so no repository is asked
+    environment = {**inherited(), "LC_ALL": "C", "GIT_DIR": os.devnull}  # reads no repository
     result = await _call(argv, cwd=Path("/"), environment=environment, given=b"", limit_s=LIMIT_S)
     found: dict[str, list[str]] = {}
     for entry in result.output.decode("utf-8", "surrogateescape").split("\0")[:-1]:
@@ -219,26 +219,27 @@ async def users_settings() -> dict[str, list[str]]:
 
 
 @asynccontextmanager
-async def held(path: Path, *, wait_s: float = LOCK_WAIT_S) -> AsyncIterator[int]:
-    """A lock on a file, ours until the end of the block or of the last process that has its descriptor."""
+async def lock_file(path: Path, *, wait_s: float = LOCK_WAIT_S) -> AsyncIterator[int]:
+    """Lock a file until the end of the block, or of the last process that has inherited its descriptor."""
     deadline = asyncio.get_running_loop().time() + wait_s
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
-            while not _locked(descriptor):
+            while not _try_lock(descriptor):
                 if asyncio.get_running_loop().time() > deadline:
                     raise MaosError(
-                        f"{path} has been locked for {wait_s:.0f} s", hint="see which process holds it: fuser -v FILE"
+                        f"{path} has been locked for {wait_s:.0f} s",
+                        hint="find the process that holds it with fuser -v FILE",
                     )
                 await asyncio.sleep(_LOCK_POLL_S)
-            if _is_at(descriptor, path):  # whoever had it before us may have removed it with its folder
+            if _is_at(descriptor, path):  # the previous owner of the lock may have removed the file
                 yield descriptor
                 return
         finally:
             os.close(descriptor)
 
 
-def _locked(descriptor: int) -> bool:
+def _try_lock(descriptor: int) -> bool:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -270,15 +271,15 @@ async def _call(
             stdin=given if isinstance(given, int) else asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
-            start_new_session=True,  # so that it can be ended with whatever it has started
+            start_new_session=True,  # so that it can be ended with all its children
             pass_fds=() if lock is None else (lock,),
         )
     )
     try:
         await asyncio.wait({starting})
     except asyncio.CancelledError:
-        # Cancelled itself, it would end git alone, and a second time not even that.
-        await _settled(starting)
+        # Cancelling this task would end git but not its children, and a second cancellation not even git.
+        await _wait_for(starting)
         if starting.exception() is None:
             process = starting.result()
             await _end(process, asyncio.create_task(process.communicate()))
@@ -298,8 +299,8 @@ async def _call(
     return Result(process.returncode, output, errors)
 
 
-async def _settled(task: asyncio.Task[Any], *, within_s: float | None = None) -> None:
-    """Wait for a task, however often we are cancelled: one cancellation is on its way to the caller already."""
+async def _wait_for(task: asyncio.Task[Any], *, within_s: float | None = None) -> None:
+    """Wait for a task and ignore further cancellations: the caller raises the first one afterwards."""
     clock = asyncio.get_running_loop().time
     deadline = None if within_s is None else clock() + within_s
     while not task.done() and (deadline is None or clock() < deadline):
@@ -310,12 +311,12 @@ async def _settled(task: asyncio.Task[Any], *, within_s: float | None = None) ->
 
 
 async def _end(process: asyncio.subprocess.Process, talk: asyncio.Task[tuple[bytes, bytes]]) -> None:
-    """End git and its children: politely, so that it removes its lock files, then for certain."""
+    """End git and its children: with TERM, so that it removes its lock files, then with KILL."""
     for sign, within_s in ((signal.SIGTERM, _GRACE_S), (signal.SIGKILL, None)):
         try:
             os.killpg(process.pid, sign)
         except ProcessLookupError:
-            pass  # it ended by itself in this moment
-        await _settled(talk, within_s=within_s)
+            pass  # it has just ended by itself
+        await _wait_for(talk, within_s=within_s)
         if talk.done():
             return

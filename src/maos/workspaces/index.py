@@ -1,7 +1,7 @@
-"""Brings an index up to the files of a tree, and says what had to be left out.
+"""Updates an index from the files of a tree, and reports the files that were left out.
 
-`git add` would stop at the first file it cannot read, descend into nothing that has a `.git`, and take a file of any
-size. So git is asked what changed, each change is looked at here, and what passes is handed to git.
+`git add` would stop at the first file it cannot read, skip every folder that has a `.git`, and add files of any size.
+So git lists the changes, this module checks each of them, and git adds those that pass.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from maos.workspaces.git import CHECKOUT_LIMIT_S, Git, GitFailed, Result
-from maos.workspaces.layout import shown
+from maos.workspaces.layout import decode_path
 
 TOO_LARGE = "too large"
 NESTED = "nested repository"
@@ -28,7 +28,7 @@ NOT_A_FILE = "not a file"
 _TRIES = 20
 _RETRY_S = 0.02
 _UNREADABLE_FOLDER = re.compile(rb"^warning: could not open directory '(.*)': ", re.MULTILINE)
-# What is wrong with the repository or the disk, not with one file.
+# Errors of the repository or the disk, not of one file.
 _EVERYWHERE = (
     b"No space left on device",
     b"Disk quota exceeded",
@@ -48,7 +48,7 @@ class LeftOut(NamedTuple):
 
 
 class Staged(NamedTuple):
-    """What bringing the index up to the files came to."""
+    """The result of updating an index."""
 
     changed: int
     """How many files differ from HEAD."""
@@ -56,25 +56,25 @@ class Staged(NamedTuple):
 
 
 class Rules(NamedTuple):
-    """Which files are taken."""
+    """Which files are added to the index."""
 
     base: str | None
-    """Files of this commit are taken whatever their size: they are in the repository already."""
+    """Files of this commit are added whatever their size: they are in the repository already."""
     file_bytes_max: int
     keep_ignored: tuple[str, ...] = ()
     also: frozenset[bytes] = frozenset()
-    """Files that are taken although they are ignored or large."""
+    """Files that are added although they are ignored or large."""
 
 
 async def stage(git: Git, tree: Path, rules: Rules) -> Staged:
-    """Make the index of `git` say what is in the tree."""
-    result = await _changed(git)
-    left = [LeftOut(shown(path), UNREADABLE) for path in _UNREADABLE_FOLDER.findall(result.errors)]
-    left += [LeftOut(shown(path), SUBMODULE) for path in await _filled_submodules(git, tree)]
-    found = _Found(tree, rules)
-    kept = await _ignored_to_keep(git, rules.keep_ignored)
-    await asyncio.to_thread(found.sort_out, result.output.split(b"\0")[:-1], (*kept, *rules.also))
-    await found.settle_large(git)
+    """Update the index of `git` from the files in the tree."""
+    result = await _list_changes(git)
+    left = [LeftOut(decode_path(path), UNREADABLE) for path in _UNREADABLE_FOLDER.findall(result.errors)]
+    left += [LeftOut(decode_path(path), SUBMODULE) for path in await _filled_submodules(git, tree)]
+    found = _Changes(tree, rules)
+    kept = await _list_ignored(git, rules.keep_ignored)
+    await asyncio.to_thread(found.classify, result.output.split(b"\0")[:-1], (*kept, *rules.also))
+    await found.classify_large(git)
     if found.gone:
         nothing = b"0 " + b"0" * 40 + b"\t"
         await git.run(
@@ -82,13 +82,13 @@ async def stage(git: Git, tree: Path, rules: Rules) -> Staged:
         )
     refused = await put_into_index(git, found.wanted)
     found.touched.difference_update(refused)
-    left += [LeftOut(shown(path), why) for path, why in found.left]
-    left += [LeftOut(shown(path), await asyncio.to_thread(_why_refused, tree, path)) for path in refused]
+    left += [LeftOut(decode_path(path), why) for path, why in found.left]
+    left += [LeftOut(decode_path(path), await asyncio.to_thread(_why_refused, tree, path)) for path in refused]
     return Staged(len(found.touched), tuple(sorted(left)))
 
 
-async def _changed(git: Git) -> Result:
-    """What git says differs. It maps files into memory, and one that shrinks meanwhile kills it: then once more."""
+async def _list_changes(git: Git) -> Result:
+    """List the changes with git status, and retry when a file that shrinks while git has it mapped kills git."""
     for _ in range(_TRIES):
         result = await git.run(
             "status",
@@ -96,7 +96,7 @@ async def _changed(git: Git) -> Result:
             "-z",
             "--untracked-files=all",
             "--no-renames",
-            "--ignore-submodules=all",  # looking into one would run git with its configuration
+            "--ignore-submodules=all",  # reading one would run git with its configuration
             "--no-ahead-behind",
             limit_s=CHECKOUT_LIMIT_S,
             allowed=(0, -signal.SIGBUS),
@@ -105,16 +105,16 @@ async def _changed(git: Git) -> Result:
             return result
         await _unlock(git)
         await asyncio.sleep(_RETRY_S)
-    raise GitFailed("status", result, hint="some file changes all the time; wait until it is quiet, and try again")
+    raise GitFailed("status", result, hint="a file keeps changing; wait until it does not, and try again")
 
 
 async def _unlock(git: Git) -> None:
-    """Remove the lock of an index that is ours alone; a git that is killed by its files leaves it behind."""
+    """Remove the lock file of an index that only maos uses; a git that was killed leaves it behind."""
     await asyncio.to_thread(Path(git.variables["GIT_INDEX_FILE"] + ".lock").unlink, missing_ok=True)
 
 
-class _Found:
-    """Changes, each looked at."""
+class _Changes:
+    """The changes of a tree, classified by what happens to each in the index."""
 
     def __init__(self, tree: Path, rules: Rules) -> None:
         self.tree = os.fsencode(tree)
@@ -125,24 +125,24 @@ class _Found:
         self.left: list[tuple[bytes, str]] = []
         self.large: list[tuple[bytes, bool]] = []
 
-    def sort_out(self, entries: Sequence[bytes], also: Iterable[bytes]) -> None:
-        """Look at what git says has changed, and at what is to be taken besides."""
+    def classify(self, entries: Sequence[bytes], also: Iterable[bytes]) -> None:
+        """Classify the changes that git lists, and further files that are to be added."""
         for entry in entries:
             side, path = entry[:2], entry[3:]
             if path.endswith(b"/"):
                 self.left.append((path, NESTED))
             elif side[1:] == b" ":
-                self.touched.add(path)  # the index has it already; a call that was killed got that far
+                self.touched.add(path)  # the index has it already, from a call that was killed
             elif side[1:] == b"D":
                 self.gone.append(path)
                 self.touched.add(path)
             else:
-                self._look_at(path, tracked=side != b"??")
+                self._classify(path, tracked=side != b"??")
         for path in also:
             if path not in self.touched:
-                self._look_at(path, tracked=False)
+                self._classify(path, tracked=False)
 
-    def _look_at(self, path: bytes, *, tracked: bool) -> None:
+    def _classify(self, path: bytes, *, tracked: bool) -> None:
         why = _why_not(os.path.join(self.tree, path), self.rules.file_bytes_max)
         if why is None or (why == TOO_LARGE and path in self.rules.also):
             self.wanted.append(path)
@@ -151,12 +151,12 @@ class _Found:
             self.large.append((path, tracked))
         else:
             self.left.append((path + b"/" if why == NESTED else path, why))
-            if tracked and why != UNREADABLE:  # an unreadable one stays as it was last saved
+            if tracked and why != UNREADABLE:  # an unreadable file stays as it was last saved
                 self.gone.append(path)
                 self.touched.add(path)
 
-    async def settle_large(self, git: Git) -> None:
-        """Take those that the base has too; the others are not, or no longer, in the index."""
+    async def classify_large(self, git: Git) -> None:
+        """Add large files that the base has too; leave out the others."""
         if not self.large:
             return
         known: set[bytes] = set()
@@ -176,7 +176,7 @@ class _Found:
 
 
 def _why_not(path: bytes, file_bytes_max: int) -> str | None:
-    """Why a file cannot be taken, if it cannot. A link is taken as a link, wherever it leads (A13)."""
+    """Return why a file cannot be added, or None. A link is added as a link, wherever it leads (A13)."""
     try:
         status = os.lstat(path)
         if stat.S_ISLNK(status.st_mode):
@@ -187,7 +187,7 @@ def _why_not(path: bytes, file_bytes_max: int) -> str | None:
             return TOO_LARGE
         os.close(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC))
     except (FileNotFoundError, NotADirectoryError):
-        return None  # it has gone since; git will see that too
+        return None  # deleted in the meantime; git will notice too
     except OSError:
         return UNREADABLE
     return None
@@ -198,7 +198,7 @@ def _why_refused(tree: Path, path: bytes) -> str:
 
 
 async def put_into_index(git: Git, paths: Sequence[bytes]) -> list[bytes]:
-    """Put files into the index; those that git does not manage to take are given back."""
+    """Add files to the index; return those that git refuses."""
     if not paths:
         return []
     given = b"".join(path + b"\0" for path in paths)
@@ -214,13 +214,13 @@ async def put_into_index(git: Git, paths: Sequence[bytes]) -> list[bytes]:
             return list(paths)
         half = len(paths) // 2
         return await put_into_index(git, paths[:half]) + await put_into_index(git, paths[half:])
-    if b"Ignoring path " in result.errors:  # names that would be another name for .git somewhere
+    if b"Ignoring path " in result.errors:  # names that some file system takes for .git
         return [path for path in paths if b"Ignoring path " + path + b"\n" in result.errors]
     return []
 
 
-async def _ignored_to_keep(git: Git, globs: Sequence[str]) -> list[bytes]:
-    """Ignored files that the rules want all the same."""
+async def _list_ignored(git: Git, globs: Sequence[str]) -> list[bytes]:
+    """List ignored files that the rules keep."""
     if not globs:
         return []
     listed = await git.run(
@@ -233,7 +233,7 @@ async def _ignored_to_keep(git: Git, globs: Sequence[str]) -> list[bytes]:
 
 
 async def _filled_submodules(git: Git, tree: Path) -> list[bytes]:
-    """Submodules with something in them. Only the commit they are at is part of a tree, not their files."""
+    """List submodules that are not empty: a tree has only the commit they are at, not their files."""
     if not await asyncio.to_thread((tree / ".gitmodules").is_file):
         return []
     listed = await git.run("ls-files", "-z", "--stage")

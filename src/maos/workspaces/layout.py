@@ -1,9 +1,9 @@
 """Where a workspace is, and what maos keeps beside it.
 
-Beside the tree an agent works in, maos has a git folder of its own (`Place.folder`): an index, a HEAD and a
-configuration that is ours, over the objects of the user's repository. So no checkpoint reads the configuration of the
-repository (which may name programs to run), none touches the index or HEAD that the agent's own git uses, and what is
-saved is the bytes that are there: attributes that would convert line ends or pass files through filters are off.
+Beside the tree that an agent works in, maos has a private git folder (`WorkspaceFolder.folder`) with an index, a HEAD
+and a configuration of its own, over the objects of the user's repository. So a checkpoint never reads the configuration
+of the repository (which may name programs to run), never touches the index or HEAD of the agent's own git, and saves
+the bytes of the files as they are: attributes that convert line ends or run filters are off.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from maos.errors import InvalidInput, MaosError, NotFound
 from maos.model.events.parts import WorkspaceData
-from maos.workspaces.git import Git, GitFailed, held
+from maos.workspaces.git import Git, GitFailed, lock_file
 
 FILE_BYTES_MAX = 50 * 1024 * 1024
 PRIVATE = ".maos"
@@ -28,7 +28,7 @@ _OBJECT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 
 
 class UnsavedWork(MaosError):
-    """Something would be lost that is saved nowhere; nothing was changed."""
+    """Files that are saved nowhere else would be lost; nothing was changed."""
 
     hint = "take a checkpoint, or move the files named here elsewhere, and try again"
 
@@ -39,7 +39,7 @@ class UnsavedWork(MaosError):
 
 
 class Workspace(NamedTuple):
-    """The folder an attempt works in. Plain data: `to_data` is what the journal keeps of it."""
+    """The folder an attempt works in. Plain data; the journal stores it as `to_data` returns it."""
 
     name: str
     path: Path
@@ -49,21 +49,21 @@ class Workspace(NamedTuple):
     repository: Path | None
     """The git folder whose objects and refs are used; None outside git."""
     gitdir: Path | None
-    """What the repository keeps about this worktree."""
+    """The folder of this worktree in the repository."""
     base: str | None
     """The commit that the work is compared with and merged from."""
     notes: tuple[str, ...] = ()
-    """What the user should know: what is not in it, what is not promised."""
+    """What the user should know: files that are not in it, guarantees that do not hold."""
     file_bytes_max: int = FILE_BYTES_MAX
     keep_ignored: tuple[str, ...] = ()
 
     @property
     def in_place(self) -> bool:
-        """Whether the agent works in the user's own folder, with nothing saved and nothing promised."""
+        """Whether the agent works in the user's own folder, without checkpoints."""
         return self.repository is None
 
     def to_data(self) -> WorkspaceData:
-        """It as JSON can say it."""
+        """Return the workspace as JSON data."""
         return {
             "name": self.name,
             "path": str(self.path),
@@ -78,7 +78,7 @@ class Workspace(NamedTuple):
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Workspace:
-        """The workspace that `to_data` was asked of."""
+        """Return the workspace that `to_data` has encoded."""
         paths = {key: Path(data[key]) if data[key] is not None else None for key in ("repository", "gitdir")}
         return cls(
             name=check_workspace_name(data["name"]),
@@ -94,19 +94,19 @@ class Workspace(NamedTuple):
 
 
 class WorkspaceState(NamedTuple):
-    """Which checkpoint the files were last known to be at."""
+    """The checkpoint that the files were last saved as or restored to."""
 
     commit: str
     tree: str
     ref: str
     number: int
-    """The largest number a checkpoint of this workspace has."""
+    """The largest number of a checkpoint of this workspace."""
     head: str
-    """Where the agent's own HEAD was then."""
+    """The commit that the agent's own HEAD was at."""
 
 
 def check_workspace_name(name: str) -> str:
-    """The name itself, or an error: it becomes a folder and part of a ref."""
+    """Return the name, or raise InvalidInput: it becomes the name of a folder and part of a ref."""
     if not _NAME.fullmatch(name) or name.endswith((".", ".lock")) or ".." in name:
         raise InvalidInput(
             f"{name[:100]!r} cannot be the name of a workspace",
@@ -116,22 +116,22 @@ def check_workspace_name(name: str) -> str:
 
 
 def is_object(text: str) -> bool:
-    """Whether this is the full id of an object, which git takes for nothing else."""
+    """Return whether this is the full id of an object, which git cannot take for anything else."""
     return _OBJECT.fullmatch(text) is not None
 
 
-def shown(path: bytes) -> str:
-    """A path as text that can be stored and shown; what is not UTF-8 is written as \\xNN."""
+def decode_path(path: bytes) -> str:
+    """Return a path as text that can be stored and printed; bytes that are not UTF-8 become \\xNN."""
     return path.decode("utf-8", "backslashreplace")
 
 
 def refs_of(name: str) -> str:
-    """The hidden refs of a workspace; no branch, no tag, never fetched or pushed unless asked for by name."""
+    """Return the prefix of the hidden refs of a workspace: no branches or tags, never fetched or pushed by default."""
     return f"refs/maos/{name}/"
 
 
 class WorkspaceFolder:
-    """A workspace that is locked, and the ways to call git for it."""
+    """A locked workspace, and the ways to call git for it."""
 
     def __init__(self, workspace: Workspace, folder: Path, lock: int) -> None:
         assert workspace.repository is not None
@@ -139,14 +139,14 @@ class WorkspaceFolder:
         self.workspace = workspace
         self.folder = folder
         self.git = private_git(folder, workspace.repository, workspace.tree, lock=lock)
-        """With our index, HEAD and configuration, on the files of the workspace."""
+        """Git with the private index, HEAD and configuration, on the files of the workspace."""
         self.repository = Git(workspace.repository, {"GIT_DIR": str(workspace.repository)}, lock=lock)
-        """For refs: with those of the user's repository."""
+        """Git on the user's repository, for refs."""
         self.agents = Git(workspace.tree, {"GIT_DIR": str(workspace.gitdir)}, lock=lock)
-        """With the index and HEAD that the agent's own git uses."""
+        """Git with the index and HEAD that the agent's own git uses."""
         self.gitdir = workspace.gitdir
         self.unfilled = folder / "unfilled"
-        """Is there while the tree is empty because its files are being brought back."""
+        """A file that exists while the tree is empty because its files are being restored."""
 
     @property
     def base(self) -> str:
@@ -154,30 +154,30 @@ class WorkspaceFolder:
         return self.workspace.base
 
     def state(self) -> WorkspaceState:
-        """What was noted last; NotFound when that is gone."""
+        """Return the state that was saved last; raise NotFound when its file is lost."""
         try:
             return WorkspaceState(**json.loads((self.folder / "state.json").read_bytes()))
         except (OSError, ValueError, TypeError) as error:
             raise NotFound(
-                f"workspace {self.workspace.name} has lost its notes at {self.folder}",
+                f"workspace {self.workspace.name} has lost its state file in {self.folder}",
                 hint="verify the workspace: it is repaired from its last checkpoint",
             ) from error
 
-    def note(self, state: WorkspaceState) -> None:
-        """Remember which checkpoint the files are at."""
-        write_whole(self.folder / "state.json", json.dumps(state._asdict()).encode())
+    def save_state(self, state: WorkspaceState) -> None:
+        """Save which checkpoint the files are at."""
+        replace_file(self.folder / "state.json", json.dumps(state._asdict()).encode())
         self.align(state)
 
     def align(self, state: WorkspaceState) -> None:
-        """Put right what a killed process left: our lock files (the lock we hold says nobody uses them), our HEAD."""
+        """Undo what a killed process left: remove stale lock files of the private git folder, and set its HEAD."""
         for name in ("index.lock", "HEAD.lock"):
             (self.folder / name).unlink(missing_ok=True)
         head = f"{state.commit}\n".encode()
         if not (self.folder / "HEAD").exists() or (self.folder / "HEAD").read_bytes() != head:
-            write_whole(self.folder / "HEAD", head, sync=False)  # lost, it is written again from the notes
+            replace_file(self.folder / "HEAD", head, sync=False)  # if it is lost, it is written again from the state
 
     async def agents_head(self) -> str:
-        """The commit the agent's HEAD is at; the base if it is nowhere."""
+        """Return the commit that the agent's HEAD is at; the base if it is at none."""
         try:
             text = (self.gitdir / "HEAD").read_text("ascii").strip()
         except (OSError, ValueError):
@@ -187,23 +187,19 @@ class WorkspaceFolder:
         result = await self.agents.run("rev-parse", "-q", "--verify", "HEAD^{commit}", allowed=(0, 1, 128))
         return result.line if result.status == 0 else self.base
 
-    async def commit(self, text: str) -> str:
-        """The full id of a commit that somebody named."""
-        return await find_commit(self.repository, text)
-
 
 async def find_commit(git: Git, text: str) -> str:
-    """The full id of a commit that somebody named; NotFound when there is none."""
+    """Return the full id of the commit that a text names; raise NotFound when there is none."""
     try:
         return await git.line("rev-parse", "-q", "--verify", "--end-of-options", text + "^{commit}")
     except (GitFailed, ValueError) as error:
         raise NotFound(
-            f"there is no commit {text[:100]!r}", hint="take one that a checkpoint gave, or that git log shows"
+            f"there is no commit {text[:100]!r}", hint="name the commit of a checkpoint, or one that git log shows"
         ) from error
 
 
 def private_git(folder: Path, repository: Path, tree: Path, *, lock: int | None = None) -> Git:
-    """Git with a private folder on the objects of a repository."""
+    """Return git with a private folder on the objects of a repository."""
     return Git(
         tree,
         {
@@ -216,33 +212,35 @@ def private_git(folder: Path, repository: Path, tree: Path, *, lock: int | None 
     )
 
 
-def lay_out(folder: Path, *, object_format: str, excludes: bytes = b"", attributes: bytes = BYTES_AS_THEY_ARE) -> None:
-    """A private git folder: everything but objects."""
+def create_git_folder(
+    folder: Path, *, object_format: str, excludes: bytes = b"", attributes: bytes = BYTES_AS_THEY_ARE
+) -> None:
+    """Create a private git folder: everything but objects."""
     for name in ("refs", "info"):
         (folder / name).mkdir(mode=0o700, parents=True, exist_ok=True)
     sha256 = object_format != "sha1"
     config = f"[core]\n\trepositoryFormatVersion = {1 if sha256 else 0}\n\tbare = false\n"
     if sha256:
         config += f"[extensions]\n\tobjectFormat = {object_format}\n"
-    write_whole(folder / "config", config.encode())
-    write_whole(folder / "info" / "attributes", attributes)
-    write_whole(folder / "info" / "exclude", excludes)
-    write_whole(folder / "HEAD", b"ref: refs/heads/none\n")
+    replace_file(folder / "config", config.encode())
+    replace_file(folder / "info" / "attributes", attributes)
+    replace_file(folder / "info" / "exclude", excludes)
+    replace_file(folder / "HEAD", b"ref: refs/heads/none\n")
 
 
 def folder_of(root: Path, name: str) -> Path:
-    """Where maos keeps what belongs to a workspace."""
+    """Return the private folder of a workspace."""
     return root / PRIVATE / name
 
 
 def lock_of(root: Path, name: str) -> Path:
-    """The lock of a workspace. No name ends in `.lock`."""
+    """Return the lock file of a workspace. No workspace name ends in `.lock`."""
     return root / PRIVATE / f"{name}.lock"
 
 
 @asynccontextmanager
-async def opened(workspace: Workspace) -> AsyncIterator[WorkspaceFolder]:
-    """The workspace, for us alone until the end of the block."""
+async def open_locked(workspace: Workspace) -> AsyncIterator[WorkspaceFolder]:
+    """Open a workspace and hold its lock until the end of the block."""
     if workspace.in_place:
         raise InvalidInput(
             f"{workspace.path} is not in a git repository, so nothing of it is saved",
@@ -252,9 +250,9 @@ async def opened(workspace: Workspace) -> AsyncIterator[WorkspaceFolder]:
     folder = folder_of(root, workspace.name)
     if not (root / PRIVATE).is_dir():
         raise _missing(workspace)
-    async with held(lock_of(root, workspace.name)) as lock:
+    async with lock_file(lock_of(root, workspace.name)) as lock:
         if not folder.is_dir():
-            lock_of(root, workspace.name).unlink()  # or a workspace that is gone leaves a file for ever
+            lock_of(root, workspace.name).unlink()  # or the lock of a removed workspace would stay for ever
             raise _missing(workspace)
         yield WorkspaceFolder(workspace, folder, lock)
 
@@ -262,17 +260,17 @@ async def opened(workspace: Workspace) -> AsyncIterator[WorkspaceFolder]:
 def _missing(workspace: Workspace) -> NotFound:
     return NotFound(
         f"workspace {workspace.name} is not at {workspace.tree}",
-        hint="prepare it again, from its last checkpoint (refs/maos in the repository) if there is one",
+        hint="prepare it again, from its last checkpoint (under refs/maos in the repository) if there is one",
     )
 
 
-def is_there(path: Path | bytes) -> bool:
-    """Whether there is anything of that name, a link that leads nowhere included."""
+def lexists(path: Path | bytes) -> bool:
+    """Return whether a file, folder or link of that name exists, even if the link is broken."""
     return os.path.lexists(path)
 
 
-def write_whole(path: Path, content: bytes, *, sync: bool = True) -> None:
-    """Write a file so that after any crash it is the old one or the new one."""
+def replace_file(path: Path, content: bytes, *, sync: bool = True) -> None:
+    """Write a file so that after a crash it has its old or its new content."""
     new = path.with_name(path.name + ".new")
     descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
@@ -283,12 +281,3 @@ def write_whole(path: Path, content: bytes, *, sync: bool = True) -> None:
     finally:
         os.close(descriptor)
     os.replace(new, path)
-
-
-def sync_folder(folder: Path) -> None:
-    """Make names in a folder survive a power cut."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -1,8 +1,8 @@
-"""Brings the work of a workspace into the user's branch and tree: wholly, or not at all.
+"""Merges the work of a workspace into the user's branch and tree: completely, or not at all.
 
-The merge is worked out on trees alone. Only when it is clean, and the user has nothing of their own in the files that
-it would write, are those files written and the branch moved. A merge that was killed in between is finished by asking
-for it again: a file that already has its new content is not in the way.
+The merge is computed on trees alone. Only when it is clean, and the user has no changes in the files that it would
+write, are those files written and the branch moved. A merge that was killed in between is completed by repeating it: a
+file that already has its new content does not block it.
 """
 
 from __future__ import annotations
@@ -17,13 +17,22 @@ from typing import NamedTuple
 from maos.errors import InvalidInput
 from maos.faults import crash_point
 from maos.workspaces.checkpoints import in_the_way, repositories_at, trailers
-from maos.workspaces.git import CHECKOUT_LIMIT_S, Git, GitFailed, held
+from maos.workspaces.git import CHECKOUT_LIMIT_S, Git, GitFailed, lock_file
 from maos.workspaces.index import put_into_index
-from maos.workspaces.layout import PRIVATE, Workspace, find_commit, is_there, lay_out, private_git, refs_of, shown
+from maos.workspaces.layout import (
+    PRIVATE,
+    Workspace,
+    create_git_folder,
+    decode_path,
+    find_commit,
+    lexists,
+    private_git,
+    refs_of,
+)
 from maos.workspaces.source import Source, discover
 
 OWN, OTHERS = SIDES = ("own", "others")
-"""Whose files are taken where both sides changed the same: those of the workspace that is merged, or those it meets."""
+"""Which side's files to use where both changed the same: the workspace's, or those it is merged into."""
 _UNDER_WAY = ("MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "rebase-merge", "rebase-apply", "BISECT_LOG")
 
 
@@ -32,19 +41,19 @@ class Merged(NamedTuple):
 
     commit: str
     files: tuple[str, ...]
-    """What was written; empty when everything was there already."""
+    """The files that were written; empty when the branch had everything already."""
 
 
 class Conflicted(NamedTuple):
-    """Both sides changed the same; nothing was touched."""
+    """Both sides changed the same lines; nothing was touched."""
 
     files: tuple[str, ...]
     messages: tuple[str, ...]
-    """What git says about each."""
+    """What git reports about each."""
     commit: str
     """A commit on top of both sides: the files merged as far as possible, with conflict markers in those named.
 
-    Work that goes on from it, with the markers gone, can be merged.
+    Work that continues from it, with the markers resolved, can be merged.
     """
 
 
@@ -70,7 +79,7 @@ async def merge(
     With `prefer`, files that both sides changed in the same places are taken whole from one of them: OWN or OTHERS.
     """
     if workspace.repository is None:
-        raise InvalidInput(f"{workspace.path} was worked in directly", hint="there is nothing to merge")
+        raise InvalidInput(f"{workspace.path} was worked in directly", hint="its files are already where they belong")
     source = await discover(await asyncio.to_thread(into.resolve))
     repository = await asyncio.to_thread(workspace.repository.resolve)  # it may have moved, with a link where it was
     if source is None or source.repository != repository:
@@ -81,22 +90,22 @@ async def merge(
     if source.top == workspace.tree:
         raise InvalidInput(f"{into} is the workspace itself", hint="merge into the user's tree")
     await asyncio.to_thread((workspace.tree.parent / PRIVATE).mkdir, 0o700, parents=True, exist_ok=True)
-    async with held(workspace.tree.parent / PRIVATE / ".merge.lock"):
+    async with lock_file(workspace.tree.parent / PRIVATE / ".merge.lock"):
         with tempfile.TemporaryDirectory(prefix="maos-merge-") as scratch:
             return await _Merge(workspace, source, Path(scratch), prefer).run(commit, message)
 
 
 async def preview(workspace: Workspace, commit: str, *, onto: str) -> tuple[str, ...]:
-    """Files that would be in conflict if a checkpoint was merged onto a commit; no file and no ref is touched."""
+    """Return the files that would conflict if a checkpoint was merged onto a commit; touch no file and no ref."""
     source = None if workspace.repository is None else await discover(workspace.tree)
     if source is None:
-        raise InvalidInput(f"{workspace.tree} is not in a git repository", hint="put it back from a copy")
+        raise InvalidInput(f"{workspace.tree} is not in a git repository", hint="restore it from a backup")
     with tempfile.TemporaryDirectory(prefix="maos-merge-") as scratch:
-        return await _Merge(workspace, source, Path(scratch), "").foresee(commit, onto)
+        return await _Merge(workspace, source, Path(scratch), "").preview(commit, onto)
 
 
 class _Merge:
-    """One merge, with a private git folder: no merge driver or filter of the repository's choice is run."""
+    """One merge, with a private git folder: it runs no merge driver or filter that the repository names."""
 
     def __init__(self, workspace: Workspace, source: Source, scratch: Path, prefer: str) -> None:
         assert workspace.base is not None
@@ -109,48 +118,48 @@ class _Merge:
         self.git = private_git(scratch / "git", source.repository, scratch)
 
     async def run(self, named: str, message: str) -> Merged | Conflicted | Blocked:
-        """All of it."""
-        lay_out(self.scratch / "git", object_format=self.source.object_format)
+        """Merge a commit and move the user's branch, or return what prevents it."""
+        create_git_folder(self.scratch / "git", object_format=self.source.object_format)
         commit = await find_commit(self.source.git, named)
         head = await self.source.head()
         if head is None:
             return Blocked("nothing is committed in the repository yet", (), "commit your files, then merge again")
         if trouble := await asyncio.to_thread(self._under_way):
-            return Blocked(f"{trouble} is under way in {self.source.top}", (), "finish or abort it, then merge again")
+            return Blocked(f"{trouble} is in progress in {self.source.top}", (), "finish or abort it, then merge again")
         since = await self._since(head, commit)
         theirs = await self._as_git_would_commit(since, commit)
         tried = await self._try(since, head, theirs)
         if tried.files and self.prefer:
-            tried = await self._chosen(tried, theirs if self.prefer == OWN else head)
+            tried = await self._resolve(tried, theirs if self.prefer == OWN else head)
         if tried.files:
-            told = (await trailers(self.source.git, commit)).get("Head", self.base)
-            text = f"conflict\n\nMaos-Base: {self.base}\nMaos-Head: {told}\n"
+            agent_head = (await trailers(self.source.git, commit)).get("Head", self.base)
+            text = f"conflict\n\nMaos-Base: {self.base}\nMaos-Head: {agent_head}\n"
             both = await self.git.line("commit-tree", tried.tree, "-p", commit, "-p", head, given=text.encode())
-            return Conflicted(tuple(map(shown, tried.files)), tried.messages, both)
+            return Conflicted(tuple(map(decode_path, tried.files)), tried.messages, both)
         if tried.tree == await self.git.line("rev-parse", head + "^{tree}"):
             return Merged(head, ())
         text = f"{message.strip() or 'Merge ' + self.workspace.name}\n\nMaos-Checkpoint: {commit}\n"
         new = await self.git.line("commit-tree", tried.tree, "-p", head, given=text.encode("utf-8", "replace"))
-        # Noted first: a note about a commit that never gets into the branch is not believed.
+        # Recorded before the branch moves: a record of a commit that the branch does not contain is ignored.
         note = await self.git.line("commit-tree", tried.tree, "-p", new, "-p", commit, given=b"merged\n")
         await self.source.git.run("update-ref", self.book, note)
         crash_point("merge: noted")
         changed = await self.git.run("diff-tree", "-r", "-z", "--name-only", "--no-renames", head, new)
         return await _Landing(self.source, self.scratch).land(head, new, changed.output.split(b"\0")[:-1])
 
-    async def foresee(self, named: str, onto: str) -> tuple[str, ...]:
-        """Those files that both sides changed in the same places."""
-        lay_out(self.scratch / "git", object_format=self.source.object_format)
+    async def preview(self, named: str, onto: str) -> tuple[str, ...]:
+        """Return the files that both sides changed in the same places."""
+        create_git_folder(self.scratch / "git", object_format=self.source.object_format)
         commit, head = await find_commit(self.source.git, named), await find_commit(self.source.git, onto)
         since = await self._since(head, commit)
         tried = await self._try(since, head, await self._as_git_would_commit(since, commit))
-        return tuple(map(shown, tried.files))
+        return tuple(map(decode_path, tried.files))
 
     def _under_way(self) -> str:
-        return next((name for name in _UNDER_WAY if is_there(self.source.gitdir / name)), "")
+        return next((name for name in _UNDER_WAY if lexists(self.source.gitdir / name)), "")
 
     async def _since(self, head: str, commit: str) -> str:
-        """What both sides have in common: what was merged last, else where they parted, else where the work began."""
+        """Return the merge base: what was merged last, else the common ancestor, else where the work began."""
         git = self.source.git
         noted = await git.run("rev-parse", "-q", "--verify", self.book, allowed=(0, 1, 128))
         if noted.status == 0:
@@ -159,16 +168,16 @@ class _Merge:
                 return merged
         parted = await git.run("merge-base", head, commit, allowed=(0, 1))
         if parted.status == 0 and await self._contains(parted.line, self.base):
-            return parted.line  # the agent may have taken in newer work of others
+            return parted.line  # the agent may have merged newer work of others
         return self.base
 
     async def _contains(self, newer: str, older: str) -> bool:
         return (await self.source.git.run("merge-base", "--is-ancestor", older, newer, allowed=(0, 1))).status == 0
 
     async def _as_git_would_commit(self, since: str, commit: str) -> str:
-        """The tree of a checkpoint with line ends and encodings as the attributes in it want them committed.
+        """Return the tree of a checkpoint with line ends and encodings converted as its attributes require.
 
-        A checkpoint has the bytes of the files. What lands in a branch should look as if it was added with git.
+        A checkpoint has the bytes of the files. A commit in the user's branch should look as if git had added it.
         """
         attributes = self.source.repository / "info" / "attributes"
         local = await asyncio.to_thread(lambda: attributes.read_bytes() if attributes.is_file() else b"")
@@ -183,10 +192,10 @@ class _Merge:
         await raw.run("read-tree", commit)
         wanted = b"".join(path + b"\0" for path in {*known, *changed})
         await raw.run("checkout-index", "-z", "--stdin", given=wanted, limit_s=CHECKOUT_LIMIT_S)
-        lay_out(self.scratch / "convert", object_format=self.source.object_format, attributes=local)
+        create_git_folder(self.scratch / "convert", object_format=self.source.object_format, attributes=local)
         converting = private_git(self.scratch / "convert", self.source.repository, files)
         await converting.run("read-tree", commit)
-        # What git does to line ends depends on those it finds in the index: it is to find what was there before.
+        # How git converts line ends depends on the version in the index, so give it the version from before.
         old = (before.get(path, b"0 " + b"0" * len(commit) + b"\t" + path) for path in changed)
         await converting.run("update-index", "-z", "--index-info", given=b"".join(line + b"\0" for line in old))
         refused = await put_into_index(converting, changed)
@@ -195,7 +204,7 @@ class _Merge:
         return await converting.line("write-tree")
 
     async def _try(self, since: str, head: str, theirs: str) -> _Tried:
-        """Merge three trees. Git wants commits, and finds by itself what they come from: it gets some to its taste."""
+        """Merge three trees. Git takes commits and finds their base itself, so make commits with the right parents."""
         base = await self.git.line("commit-tree", since + "^{tree}", given=b"base\n")
         sides = [
             await self.git.line("commit-tree", tree, "-p", base, given=b"side\n") for tree in (head + "^{tree}", theirs)
@@ -208,8 +217,8 @@ class _Merge:
         files = sorted({field.split(b"\t", 1)[1] for field in fields[:end]})
         return _Tried(tree.decode(), tuple(files), tuple(_messages(fields[end + 1 :])))
 
-    async def _chosen(self, tried: _Tried, side: str) -> _Tried:
-        """The merged tree, with the files in conflict as one side has them, or without them if it has not."""
+    async def _resolve(self, tried: _Tried, side: str) -> _Tried:
+        """Resolve conflicts: use one side's files, and delete those that it does not have."""
         entries = await listing(self.git, side)
         await self.git.run("read-tree", tried.tree)
         gone = b"0 " + b"0" * len(tried.tree) + b"\t"
@@ -219,13 +228,13 @@ class _Merge:
 
 
 def _messages(fields: list[bytes]) -> list[str]:
-    """What git has to say: how many paths, the paths, a kind, a text; again and again."""
+    """Parse the messages of git merge-tree: for each, a number of paths, the paths, a kind and a text."""
     found = []
     at = 0
     while at < len(fields) and fields[at].isdigit():
         at += 1 + int(fields[at])
         if fields[at].startswith(b"CONFLICT"):
-            found.append(shown(fields[at + 1].strip()))
+            found.append(decode_path(fields[at + 1].strip()))
         at += 2
     return found
 
@@ -239,7 +248,7 @@ class _Landing:
         self.git = source.git
 
     async def land(self, head: str, new: str, files: list[bytes]) -> Merged | Blocked:
-        """Write the files and move the branch, if nothing of the user's is in the way."""
+        """Write the files and move the branch, if no change of the user blocks it."""
         if self.source.top is not None:
             self.git = Git(
                 self.source.top,
@@ -257,10 +266,10 @@ class _Landing:
                 await self.git.run("read-tree", "-m", "-u", new, head, limit_s=CHECKOUT_LIMIT_S)
             return Blocked(f"the branch could not be moved: {error.result.complaint}", (), "merge again")
         crash_point("merge: branch")
-        return Merged(new, tuple(shown(path) for path in files))
+        return Merged(new, tuple(decode_path(path) for path in files))
 
     async def _without_filters(self) -> tuple[tuple[str, str], ...]:
-        """Settings that turn off every program that would convert files."""
+        """Return settings that disable every filter program."""
         drivers = await self._drivers()
         return tuple(
             (f"filter.{driver}.{key}", value)
@@ -274,41 +283,41 @@ class _Landing:
         return {name.split(".", 1)[1].rpartition(".")[0] for name in names}
 
     async def _blocked(self, head: str, new: str, files: list[bytes]) -> Blocked | None:
-        """Why the user's tree cannot take the files, if it cannot."""
+        """Return what prevents writing the files to the user's tree, or None."""
         if filtered := await self._filtered(files):
             return Blocked(
-                "some files pass through a filter program, and maos runs none",
-                tuple(map(shown, filtered)),
+                "some files need a filter program, which maos does not run",
+                tuple(map(decode_path, filtered)),
                 f"merge it yourself: git cherry-pick {new}",
             )
         assert self.source.top is not None
         if nested := await asyncio.to_thread(repositories_at, self.source.top, files):
             return Blocked(
                 "repositories are where the merge would write files",
-                tuple(map(shown, nested)),
+                tuple(map(decode_path, nested)),
                 "move them away, then merge again",
             )
         lock = self.source.gitdir / "index.lock"
-        if is_there(lock):
+        if lexists(lock):
             return Blocked(
-                f"another git is at work in {self.source.top}", (), f"wait for it, or if there is none, remove {lock}"
+                f"another git is running in {self.source.top}", (), f"wait for it, or if there is none, remove {lock}"
             )
         if unmerged := (await self.git.run("ls-files", "-z", "--unmerged")).output.split(b"\0")[:-1]:
             files = sorted({line.split(b"\t", 1)[1] for line in unmerged})
             hint = "resolve them and git add them, then merge again"
-            return Blocked("there are conflicts that are not resolved yet", tuple(map(shown, files)), hint)
+            return Blocked("there are unresolved conflicts", tuple(map(decode_path, files)), hint)
         await self.git.run("update-index", "-q", "--refresh", allowed=(0, 1))
-        same = await self._there_already(new, files)
+        same = await self._up_to_date(new, files)
         if dirty := await self._dirty(head, new, same):
             return Blocked(
                 "you have changes of your own in files that the merge would write",
-                tuple(map(shown, dirty)),
+                tuple(map(decode_path, dirty)),
                 "commit or stash them, or move them away, then merge again",
             )
         changed = b"".join(line + b"\0" for line in same.values())
         await self.git.run("update-index", "-z", "--index-info", given=changed)
         result = await self.git.run("read-tree", "-m", "-u", "-n", head, new, allowed=(0, 128))
-        return None if result.status == 0 else Blocked(result.complaint, (), "put that right, then merge again")
+        return None if result.status == 0 else Blocked(result.complaint, (), "fix that, then merge again")
 
     async def _filtered(self, files: list[bytes]) -> list[bytes]:
         drivers = {os.fsencode(driver) for driver in await self._drivers()}
@@ -318,14 +327,14 @@ class _Landing:
         fields = (await self.git.run("check-attr", "-z", "--stdin", "filter", given=given)).output.split(b"\0")[:-1]
         return [path for path, driver in zip(fields[::3], fields[2::3], strict=True) if driver in drivers]
 
-    async def _there_already(self, new: str, files: list[bytes]) -> dict[bytes, bytes]:
-        """Those files whose content on disk is already the new one, with their lines for the index."""
+    async def _up_to_date(self, new: str, files: list[bytes]) -> dict[bytes, bytes]:
+        """Return the files whose content on disk is already the new one, with their lines for the index."""
         wanted = await listing(self.git, new)
-        lay_out(self.scratch / "look", object_format=self.source.object_format, attributes=b"")
+        create_git_folder(self.scratch / "look", object_format=self.source.object_format, attributes=b"")
         assert self.source.top is not None
         top = os.fsencode(self.source.top)
         look = private_git(self.scratch / "look", self.source.repository, self.source.top)
-        present = [path for path in files if path in wanted and is_there(os.path.join(top, path))]
+        present = [path for path in files if path in wanted and lexists(os.path.join(top, path))]
         await put_into_index(look, present)
         listed = (await look.run("ls-files", "-z", "--stage")).output.split(b"\0")[:-1]
         found = {}
@@ -334,11 +343,11 @@ class _Landing:
             path = line.split(b"\t", 1)[1]
             if wanted[path].split(b"\t")[0].split(b" ")[::2] == [mode, identity]:
                 found[path] = wanted[path]
-        gone = [path for path in files if path not in wanted and not is_there(os.path.join(top, path))]
+        gone = [path for path in files if path not in wanted and not lexists(os.path.join(top, path))]
         return {**found, **{path: b"0 " + b"0" * len(new) + b"\t" + path for path in gone}}
 
     async def _dirty(self, head: str, new: str, same: Collection[bytes]) -> list[bytes]:
-        """Files of the user that the merge would change or remove, and that no commit has as they are."""
+        """Return the user's files that the merge would overwrite and that are in no commit."""
         assert self.source.top is not None
         before, after = await listing(self.git, head), await listing(self.git, new)
         touched = {path for path in {*before, *after} if before.get(path) != after.get(path)}
@@ -350,6 +359,6 @@ class _Landing:
 
 
 async def listing(git: Git, commit: str) -> dict[bytes, bytes]:
-    """The files of a commit: paths, and what `update-index --index-info` takes for them."""
+    """List the files of a commit: their paths, and their lines for `update-index --index-info`."""
     lines = (await git.run("ls-tree", "-r", "-z", "--full-tree", commit)).output.split(b"\0")[:-1]
     return {line.split(b"\t", 1)[1]: line for line in lines}

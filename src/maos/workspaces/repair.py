@@ -1,4 +1,4 @@
-"""Workspaces after a crash: found whole, or made whole again."""
+"""Checking and repairing workspaces after a crash."""
 
 from __future__ import annotations
 
@@ -15,44 +15,45 @@ from maos.workspaces.layout import (
     Workspace,
     WorkspaceFolder,
     WorkspaceState,
+    create_git_folder,
+    find_commit,
     folder_of,
-    is_there,
-    lay_out,
-    opened,
+    lexists,
+    open_locked,
     refs_of,
-    write_whole,
+    replace_file,
 )
-from maos.workspaces.worktree import add_again, point, points_to
+from maos.workspaces.worktree import add_again, points_to, write_pointer
 
 
 async def exists(workspace: Workspace) -> bool:
-    """Whether a workspace is there and looks whole, at the cost of a few looks at the disk."""
+    """Return whether a workspace is on disk and looks complete, by a few checks of files."""
     return await asyncio.to_thread(looks_whole, workspace)
 
 
 async def verify(workspace: Workspace, commit: str | None = None) -> tuple[str, ...]:
-    """Make a workspace usable after a crash; returns what had to be repaired.
+    """Make a workspace usable after a crash; return what had to be repaired.
 
-    A tree that is gone comes back as it was at `commit`, or at its newest checkpoint. A tree that is there is left as
-    it is, with all that was not saved yet. The agent must not be running.
+    A missing tree is restored from `commit`, or from its newest checkpoint. An existing tree is left as it is, with its
+    unsaved changes. The agent must not be running.
     """
     if workspace.in_place:
         if not await asyncio.to_thread(workspace.path.is_dir):
-            raise NotFound(f"{workspace.path} is gone", hint="it was not in git; put it back from a copy")
+            raise NotFound(f"{workspace.path} is gone", hint="it was not in git; restore it from a backup")
         return ()
-    async with opened(workspace) as place:
+    async with open_locked(workspace) as place:
         return await repair(place, commit)
 
 
-def known_at(folder: Path) -> Workspace | None:
-    """The finished workspace of a folder; None when there is none."""
+def read_workspace(folder: Path) -> Workspace | None:
+    """Read the workspace of a private folder; None when its creation was not finished."""
     try:
         content = (folder / "workspace.json").read_bytes()
     except FileNotFoundError:
         return None
     try:
         return Workspace.from_data(json.loads(content))
-    except (ValueError, KeyError, TypeError) as error:  # it may have work in it: nothing is made of a guess
+    except (ValueError, KeyError, TypeError) as error:  # it may have work in it, so do not guess
         raise InvalidInput(
             f"{folder / 'workspace.json'} is damaged",
             hint=f"save what you need from {folder.parent.parent / folder.name}, then delete both folders",
@@ -69,7 +70,7 @@ def looks_whole(workspace: Workspace) -> bool:
         and points_to(workspace.tree, workspace.gitdir)
         and (folder / "state.json").is_file()
         and (folder / "workspace.json").is_file()
-        and not is_there(folder / "unfilled")
+        and not lexists(folder / "unfilled")
     )
 
 
@@ -77,14 +78,14 @@ async def repair(place: WorkspaceFolder, commit: str | None = None) -> tuple[str
     workspace, folder, gitdir = place.workspace, place.folder, place.gitdir
     assert workspace.repository is not None
     if not await asyncio.to_thread((workspace.repository / "objects").is_dir):
-        raise NotFound(f"the repository {workspace.repository} is gone", hint="put it back from a copy")
+        raise NotFound(f"the repository {workspace.repository} is gone", hint="restore it from a backup")
     done = []
     if not await asyncio.to_thread((folder / "config").is_file):
-        lay_out(folder, object_format="sha1" if len(place.base) == 40 else "sha256")
+        create_git_folder(folder, object_format="sha1" if len(place.base) == 40 else "sha256")
         done.append("private git folder")
-    gone = is_there(place.unfilled) or not await asyncio.to_thread(workspace.tree.is_dir)
-    if gone:  # noted before the tree is there again: an empty one must not pass for an agent's work
-        write_whole(place.unfilled, b"")
+    gone = lexists(place.unfilled) or not await asyncio.to_thread(workspace.tree.is_dir)
+    if gone:  # marked before the tree exists again: an empty one must not pass for an agent's work
+        replace_file(place.unfilled, b"")
         crash_point("repair: noted")
     try:
         state = place.state()
@@ -92,8 +93,8 @@ async def repair(place: WorkspaceFolder, commit: str | None = None) -> tuple[str
         known = await numbered(place.repository, workspace.name)
         newest = known[max(known)] if known else place.base
         state = await state_at(place, newest, (await trailers(place.repository, newest)).get("Head", place.base))
-        place.note(state)
-        done.append("notes")
+        place.save_state(state)
+        done.append("state")
     place.align(state)
     if not await asyncio.to_thread((gitdir / "HEAD").is_file):
         await add_again(place, state)
@@ -102,34 +103,34 @@ async def repair(place: WorkspaceFolder, commit: str | None = None) -> tuple[str
         await asyncio.to_thread(workspace.tree.mkdir, 0o777, exist_ok=True)
         crash_point("repair: tree")
     if not await asyncio.to_thread(points_to, workspace.tree, gitdir):
-        await asyncio.to_thread(point, workspace.tree, gitdir)
+        await asyncio.to_thread(write_pointer, workspace.tree, gitdir)
         done.append("pointer to the repository")
     for name in ("index.lock", "HEAD.lock"):
         if await asyncio.to_thread((gitdir / name).exists):
             (gitdir / name).unlink()
             done.append(f"{name} of a git that was killed")
     if gone:
-        target = state.commit if commit is None else await place.commit(commit)
+        target = state.commit if commit is None else await find_commit(place.repository, commit)
         head = (await trailers(place.repository, target)).get("Head", place.base)
         await place.agents.run("update-ref", "--no-deref", "-m", "maos: repair", "HEAD", head)
         await check_out(place, target, head)
-        place.note(await state_at(place, target, head))
+        place.save_state(await state_at(place, target, head))
         crash_point("repair: files")
         place.unfilled.unlink()
         done.append("files")
     elif (await place.agents.run("rev-parse", "-q", "--verify", "HEAD", allowed=(0, 1, 128))).status == 128:
-        write_whole(gitdir / "HEAD", f"{state.head}\n".encode())
+        replace_file(gitdir / "HEAD", f"{state.head}\n".encode())
         done.append("HEAD of the agent's git")
     elif (await place.agents.run("ls-files", "--", "nothing", allowed=(0, 128))).status == 128:
         await asyncio.to_thread((gitdir / "index").unlink, missing_ok=True)
         await place.agents.run("read-tree", await place.agents_head())
         done.append("index of the agent's git")
-    await asyncio.to_thread(make_same_folder, workspace)
+    await asyncio.to_thread(make_start_folder, workspace)
     return tuple(done)
 
 
 async def check_out(place: WorkspaceFolder, files: str, head: str) -> None:
-    """All files of a commit, and an index for the agent's git that says so."""
+    """Check out all files of a commit, and set the index of the agent's git accordingly."""
     (place.folder / "index").unlink(missing_ok=True)
     await place.git.run("read-tree", "--reset", "-u", files, limit_s=CHECKOUT_LIMIT_S)
     if files == head:
@@ -146,8 +147,8 @@ async def state_at(place: WorkspaceFolder, commit: str, head: str) -> WorkspaceS
     return WorkspaceState(commit, tree, ref, max(known, default=0), head)
 
 
-def make_same_folder(workspace: Workspace) -> None:
-    """The folder in the tree that corresponds to the user's; never through a link that leads out of it (A13)."""
+def make_start_folder(workspace: Workspace) -> None:
+    """Create the folder in the tree that corresponds to the user's; never through a link that leads out (A13)."""
     path = workspace.tree
     for part in workspace.path.relative_to(workspace.tree).parts:
         path = path / part

@@ -1,4 +1,4 @@
-"""What maos is asked to work on: which repository it is in, what is not committed there."""
+"""The folder that a run works on: its repository, and its uncommitted changes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from maos.workspaces.git import (
     users_settings,
 )
 from maos.workspaces.index import LeftOut, Rules, stage
-from maos.workspaces.layout import is_there, lay_out, private_git
+from maos.workspaces.layout import create_git_folder, lexists, private_git
 
 _OWNED_BY_ANOTHER = re.compile(rb"detected dubious ownership in repository at '(.*)'")
 
@@ -31,39 +31,39 @@ class Source(NamedTuple):
     repository: Path
     """The git folder that all worktrees share."""
     gitdir: Path
-    """The git folder of the worktree that the folder is in; the same, but in a linked worktree."""
+    """The git folder of the worktree that the folder is in; differs from `repository` in a linked worktree."""
     top: Path | None
     """The root of that worktree; None in a bare repository."""
     prefix: str
-    """The way from there to the folder, empty or with a slash at its end."""
+    """The path from there to the folder, empty or ending in a slash."""
     object_format: str
     excludes: bytes
-    """What the user's git ignores beyond the .gitignore files of the tree."""
+    """Patterns that the user's git ignores, apart from the .gitignore files of the tree."""
 
     @property
     def git(self) -> Git:
-        """Git as the user has it there."""
+        """Git on the user's own worktree."""
         return Git(self.top or self.repository, {"GIT_DIR": str(self.gitdir)})
 
     async def head(self) -> str | None:
-        """The commit that is checked out; None when there is none yet."""
+        """Return the commit that is checked out; None when there is none yet."""
         result = await self.git.run("rev-parse", "-q", "--verify", "HEAD^{commit}", allowed=(0, 1, 128))
         return result.line if result.status == 0 else None
 
 
 async def discover(folder: Path) -> Source | None:
-    """The repository a folder is in; None when it is in none."""
+    """Find the repository that a folder is in; None when it is in none."""
     try:
         program()
     except GitUnavailable:
-        if any(is_there(parent / ".git") for parent in (folder, *folder.parents)):
+        if any(lexists(parent / ".git") for parent in (folder, *folder.parents)):
             raise
-        return None  # whoever works outside git need not have it
+        return None  # git is not needed outside a repository
     await check_version()
     settings = await users_settings()
     git = Git(folder, configuration=tuple(("safe.directory", value) for value in settings.get("safe.directory", ())))
-    asked = ("--is-bare-repository", "--is-inside-work-tree", "--show-object-format")
-    result = await git.run("rev-parse", *asked, allowed=(0, 128))
+    questions = ("--is-bare-repository", "--is-inside-work-tree", "--show-object-format")
+    result = await git.run("rev-parse", *questions, allowed=(0, 128))
     if result.status:
         if b"not a git repository (or any" in result.errors:
             return None
@@ -76,10 +76,10 @@ async def discover(folder: Path) -> Source | None:
     paths = ["--git-common-dir", "--git-dir", *(() if bare == "true" else ("--show-toplevel",))]
     found = [Path(await git.line("rev-parse", "--path-format=absolute", path)) for path in paths]
     top = found[2] if len(found) > 2 else None
-    if top is not None and not is_there(top / ".git"):
+    if top is not None and not lexists(top / ".git"):
         raise InvalidInput(
-            f"the repository of {folder} says that its files are at {top}, which does not know of it",
-            hint="look at core.worktree in its configuration",
+            f"the repository of {folder} names {top} as its worktree, which has no .git",
+            hint="check core.worktree in its configuration",
         )
     prefix = "" if top is None else await git.line("rev-parse", "--show-prefix")
     excludes = await asyncio.to_thread(_excludes, settings.get("core.excludesfile", []), found[0])
@@ -87,34 +87,34 @@ async def discover(folder: Path) -> Source | None:
 
 
 def _excludes(configured: list[str], repository: Path) -> bytes:
-    """What is ignored everywhere, then what is ignored here: the last to match wins."""
+    """Return the user's ignore patterns, then the repository's: the last match wins."""
     usual = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "git" / "ignore"
     files = (Path(configured[-1]) if configured else usual, repository / "info" / "exclude")
     return b"".join(map(_content, files))
 
 
 class Uncommitted(NamedTuple):
-    """What is in the user's tree and in no commit."""
+    """Changes in the user's tree that are in no commit."""
 
     changed: int
     commit: str | None
-    """A commit with it, if asked for."""
+    """A commit of them, if requested."""
     left_out: tuple[LeftOut, ...] = ()
 
 
 async def uncommitted(
     source: Source, scratch: Path, head: str | None, *, file_bytes_max: int, save: bool
 ) -> Uncommitted:
-    """Look at the user's tree through a copy of its index, so that nothing of theirs is touched, not even a lock."""
+    """Find uncommitted changes through a copy of the user's index, so that nothing of theirs is touched or locked."""
     if source.top is None:
         return Uncommitted(0, None)
     attributes = await asyncio.to_thread(_content, source.repository / "info" / "attributes")
     await asyncio.to_thread(
-        lay_out,
+        create_git_folder,
         scratch,
         object_format=source.object_format,
         excludes=source.excludes,
-        attributes=attributes,  # theirs: what git would commit is wanted here, not the bytes in the folder
+        attributes=attributes,  # the user's: the content that git would commit, not the bytes of the files
     )
     await asyncio.to_thread(_copy_index, source.gitdir, scratch)
     git = private_git(scratch, source.repository, source.top)
@@ -142,5 +142,5 @@ def _content(file: Path) -> bytes:
     try:
         content = file.read_bytes()
     except OSError:
-        return b""  # missing, or not for us: as git sees it
+        return b""  # missing or unreadable: git ignores it too
     return content if content.endswith(b"\n") or not content else content + b"\n"

@@ -1,4 +1,4 @@
-"""Worktrees as git has them: added, found, pointed to, and forgotten by their repository."""
+"""Git worktrees: adding, finding, linking and removing them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 
 from maos.errors import NotFound
 from maos.faults import crash_point
-from maos.workspaces.git import Git, GitFailed, held
-from maos.workspaces.layout import PRIVATE, UnsavedWork, WorkspaceFolder, WorkspaceState, write_whole
+from maos.workspaces.git import Git, GitFailed, lock_file
+from maos.workspaces.layout import PRIVATE, UnsavedWork, WorkspaceFolder, WorkspaceState, replace_file
 
 _TRIES = 5
 _RETRY_S = 0.1
@@ -19,16 +19,16 @@ _OPTIONS = ("--detach", "--no-checkout", "--lock", "--reason", _REASON)
 
 
 async def add_worktree(repository: Path, tree: Path, head: str, *, lock: int) -> Path:
-    """A worktree without files, detached: it needs no branch. Locked: nobody prunes it while its disk is away."""
+    """Add a worktree without files: detached, as it needs no branch; locked, so that git never prunes it."""
     git = Git(repository, {"GIT_DIR": str(repository)}, lock=lock)
     arguments = (*_OPTIONS, "--", str(tree), head)
-    async with held(tree.parent / PRIVATE / ".lock"):
+    async with lock_file(tree.parent / PRIVATE / ".lock"):
         for attempt in range(1, _TRIES + 1):
             try:
                 await git.run("worktree", "add", *arguments)
                 break
             except GitFailed:
-                # Git reads the notes of all worktrees, also those that another git is just writing.
+                # Git reads the files of all worktrees, including those that another git is writing.
                 if attempt == _TRIES:
                     raise
                 await asyncio.to_thread(wipe_worktree, repository, tree)
@@ -36,26 +36,26 @@ async def add_worktree(repository: Path, tree: Path, head: str, *, lock: int) ->
     crash_point("prepare: worktree")
     gitdir = await asyncio.to_thread(gitdir_of, repository, tree)
     if gitdir is None:
-        raise NotFound(f"git has made no worktree at {tree}", hint="look at git worktree list, and try again")
+        raise NotFound(f"git has added no worktree at {tree}", hint="check git worktree list, and try again")
     return gitdir
 
 
 async def add_again(place: WorkspaceFolder, state: WorkspaceState) -> None:
-    """A worktree that the repository has forgotten: added elsewhere, then moved to where its files are."""
+    """Add a worktree that the repository has lost: in a temporary folder, then linked to where its files are."""
     repository = place.repository
-    temporary = place.folder / "again" / place.gitdir.name  # git calls it by the last part of its path
+    temporary = place.folder / "again" / place.gitdir.name  # git names it after the last part of its path
     await asyncio.to_thread(wipe_worktree, repository.cwd, temporary)
     await asyncio.to_thread(delete, place.gitdir)
     await asyncio.to_thread(temporary.parent.mkdir, exist_ok=True)
     await repository.run("worktree", "add", *_OPTIONS, "--", str(temporary), state.head)
     crash_point("repair: added")
-    await asyncio.to_thread(write_whole, place.gitdir / "gitdir", os.fsencode(place.workspace.tree / ".git") + b"\n")
+    await asyncio.to_thread(replace_file, place.gitdir / "gitdir", os.fsencode(place.workspace.tree / ".git") + b"\n")
     await asyncio.to_thread(delete, temporary.parent)
     await place.agents._replace(cwd=repository.cwd).run("read-tree", state.head)
 
 
 def gitdir_of(repository: Path, tree: Path) -> Path | None:
-    """What the repository keeps about the worktree at a place."""
+    """Return the repository's folder of the worktree at a path."""
     wanted = os.fsencode(tree / ".git")
     for notes in sorted((repository / "worktrees").glob("*/gitdir")):
         try:
@@ -67,34 +67,34 @@ def gitdir_of(repository: Path, tree: Path) -> Path | None:
 
 
 def points_to(tree: Path, gitdir: Path) -> bool:
-    """Whether a tree knows its repository."""
+    """Return whether the `.git` file of a tree names this folder."""
     try:
         return (tree / ".git").read_bytes() == b"gitdir: " + os.fsencode(gitdir) + b"\n"
     except OSError:
         return False
 
 
-def point(tree: Path, gitdir: Path) -> None:
-    """Tell the tree where its repository is, whatever is in the way."""
+def write_pointer(tree: Path, gitdir: Path) -> None:
+    """Write the `.git` file of a tree, replacing any file or link there."""
     pointer = tree / ".git"
     if pointer.is_dir() and not pointer.is_symlink():
-        raise UnsavedWork("a repository of its own has taken the place of the pointer", (str(pointer),))
+        raise UnsavedWork("a repository has replaced the .git file of the worktree", (str(pointer),))
     pointer.unlink(missing_ok=True)
-    write_whole(pointer, b"gitdir: " + os.fsencode(gitdir) + b"\n")
+    replace_file(pointer, b"gitdir: " + os.fsencode(gitdir) + b"\n")
 
 
 def wipe(folder: Path, tree: Path) -> None:
-    """Remove a workspace, or what there is of one."""
+    """Remove a workspace, or what is left of it."""
     gone = folder / "gone"
     if not folder.is_dir():
         return
     try:
         repository: Path | None = Path(os.fsdecode((folder / "repository").read_bytes()))
     except FileNotFoundError:
-        repository = None  # killed before it was noted: then there is no worktree yet
+        repository = None  # killed before it was written: there is no worktree yet
     if os.path.lexists(tree):
         delete(gone)
-        os.rename(tree, gone)  # in one step: a tree that is half deleted must not look like somebody's work
+        os.rename(tree, gone)  # in one step: a half-deleted tree must not look like an agent's work
     crash_point("wipe: moved")
     if repository is not None:
         wipe_worktree(repository, tree)
@@ -105,18 +105,18 @@ def wipe(folder: Path, tree: Path) -> None:
 
 
 def wipe_worktree(repository: Path, tree: Path) -> None:
-    """Have the repository forget a worktree, however far it was made."""
+    """Remove a worktree from its repository, even if it was only partly added."""
     gitdir = gitdir_of(repository, tree) or _unfinished(repository, tree.name)
     if gitdir is not None:
         for entry in gitdir.iterdir():
-            if entry.name != "gitdir":  # by which it is found again, should this be killed
+            if entry.name != "gitdir":  # the last: it is how the worktree is found again after a crash
                 delete(entry)
         delete(gitdir)
     delete(tree)
 
 
 def _unfinished(repository: Path, name: str) -> Path | None:
-    """What a git that was killed at the very beginning has left."""
+    """Return the folder of a worktree that a git which was killed has only begun."""
     gitdir = repository / "worktrees" / name
     try:
         ours = (gitdir / "locked").read_text().strip() == _REASON
@@ -126,7 +126,7 @@ def _unfinished(repository: Path, name: str) -> Path | None:
 
 
 def delete(path: Path) -> None:
-    """Remove whatever is there, also folders that were closed against us."""
+    """Delete a file, link or folder, including folders without write permission."""
     if path.is_symlink() or path.is_file():
         path.unlink()
         return

@@ -37,7 +37,7 @@ def stray(here: Path, start: Start, agents: Agents) -> int:
     pid = int(agents.shown("lost")["pid"])
     engine.kill()
     holder = holder_of("lost.1")
-    guard = next(each.pid for each in process_tree.everybody() if each.parent == holder)
+    guard = next(each.pid for each in process_tree.all_processes() if each.parent == holder)
     os.kill(holder, signal.SIGSTOP)  # so that it cannot clean up after its guard
     os.kill(guard, signal.SIGKILL)
     os.kill(holder, signal.SIGKILL)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.workflow.conftest import PATIENCE_S, Shop
-from tests.runner.agents import PATIENCE_S as LONGER_S
+from tests.holder.agents import PATIENCE_S as LONGER_S
 
 HANGS = """
 import asyncio, pathlib

@@ -1,9 +1,9 @@
-"""A model that says what it was told to: a loopback server in the place of the Anthropic and OpenAI APIs.
+"""A scripted model: a loopback server that replaces the Anthropic and OpenAI APIs.
 
-Agent programs are tested against it without a model, a key or a network. It speaks the Messages API
+Agent programs are tested against it without a model, a key or a network. It implements the Messages API
 (`POST /v1/messages`) and the Responses API (`POST /v1/responses`), streamed or not, and follows a script: a list of
-steps, one for each reply of the model. Which step comes next is read from the conversation in the request, not counted
-by the server, so a client that was killed and resumed goes on where it was, also with a stub that was restarted.
+steps, one for each reply of the model. The next step is derived from the conversation in the request, not counted by
+the server, so a client that was killed and resumed continues where it was, even if the stub was restarted.
 """
 
 from maos.testing.model_stub.conversation import END_TEXT

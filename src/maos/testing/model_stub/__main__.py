@@ -1,4 +1,4 @@
-"""The stub as a program of its own: `python -m maos.testing.model_stub --script FILE --port N`."""
+"""Runs the stub as a program: `python -m maos.testing.model_stub --script FILE --port N`."""
 
 from __future__ import annotations
 

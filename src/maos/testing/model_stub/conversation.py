@@ -1,6 +1,6 @@
-"""Where a conversation stands: which script it follows, and how many of its steps have been said.
+"""The position of a conversation: its script, and how many steps have been sent.
 
-The last prompt of the user that holds `SCRIPT=name` begins that script; every turn of the model after it is one step.
+The last prompt of the user that has `SCRIPT=name` starts that script; every turn of the model after it is one step.
 """
 
 from __future__ import annotations
@@ -13,24 +13,24 @@ from maos.testing.model_stub.script import DEFAULT, Scripts, ScriptStep
 
 MARKER = re.compile(r"\bSCRIPT=([A-Za-z0-9_.-]*[A-Za-z0-9_])")
 END_TEXT = "The script has ended."
-"""What the stub says when a script has no step left."""
+"""The reply of the stub after the last step of a script."""
 
 SYNTHETIC = frozenset({"No response requested."})
-"""Turns that a client puts in by itself when it resumes: nothing the stub said, so no step of a script."""
+"""Turns that a client inserts when it resumes: the stub did not send them, so they are no steps."""
 
 
 class ModelMessage(NamedTuple):
-    """One thing said in a conversation, whichever API it came through."""
+    """A message of a conversation, from either API."""
 
     who: str
     """user, model, or tool (the result of a call)."""
     text: str = ""
     calls: frozenset[str] = frozenset()
-    """Ids of calls it makes, if the model says it."""
+    """Ids of the calls it makes, if it is from the model."""
 
 
 class ScriptPosition(NamedTuple):
-    """A place in a script."""
+    """A position in a script."""
 
     script: str
     step: int
@@ -41,7 +41,7 @@ class UnknownScript(Exception):
 
 
 def place(said: Sequence[ModelMessage]) -> ScriptPosition:
-    """The script that a conversation follows, and the number of its next step."""
+    """Return the script that a conversation follows, and the number of its next step."""
     script, steps = DEFAULT, 0
     speaking = False
     known: set[str] = set()
@@ -53,7 +53,7 @@ def place(said: Sequence[ModelMessage]) -> ScriptPosition:
             continue
         if each.text.strip() in SYNTHETIC and not each.calls:
             continue
-        # Results of parallel calls may stand between the calls; their ids tell that it is still the same turn.
+        # Results of parallel calls may be between the calls; their ids show that it is still the same turn.
         turns = {turn_of(call) for call in each.calls}
         if not speaking and not turns & known:
             steps += 1
@@ -63,7 +63,7 @@ def place(said: Sequence[ModelMessage]) -> ScriptPosition:
 
 
 def next_step(scripts: Scripts, where: ScriptPosition) -> ScriptStep:
-    """What to say at a place; a short farewell behind the end of the script."""
+    """Return the step at a position; END_TEXT after the last."""
     steps = scripts.get(where.script)
     if steps is None:
         if where.script == DEFAULT:
@@ -75,17 +75,17 @@ def next_step(scripts: Scripts, where: ScriptPosition) -> ScriptStep:
 
 
 def call_id(prefix: str, turn: str, index: int) -> str:
-    """The id of a call, from which `turn_of` gets the turn back."""
+    """Return the id of a call, from which `turn_of` gets the turn."""
     return f"{prefix}{turn}x{index:02d}"
 
 
 def turn_of(call: str) -> str:
-    """The part of a call's id that all calls of one turn share."""
+    """Return the part of a call's id that all calls of one turn share."""
     return call[:-3]
 
 
 def text_of(content: Any) -> str:
-    """The text in a message's content: a string, or a list of blocks of which some have a `text`."""
+    """Return the text of a message's content: a string, or a list of blocks of which some have a `text`."""
     if isinstance(content, str):
         return content
     if not isinstance(content, list):
@@ -95,7 +95,7 @@ def text_of(content: Any) -> str:
 
 
 def example_of(schema: Any) -> Any:
-    """The smallest value that a JSON schema allows, for replies that must have a shape."""
+    """Return the smallest value that a JSON schema allows, for structured replies."""
     if not isinstance(schema, dict):
         return {}
     if "const" in schema:

@@ -1,4 +1,4 @@
-"""As much of HTTP/1.1 as the stub needs: requests with bodies, replies whole or in chunks, connections that stay."""
+"""The part of HTTP/1.1 that the stub needs: requests with bodies, whole or chunked replies, persistent connections."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class HttpRequest(NamedTuple):
 
 
 class BadRequest(Exception):
-    """Bytes that are no request, or more of them than we take."""
+    """The bytes are not a request, or too many."""
 
 
 async def read_request(reader: asyncio.StreamReader) -> HttpRequest | None:
-    """The next request of a connection; None when the client has gone."""
+    """Read the next request of a connection; None when the client has closed it."""
     try:
         head = await reader.readuntil(b"\r\n\r\n")
     except asyncio.IncompleteReadError:
@@ -74,7 +74,7 @@ def _size(text: str, base: int) -> int:
 async def send_json(
     writer: asyncio.StreamWriter, status: int, body: Any, headers: Mapping[str, str] | None = None
 ) -> None:
-    """A whole reply."""
+    """Return a whole reply."""
     data = json.dumps(body).encode()
     writer.write(
         _head(status, {"content-type": "application/json", "content-length": str(len(data)), **(headers or {})})
@@ -84,21 +84,21 @@ async def send_json(
 
 
 async def begin_stream(writer: asyncio.StreamWriter, headers: Mapping[str, str]) -> None:
-    """The head of a reply that follows in events."""
+    """Return the head of a reply that is streamed as events."""
     fixed = {"content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache"}
     writer.write(_head(200, {**fixed, "transfer-encoding": "chunked", **headers}))
     await writer.drain()
 
 
 async def send_event(writer: asyncio.StreamWriter, name: str, data: Any) -> None:
-    """One event of a stream."""
+    """Return one event of a stream."""
     frame = f"event: {name}\ndata: {json.dumps(data)}\n\n".encode()
     writer.write(f"{len(frame):x}\r\n".encode() + frame + b"\r\n")
     await writer.drain()
 
 
 async def end_stream(writer: asyncio.StreamWriter) -> None:
-    """The proper end of a stream, after which the connection can be used again."""
+    """Return the end of a stream, after which the connection can be used again."""
     writer.write(b"0\r\n\r\n")
     await writer.drain()
 

@@ -1,4 +1,4 @@
-"""The Messages API: what its requests say, and how a step looks as a reply."""
+"""The Messages API: parses its requests, and encodes steps as replies."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ ERROR_TYPES = {
 }  # fmt: skip
 
 
-def said(body: Mapping[str, Any]) -> list[ModelMessage]:
-    """The conversation in a request."""
+def parse_conversation(body: Mapping[str, Any]) -> list[ModelMessage]:
+    """Return the conversation in a request."""
     found = []
     for message in body.get("messages", ()):
         content = message.get("content", "")
@@ -34,12 +34,12 @@ def said(body: Mapping[str, Any]) -> list[ModelMessage]:
 
 
 def conversation(body: Mapping[str, Any], headers: Mapping[str, str]) -> str:
-    """Something that stays the same over the requests of one conversation and differs from others."""
+    """Return a key that all requests of one conversation share, and no others."""
     return headers.get("x-claude-code-session-id", "")
 
 
 def side_reply(body: Mapping[str, Any]) -> ScriptStep | None:
-    """The reply to a request beside the conversation, which must not use up a step; None for an ordinary one.
+    """Return the reply to a request outside the conversation, which must not use a step; None for an ordinary one.
 
     Programs ask for titles and summaries with a schema for the answer, and try whether the API answers at all with a
     limit of one token.
@@ -54,7 +54,7 @@ def side_reply(body: Mapping[str, Any]) -> ScriptStep | None:
 
 
 def whole(turn: Turn) -> dict[str, Any]:
-    """A reply in one piece."""
+    """Return a reply in one piece."""
     step = turn.step
     content: list[dict[str, Any]] = []
     if step.thought:
@@ -69,7 +69,7 @@ def whole(turn: Turn) -> dict[str, Any]:
 
 
 def events(turn: Turn) -> Iterator[StreamEvent]:
-    """A reply as a stream."""
+    """Yield a reply as a stream."""
     message = whole(turn)
     yield _event("message_start", message=_message(turn, [], stop_reason=None, output=1))
     yield _event("ping")
@@ -101,13 +101,13 @@ def events(turn: Turn) -> Iterator[StreamEvent]:
 
 
 def error_body(fault: ScriptFault) -> dict[str, Any]:
-    """What an HTTP error says."""
+    """Return the body of an HTTP error."""
     kind = ERROR_TYPES.get(fault.status, "api_error")
     return {"type": "error", "error": {"type": kind, "message": fault.message or kind.replace("_", " ")}}
 
 
 def error_event(fault: ScriptFault, turn: Turn) -> StreamEvent:
-    """An error in the middle of a stream."""
+    """Return an error inside a stream."""
     return _event("error", error=error_body(fault)["error"])
 
 

@@ -1,4 +1,4 @@
-"""A reply on its way to the client: what both APIs have in common."""
+"""Parts of a reply that both APIs have in common."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from maos.testing.model_stub.script import ScriptStep
 
 
 class Turn(NamedTuple):
-    """One turn of the model that is about to be said."""
+    """One turn of the model that is to be sent."""
 
     id: str
     model: str
@@ -21,10 +21,10 @@ class StreamEvent(NamedTuple):
     name: str
     data: dict[str, Any]
     chars: int = 0
-    """How much of the reply it carries; 0 for events of the protocol."""
+    """How much of the reply it has; 0 for events of the protocol."""
 
 
 def chunks(text: str, step: ScriptStep) -> list[str]:
-    """A text in the pieces in which it is streamed."""
+    """Split a text into the pieces in which it is streamed."""
     size = max(1, step.chunk_chars)
     return [text[start : start + size] for start in range(0, len(text), size)]

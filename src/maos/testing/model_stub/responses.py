@@ -1,4 +1,4 @@
-"""The Responses API: what its requests say, and how a step looks as a reply."""
+"""The Responses API: parses its requests, and encodes steps as replies."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ OUTCOMES = ("function_call_output", "custom_tool_call_output", "local_shell_call
 CALLS = ("function_call", "custom_tool_call", "local_shell_call")
 
 
-def said(body: Mapping[str, Any]) -> list[ModelMessage]:
-    """The conversation in a request."""
+def parse_conversation(body: Mapping[str, Any]) -> list[ModelMessage]:
+    """Return the conversation in a request."""
     given = body.get("input", ())
     if isinstance(given, str):
         return [ModelMessage("user", given)]
@@ -39,7 +39,7 @@ def said(body: Mapping[str, Any]) -> list[ModelMessage]:
 
 
 def conversation(body: Mapping[str, Any], headers: Mapping[str, str]) -> str:
-    """Something that stays the same over the requests of one conversation and differs from others."""
+    """Return a key that all requests of one conversation share, and no others."""
     for name in ("session_id", "session-id", "conversation_id"):
         if headers.get(name):
             return headers[name]
@@ -47,7 +47,7 @@ def conversation(body: Mapping[str, Any], headers: Mapping[str, str]) -> str:
 
 
 def side_reply(body: Mapping[str, Any]) -> ScriptStep | None:
-    """The reply to a request beside the conversation, which must not use up a step; None for an ordinary one."""
+    """Return the reply to a request outside the conversation, which must not use a step; None for an ordinary one."""
     text = body.get("text")
     shape = text.get("format") if isinstance(text, dict) else None
     if isinstance(shape, dict) and shape.get("type") == "json_schema":
@@ -56,12 +56,12 @@ def side_reply(body: Mapping[str, Any]) -> ScriptStep | None:
 
 
 def whole(turn: Turn) -> dict[str, Any]:
-    """A reply in one piece."""
+    """Return a reply in one piece."""
     return _response(turn, "completed", _items(turn), with_usage=True)
 
 
 def events(turn: Turn) -> Iterator[StreamEvent]:
-    """A reply as a stream; every event carries its number."""
+    """Yield a reply as a stream; every event has its number."""
     for number, event in enumerate(_events(turn)):
         event.data["sequence_number"] = number
         yield event
@@ -85,7 +85,7 @@ def _events(turn: Turn) -> Iterator[StreamEvent]:
 
 
 def error_body(fault: ScriptFault) -> dict[str, Any]:
-    """What an HTTP error says."""
+    """Return the body of an HTTP error."""
     code = ERROR_CODES.get(fault.status, "server_error")
     return {
         "error": {"message": fault.message or code.replace("_", " "), "type": code, "param": None, "code": code},
@@ -93,7 +93,7 @@ def error_body(fault: ScriptFault) -> dict[str, Any]:
 
 
 def error_event(fault: ScriptFault, turn: Turn) -> StreamEvent:
-    """An error in the middle of a stream."""
+    """Return an error inside a stream."""
     error = error_body(fault)["error"]
     response = _response(turn, "failed", []) | {"error": {"code": error["code"], "message": error["message"]}}
     return _event("response.failed", response=response)
@@ -156,7 +156,7 @@ def _call(turn: Turn, index: int, call: ToolCall) -> dict[str, Any]:
 
 
 def _begun(item: dict[str, Any]) -> dict[str, Any]:
-    """An item as it is announced, still without its content."""
+    """Return an item as it is announced, without its content."""
     empty = {"content": [], "summary": [], "arguments": "", "input": "", "status": "in_progress"}
     return {name: empty.get(name, value) for name, value in item.items()}
 

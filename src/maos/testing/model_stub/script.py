@@ -1,4 +1,4 @@
-"""What the stub is to say: scripts, steps and faults, as Python values or as JSON."""
+"""Scripts of the stub: steps and faults, as Python values or JSON."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ DEFAULT = "default"
 
 
 class TokenCount(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a reply is said to have used."""
+    """The usage that a reply reports."""
 
     input: int = 100
     output: int = 10
@@ -21,7 +21,7 @@ class TokenCount(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class ToolCall(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A tool the model wants to use."""
+    """A tool call of the model."""
 
     name: str
     input: Any = {}
@@ -31,7 +31,7 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class ScriptFault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Something that goes wrong instead of a reply, `times` times, before the step is answered as it should be.
+    """A fault that replaces the reply `times` times before the step is answered correctly.
 
     `status` is an HTTP error; `drop` cuts the connection and `hang` falls silent in the middle of the reply; `error`
     ends the stream with an error event. The counting is the stub's own: a stub that is restarted begins anew.
@@ -62,10 +62,10 @@ class ScriptStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     chunk_chars: int = 24
     faults: Sequence[ScriptFault] = ()
     stop_reason: str = ""
-    """What the reply gives as its end, where it is not the ordinary one; Messages API only."""
+    """The stop reason, if it is not the ordinary one; Messages API only."""
 
     def fault(self, tries: int) -> ScriptFault | None:
-        """What goes wrong at this try (counted from 0); None when nothing does."""
+        """Return the fault at this attempt (counted from 0); None when there is none."""
         for fault in self.faults:
             if fault.times == 0 or tries < fault.times:
                 return fault
@@ -77,7 +77,7 @@ Scripts = Mapping[str, Sequence[ScriptStep]]
 
 
 def read_scripts(data: bytes) -> dict[str, Sequence[ScriptStep]]:
-    """Scripts from JSON: a list of steps, or an object of such lists by name."""
+    """Read scripts from JSON: a list of steps, or an object of such lists by name."""
     try:
         return as_scripts(msgspec.json.decode(data, type=list[ScriptStep] | dict[str, list[ScriptStep]]))
     except msgspec.DecodeError as error:
@@ -85,5 +85,5 @@ def read_scripts(data: bytes) -> dict[str, Sequence[ScriptStep]]:
 
 
 def as_scripts(scripts: Scripts | Sequence[ScriptStep]) -> dict[str, Sequence[ScriptStep]]:
-    """Scripts by name; a list alone is the default script."""
+    """Return scripts by name; a list alone is the default script."""
     return dict(scripts) if isinstance(scripts, Mapping) else {DEFAULT: scripts}

@@ -1,4 +1,4 @@
-"""The server: takes requests, finds their place in a script, and says or spoils the step."""
+"""The server: finds the position of each request in a script, and sends the step or its fault."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ REQUESTS_PATH = "/stub/requests"
 
 
 class Asked(NamedTuple):
-    """A request that came in, as tests look at it."""
+    """A request that the stub received."""
 
     path: str
     headers: Mapping[str, str]
     body: Mapping[str, Any]
     script: str = ""
-    """Empty for a request beside the conversation."""
+    """Empty for a request outside the conversation."""
     step: int = -1
     fault: str = ""
 
@@ -63,11 +63,11 @@ class ModelStub:
         return f"http://127.0.0.1:{self.port}"
 
     async def start(self) -> None:
-        """Listen."""
+        """Start listening."""
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", self._port, limit=http.HEADER_BYTES_MAX)
 
     async def close(self) -> None:
-        """Stop listening and cut every connection, also those that hang on purpose."""
+        """Stop listening and abort every connection, including those that hang on purpose."""
         if self._server is None:
             return
         self._server.close()
@@ -86,7 +86,7 @@ class ModelStub:
         await self.close()
 
     def asked(self, script: str) -> list[Asked]:
-        """The requests that followed one script."""
+        """Return the requests that followed one script."""
         return [each for each in self.requests if each.script == script]
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -101,7 +101,7 @@ class ModelStub:
             except http.BadRequest as error:
                 await http.send_json(writer, 400, {"error": {"message": str(error)}})
         except (ConnectionError, asyncio.CancelledError):
-            writer.transport.abort()  # the client has gone, or the stub is closing: nobody is left to tell
+            writer.transport.abort()  # the client has disconnected, or the stub is closing
         finally:
             self._clients.discard(task)
             writer.close()
@@ -109,7 +109,7 @@ class ModelStub:
     async def _answer(
         self, request: http.HttpRequest, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> bool:
-        """Answer one request; whether the connection can go on."""
+        """Answer one request; return whether the connection stays open."""
         api = _api(request.path)
         if request.method != "POST" or api is None:
             await self._answer_beside(request, writer)
@@ -120,7 +120,7 @@ class ModelStub:
         body: dict[str, Any] = {}
         try:
             body = msgspec.json.decode(request.body, type=dict[str, Any])
-            said = api.said(body)
+            said = api.parse_conversation(body)
             side = api.side_reply(body)
             where = place(said)
             step = side or next_step(self.scripts, where)
@@ -141,7 +141,7 @@ class ModelStub:
         self._record(Asked(request.path, request.headers, body, where.script, where.step, kind))
         whole = await self._reply(api, turn, fault, body, writer)
         while fault is not None and fault.kind == "hang" and await reader.read(http.HEADER_BYTES_MAX):
-            pass  # silent until the client goes away
+            pass  # silent until the client disconnects
         return whole
 
     async def _reply(
@@ -152,7 +152,7 @@ class ModelStub:
         body: Mapping[str, Any],
         writer: asyncio.StreamWriter,
     ) -> bool:
-        """Say a step, or spoil it; whether the reply came to its end."""
+        """Send a step or its fault; return whether the reply was complete."""
         if turn.step.wait_s:
             await asyncio.sleep(turn.step.wait_s)
         about = {"request-id": f"req_{turn.id}", "x-request-id": f"req_{turn.id}"}
@@ -215,7 +215,7 @@ class ModelStub:
         self.arrived.set()
 
     def _turn_id(self, body: bytes) -> str:
-        """An id of the turn: the same request again is another turn, as it would be with a model."""
+        """Return an id of the turn: a repeated request is another turn, as with a real model."""
         digest = hashlib.sha256(body).digest()[:8]
         if len(self._bodies) > COUNTS_MAX:
             self._bodies.clear()

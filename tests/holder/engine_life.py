@@ -1,4 +1,4 @@
-"""An engine that tests kill or stop: `python -m tests.runner.engine_life start|attach FOLDER TOKEN AFTER`.
+"""An engine that tests kill or stop: `python -m tests.holder.engine_life start|attach FOLDER TOKEN AFTER`.
 
 Reports what it was told: the offset of each group of records, and why it had to stop.
 """
@@ -10,7 +10,7 @@ from pathlib import Path
 from maos.errors import MaosError
 from maos.holder.client import AgentProcess, attach, start
 from maos.testing.crash import ack
-from tests.runner.agents import sh
+from tests.holder.agents import sh
 
 SCRIPT = 'echo up; echo $$ >> "$PROOF"; read x; echo got $x'
 

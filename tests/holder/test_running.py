@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from maos.errors import InvalidInput
-from maos.holder.client import AgentProcess, InputFull, Spec, StartFailed, holders, start
-from tests.runner.agents import alive, eventually, exit_of, kinds, lines, py, sh, to_the_end, until_line
+from maos.holder.client import AgentProcess, InputFull, Spec, StartFailed, start
+from maos.holder.registry import holders
+from maos.holder.wire import NO_NEWLINE
+from tests.holder.agents import alive, eventually, exit_of, kinds, lines, py, sh, to_the_end, until_line
 
 
 async def test_output_and_exit_arrive_in_order(root: Path) -> None:
@@ -214,7 +216,7 @@ async def test_binary_output_comes_as_it_is(root: Path) -> None:
     process = await start(root / "a", py(code))
     records = await to_the_end(process)
     last = records[-2]
-    assert last.no_newline
+    assert last.flags & NO_NEWLINE
     assert b"\n".join(lines(records)) == data
     await process.finish()
 
@@ -235,7 +237,7 @@ async def test_a_line_over_the_limit_comes_in_parts_that_make_it_whole(root: Pat
 async def test_a_line_without_a_newline_is_marked(root: Path) -> None:
     process = await start(root / "a", sh("echo whole; printf half"))
     records = await to_the_end(process)
-    assert [(record.data, record.no_newline) for record in records if record.kind == "stdout"] == [
+    assert [(record.data, bool(record.flags & NO_NEWLINE)) for record in records if record.kind == "stdout"] == [
         (b"whole", False),
         (b"half", True),
     ]

@@ -13,7 +13,7 @@ import pytest
 from maos.errors import NotFound
 from maos.workspaces import FileCheckpoint, LeftOut, UnsavedWork, Workspace, checkpoint, diff, patch, prepare, restore
 from maos.workspaces.layout import folder_of
-from tests.runner.workspace_repositories import (
+from tests.workspaces.repositories import (
     as_nobody,
     commit,
     contents,

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from maos.holder.client import AgentProcess, start
-from tests.runner.agents import PATIENCE_S, disk_of, eventually, lines, py, sh, size_of, to_the_end, until_line
+from tests.holder.agents import PATIENCE_S, disk_of, eventually, lines, py, sh, size_of, to_the_end, until_line
 
 OWN_RATIO_MAX = 2.0
 GROWTH_BYTES_MAX = 1_500_000

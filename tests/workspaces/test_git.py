@@ -12,8 +12,8 @@ import pytest
 from maos.errors import MaosError
 from maos.workspaces import Merged, checkpoint, diff, merge, patch, prepare, remove, restore, verify
 from maos.workspaces import git as git_module
-from maos.workspaces.git import Git, GitFailed, GitTimeout, held
-from tests.runner.workspace_repositories import commit, git, repository, write
+from maos.workspaces.git import Git, GitFailed, GitTimeout, lock_file
+from tests.workspaces.repositories import commit, git, repository, write
 
 HOOKS = """
 applypatch-msg commit-msg fsmonitor-watchman post-applypatch post-checkout post-commit post-index-change post-merge
@@ -214,16 +214,16 @@ async def test_a_lock_is_held_by_one_and_passes_on(tmp_path: Path) -> None:
     order: list[int] = []
 
     async def use(number: int) -> None:
-        async with held(tmp_path / "lock"):
+        async with lock_file(tmp_path / "lock"):
             order.append(number)
             await asyncio.sleep(0.01)
             order.append(number)
 
     await asyncio.gather(*(use(number) for number in range(5)))
     assert order[::2] == order[1::2]
-    async with held(tmp_path / "lock"):
+    async with lock_file(tmp_path / "lock"):
         with pytest.raises(MaosError, match="has been locked for"):
-            async with held(tmp_path / "lock", wait_s=0.05):
+            async with lock_file(tmp_path / "lock", wait_s=0.05):
                 pass
     assert stat.S_IMODE((tmp_path / "lock").stat().st_mode) == 0o600
 
@@ -233,11 +233,11 @@ async def test_a_lock_whose_file_was_removed_is_taken_anew(tmp_path: Path) -> No
     entered = asyncio.Event()
 
     async def wait_for_it() -> None:
-        async with held(tmp_path / "lock") as descriptor:
+        async with lock_file(tmp_path / "lock") as descriptor:
             assert os.path.samestat(os.fstat(descriptor), os.stat(tmp_path / "lock"))
             entered.set()
 
-    async with held(tmp_path / "lock"):
+    async with lock_file(tmp_path / "lock"):
         waiting = asyncio.create_task(wait_for_it())
         await asyncio.sleep(0.03)
         (tmp_path / "lock").unlink()
@@ -247,16 +247,16 @@ async def test_a_lock_whose_file_was_removed_is_taken_anew(tmp_path: Path) -> No
 
 async def test_a_lock_outlives_its_holder_while_its_git_runs(tmp_path: Path, stuck: Path) -> None:
     """So whoever comes next never meets the git of one that was killed."""
-    async with held(tmp_path / "lock") as descriptor:
+    async with lock_file(tmp_path / "lock") as descriptor:
         task = asyncio.create_task(Git(tmp_path, lock=descriptor).run("status"))
         while not stuck.exists():
             await asyncio.sleep(0.005)
     with pytest.raises(MaosError, match="has been locked for"):
-        async with held(tmp_path / "lock", wait_s=0.05):
+        async with lock_file(tmp_path / "lock", wait_s=0.05):
             pass
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
-    async with held(tmp_path / "lock", wait_s=1):
+    async with lock_file(tmp_path / "lock", wait_s=1):
         pass
 
 

@@ -13,7 +13,7 @@ import pytest
 from maos import workspaces as workspaces
 from maos.errors import InvalidInput, NotFound
 from maos.workspaces import UntrustedRepository, Workspace, checkpoint, prepare, restore
-from tests.runner.workspace_repositories import (
+from tests.workspaces.repositories import (
     NOBODY,
     as_nobody,
     commit,
@@ -233,7 +233,7 @@ async def test_a_commit_that_is_none_is_refused(base: str, user: Path, root: Pat
 
 async def test_a_folder_that_is_there_is_not_taken(user: Path, root: Path) -> None:
     write(root / "one" / "precious", "precious")
-    with pytest.raises(InvalidInput, match="exists and is no workspace"):
+    with pytest.raises(InvalidInput, match="exists and is not a workspace"):
         await prepare(user, "one", root=root)
     assert (root / "one" / "precious").read_text() == "precious"
 
@@ -250,7 +250,7 @@ async def test_folders_that_are_no_place_to_work_are_refused(user: Path, root: P
         with pytest.raises(InvalidInput, match=match):
             await prepare(source, "one", root=root)
     git(user, "config", "core.worktree", str(tmp_path))
-    with pytest.raises(InvalidInput, match=r"core\.worktree|does not know of it"):
+    with pytest.raises(InvalidInput, match=r"core\.worktree|has no \.git"):
         await prepare(user, "one", root=root)
     not_text = tmp_path / os.fsdecode(b"\xff")
     repository(not_text, {"a": "a"})

@@ -11,21 +11,21 @@ from maos.store import chain
 from maos.store.contract import GENESIS, RawEvent, Recorded, Store, Write
 
 SOON_S = 10.0
-"""Ample for what takes milliseconds, and far less than a waiter that is never woken would take."""
+"""Ample for an operation of milliseconds, and far less than a waiter that is never woken takes."""
 
 
 def write(stream: str, *bodies: bytes, expected: int | None = None) -> Write:
-    """Events of one stream that differ in nothing but their bodies."""
+    """Return a write of events that differ only in their bodies."""
     return Write(stream, [RawEvent("noted", 1, body) for body in bodies], expected)
 
 
 async def log_of(store: Store) -> list[Recorded]:
-    """The whole journal."""
+    """Return the whole journal."""
     return await store.read_log(limit=1_000_000)
 
 
 async def check_journal(store: Store) -> None:
-    """All that holds for every journal that was never compacted, whatever was written into it (I4, I6, I7)."""
+    """Check what holds for every journal that was never compacted (I4, I6, I7)."""
     log = await log_of(store)
     assert [event.position for event in log] == list(range(1, len(log) + 1))
     ends: dict[str, tuple[int, bytes]] = {}
@@ -163,7 +163,7 @@ class StreamNamesContract:
 
 
 class WaitContract:
-    """Hearing of new events."""
+    """Waiting for new events."""
 
     async def test_waiting_ends_at_once_when_there_is_news(self, store: Store) -> None:
         """What was written before the waiting began counts too."""
@@ -180,7 +180,7 @@ class WaitContract:
         assert await store.wait(after=7, timeout_s=0.02) == 1
 
     async def test_an_append_wakes_everybody_who_waits(self, store: Store) -> None:
-        """No polling: all of them hear of it, each as often as something is written."""
+        """No polling: all waiters are woken by each append."""
         for round_ in range(1, 6):
             waiting = [asyncio.ensure_future(store.wait(after=round_ - 1, timeout_s=600)) for _ in range(10)]
             await asyncio.sleep(0.01)

@@ -9,19 +9,9 @@ import pytest
 
 from maos.errors import InvalidInput
 from maos.holder import identity, process_tree
-from maos.holder.client import (
-    AgentProcess,
-    HolderGone,
-    attach,
-    end,
-    end_stray,
-    holders,
-    left_behind,
-    remove,
-    start,
-    strays,
-)
-from tests.runner.agents import PATIENCE_S, alive, eventually, exit_of, kinds, lines, py, sh, to_the_end, until_line
+from maos.holder.client import AgentProcess, HolderGone, attach, left_behind, remove, start
+from maos.holder.registry import end, end_stray, holders, strays
+from tests.holder.agents import PATIENCE_S, alive, eventually, exit_of, kinds, lines, py, sh, to_the_end, until_line
 
 DEAD_WITHIN_S = 2.0
 NAP_S = 0.005
@@ -194,7 +184,7 @@ async def test_a_pid_that_was_used_again_is_never_killed(root: Path) -> None:
     finally:
         other.kill()
         await other.wait()
-    with pytest.raises(InvalidInput, match="lives"):
+    with pytest.raises(InvalidInput, match="is alive"):
         remove(root / "a")
     await process.kill()
     await to_the_end(process)

@@ -15,7 +15,7 @@ from maos import redact
 from maos.holder.client import start
 from maos.holder.intake import Intake
 from maos.redact import Redactor, forms
-from tests.runner.agents import lines, py, to_the_end
+from tests.holder.agents import lines, py, to_the_end
 
 
 def mixed(count: int) -> str:
@@ -199,10 +199,10 @@ def test_no_cut_lets_a_secret_through(canary: str, before: int, after: int, chun
     at = number = 0
     while at < len(data):
         size = max(chunks[number % len(chunks)], len(data) // 300)
-        records += intake._take(data[at : at + size])
+        records += intake._split(data[at : at + size])
         at += size
         number += 1
-    records += intake._last()
+    records += intake._flush()
     joined = b"".join(part for _flags, part in records)
     assert joined.count(b"[redacted:") == 1
     assert canary.encode()[4:] not in joined
@@ -218,7 +218,7 @@ def test_a_secret_across_the_end_of_a_part_is_in_neither_half(canary: str) -> No
     for inside in {1, 4, len(whole) // 2, len(whole) - 1}:
         before = (b"x y " * (limit // 4))[inside:]
         intake = Intake(-1, 2, Redactor({"PASS": CANARIES[0]}), limit)
-        records = intake._take(before + whole[:inside]) + intake._take(whole[inside:] + b" z w\n")
+        records = intake._split(before + whole[:inside]) + intake._split(whole[inside:] + b" z w\n")
         joined = b"".join(part for _flags, part in records)
         assert len(records) > 1
         assert joined.startswith(before + b"[redacted:")

@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 
 from maos.holder import spool as spooling
 from maos.holder import wire
-from maos.holder.client import SpoolRecord, attach, holders, left_behind, start
+from maos.holder.client import SpoolRecord, attach, left_behind, start
 from maos.holder.records import Parser
+from maos.holder.registry import holders
 from maos.holder.spool import Spool
-from tests.runner.agents import disk_of, eventually, exit_of, kinds, lines, py, sh, to_the_end, until_line
+from tests.holder.agents import disk_of, eventually, exit_of, kinds, lines, py, sh, to_the_end, until_line
 
 
 @pytest.fixture
@@ -44,7 +45,7 @@ def test_what_was_written_is_read(written: tuple[Path, list[SpoolRecord]]) -> No
     assert exit_of(records).code == 0
     assert lines(records)[:2] == [b"line 1", b"second line of 1"]
     assert lines(records)[-1] == b"half of a line"
-    assert records[-2].no_newline
+    assert records[-2].flags & wire.NO_NEWLINE
     for number, record in enumerate(records):
         assert list(left_behind(folder, after=record.offset)) == records[number + 1 :]
 
@@ -229,7 +230,7 @@ async def test_a_full_disk_makes_the_agent_wait_and_loses_nothing(root: Path) ->
     assert disk_of(root / "a") <= limit
     state = holders(root)[0]
     assert (state.alive, state.over) == (True, False)
-    with pytest.raises(Exception, match="not taken"):
+    with pytest.raises(Exception, match="not accepted"):
         await process.write("2", b"more\n")
     again = await attach(root / "a", token=2, after=found[-2].offset)
     told = await again.records()

@@ -14,8 +14,8 @@ import pytest
 from maos.errors import MaosError
 from maos.testing.crash import ChildProcess, Life, crash_loop
 from maos.workspaces import Workspace, checkpoint, exists, left_behind, prepare, restore
-from tests.runner.workspace_life import STEPS, begin, step
-from tests.runner.workspace_repositories import commit, contents, git, repository, users_things, write
+from tests.workspaces.life import STEPS, begin, step
+from tests.workspaces.repositories import commit, contents, git, repository, users_things, write
 
 ROOT = Path(__file__).parents[2]
 BASE = {b".gitignore", b"a.txt", b"b.txt", b"d/c.txt"}
@@ -72,7 +72,7 @@ async def test_a_step_that_was_killed_is_finished_by_doing_it_again(name: str, t
     things: dict[int, tuple[object, ...]] = {}
 
     def argv(number: int) -> list[str | Path]:
-        return [sys.executable, "-m", "tests.runner.workspace_life", name, folders[number]]
+        return [sys.executable, "-m", "tests.workspaces.life", name, folders[number]]
 
     async def get_ready(number: int) -> None:
         folders[number] = tmp_path / str(number)
@@ -106,7 +106,7 @@ async def test_an_engine_killed_at_random_leaves_work_that_goes_on(tmp_path: Pat
     assert left.workspace is not None
     for number in range(6):
         write(left.tree / f"work{number}", chance.randbytes(200_000))
-        process = ChildProcess([sys.executable, "-m", "tests.runner.workspace_life", "save", tmp_path], cwd=ROOT)
+        process = ChildProcess([sys.executable, "-m", "tests.workspaces.life", "save", tmp_path], cwd=ROOT)
         await wait_for_git(process._process.pid, chance.uniform(0, 0.02))
         process.kill()
         await asyncio.to_thread(process.wait, number)

@@ -1,15 +1,4 @@
-"""What every store must do, as tests: inherit `StoreContract` and provide its fixtures.
-
-    class TestMyStore(StoreContract):
-        @pytest.fixture
-        async def store(self) -> AsyncIterator[Store]: ...
-
-`store` is an empty store, open. `open_again` opens the same data once more, beside it or after it was closed; for a
-store that keeps nothing it skips. `pass_time` moves the time of the database by seconds, backwards too. Tests wait for
-conditions: a store that wakes its waiters only by looking now and then should be told to look rarely.
-
-The tests run under pytest with pytest-asyncio in its `auto` mode.
-"""
+"""The part of the store contract about opening and closing; see `maos.testing.store_contract`."""
 
 from __future__ import annotations
 
@@ -20,15 +9,7 @@ import pytest
 
 from maos.errors import StoreUnavailable
 from maos.store.contract import Document, Store
-from maos.testing.store_contract_coordination import DocumentContract, LeaseContract
-from maos.testing.store_contract_reading import (
-    ReadContract,
-    StreamNamesContract,
-    WaitContract,
-    log_of,
-    write,
-)
-from maos.testing.store_contract_writing import AppendContract, KeyContract, ReplacingContract
+from maos.testing.store_contract.reading import log_of, write
 
 
 class LifeContract:
@@ -73,7 +54,7 @@ class LifeContract:
     async def test_closing_finishes_what_was_accepted(
         self, store: Store, open_again: Callable[[], Awaitable[Store]]
     ) -> None:
-        """I3: each caller learns what became of its append, and that is how it is."""
+        """I3: each caller gets the outcome of its append, and it is true."""
         calls = [asyncio.ensure_future(store.append(write("a", b"%d" % number))) for number in range(20)]
         await asyncio.sleep(0)
         await store.close()
@@ -115,12 +96,12 @@ class LifeContract:
             await store.renew(lease, ttl_s=30)
 
     async def test_closing_twice_is_harmless(self, store: Store) -> None:
-        """`close` is called by whoever cleans up, perhaps after somebody else."""
+        """A second `close`, as by nested clean-up code, does nothing."""
         await store.append(write("a", b"1"))
         await store.close()
         await store.close()
 
-    async def test_closing_wakes_those_who_wait(self, store: Store) -> None:
+    async def test_closing_wakes_waiters(self, store: Store) -> None:
         """A follower of a closed store ends with an error instead of waiting for events that cannot come."""
         waiting = asyncio.ensure_future(store.wait(after=0, timeout_s=600))
         await asyncio.sleep(0.05)
@@ -137,32 +118,3 @@ class LifeContract:
         assert await store.check() == (0, (), ())
         await store.append(write("a", b"1", b"2"), write("b", b"3"))
         assert await store.check() == (3, (), ())
-
-
-class StoreContract(
-    AppendContract,
-    KeyContract,
-    ReplacingContract,
-    ReadContract,
-    StreamNamesContract,
-    WaitContract,
-    LeaseContract,
-    DocumentContract,
-    LifeContract,
-):
-    """What every store must do. Inherit, and provide the fixtures."""
-
-    @pytest.fixture
-    async def store(self) -> Store:
-        """An empty store, open."""
-        raise NotImplementedError
-
-    @pytest.fixture
-    async def open_again(self) -> Callable[[], Awaitable[Store]]:
-        """Opens the data of `store` once more; skips if it keeps none."""
-        raise NotImplementedError
-
-    @pytest.fixture
-    async def pass_time(self) -> Callable[[float], Awaitable[None]]:
-        """Moves the time of the database by seconds, backwards too."""
-        raise NotImplementedError

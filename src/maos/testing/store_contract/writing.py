@@ -9,7 +9,7 @@ import pytest
 
 from maos.errors import Conflict, InvalidInput, KeyReused, MaosError
 from maos.store.contract import Appended, Document, Key, RawEvent, Replacement, Store, Write
-from maos.testing.store_contract_reading import check_journal, log_of, write
+from maos.testing.store_contract.reading import check_journal, log_of, write
 
 EVERY_BYTE = bytes(range(256))
 
@@ -46,7 +46,7 @@ class AppendContract:
         await check_journal(store)
 
     async def test_type_and_format_are_kept(self, store: Store) -> None:
-        """I16: what wrote an event can be told for ever."""
+        """I16: the writer of an event stays recorded."""
         events = [RawEvent("state.changed", 0, b""), RawEvent("größer", 1, b""), RawEvent("", 2**40, b"")]
         await store.append(Write("a", events))
         assert [RawEvent(event.type, event.format, event.body) for event in await store.read("a")] == events
@@ -87,7 +87,7 @@ class AppendContract:
         await check_journal(store)
 
     async def test_concurrent_appends_all_arrive_where_their_replies_say(self, store: Store) -> None:
-        """I1, I4: many callers share a transaction and nobody gets another's answer."""
+        """I1, I4: many callers share a transaction, and each gets its own reply."""
         calls = [store.append(write(f"s{number % 5}", b"a%d" % number, b"b%d" % number)) for number in range(100)]
         replies = await asyncio.gather(*calls)
         log = await log_of(store)
@@ -195,7 +195,7 @@ class AppendContract:
         assert {event.time_us for event in await log_of(store)} == {reply.time_us}
 
     async def test_a_caller_that_gives_up_leaves_all_or_nothing(self, store: Store) -> None:
-        """I3: cancelled at any moment; whoever comes after it is served."""
+        """I3: cancelled at any time; later appends are served."""
         for after_steps in range(6):
             calls = [
                 asyncio.ensure_future(store.append(write("a", b"%d" % after_steps, b"rest")))
@@ -217,7 +217,7 @@ class KeyContract:
     """Idempotency keys."""
 
     async def test_a_repeated_key_gives_the_first_reply_and_writes_nothing(self, store: Store) -> None:
-        """I3: a caller that did not hear the answer asks again."""
+        """I3: a caller that did not get the reply repeats the append."""
         key = Key("k", b"what it stands for")
         first = await store.append(write("a", b"1"), write("b", b"2"), key=key)
         await store.append(write("a", b"3"))
@@ -305,7 +305,7 @@ class ReplacingContract:
     """Compaction: one event takes the place of several."""
 
     async def test_one_event_stands_for_the_versions_it_replaces(self, store: Store) -> None:
-        """I7: place, time and hash of the last stay, so the chain goes on; the versions are still counted."""
+        """I7: position, time and hash of the last stay, so the chain continues; the versions are still counted."""
         await store.append(write("a", b"1", b"2"), write("b", b"x"))
         await store.append(write("a", b"3", b"4"))
         before = await store.read("a")
@@ -334,7 +334,7 @@ class ReplacingContract:
         assert await store.streams() == ["a"]
 
     async def test_replacing_and_appending_are_one(self, store: Store) -> None:
-        """I5: a compaction vouches for itself with an event, or does not happen."""
+        """I5: a compaction is recorded by an event, or does not happen."""
         await store.append(write("a", b"1", b"2", b"3"))
         merged = Replacement("a", 1, 2, RawEvent("merged", 1, b"1-2"))
         with pytest.raises(Conflict):

@@ -16,7 +16,6 @@ from maos.workspaces import (
     clear,
     diff,
     exists,
-    forget,
     left_behind,
     prepare,
     remove,
@@ -24,7 +23,7 @@ from maos.workspaces import (
     verify,
 )
 from maos.workspaces.layout import folder_of
-from tests.runner.workspace_repositories import commit, contents, git, repository, users_things, write
+from tests.workspaces.repositories import commit, contents, git, repository, users_things, write
 
 
 @pytest.fixture
@@ -138,7 +137,7 @@ async def test_notes_that_make_no_sense_never_lead_to_a_deletion(user: Path, wor
     write(notes(workspace) / "workspace.json", "{")
     with pytest.raises(InvalidInput, match="is damaged"):
         await prepare(user / "d", "one", root=workspace.tree.parent)
-    with pytest.raises(InvalidInput, match="is finished"):
+    with pytest.raises(InvalidInput, match="is complete"):
         await clear(workspace.tree.parent, "one")
     assert (workspace.tree / "unsaved").read_text() == "unsaved"
 
@@ -180,7 +179,8 @@ async def test_it_is_not_removed_while_a_commit_is_under_no_ref(user: Path, work
 
 async def test_it_is_not_removed_when_its_checkpoints_were_deleted(user: Path, workspace: Workspace) -> None:
     await checkpoint(workspace, "all")
-    assert await forget(user / ".git", "one") == 3
+    for ref in git(user, "for-each-ref", "--format=%(refname)", "refs/maos/one/").splitlines():
+        git(user, "update-ref", "-d", ref)
     with pytest.raises(UnsavedWork, match="commits that no ref leads to"):
         await remove(workspace)
     assert (workspace.tree / "saved").exists()

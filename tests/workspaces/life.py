@@ -1,6 +1,6 @@
 """What happens to a workspace, a step at a time, for programs that are killed while they do it.
 
-    python -m tests.runner.workspace_life STEP FOLDER
+    python -m tests.workspaces.life STEP FOLDER
 
 A step that was killed is done again by calling it again, as an engine does that finds it unfinished in its journal.
 """
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from maos.testing.crash import ack
 from maos.workspaces import Merged, Workspace, checkpoint, merge, prepare, remove, restore, verify
-from tests.runner.workspace_repositories import git, repository, write
+from tests.workspaces.repositories import git, repository, write
 
 STEPS = ("prepare", "save", "restore", "repair", "merge", "remove")
 """Each needs those before it, but for `repair`, which begins with a worktree that its repository has forgotten."""

@@ -9,11 +9,11 @@ import pytest
 
 from maos.errors import Conflict, LeaseLost
 from maos.store.contract import Document, Key, Lease, Store
-from maos.testing.store_contract_reading import log_of, write
+from maos.testing.store_contract.reading import log_of, write
 
 
-async def taken(store: Store, name: str = "agent/1", owner: str = "me", ttl_s: float = 30) -> Lease:
-    """A lease that was free."""
+async def acquire_lease(store: Store, name: str = "agent/1", owner: str = "me", ttl_s: float = 30) -> Lease:
+    """Acquire a lease that is free."""
     lease = await store.acquire(name, owner=owner, ttl_s=ttl_s)
     assert lease is not None
     return lease
@@ -24,13 +24,13 @@ class LeaseContract:
 
     async def test_a_free_name_can_be_leased(self, store: Store) -> None:
         """I22: the first token is 1, and names do not concern one another."""
-        lease = await taken(store, "agent/1", "me")
+        lease = await acquire_lease(store, "agent/1", "me")
         assert (lease.name, lease.owner, lease.token) == ("agent/1", "me", 1)
-        assert (await taken(store, "agent/é", "you")).token == 1
+        assert (await acquire_lease(store, "agent/é", "you")).token == 1
 
     async def test_a_leased_name_is_refused_to_everybody(self, store: Store) -> None:
         """I26: to its holder too: an equal owner may be an earlier start of the same program."""
-        await taken(store)
+        await acquire_lease(store)
         assert await store.acquire("agent/1", owner="you", ttl_s=30) is None
         assert await store.acquire("agent/1", owner="me", ttl_s=30) is None
 
@@ -47,11 +47,11 @@ class LeaseContract:
         self, store: Store, pass_time: Callable[[float], Awaitable[None]]
     ) -> None:
         """I22: not before its time is up, by the time of the database."""
-        first = await taken(store, owner="me", ttl_s=30)
+        first = await acquire_lease(store, owner="me", ttl_s=30)
         await pass_time(29)
         assert await store.acquire("agent/1", owner="you", ttl_s=30) is None
         await pass_time(2)
-        second = await taken(store, owner="you")
+        second = await acquire_lease(store, owner="you")
         assert second.token == first.token + 1
         assert second.owner == "you"
         assert second.expires_us > first.expires_us
@@ -60,7 +60,7 @@ class LeaseContract:
         self, store: Store, pass_time: Callable[[float], Awaitable[None]]
     ) -> None:
         """I22: the token stays; the new end counts from now."""
-        lease = await taken(store, ttl_s=30)
+        lease = await acquire_lease(store, ttl_s=30)
         await pass_time(20)
         renewed = await store.renew(lease, ttl_s=30)
         assert renewed is not None
@@ -74,13 +74,13 @@ class LeaseContract:
         self, store: Store, pass_time: Callable[[float], Awaitable[None]]
     ) -> None:
         """I23, I25: neither expired, nor taken by another, nor released, nor never had, nor of another owner."""
-        lease = await taken(store, ttl_s=30)
+        lease = await acquire_lease(store, ttl_s=30)
         assert await store.renew(lease._replace(owner="you"), ttl_s=30) is None
         assert await store.renew(lease._replace(token=7), ttl_s=30) is None
         assert await store.renew(Lease("agent/2", "me", 1, lease.expires_us), ttl_s=30) is None
         await pass_time(31)
         assert await store.renew(lease, ttl_s=30) is None
-        newer = await taken(store, owner="you")
+        newer = await acquire_lease(store, owner="you")
         assert await store.renew(lease, ttl_s=30) is None
         await store.release(newer)
         assert await store.renew(newer, ttl_s=30) is None
@@ -88,7 +88,7 @@ class LeaseContract:
     async def test_a_released_lease_is_free_and_its_token_goes_on_growing(self, store: Store) -> None:
         """I22: also when it is released and taken by the same owner."""
         for token in range(1, 5):
-            lease = await taken(store)
+            lease = await acquire_lease(store)
             assert lease.token == token
             await store.release(lease)
             await store.release(lease)
@@ -97,13 +97,13 @@ class LeaseContract:
         self, store: Store, pass_time: Callable[[float], Awaitable[None]]
     ) -> None:
         """I25: the release of a late holder does not end the lease of the next one."""
-        lease = await taken(store, ttl_s=30)
+        lease = await acquire_lease(store, ttl_s=30)
         await store.release(lease._replace(owner="you"))
         await store.release(lease._replace(token=2))
         await store.release(Lease("agent/2", "me", 1, 0))
         assert await store.acquire("agent/1", owner="you", ttl_s=30) is None
         await pass_time(31)
-        newer = await taken(store, owner="you")
+        newer = await acquire_lease(store, owner="you")
         await store.release(lease)
         assert await store.acquire("agent/1", owner="me", ttl_s=30) is None
         assert await store.renew(newer, ttl_s=30) is not None
@@ -115,19 +115,19 @@ class LeaseContract:
         pass_time: Callable[[float], Awaitable[None]],
     ) -> None:
         """I22, I26: the database has them, not the process."""
-        lease = await taken(store)
+        lease = await acquire_lease(store)
         other = await open_again()
         assert await other.acquire("agent/1", owner="you", ttl_s=30) is None
         await store.close()
         again = await open_again()
         assert await again.acquire("agent/1", owner="me", ttl_s=30) is None
         await pass_time(31)
-        assert (await taken(again, owner="me")).token == lease.token + 1
+        assert (await acquire_lease(again, owner="me")).token == lease.token + 1
 
     async def test_events_carry_the_token_they_were_written_under(self, store: Store) -> None:
         """I22: 0 when under none."""
-        await store.release(await taken(store))
-        lease = await taken(store)
+        await store.release(await acquire_lease(store))
+        lease = await acquire_lease(store)
         await store.append(write("a", b"1"))
         await store.append(write("a", b"2"), write("b", b"3"), under=lease)
         assert [event.token for event in await log_of(store)] == [0, 2, 2]
@@ -136,7 +136,7 @@ class LeaseContract:
         self, store: Store, pass_time: Callable[[float], Awaitable[None]]
     ) -> None:
         """I22: however often, and beyond its first end if it was renewed."""
-        lease = await taken(store, ttl_s=30)
+        lease = await acquire_lease(store, ttl_s=30)
         for version in range(5):
             await store.append(write("a", b"", expected=version), under=lease)
             await pass_time(10)
@@ -146,8 +146,8 @@ class LeaseContract:
     async def test_an_append_under_an_expired_lease_is_refused(
         self, store: Store, pass_time: Callable[[float], Awaitable[None]]
     ) -> None:
-        """I23: even though nobody has taken it: its holder was told that it may act until then."""
-        lease = await taken(store, ttl_s=30)
+        """I23: even if it was not acquired again: its holder may act only until then."""
+        lease = await acquire_lease(store, ttl_s=30)
         await store.append(write("a", b"1"), under=lease)
         await pass_time(31)
         with pytest.raises(LeaseLost) as refused:
@@ -166,11 +166,11 @@ class LeaseContract:
         pass_time: Callable[[float], Awaitable[None]],
     ) -> None:
         """I22, I23: the old holder, which wrote a moment ago, writes nothing more; the new one does."""
-        old = await taken(store, ttl_s=30)
+        old = await acquire_lease(store, ttl_s=30)
         await store.append(write("a", b"old"), under=old)
         await pass_time(31)
         other = await open_again()
-        new = await taken(other, owner="you", ttl_s=30)
+        new = await acquire_lease(other, owner="you", ttl_s=30)
         for version in (1, 2):
             with pytest.raises(LeaseLost):
                 await store.append(write("a", b"late"), under=old)
@@ -179,7 +179,7 @@ class LeaseContract:
 
     async def test_an_append_under_a_released_or_invented_lease_is_refused(self, store: Store) -> None:
         """I22: the claim must be the newest token of a name that was leased."""
-        lease = await taken(store)
+        lease = await acquire_lease(store)
         for invented in (
             lease._replace(token=2),
             lease._replace(token=0),
@@ -195,10 +195,10 @@ class LeaseContract:
 
     async def test_an_old_and_a_new_holder_at_the_same_moment_do_not_mix(self, store: Store) -> None:
         """I22: also when both appends share a transaction, each is judged by its own token."""
-        old = await taken(store)
+        old = await acquire_lease(store)
         await store.append(write("a", b"first"), under=old)
         await store.release(old)
-        new = await taken(store, owner="you")
+        new = await acquire_lease(store, owner="you")
         for _ in range(3):
             outcomes = await asyncio.gather(
                 *(store.append(write("a", b"."), under=lease) for lease in (old, new, old, new, old, new)),

@@ -9,7 +9,7 @@ import pytest
 
 from maos.holder import link
 from maos.holder.client import start
-from tests.runner.agents import PATIENCE_S, py
+from tests.holder.agents import PATIENCE_S, py
 
 LINES = 100
 TALK = f"import time\nfor n in range({LINES}): print(n, flush=True); time.sleep(0.03)"
@@ -39,7 +39,7 @@ async def test_what_comes_bit_by_bit_is_given_in_groups_and_whole(root: Path) ->
 
 async def test_an_answer_is_read_while_it_rests(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It comes behind what is on its way already."""
-    monkeypatch.setattr(link, "REST_S", 3_600.0)
+    monkeypatch.setattr(link, "TICK_S", 3_600.0)
     process = await start(root / "a", py(TALK_AND_LISTEN, keep_stdin_open=True))
     async with asyncio.timeout(PATIENCE_S):
         while not process._link._resting:

@@ -11,10 +11,11 @@ import pytest
 
 from maos.errors import InvalidInput, LeaseLost
 from maos.holder import wire
-from maos.holder.client import AgentProcess, Fenced, HolderGone, SpoolRecord, attach, holders, start
-from maos.holder.connect import connect
+from maos.holder.client import AgentProcess, Fenced, HolderGone, SpoolRecord, attach, start
+from maos.holder.link import connect
+from maos.holder.registry import holders
 from maos.testing.crash import ChildProcess as Program
-from tests.runner.agents import (
+from tests.holder.agents import (
     PATIENCE_S,
     alive,
     disk_of,
@@ -110,7 +111,7 @@ async def test_a_newer_connection_with_the_same_token_takes_over(root: Path) -> 
 async def test_a_stopped_engine_that_wakes_up_is_turned_away(root: Path) -> None:
     process = await start(root / "a", sh("echo up; read x; echo got $x", keep_stdin_open=True))
     await process.detach()
-    argv = [sys.executable, "-m", "tests.runner.engine_life", "attach", root / "a", "2", "0"]
+    argv = [sys.executable, "-m", "tests.holder.engine_life", "attach", root / "a", "2", "0"]
     engine = Program(argv, cwd=ROOT)
     try:
         await asyncio.to_thread(engine.wait_for_ack)

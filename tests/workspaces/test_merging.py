@@ -6,7 +6,7 @@ import pytest
 
 from maos.errors import InvalidInput
 from maos.workspaces import Blocked, Conflicted, Merged, Workspace, checkpoint, merge, prepare, remove
-from tests.runner.workspace_repositories import commit, contents, git, repository, users_things, write
+from tests.workspaces.repositories import commit, contents, git, repository, users_things, write
 
 LINES = "".join(f"{n}\n" for n in range(1, 21))
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from maos.holder import client
-from maos.holder.client import end, end_stray, holders, strays
+from maos.holder.registry import end, end_stray, holders, strays
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def root(tmp_path: Path) -> Iterator[Path]:
             await end_stray(stray)
 
     asyncio.run(end_all())
-    client._bury()
+    client._reap()
 
 
 @pytest.fixture(autouse=True)

@@ -9,10 +9,11 @@ import pytest
 
 from maos.errors import InvalidInput
 from maos.holder import client as processes
-from maos.holder.client import HolderGone, attach, holders, left_behind, start, strays
+from maos.holder.client import HolderGone, attach, left_behind, start
+from maos.holder.registry import holders, strays
 from maos.testing.crash import Life, crash_loop
-from tests.runner.agents import eventually, lines, sh, to_the_end, until_line
-from tests.runner.engine_life import begin
+from tests.holder.agents import eventually, lines, sh, to_the_end, until_line
+from tests.holder.engine_life import begin
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -22,7 +23,7 @@ async def test_an_engine_killed_at_any_point_of_a_start_leaves_all_or_nothing(tm
     outcomes: dict[str, str] = {}
 
     def argv_for(number: int) -> list[str | os.PathLike[str]]:
-        return [sys.executable, "-m", "tests.runner.engine_life", "start", root / str(number) / "a", "1", "0"]
+        return [sys.executable, "-m", "tests.holder.engine_life", "start", root / str(number) / "a", "1", "0"]
 
     async def check(life: Life) -> None:
         base = root / str(life.number)
@@ -104,6 +105,6 @@ async def test_a_holder_whose_engine_says_nothing_goes(root: Path) -> None:
         theirs.close()
         ours.sendall(b"\x10\x00")
         ours.close()
-        await processes._buried(pid)
+        await processes._wait_until_ended(pid)
     assert {path.name for path in (root / "a").iterdir()} == {"errors"}
     assert (root / "a" / "errors").read_text() == ""
