@@ -28,7 +28,7 @@ from maos.runs.outcomes import Outcome
 from maos.runs.service import Observer, Runs
 from maos.runs.status import is_executing
 from maos.settings.current import Current
-from maos.settings.locations import SettingsSource
+from maos.settings import SettingsSource
 from maos.travel.relocation import Moved
 
 HELLO = {"tasks": [{"name": "hello", "command": ["echo", "hello"]}]}
