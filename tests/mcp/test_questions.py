@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from maos.engine.questions import Answered
 from maos.mcp.handlers import id_of
 from maos.model.message import inbox
 from maos.model.run import Run, TaskState, agent_name
@@ -97,8 +98,12 @@ async def test_without_an_engine_an_answer_counts_all_the_same(world: World) -> 
     """The first one does, as it will for the engine."""
     async with world.agent("writer") as agent:
         asking = asyncio.create_task(agent.call("ask_person", question=QUESTION, wait_s=60))
-        for answer in ("first", "second"):
-            await world.runs.answer(world.run.id, ID, answer)
+        async with asyncio.timeout(30):
+            while not await world.events(inbox(world.run.id), "question_asked"):
+                await asyncio.sleep(0.01)
+        await world.runs.answer(world.run.id, ID, "first")
+        with pytest.raises(Answered):
+            await world.runs.answer(world.run.id, ID, "second")
         assert await asking == "Answer (person): first"
 
 

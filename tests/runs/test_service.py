@@ -27,8 +27,8 @@ from maos.runs.feed import AgentOutput, MessageSent, RunChanged
 from maos.runs.outcomes import Outcome
 from maos.runs.service import Observer, Runs
 from maos.runs.status import is_executing
-from maos.settings.current import Current
 from maos.settings import SettingsSource
+from maos.settings.current import Current
 from maos.travel.relocation import Moved
 
 HELLO = {"tasks": [{"name": "hello", "command": ["echo", "hello"]}]}
@@ -106,10 +106,13 @@ async def test_a_run_is_started_with_one_append_and_executed_under_the_same_leas
     assert (await types(m, run.id)).count("run_claimed") == 1
 
 
-async def test_the_lease_is_kept_between_start_and_execute(m: Maos, tmp_path: Path) -> None:
-    runs = Runs(m.journal, SystemClock(), m.attempts, worker=Waits, lease_s=0.3)
+async def test_the_lease_is_kept_between_start_and_execute(
+    m: Maos, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("maos.engine.claims.CLAIM_S", 1.0)
+    runs = Runs(m.journal, SystemClock(), m.attempts, worker=Waits, lease_s=1.0)
     run = await runs.start(HELLO, folder=tmp_path, options=IN_PLACE)
-    await asyncio.sleep(1.0)
+    await asyncio.sleep(2.5)
     assert is_executing(run)
     with pytest.raises(Held):
         await m.runs.execute(run.id)
@@ -250,6 +253,16 @@ async def test_a_completed_run_is_not_claimed_without_more_work(m: Maos, tmp_pat
         await m.runs.resume(run.id)
     assert await m.runs.resume(run.id, add=addition(await m.runs.get(run.id), ["more: echo more"])) is not None
     assert (await m.runs.execute(run.id)).tasks["more"].result == "more"
+
+
+async def test_a_failed_task_is_tried_again_also_when_work_is_added(m: Maos, tmp_path: Path) -> None:
+    plan = {"tasks": [{"name": "a", "command": ["test", "-e", str(tmp_path / "go")]}]}
+    run = await m.runs.start(plan, folder=tmp_path, options=IN_PLACE)
+    assert (await m.runs.execute(run.id)).status == "failed"
+    (tmp_path / "go").touch()
+    assert await m.runs.resume(run.id, add=addition(await m.runs.get(run.id), ["b after a: echo b"])) is not None
+    run = await m.runs.execute(run.id)
+    assert (run.status, run.tasks["a"].status, run.tasks["b"].result) == ("completed", "done", "b")
 
 
 # --- cancelling --------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from pathlib import Path
 import maos
 from maos.clock import SystemClock
 from maos.testing.crash import ack
-from maos.transfer import exporter, file, settling
+from maos.transfer import exporter, file
 from tests.transfer.runs import ID, bring
 
 
@@ -18,7 +18,7 @@ async def main(bundle: Path, database: str, home: Path, folder: Path, target: Pa
     mark = home.parent / "mark" if "://" in database else None
     async with maos.open(database, home=home, schema=schema, mark_path=mark) as m:
         ack((await bring(m, bundle.read_bytes(), folder)).what)
-        await settling.settle(m.journal, SystemClock(), m.attempts, await m.runs.get(ID))
+        await m.runs.agree(ID)
         ack("settled")
         if not target.exists():
             with file.written(target) as written:

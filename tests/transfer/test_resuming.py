@@ -20,9 +20,9 @@ from maos.engine.workplace import Workplace
 from maos.journal.codec import Event
 from maos.model.message import inbox
 from maos.model.run import Run
+from maos.runs.consent import agree as settle
 from maos.runs.worker import AgentWorker
 from maos.testing.model_stub import ModelStub, ScriptFault, ScriptStep
-from maos.transfer import settling
 from maos.transfer.bundle_import import MORE
 from maos.travel import points_in_time
 from maos.travel.rollback import Travel
@@ -97,7 +97,7 @@ async def recorded(m: Maos, stream: str, type_: str) -> None:
 
 async def agreed(m: Maos, **how: Any) -> Run:
     """Go on with an imported run, as a person who agrees does."""
-    options = await settling.settle(m.journal, SystemClock(), m.attempts, await m.runs.get(ID))
+    options = await m.runs.agree(ID)
     return await m.runs.execute(ID, options=options, **how)
 
 
@@ -236,7 +236,7 @@ async def test_runs_that_were_taken_back_and_forks_travel_too(a: Machine, b: Mac
         (b.root / "go").touch()
         for id, bundle in bundles.items():
             await bring(m, bundle, b.folder)
-            options = await settling.settle(m.journal, SystemClock(), m.attempts, await m.runs.get(id))
+            options = await m.runs.agree(id)
             run = await m.runs.execute(id, options=options)
             assert (run.status, run.done) == ("completed", 2), run.why
             assert git(b.folder, "show", f"{run.commit}:two.txt") == "two"
@@ -276,7 +276,7 @@ async def test_a_conversation_goes_on_on_another_machine(a: Machine, b: Machine)
             await bring(m, bundle, b.folder)
             attempts = claude_engine.engine(m, b.home, stub.url)
             try:
-                options = await settling.settle(m.journal, SystemClock(), attempts, await m.runs.get(ID))
+                options = await settle(m.journal, SystemClock(), attempts, await m.runs.get(ID))
                 run = await m.runs.execute(ID, options=options, worker=AgentWorker(attempts))
             finally:
                 await attempts.close()

@@ -87,7 +87,7 @@ async def test_a_dry_run_writes_nothing(there: Maos, bundle: bytes, folder: Path
 
 async def test_only_what_is_new_is_brought(here: Maos, there: Maos, bundle: bytes, folder: Path) -> None:
     await bring(there, bundle, folder)
-    await here.runs.answer(ID, "q-1", "b")
+    await here.runs.pause(ID)
     await here.journal.append("run/r-1", Event("run_resumed", {"at_us": runs.AT_US}))
     await here.journal.append("messages/r-1", Event("message_sent", {"text": "more", "at_us": runs.AT_US}))
     newer = await exported(here)

@@ -76,7 +76,7 @@ def agent_liveness(attempt: Attempt) -> Liveness:
 
 
 def is_held(attempt: Attempt) -> bool:
-    """Whether the process that holds an agent is alive on this machine, whatever became of the engine."""
+    """Whether the process that holds an agent is alive on this machine, whether its engine is or not."""
     if not attempt.folder or not liveness(attempt.owner).is_here:
         return False
     holder = held.read(Path(attempt.folder))

@@ -53,7 +53,7 @@ def of_run(run: Run, newest: Mapping[str, Attempt], commands: Iterable[EventBase
 
 
 def asked(run: Run, commands: Iterable[EventBase]) -> list[TaskState]:
-    """Tasks that somebody wants a run to have; what cannot be a task, or is one already, the run refuses as well."""
+    """Tasks that were requested of a run; what cannot be a task, or is one already, the run refuses as well."""
     found = []
     for command in commands:
         for each in command.tasks if isinstance(command, TasksRequested) else ():

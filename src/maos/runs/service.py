@@ -45,6 +45,7 @@ from maos.runs.scheduler import Listener, Scheduler, Worker
 from maos.runs.status import RunViews, is_executing
 from maos.runs.upkeep import Upkeep
 from maos.runs.worker import AgentWorker
+from maos.settings.schema import Settings
 from maos.store.contract import Key
 from maos.travel import relocation
 from maos.travel.relocation import Moved
@@ -187,7 +188,8 @@ class Runs(RunViews):
         """Record a run of an approved plan and claim it for this engine; `execute` then executes it.
 
         The plan and the types of agents it names are checked, their programs are looked for, and the run gets a
-        workspace of its own for the merged work, unless its options say `in_place`.
+        workspace of its own for the merged work, unless its options say `in_place`. Options that are not given are
+        those of the settings.
 
         Example::
 
@@ -198,7 +200,7 @@ class Runs(RunViews):
         where = Path(folder)
         if not isinstance(plan, ValidPlan):
             plan = await asyncio.to_thread(validate, plan, _known(where))
-        kept = {**(options or {}), "agents": agent_types.to_data(*plan)}
+        kept = {**with_defaults(self._attempts.settings.values, options or {}), "agents": agent_types.to_data(*plan)}
         for kind in sorted(set(agent_types.kinds(plan.plan, kept).values()) - set(REPEATABLE)):
             self._attempts.program(kind)
         id = id or new_id()
@@ -281,16 +283,17 @@ class Runs(RunViews):
             run, change = await self._definitions().apply_file(run, on_change)
             if change is not None:
                 told.definition_changed(run, change)
+        was_going = run.is_going
         if add is not None:
             run = await self.add(run.id, add.plan, options=add.options)
         check_resumable(run)
         if now and await self.wake(run.id) and is_executing(run):
             return None
-        await self._claim(run, {**with_budget_of(run, options or {}), **agreed})
+        await self._claim(run, {**with_budget_of(run, options or {}), **agreed}, is_going=was_going)
         return self._claims[run.id].recorder.fold
 
     async def _agreed(self, run: Run, observer: Observer) -> dict[str, Any]:
-        """Options of a run that a person agrees to; NotAgreed when it came with a file and nobody does."""
+        """Options of a run that a person agrees to; NotAgreed when it came with a file and no person does."""
         if not await self.needs_consent(run.id):
             return {}
         if not await observer.agree(run, await self.acts(run.id)):
@@ -298,7 +301,7 @@ class Runs(RunViews):
         return await self.agree(run.id)
 
     async def needs_consent(self, id: str) -> bool:
-        """Whether a run came with a file, and nobody has agreed to what it would do here.
+        """Whether a run came with a file, and no person has agreed yet to what it would do here.
 
         Example::
 
@@ -350,16 +353,27 @@ class Runs(RunViews):
         run = await self.get(id)
         return await relocation.move(self._journal, self._clock, self._attempts, run.id, Path(folder), dry_run=dry_run)
 
-    async def _claim(self, run: Run, options: Mapping[str, Any] | None = None, source: str = "manual") -> _Claim:
-        """Claim a run for this engine; Held while another engine that may be alive has it."""
+    async def _claim(
+        self,
+        run: Run,
+        options: Mapping[str, Any] | None = None,
+        source: str = "manual",
+        *,
+        is_going: bool | None = None,
+    ) -> _Claim:
+        """Claim a run for this engine; Held while another engine that may be alive has it.
+
+        Unless it `is_going`, failed tasks are tried again. A run that was given more work counts as going from then on.
+        """
         await consents.check(self._journal, run.id)
         hint = f"`maos orchestration status {run.id} --watch` watches it from here"
         lease = await claim(self._journal, self._clock, stream(run.id), run, is_open=run.is_open, hint=hint)
         recorder = Recorder(self._journal, RUN, run, lease, lease_s=self._lease_s)
         taken = self._taken(recorder, source, options)
-        again = () if run.is_going else (Event("run_resumed", {"at_us": taken.data["at_us"]}),)
+        again = Event("run_resumed", {"at_us": taken.data["at_us"]})
+        is_again = not (run.is_going if is_going is None else is_going)
         try:
-            await recorder.append(taken, *again)
+            await recorder.append(taken, *([again] if is_again else ()))
         except BaseException:
             await self._journal.release(lease)
             raise
@@ -618,6 +632,24 @@ class Runs(RunViews):
         if seconds is not None:
             await saving.set_interval(self._journal, self._clock, seconds)
         return await saving.interval_s(self._journal, self._attempts.settings.values.checkpoint.interval_s)
+
+
+def with_defaults(values: Settings, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of a new run: as given, else as the settings say.
+
+    How many agents work at once is kept only if it is given: else a run applies the setting as it changes.
+    """
+    usual = values.orchestrate
+    kind = given.get("kind", usual.kind)
+    defaults = {
+        "kind": kind,
+        "permission": usual.permission,
+        "model": usual.model if kind == usual.kind else "",
+        "in_place": False,
+        "time_limit_s": usual.time_limit_s,
+    }
+    budget = {name: limit for name, limit in msgspec.structs.asdict(values.budget).items() if limit}
+    return {**defaults, **given, "budget": {**budget, **given.get("budget", {})}}
 
 
 def check_resumable(run: Run) -> None:

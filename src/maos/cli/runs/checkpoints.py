@@ -12,7 +12,7 @@ from maos.cli import render
 from maos.cli.agent import words
 from maos.cli.commands import LazyCommand, json_option
 from maos.cli.database import DatabaseTarget
-from maos.cli.runs.status import id_argument
+from maos.cli.runs.options import id_argument
 
 if TYPE_CHECKING:
     from maos.app import Maos

@@ -133,10 +133,12 @@ class Live:
         """Show what is recorded of the run, and ask what it asks."""
         for attempt in feed.attempts.values():
             self._screen.knows(attempt)
-        self._prompts.look(feed.questions)
+        if self._prompts.is_on:
+            self._prompts.look(feed.questions)
         async for update in feed:
             self._screen.update(update)
-            self._prompts.look(feed.questions)
+            if self._prompts.is_on:
+                self._prompts.look(feed.questions)
 
     def _introduce(self) -> None:
         run = self._run

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from maos.cli import completing
 from maos.cli.arguments import DURATION, seconds
 from maos.cli.database import DatabaseTarget
 
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 PERMISSIONS = ("ask", "edits", "deny")
 TIME_LIMIT = "10m"
 CONCURRENCY = 4
+
+
+id_argument = click.argument("id", metavar="ID", shell_complete=completing.runs)
 
 
 def new_run(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -46,31 +50,15 @@ def new_run(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def run_options(given: Mapping[str, Any]) -> dict[str, Any]:
-    """What a run is made with, as it keeps it: as the flags say, else the settings.
+    """What a run is made with, as it keeps it: as the flags say, else the settings."""
+    from maos.runs.service import with_defaults
 
-    How many agents work at once is kept only if a flag says it; else it can be set anew while the run goes on.
-    """
-    from msgspec.structs import asdict
-
-    set_ = current().values
-    options = {
-        name: given[name] if is_given(name) else getattr(set_.orchestrate, name) for name in ("kind", "permission")
-    }
-    model = "" if options["kind"] != set_.orchestrate.kind else set_.orchestrate.model
-    concurrency = {"concurrency": given["concurrency"]} if is_given("concurrency") else {}
-    return {
-        **options,
-        **concurrency,
-        "model": given["model"] if is_given("model") else model,
-        "in_place": given["in_place"],
-        "time_limit_s": seconds(given["time_limit"]) or 0.0
-        if is_given("time_limit")
-        else set_.orchestrate.time_limit_s,
-        "budget": {
-            **{name: value for name, value in asdict(set_.budget).items() if value},
-            **limits(given["budget"], given["tokens"], given["run_time"]),
-        },
-    }
+    names = ("kind", "permission", "model", "concurrency")
+    said = {name: given[name] for name in names if is_given(name)}
+    if is_given("time_limit"):
+        said["time_limit_s"] = seconds(given["time_limit"]) or 0.0
+    budget = limits(given["budget"], given["tokens"], given["run_time"])
+    return with_defaults(current().values, {**said, "in_place": given["in_place"], "budget": budget})
 
 
 def is_given(name: str) -> bool:

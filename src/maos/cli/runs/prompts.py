@@ -64,6 +64,11 @@ class Prompts:
 
             self._keyboard = Keyboard(self._typed)
 
+    @property
+    def is_on(self) -> bool:
+        """Whether there is a person to answer."""
+        return self._keyboard is not None
+
     def look(self, asked: Sequence[Open]) -> None:
         """Take the questions that are open now, and have the first answered; one answered elsewhere is dropped."""
         self._asked = asked

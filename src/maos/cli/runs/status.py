@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from maos.cli import completing, render
 from maos.cli import documents as shared
+from maos.cli import render
 from maos.cli.commands import LazyCommand, json_option
 from maos.cli.database import DatabaseTarget
-from maos.cli.runs import documents, page, points
+from maos.cli.runs import documents, page
+from maos.cli.runs.options import id_argument
 from maos.cli.runs.page import MESSAGES_SHOWN_MAX
+from maos.cli.runs.travel import point
 from maos.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -19,8 +21,6 @@ if TYPE_CHECKING:
     from maos.bus.history import SentMessage
     from maos.cli.documents import Document
     from maos.runs.status import RunStatus
-
-id_argument = click.argument("id", metavar="ID", shell_complete=completing.runs)
 
 
 @click.command(
@@ -60,7 +60,7 @@ def status(
             await Watch(m, run, tasks=tasks, messages=messages, as_json=as_json).follow()
             return
         if at:
-            now, past = await m.runs.status_at(await points.moment(m, run, at))
+            now, past = await m.runs.status_at(await point(m, run, at))
             said = past if messages else None
         else:
             now = await m.runs.status_of(run)
