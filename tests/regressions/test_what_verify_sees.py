@@ -28,7 +28,7 @@ async def test_events_of_a_stream_without_a_name_are_missed(tmp_path: Path) -> N
 async def test_data_that_looks_like_a_compaction_does_not_stop_it(tmp_path: Path, replaced: list[object]) -> None:
     """I11: an ordinary append of somebody's own data made every verification end with a TypeError."""
     async with maos.open(tmp_path / "maos.db") as m:
-        with pytest.raises(maos.InvalidInput, match="event compacted: Expected"):
+        with pytest.raises(maos.InvalidInput, match="event compacted: "):
             await m.journal.append("run/1", maos.Event("compacted", {"ops": [], "replaced": replaced}))
         body = msgspec.json.encode({"ops": [], "replaced": replaced})
         await m.journal.store.append(Write("run/1", [RawEvent("compacted", 1, body)]))

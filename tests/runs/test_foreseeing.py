@@ -75,7 +75,7 @@ async def test_a_dry_run_foresees_the_exact_words(m: Maos, attempts: Attempts, t
     await m.bus.send("r-x.other", agent, "the tests are red")
     foreseen = {each.task: each for each in await preview(attempts, run)}
     assert foreseen["a"].what == "resumed"
-    assert [tool["input"]["command"] for tool in foreseen["a"].unknown] == ["echo once >> effects; sleep 3"]
+    assert [tool.input["command"] for tool in foreseen["a"].unknown] == ["echo once >> effects; sleep 3"]
     assert "the tests are red" in foreseen["a"].words
     assert "It is not known whether these took effect" in foreseen["a"].words
 

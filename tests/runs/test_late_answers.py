@@ -96,7 +96,7 @@ def changed(run: Run, *gates: Gate, command: str = "true") -> Run:
     plan = Plan(tasks=[Task(name="a", command=[command], gates=list(gates))])
     read = parse("name: x\nsteps:\n  - name: a\n    command: ['true']\n", "x.yaml", {})._replace(plan=plan)
     state = changing._state(run, plan, read, changing.Origin("/x.yaml", "d", "x", {}, ["a"]), {})
-    apply(run, "run_changed", state=state, branch=1, to=5, position=5)
+    apply(run, "run_changed", state=state, branch=1, to=5, position=5, file="")
     return run
 
 
