@@ -154,10 +154,10 @@ STATES: list[tuple[str, str, list[tuple[str, str]]]] = [
         " has the state that is recorded, unless what failed needs a person.",
         [
             (
-                "model/supervisor.py",
+                "model/run_status.py",
                 "INITIALIZING WORKING WAITING_FOR_USER WAITING_FOR_TASKS BLOCKED IDLE INTERRUPTED",
             ),
-            ("model/status.py", "RunStatus.COMPLETED RunStatus.FAILED"),
+            ("model/status.py", "RunStatus.COMPLETED RunStatus.FAILED RunStatus.CANCELLED"),
         ],
     ),
     ("Tasks", "Each task of a run is one of these.", [("model/status.py", "TaskStatus")]),
@@ -170,7 +170,7 @@ STATES: list[tuple[str, str, list[tuple[str, str]]]] = [
     (
         "Agents, as seen",
         "What `maos agent list` shows of an attempt that has not ended, when the process that recorded it is gone.",
-        [("model/agent_state.py:AgentState", "DETACHED INTERRUPTED")],
+        [("model/agent_state.py", "AgentState.DETACHED AgentState.INTERRUPTED")],
     ),
     (
         "Workflows",

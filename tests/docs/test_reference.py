@@ -107,7 +107,7 @@ def test_states_are_those_of_the_code() -> None:
     """Every value that a fold can give to `status`, and every state of a run as it is seen."""
     text = (REFERENCE / "states.md").read_text()
     for title, names in {
-        "Runs": (run.PLANNING, run.RUNNING, run.PAUSED, run.COMPLETED, run.FAILED),
+        "Runs": (run.PLANNING, run.RUNNING, run.PAUSED, run.COMPLETED, run.FAILED, run.CANCELLED),
         "Runs, as seen": run_status.STATES,
         "Tasks": (run.WAITING, run.RUNNING, run.GATED, run.DONE, run.FAILED),
         "Agents and their attempts": (*attempt.OPEN, attempt.DONE, attempt.FAILED, attempt.STOPPED),

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from maos.cli.runs import summary
-from maos.cli.runs.live import Notices
+from maos.cli.runs.live import Notices, cancel
 from maos.cli.runs.screen import Screen
 from maos.errors import InvalidInput
 from maos.model.run import Run
@@ -91,8 +91,7 @@ class Work:
 
     async def _stop_following(self) -> None:
         if self._following is not None:
-            self._following.cancel()
-            await asyncio.gather(self._following, return_exceptions=True)
+            await cancel(self._following)
         self._feed = self._following = None
 
     # --- steering --------------------------------------------------------------------------------------------

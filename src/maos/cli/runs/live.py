@@ -124,9 +124,7 @@ class Live:
                 return SIGNALLED + signal.SIGHUP
             raise
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await cancel(*tasks)
             self._prompts.close()
 
     async def _follow(self, feed: Feed) -> None:
@@ -189,6 +187,15 @@ class Live:
     def _leave(self, number: signal.Signals) -> None:
         self._left = number
         self._leaving.set()
+
+
+async def cancel(*tasks: asyncio.Task[Any]) -> None:
+    """Cancel tasks until all have ended: before Python 3.12, `wait_for` can lose a cancellation."""
+    while not all(task.done() for task in tasks):
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks, timeout=1.0)
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _ended(task: asyncio.Task[None]) -> None:
