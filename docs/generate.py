@@ -185,7 +185,7 @@ STATES: list[tuple[str, str, list[tuple[str, str]]]] = [
     (
         "Outcomes of effects",
         "What `maos effects` says of steps, and of the tools that agents ran.",
-        [("views/effects.py:Outcome", "RUNNING DONE FAILED UNKNOWN")],
+        [("views/effects.py", "Outcome.RUNNING Outcome.DONE Outcome.FAILED Outcome.UNKNOWN")],
     ),
     (
         "Questions",
@@ -197,7 +197,7 @@ STATES: list[tuple[str, str, list[tuple[str, str]]]] = [
     (
         "Messages",
         "What a message is for each of its receivers (`receivers` in `maos messages list --json`).",
-        [("views/messages.py:Delivery", "WAITING DONE DEAD")],
+        [("views/messages.py", "Delivery.WAITING Delivery.DONE Delivery.DEAD")],
     ),
     (
         "Notices",
