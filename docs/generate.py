@@ -1,19 +1,20 @@
 """Writes the parts of the documentation that are already in the code: of the reference python-api.md, cli.md,
-event-types.md, exit-codes.md, settings.md, states.md and requirements.md, and the list of the examples.
+event-types.md, exit-codes.md, settings.md, states.md, plan-format.md with its schema and requirements.md, and the list
+of the examples.
 
     .venv/bin/python docs/generate.py            writes the files
     .venv/bin/python docs/generate.py --check    exit status 1 if one of them is out of date
 
-Signatures and docstrings are read from the source, help texts from the commands, settings from their schema, events
-from their classes, states from the enumerations and constants that name them, and which tests show what from the
-docstrings of the tests, so no file can say
-anything that the code does not. A test runs the check.
+Signatures and docstrings are read from the source, help texts from the commands, settings and plan files from their
+types, events from their classes, states from the enumerations and constants that name them, and which tests show what
+from the docstrings of the tests, so no file can say anything that the code does not. A test runs the check.
 """
 
 from __future__ import annotations
 
 import ast
 import inspect
+import json
 import re
 import sys
 import textwrap
@@ -23,6 +24,8 @@ from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
+from msgspec import inspect as types
 
 import maos
 from maos.cli import failures
@@ -30,6 +33,10 @@ from maos.cli.agent.status import code_of
 from maos.cli.program import program
 from maos.model import status
 from maos.model.failure import TABLE
+from maos.model.plan import TASKS_MAX
+from maos.plans import format as plans
+from maos.plans.parser import COMBINATIONS_MAX
+from maos.plans.source import BYTES_MAX, YAML_BYTES_MAX
 from maos.settings import document, schema
 
 ROOT = Path(__file__).parents[1]
@@ -174,7 +181,7 @@ STATES: list[tuple[str, str, list[tuple[str, str]]]] = [
     ),
     (
         "Workflows",
-        "What is recorded of a workflow written in Python. A YAML file becomes a run.",
+        "What is recorded of a workflow written in Python. A plan file becomes a run.",
         [("model/status.py", "WorkflowStatus")],
     ),
     (
@@ -600,6 +607,168 @@ def _event_fields(node: ast.ClassDef, classes: dict[str, ast.ClassDef]) -> Itera
             yield f"| `{name}` | `{kind}` | {f'`{default}`' if default else ''} | {text} |"
 
 
+PLAN_YAML = """\
+name: release
+request: Release version 1.2
+summary: Test, write the notes, publish
+variables: {version: "1.2"}
+concurrency: 3
+tasks:
+  - name: test
+    command: tox -e {{ matrix.python }}
+    matrix: {python: [py311, py312]}
+    time_limit_s: 600
+  - name: notes
+    task: Write the release notes of version {{ version }} into NOTES.md
+    agent: developer
+    needs: test
+    budget_usd: 0.5
+    gates:
+      - command: grep -q {{ version }} NOTES.md
+      - review: Do the notes name every change that users see?
+  - name: size
+    python: release:measure
+    with: {version: "{{ version }}", limit_mb: 20}
+    needs: test
+  - name: publish
+    command: [sh, -c, "twine upload dist/*-{{ version }}*"]
+    needs: [notes, size]
+    gates:
+      - person: Is {{ version }} to be announced?
+"""
+PLAN_TOML = """\
+name = "release"
+request = "Release version 1.2"
+summary = "Test, write the notes, publish"
+variables = {version = "1.2"}
+concurrency = 3
+
+[[tasks]]
+name = "test"
+command = "tox -e {{ matrix.python }}"
+matrix = {python = ["py311", "py312"]}
+time_limit_s = 600
+
+[[tasks]]
+name = "notes"
+task = "Write the release notes of version {{ version }} into NOTES.md"
+agent = "developer"
+needs = "test"
+budget_usd = 0.5
+[[tasks.gates]]
+command = "grep -q {{ version }} NOTES.md"
+[[tasks.gates]]
+review = "Do the notes name every change that users see?"
+
+[[tasks]]
+name = "size"
+python = "release:measure"
+with = {version = "{{ version }}", limit_mb = 20}
+needs = "test"
+
+[[tasks]]
+name = "publish"
+command = ["sh", "-c", "twine upload dist/*-{{ version }}*"]
+needs = ["notes", "size"]
+gates = [{person = "Is {{ version }} to be announced?"}]
+"""
+
+
+def plan_format() -> str:
+    """The reference of plan files: each field with its type, its default and its meaning."""
+    lines = [
+        "# Plan format",
+        "",
+        "<!-- Written by docs/generate.py from src/maos/plans/format.py. Change that and run it again. -->",
+        "",
+        "A plan says which tasks there are, and which of them need which. It is a file in YAML, TOML or JSON, with the",
+        "same fields in each; a file whose name ends in none of `.yaml`, `.yml`, `.toml` and `.json` is recognised by",
+        "what it holds. `maos orchestrate --plan FILE` and `maos workflow run FILE` execute it, `maos resume --task",
+        "@FILE` adds its tasks to a run, and `m.runs.start` takes its path or the same fields as data.",
+        "`maos workflow validate FILE` names every problem by file, line and column, and the",
+        "[JSON Schema](plan.schema.json), which `maos workflow schema` prints, lets editors do so while you type.",
+        "",
+        "## Example",
+        "",
+        "```yaml",
+        *PLAN_YAML.splitlines(),
+        "```",
+        "",
+        "The same in TOML:",
+        "",
+        "```toml",
+        *PLAN_TOML.splitlines(),
+        "```",
+        "",
+    ]
+    for title, struct in (("The plan", plans.FilePlan), ("A task", plans.FileTask), ("A gate", plans.FileGate)):
+        lines += [f"## {title}", "", inspect.cleandoc(struct.__doc__ or ""), ""]
+        lines += ["| field | type | default | means |", "|---|---|---|---|"]
+        lines += [_plan_field(each) for each in types.type_info(struct).fields]
+        lines.append("")
+    lines += [
+        "## Texts",
+        "",
+        "`{{ NAME }}` stands for the value of a variable as it is written in the file: `1.10` stays that. In a command",
+        "a value with spaces stays one word. `{{ '{{' }}` stands for two braces.",
+        "",
+        "YAML is version 1.2 with its core schema: `yes`, `22:22` and `2026-01-02` are text. Dates in TOML are text",
+        "too.",
+        "",
+        "## Limits",
+        "",
+        f"A file has at most {BYTES_MAX >> 20} MB, in YAML {YAML_BYTES_MAX >> 20} MB; a plan has at most",
+        f"{TASKS_MAX:,} tasks, a task at most {COMBINATIONS_MAX} combinations.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _plan_field(field: types.Field) -> str:
+    assert isinstance(field.type, types.Metadata)
+    means = (field.type.extra_json_schema or {})["description"]
+    default = "required" if field.required else ""
+    if field.default not in (msgspec.NODEFAULT, None, ""):
+        default = _json(field.default)
+    return f"| `{field.encode_name}` | {_type(field.type.type)} | {default} | {means} |"
+
+
+def _json(value: object) -> str:
+    return f"`{json.dumps(value)}`"
+
+
+def _type(type_: types.Type) -> str:
+    """A type in words."""
+    match type_:
+        case types.Metadata():
+            return _type(type_.type)
+        case types.StrType():
+            return f"text of up to {type_.max_length} letters, digits, - and _" if type_.pattern else "text"
+        case types.IntType() | types.FloatType():
+            kind = "whole number" if isinstance(type_, types.IntType) else "number"
+            return f"{kind}, {type_.ge:,} or more" if type_.ge is not None and type_.ge in (0, 1) else kind
+        case types.BoolType():
+            return "true or false"
+        case types.LiteralType():
+            return " or ".join(_json(each) for each in type_.values)
+        case types.ListType(item_type=types.StructType(cls=cls)):
+            return f"list of {'tasks' if cls is plans.FileTask else 'gates'}"
+        case types.ListType():
+            return f"list of {_type(type_.item_type)}"
+        case types.DictType(key_type=types.StrType(pattern=str())):
+            return f"names, each with {_type(type_.value_type)}"
+        case types.DictType():
+            return "names, each with a value"
+        case types.UnionType():
+            kinds = [_type(each) for each in type_.types if not isinstance(each, types.NoneType)]
+            return "text, number, true or false" if len(kinds) > 2 else " or ".join(kinds)
+    raise SystemExit(f"docs/generate.py: {type_} has no words")
+
+
+def plan_schema() -> str:
+    """The JSON Schema of plan files."""
+    return json.dumps(plans.schema(), indent=2) + "\n"
+
+
 def states() -> str:
     """The reference of states: each with what it means and what leads out of it, from the text below its constant."""
     lines = [
@@ -677,6 +846,7 @@ def main() -> int:
     pages = {
         "reference/python-api.md": python_api(), "reference/cli.md": cli(), "reference/exit-codes.md": exit_codes(),
         "reference/event-types.md": event_types(), "reference/settings.md": settings(), "reference/states.md": states(),
+        "reference/plan-format.md": plan_format(), "reference/plan.schema.json": plan_schema(),
         "reference/requirements.md": requirements(), "examples.md": examples(),
     }  # fmt: skip
     for name, text in pages.items():

@@ -39,7 +39,7 @@ def test_nothing_that_revives_objects_is_imported() -> None:
     assert found == []
 
 
-READS_YAML = "workflows/yaml/positions.py"
+READS_YAML = "plans/yaml_nodes.py"
 YAML_NODES = {"SafeLoader", "Node", "MappingNode", "SequenceNode", "ScalarNode", "MarkedYAMLError", "YAMLError"}
 
 

@@ -10,6 +10,8 @@ import maos
 from maos import errors
 from maos.model import attempt, run, run_status, workflow
 from maos.model.events import EVENTS
+from maos.plans.parser import parse
+from maos.plans.source import TOML, YAML, Source
 from maos.store import queries, upgrade
 from tests.docs.documents import ROOT
 
@@ -26,11 +28,25 @@ def generate() -> ModuleType:
     return module
 
 
-@pytest.mark.parametrize("name", ["python_api", "cli", "exit_codes", "settings", "states", "requirements"])
+@pytest.mark.parametrize(
+    "name", ["python_api", "cli", "exit_codes", "settings", "states", "plan_format", "requirements"]
+)
 def test_generated_pages_are_up_to_date(name: str, generate: ModuleType) -> None:
     """`python docs/generate.py` writes them."""
     page = REFERENCE / f"{name.replace('_', '-')}.md"
     assert page.read_text() == getattr(generate, name)()
+
+
+def test_the_schema_of_plan_files_is_up_to_date(generate: ModuleType) -> None:
+    """`python docs/generate.py` writes it."""
+    assert (REFERENCE / "plan.schema.json").read_text() == generate.plan_schema()
+
+
+def test_the_examples_of_a_plan_are_one_plan_in_two_formats(generate: ModuleType) -> None:
+    in_yaml = parse(Source(generate.PLAN_YAML, YAML, "plan.yaml"))
+    in_toml = parse(Source(generate.PLAN_TOML, TOML, "plan.toml"))
+    assert (in_yaml.plan, in_yaml.file) == (in_toml.plan, in_toml.file)
+    assert len(in_yaml.plan.tasks) == 5
 
 
 def test_the_list_of_examples_is_up_to_date(generate: ModuleType) -> None:

@@ -11,13 +11,14 @@ from maos.clock import SystemClock
 from maos.model.events.run import RunEvent
 from maos.model.plan import Gate, Plan, Task
 from maos.model.run import Run
+from maos.plans.parser import parse
+from maos.plans.source import YAML, Source
 from maos.runs import upkeep
 from maos.runs.commands import CommandHandler, gate_question
 from maos.runs.upkeep import Upkeep
 from maos.settings import find_files
 from maos.settings.current import Current
-from maos.workflows.yaml import changes as changing
-from maos.workflows.yaml.parser import parse
+from maos.workflows import file_changes as changing
 from tests.events import event
 
 PERSON = {"name": "a", "command": ["true"], "gates": [{"person": "good?"}]}
@@ -88,13 +89,13 @@ def test_an_answer_about_a_task_that_is_gone_changes_nothing() -> None:
     assert [each.type for each in answer(run, "gate/a/0/1")] == ["question_answered"]
 
 
-# --- a workflow file that has changed ----------------------------------------------------------------------------
+# --- a plan file that has changed --------------------------------------------------------------------------------
 
 
 def changed(run: Run, *gates: Gate, command: str = "true") -> Run:
     """The run with another plan for its task."""
     plan = Plan(tasks=[Task(name="a", command=[command], gates=list(gates))])
-    read = parse("name: x\nsteps:\n  - name: a\n    command: ['true']\n", "x.yaml", {})._replace(plan=plan)
+    read = parse(Source("tasks: [{name: a, command: 'true'}]", YAML, "x.yaml"))._replace(plan=plan)
     state = changing._state(run, plan, read, changing.Origin("/x.yaml", "d", "x", {}, ["a"]), {})
     apply(run, "run_changed", state=state, branch=1, to=5, position=5, file="")
     return run

@@ -1,4 +1,4 @@
-"""A workflow file that has changed since its run began: what fits, what does not, and what the run is then."""
+"""A plan file that has changed since its run began: what fits, what does not, and what the run is then."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -12,14 +12,15 @@ from maos.clock import SystemClock
 from maos.engine.claims import Held
 from maos.model.plan import BadPlan
 from maos.model.run import Run
+from maos.plans.parser import ParsedPlan, parse
+from maos.plans.source import YAML, Source
+from maos.workflows import file_changes as changing
 from maos.workflows.errors import WorkflowChanged
-from maos.workflows.yaml import changes as changing
-from maos.workflows.yaml.parser import Read, parse
 
 FILE = """\
 name: release
 variables: {version: "1"}
-steps:
+tasks:
 - {name: test, command: pytest}
 - {name: build, command: "make {{ version }}", needs: test}
 - {name: ship, command: ship it, needs: build, gates: [{command: look}]}
@@ -37,8 +38,8 @@ class Begun:
 
     async def begin(self, *, variables: dict[str, Any] | None = None, **states: str) -> None:
         """Begin it; `states` says how it stands with its tasks."""
-        read = parse(FILE, str(self.path), variables)
-        made_from = changing.origin_of_text(read, str(self.path), variables or {})
+        read = parse(Source(FILE, YAML, str(self.path), variables or {}))
+        made_from = changing.origin_of(read)
         self.run = await self.m.runs.create(read.plan, options={**made_from.option(), "kind": "shell"}, id="r-1")
         for name, state in states.items():
             await self._lead(name, state)
@@ -56,7 +57,7 @@ class Begun:
     async def record(self, type_: str, **data: Any) -> None:
         await self.m.journal.append("run/r-1", maos.Event(type_, {**data, "at_us": 1}))
 
-    def now(self, old: str = "", new: str = "") -> Read:
+    def now(self, old: str = "", new: str = "") -> ParsedPlan:
         """The file after somebody has put one text in the place of another."""
         assert old in FILE
         self.path.write_text(FILE.replace(old, new) if old else new)
@@ -69,7 +70,7 @@ class Begun:
         assert found is not None
         return found
 
-    async def go_over(self, read: Read) -> Run:
+    async def go_over(self, read: ParsedPlan) -> Run:
         await changing.go_over(self.m.journal, SystemClock(), self.run, read, agents={})
         return await self.m.runs.get("r-1")
 
@@ -94,7 +95,7 @@ async def test_a_run_that_was_made_from_no_file_has_none(begun: Begun) -> None:
 
 @pytest.mark.parametrize(
     ("text", "state", "what"),
-    [(None, "gone", "No such file"), ("steps: [", "wrong", "not YAML"), ("a" * (1 << 20) + "b", "gone", "larger")],
+    [(None, "gone", "No such file"), ("tasks: [", "wrong", "not YAML"), ("a" * (1 << 20) + "b", "gone", "larger")],
 )
 async def test_a_file_that_is_gone_or_wrong_is_told(begun: Begun, text: str | None, state: str, what: str) -> None:
     await begun.begin()
@@ -248,7 +249,7 @@ async def test_the_settings_of_the_file_count_from_then_on(begun: Begun) -> None
 
 
 def test_what_a_run_keeps_of_its_file_is_plain_data() -> None:
-    read = parse(FILE, "release.yaml")
-    kept = changing.origin_of_text(read, "release.yaml", {"version": 2}).option()
+    read = parse(Source(FILE, YAML, "release.yaml", {"version": 2}))
+    kept = changing.origin_of(read).option()
     assert msgspec.json.decode(msgspec.json.encode(kept)) == kept
-    assert changing.origin(Run(id="r-1", options=kept)) == changing.origin_of_text(read, "release.yaml", {"version": 2})
+    assert changing.origin(Run(id="r-1", options=kept)) == changing.origin_of(read)

@@ -1,21 +1,24 @@
 """What a run is to do: tasks, and which of them need which.
 
 A plan comes from a person's file or from a model, so nothing in it is believed: `check` finds everything that is wrong
-with it at once, and says where.
+with it at once, and says where. How plans are written in files is in `maos.plans`.
 """
 
 from __future__ import annotations
 
-import difflib
+import math
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
 from maos.errors import InvalidInput
+from maos.model.spelling import Guesses, shown
+from maos.settings.positions import Path, Position
 
 TASKS_MAX = 100_000
+CIRCLE_SHOWN_MAX = 12
 ASK, BY_AGENT = "ask", "agent"
 """What is done when the work of two tasks cannot be merged: a person is asked, or an agent tries first."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
@@ -69,72 +72,131 @@ class Problem(NamedTuple):
     """Something wrong with a plan."""
 
     where: str
+    """A task, or the file when there is a position."""
     what: str
     hint: str = ""
+    path: Path = ()
+    """The way to it in the plan, such as tasks, 3, needs, 0."""
+    position: Position | None = None
 
     def __str__(self) -> str:
-        return f"{self.where}: {self.what}" + (f" ({self.hint})" if self.hint else "")
+        where = f"{self.where}:{self.position.line}:{self.position.column}" if self.position else self.where
+        return f"{where}: {self.what}" + (f" ({self.hint})" if self.hint else "")
 
 
 class BadPlan(InvalidInput):
-    """A plan that cannot be carried out; `problems` has everything that is wrong with it."""
+    """A plan that is not valid; `problems` has everything that is wrong with it, in the order of the file."""
+
+    hint = "fix the plan and retry"
 
     def __init__(self, problems: Sequence[Problem]) -> None:
+        self.problems = tuple(sorted(problems, key=lambda each: each.position or (0, 0)))
+        first = self.problems[0]
         more = f", and {len(problems) - 1} more" if len(problems) > 1 else ""
-        super().__init__(f"the plan cannot be carried out: {problems[0]}{more}", hint="mend the plan and try again")
-        self.problems = tuple(problems)
+        super().__init__(f"{'' if first.position else 'the plan is not valid: '}{first}{more}")
 
 
-def from_data(data: Any) -> Plan:
-    """A plan from plain data, checked; BadPlan says where it is wrong."""
+def from_data(data: Any, agents: Collection[str] | None = None) -> Plan:
+    """The plan in data as a run records it, checked; BadPlan says where it is wrong."""
     try:
         plan = msgspec.convert(data, Plan)
     except msgspec.ValidationError as error:
         what, _, where = str(error).partition(" - at `")
         raise BadPlan([Problem(_spoken(where.rstrip("`")), what)]) from error
-    problems = check(plan)
+    return checked(plan, agents=agents)
+
+
+def checked(plan: Plan, known: Sequence[Task] = (), agents: Collection[str] | None = None) -> Plan:
+    """The plan itself if nothing is wrong with it; else BadPlan with what `check` finds."""
+    problems = check(plan, known, agents)
     if problems:
         raise BadPlan(problems)
     return plan
 
 
-def check(plan: Plan) -> list[Problem]:
-    """Everything that is wrong with a plan."""
+def check(plan: Plan, known: Sequence[Task] = (), agents: Collection[str] | None = None) -> list[Problem]:
+    """Everything that is wrong with a plan.
+
+    `known` are tasks that its run has already, `agents` the types of agents that there are, if that is to be checked.
+    """
     if not plan.tasks:
-        return [Problem("plan", "there is nothing to do", "give it at least one task")]
-    if len(plan.tasks) > TASKS_MAX:
-        return [Problem("plan", f"{len(plan.tasks)} tasks are too many", f"at most {TASKS_MAX}")]
-    problems: list[Problem] = []
-    if plan.conflicts not in (ASK, BY_AGENT):
-        problems.append(Problem("plan", f"conflicts cannot be resolved by {plan.conflicts!r}", "use ask or agent"))
-    names: dict[str, int] = {}
-    for number, task in enumerate(plan.tasks, 1):
-        where = f"task {number}" + (f" ({task.name})" if task.name else "")
-        if not _NAME.fullmatch(task.name):
-            problems.append(Problem(where, f"{task.name!r} cannot name a task", "up to 40 letters, digits, - and _"))
-        elif task.name.lower() in names:
-            problems.append(Problem(where, f"task {names[task.name.lower()]} has the same name"))
-        names.setdefault(task.name.lower(), number)
-        if not task.task.strip() and not task.command:
-            problems.append(Problem(where, "nothing says what to do", "give it a `task` or a `command`"))
-        if task.time_limit_s < 0 or task.budget_usd < 0 or task.tokens_max < 0:
-            problems.append(Problem(where, "a limit is below zero"))
-        for gate in task.gates:
-            if sum(map(bool, (gate.command, gate.person, gate.review))) != 1:
-                problems.append(Problem(where, "a gate is one of command, person and review"))
-    exact = {task.name for task in plan.tasks}
-    for number, task in enumerate(plan.tasks, 1):
-        for need in task.needs:
+        return [Problem("plan", "there is nothing to do", "give it at least one task", ("tasks",))]
+    if len(known) + len(plan.tasks) > TASKS_MAX:
+        return [Problem("plan", f"{len(plan.tasks)} tasks are too many", f"at most {TASKS_MAX}", ("tasks",))]
+    problems = list(_check_plan(plan))
+    names = {task.name.lower(): 0 for task in known}
+    exact = {task.name for task in (*known, *plan.tasks)}
+    guesses = Guesses()
+    for index, task in enumerate(plan.tasks):
+        problems += _check_task(index, task, names.get(task.name.lower()))
+        names.setdefault(task.name.lower(), index + 1)
+        for number, need in enumerate(task.needs):
             if need not in exact:
-                close = difflib.get_close_matches(need, exact, n=1)
-                hint = f"did you mean {close[0]!r}?" if close else ""
-                problems.append(Problem(f"task {number} ({task.name})", f"needs {need!r}, which does not exist", hint))
-    if not problems:
-        circle = find_circle(plan)
-        if circle:
-            way = " → ".join([*circle, circle[0]])
-            problems.append(Problem("plan", f"tasks wait for each other: {way}", "leave out one of these needs"))
-    return problems
+                path: Path = ("tasks", index, "needs", number)
+                problems.append(Problem(_where(index, task), unknown_need(need), guesses.hint(need, exact), path))
+        if agents is not None and task.agent and task.agent not in agents:
+            hint = guesses.hint(task.agent, agents, f"there are {', '.join(sorted(agents))}")
+            what = f"there is no type of agent called {shown(task.agent)}"
+            problems.append(Problem(_where(index, task), what, hint, ("tasks", index, "agent")))
+    return problems or _check_order(plan, known)
+
+
+def _where(index: int, task: Task) -> str:
+    """A task of a plan, in words."""
+    return f"task {index + 1}" + (f" ({task.name})" if _NAME.fullmatch(task.name) else "")
+
+
+def unknown_need(need: str) -> str:
+    """What is wrong with a task that needs another one which does not exist."""
+    return f"needs {shown(need)}, which does not exist"
+
+
+def _check_plan(plan: Plan) -> Iterator[Problem]:
+    if plan.conflicts not in (ASK, BY_AGENT):
+        what = f"conflicts cannot be resolved by {shown(plan.conflicts)}"
+        yield Problem("plan", what, "use ask or agent", ("conflicts",))
+    if not _can_be_recorded((plan.request, plan.summary)):
+        yield Problem("plan", "the request or the summary cannot be written as UTF-8")
+
+
+def _check_task(index: int, task: Task, same: int | None) -> Iterator[Problem]:
+    """What is wrong with one task; `same` is the number of one before it with the same name, 0 is one of the run."""
+    where, path = _where(index, task), ("tasks", index)
+    if not _NAME.fullmatch(task.name):
+        hint = "up to 40 letters, digits, - and _"
+        yield Problem(where, f"{shown(task.name)} cannot name a task", hint, (*path, "name"))
+    elif same is not None:
+        what = f"task {same} has the same name" if same else "the run has a task of that name already"
+        yield Problem(where, what, "", (*path, "name"))
+    if not task.task.strip() and not task.command:
+        yield Problem(where, "nothing says what to do", "give it a `task` or a `command`", path)
+    limits = (task.time_limit_s, task.budget_usd, task.tokens_max)
+    if not all(0 <= each < math.inf for each in limits):
+        yield Problem(where, "a limit is below zero, or is not a number", "leave it out for no limit", path)
+    for number, gate in enumerate(task.gates):
+        if sum(map(bool, (gate.command, gate.person, gate.review))) != 1:
+            yield Problem(where, "a gate is one of command, person and review", "", (*path, "gates", number))
+    if not _can_be_recorded(task):
+        yield Problem(where, "it has text that cannot be written as UTF-8, or a number of more than 64 bits", "", path)
+
+
+def _can_be_recorded(value: Any) -> bool:
+    try:
+        msgspec.msgpack.encode(value)
+    except (UnicodeEncodeError, OverflowError):
+        return False
+    return True
+
+
+def _check_order(plan: Plan, known: Sequence[Task]) -> list[Problem]:
+    circle = find_circle(Plan(tasks=[*known, *plan.tasks]))
+    if not circle:
+        return []
+    shortened = circle if len(circle) <= CIRCLE_SHOWN_MAX else [*circle[: CIRCLE_SHOWN_MAX - 1], "…"]
+    way = " → ".join([*shortened, circle[0]])
+    members = set(circle)
+    path = ("tasks", next(index for index, task in enumerate(plan.tasks) if task.name in members), "needs")
+    return [Problem("plan", f"tasks wait for each other: {way}", "leave out one of these needs", path)]
 
 
 def batches(plan: Plan) -> list[list[str]]:
@@ -166,12 +228,13 @@ def find_circle(plan: Plan) -> list[str]:
     start = next((name for name, wanted in stuck.items() if name not in free and wanted), None)
     if start is None:
         return []
-    way: list[str] = []
+    way: dict[str, None] = {}
     name = start
     while name not in way:
-        way.append(name)
+        way[name] = None
         name = stuck[name][0]
-    return way[way.index(name) :]
+    whole = list(way)
+    return whole[whole.index(name) :]
 
 
 def _spoken(path: str) -> str:

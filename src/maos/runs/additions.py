@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 
 from maos import settings
-from maos.model.plan import BadPlan, Plan, Problem, Task, check
+from maos.model.plan import BadPlan, Plan, Problem, Task, checked
 from maos.model.run import Run
+from maos.plans.parser import ParsedPlan
 from maos.runs import agent_types
 from maos.runs.agent_types import AgentType
 
@@ -34,13 +35,29 @@ def known_types(run: Run) -> dict[str, AgentType]:
     return {**known, **{name: agent_types.of_task(run.options, name) for name in recorded}}
 
 
-def addition(run: Run, texts: Sequence[str] = (), plans: Sequence[Plan] = ()) -> Addition:
-    """Check new tasks, given as text and as plans, together with those of the run; BadPlan says what is wrong."""
+def addition(run: Run, texts: Sequence[str] = (), files: Sequence[ParsedPlan] = ()) -> Addition:
+    """Check new tasks, given as text and in files, together with those of the run; BadPlan says what is wrong."""
     types = known_types(run)
-    tasks = [*(more(run, texts).tasks if texts else ()), *(task for plan in plans for task in plan.tasks)]
-    plan = agent_types.checked(with_more(run, Plan(tasks=tasks)), types)
+    said = more(run, texts).tasks if texts else []
+    plan = Plan(tasks=[*said, *(task for file in files for task in file.plan.tasks)])
+    try:
+        with_more(run, plan, types)
+    except BadPlan as error:
+        raise BadPlan([_locate(each, len(said), files) for each in error.problems]) from error
     agents = {**agent_types.to_data(plan, types), **(run.options.get("agents") or {})}
     return Addition(plan, {"agents": agents})
+
+
+def _locate(problem: Problem, texts: int, files: Sequence[ParsedPlan]) -> Problem:
+    """A problem of new tasks at its position, if the task is from a file; the first tasks are given as text."""
+    match problem.path:
+        case ("tasks", int(index), *field) if index >= texts:
+            index -= texts
+            for file in files:
+                if index < len(file.plan.tasks):
+                    return file.locate(problem._replace(path=("tasks", index, *field)))
+                index -= len(file.plan.tasks)
+    return problem
 
 
 def more(run: Run, texts: Sequence[str]) -> Plan:
@@ -62,20 +79,6 @@ def more(run: Run, texts: Sequence[str]) -> Plan:
     return with_more(run, Plan(tasks=tasks))
 
 
-def with_more(run: Run, plan: Plan) -> Plan:
+def with_more(run: Run, plan: Plan, agents: Collection[str] | None = None) -> Plan:
     """A plan that adds to a run, checked together with what the run has; BadPlan speaks of the new tasks."""
-    before = [msgspec.convert(task.plan, Task) for task in run.tasks.values()]
-    new = {task.name.lower() for task in plan.tasks}
-    problems = [
-        Problem(f"task {number} ({task.name})", "the run has a task of that name already")
-        for number, task in enumerate(plan.tasks, 1)
-        if task.name.lower() in {each.name.lower() for each in before}
-    ]
-    if not problems:
-        problems = [
-            Problem(re.sub(r"task (\d+)", lambda found: f"task {int(found[1]) - len(before)}", each.where), *each[1:])
-            for each in check(Plan(tasks=[*before, *plan.tasks]))
-        ]
-    if problems or not new:
-        raise BadPlan(problems or [Problem("plan", "there is nothing to add")])
-    return plan
+    return checked(plan, [msgspec.convert(task.plan, Task) for task in run.tasks.values()], agents)

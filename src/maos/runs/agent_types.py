@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from maos.errors import InvalidInput
-from maos.model.plan import BadPlan, Plan, Problem
+from maos.model.plan import Plan
 
 SHIPPED = Path(__file__).parent / "roles"
 FOLDER = Path(".maos") / "agents"
@@ -52,7 +52,7 @@ class BadAgentType(InvalidInput):
     """A file that does not describe a type of agent."""
 
     def __init__(self, path: str, line: int, what: str, hint: str = "") -> None:
-        super().__init__(f"{path}, line {line}: {what}", hint=hint or "mend the file, or move it away")
+        super().__init__(f"{path}, line {line}: {what}", hint=hint or "fix the file, or move it away")
 
 
 def known(project: Path, config: Path) -> dict[str, AgentType]:
@@ -91,27 +91,6 @@ def parse(text: str, *, name: str, source: str) -> AgentType:
     if not _NAME.fullmatch(made.name):
         raise BadAgentType(source, 1, f"{made.name!r} cannot name a type of agent", "up to 40 letters, digits, - and _")
     return made
-
-
-def problems(plan: Plan, types: Mapping[str, AgentType]) -> list[Problem]:
-    """Tasks of a plan that want a type of agent which does not exist."""
-    found = []
-    for number, task in enumerate(plan.tasks, 1):
-        if task.agent and task.agent not in types:
-            close = difflib.get_close_matches(task.agent, types, n=1)
-            hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(sorted(types))}"
-            found.append(
-                Problem(f"task {number} ({task.name})", f"there is no type of agent called {task.agent!r}", hint)
-            )
-    return found
-
-
-def checked(plan: Plan, types: Mapping[str, AgentType]) -> Plan:
-    """The plan itself if its types of agents exist; else BadPlan."""
-    wrong = problems(plan, types)
-    if wrong:
-        raise BadPlan(wrong)
-    return plan
 
 
 def kinds(plan: Plan, options: Mapping[str, Any]) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Asks an agent for a plan: what it answers is checked like anybody's, and it may mend it once.
+"""Asks an agent for a plan: what it answers is checked like any other plan, and the agent may correct it once.
 
 The answer comes from a model, and a repository may have told that model what to say. So it can only say which tasks
 there are, what each agent is told and which type does it: no commands, no tools and no limits. Those are a person's.
@@ -20,8 +20,9 @@ from maos.engine.live import Listener
 from maos.errors import InvalidInput, MaosError, NotFound
 from maos.model.attempt import Attempt
 from maos.model.failure import TABLE
-from maos.model.plan import BadPlan, Plan, Problem, from_data
-from maos.runs import agent_types
+from maos.model.plan import BadPlan, Plan, Problem, Task, checked
+from maos.plans import source
+from maos.plans.format import Priority
 from maos.runs.agent_types import AgentType
 
 TOOLS = ("Read", "Grep", "Glob")
@@ -55,7 +56,7 @@ Your plan cannot be used:
 
 {problems}
 
-Answer with the whole plan again, mended, as one JSON object in a ```json block. Nothing else is asked of you.
+Answer with the whole plan again, corrected, as one JSON object in a ```json block. Nothing else is asked of you.
 """
 
 REVISE = """\
@@ -76,7 +77,7 @@ class PlannedTask(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     task: str
     agent: str
     needs: list[str] = []
-    priority: int = 0
+    priority: Priority = 0
 
 
 class Planned(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -117,7 +118,7 @@ async def ask(
     time_limit_s: float = TIME_LIMIT_S,
     listener: Listener | None = None,
 ) -> Plan:
-    """A plan for a request, made by an agent; BadPlan if it is still wrong after it was mended.
+    """A plan for a request, made by an agent; BadPlan if it is still wrong after the agent corrected it.
 
     An agent that was asked before, by an engine that is gone, is taken up, or has answered already.
     """
@@ -165,7 +166,7 @@ async def revise(
 async def _settled(
     attempts: Attempts, attempt: Attempt, request: str, types: Mapping[str, AgentType], listener: Listener | None
 ) -> Plan:
-    """The plan in what an agent answered, mended by it if need be."""
+    """The plan in what an agent answered, corrected by it if need be."""
     for repairs in range(REPAIRS_MAX + 1):
         if attempt.failure:
             raise PlanningFailed(attempt)
@@ -198,22 +199,19 @@ def prompt(request: str, types: Mapping[str, AgentType]) -> str:
 
 
 def understand(answer: str, request: str, types: Mapping[str, AgentType]) -> Plan:
-    """The plan in an answer; BadPlan has everything that is wrong with it, said so that it can be mended."""
+    """The plan in an answer; BadPlan has everything that is wrong with it, said so that the agent can correct it."""
     data = _json_in(answer)
     if data is None:
         raise BadPlan([Problem("answer", "there is no JSON object in it", "put it into a ```json block")])
+    source.of_data(data)
     try:
         planned = msgspec.convert(data, Planned)
     except msgspec.ValidationError as error:
         raise BadPlan([Problem("answer", str(error))]) from error
     if len(planned.tasks) > TASKS_MAX:
         raise BadPlan([Problem("plan", f"{len(planned.tasks)} tasks are too many", f"at most {TASKS_MAX}")])
-    tasks = [{key: value for key, value in msgspec.to_builtins(task).items() if value} for task in planned.tasks]
-    plan = from_data({"tasks": tasks, "request": request, "summary": planned.summary})
-    wrong = agent_types.problems(plan, types)
-    if wrong:
-        raise BadPlan(wrong)
-    return plan
+    tasks = [Task(**msgspec.structs.asdict(task)) for task in planned.tasks]
+    return checked(Plan(tasks=tasks, request=request, summary=planned.summary), agents=types)
 
 
 def _json_in(answer: str) -> Any:

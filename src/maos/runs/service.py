@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import math
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -33,10 +34,13 @@ from maos.model.attempt import check_run
 from maos.model.events.run import RunEvent
 from maos.model.failure import REPEATABLE
 from maos.model.message import PERSON, inbox
-from maos.model.plan import ASK, BadPlan, Plan, Problem, from_data
+from maos.model.plan import ASK, Plan, from_data
 from maos.model.run import CANCELLED, COMPLETED, Run, stream
+from maos.plans import parser, source
+from maos.plans.parser import ParsedPlan
+from maos.plans.source import Source
 from maos.runs import agent_types, cleanup, consent, planner
-from maos.runs.additions import Addition
+from maos.runs.additions import Addition, with_more
 from maos.runs.agent_types import AgentType
 from maos.runs.cleanup import Cleanup
 from maos.runs.consent import Act
@@ -51,7 +55,7 @@ from maos.travel import relocation
 from maos.travel.relocation import Moved
 
 KEEP = "keep"
-"""When the workflow file of a run has changed: finish with the file as it was."""
+"""When the plan file of a run has changed: finish with the file as it was."""
 GRACE_S = 10.0
 """How long agents have to end by themselves when their run is paused or cancelled."""
 
@@ -67,7 +71,7 @@ class Observer:
         """The run works in another folder from now on."""
 
     def definition_changed(self, run: Run, change: object) -> None:
-        """The workflow file of the run has changed since; what `Definitions.apply_file` found and did."""
+        """The plan file of the run has changed since; what `Definitions.apply_file` found and did."""
 
     def notice(self, text: str, document: dict[str, Any]) -> None:
         """The settings have changed, worktrees were removed, or a notification could not be sent."""
@@ -86,11 +90,30 @@ class ValidPlan(NamedTuple):
 
     plan: Plan
     types: Mapping[str, AgentType]
+    parsed: ParsedPlan | None = None
+    """The text that it is from."""
 
 
-def validate(data: Plan | Mapping[str, Any], types: Mapping[str, AgentType]) -> ValidPlan:
+PlanInput = Plan | Source | Mapping[str, Any] | str | os.PathLike[str]
+"""A plan: as it is, as text, as data in the form of a plan file, or the path of a file."""
+
+
+def validate(given: PlanInput, types: Mapping[str, AgentType]) -> ValidPlan:
     """Check a plan and the types of agents that it names; BadPlan has everything that is wrong."""
-    return ValidPlan(agent_types.checked(from_data(msgspec.to_builtins(data)), types), types)
+    plan, parsed = _read(given, types)
+    return ValidPlan(plan, types, parsed)
+
+
+def _read(given: PlanInput, agents: Collection[str] | None = None) -> tuple[Plan, ParsedPlan | None]:
+    """A plan that makes sense, and what it was read from."""
+    if isinstance(given, Plan):
+        return from_data(msgspec.to_builtins(given), agents), None
+    if isinstance(given, Mapping):
+        parsed = parser.parse_data(msgspec.to_builtins(given), agents)
+    else:
+        text = given if isinstance(given, Source) else source.load(given)
+        parsed = parser.parse(text, agents=agents)
+    return parsed.plan, parsed
 
 
 class _Claim(NamedTuple):
@@ -157,7 +180,7 @@ class Runs(RunViews):
 
     async def create(
         self,
-        plan: Plan | Mapping[str, Any],
+        plan: PlanInput,
         *,
         request: str = "",
         folder: Path | str | None = None,
@@ -172,14 +195,15 @@ class Runs(RunViews):
             run = await m.runs.create(plan, folder="/tmp", options={"in_place": True})
         """
         given = plan  # a large one is checked in a thread, so that the event loop stays responsive
-        checked = await asyncio.to_thread(lambda: from_data(msgspec.to_builtins(given)))
-        recorder = await self._record(checked, request, folder, options or {}, id, is_claimed=False)
+        valid, parsed = await asyncio.to_thread(_read, given)
+        kept = {**(parsed.options if parsed else {}), **(options or {})}
+        recorder = await self._record(valid, request, folder, kept, id, is_claimed=False)
         await self._journal.release(recorder.lease)
         return recorder.fold
 
     async def start(
         self,
-        plan: ValidPlan | Plan | Mapping[str, Any],
+        plan: ValidPlan | PlanInput,
         *,
         folder: Path | str,
         options: Mapping[str, Any] | None = None,
@@ -189,7 +213,8 @@ class Runs(RunViews):
 
         The plan and the types of agents it names are checked, their programs are looked for, and the run gets a
         workspace of its own for the merged work, unless its options say `in_place`. Options that are not given are
-        those of the settings.
+        those of the plan, then of the settings. A plan is data in the form of a [plan file](plan-format.md), or the
+        path of one.
 
         Example::
 
@@ -200,7 +225,9 @@ class Runs(RunViews):
         where = Path(folder)
         if not isinstance(plan, ValidPlan):
             plan = await asyncio.to_thread(validate, plan, _known(where))
-        kept = {**with_defaults(self._attempts.settings.values, options or {}), "agents": agent_types.to_data(*plan)}
+        said = plan.parsed.options if plan.parsed else {}
+        given = with_defaults(self._attempts.settings.values, {**said, **(options or {})})
+        kept = {**given, "agents": agent_types.to_data(plan.plan, plan.types)}
         for kind in sorted(set(agent_types.kinds(plan.plan, kept).values()) - set(REPEATABLE)):
             self._attempts.program(kind)
         id = id or new_id()
@@ -264,7 +291,7 @@ class Runs(RunViews):
         """Claim a run that has something left to do, for `execute`. None with `now` if another engine executes it.
 
         In this order, and nothing of it without the one before: the run is moved to `folder`, a person agrees to what
-        came with a file, a changed workflow file is handled as `on_change` says (keep, replay or refuse), tasks are
+        came with a file, a changed plan file is handled as `on_change` says (keep, replay or refuse), tasks are
         added, and the run is claimed with `options` in the place of those of the same names. `now` does not wait for
         the end of a rate limit.
 
@@ -567,11 +594,7 @@ class Runs(RunViews):
     async def add(self, id: str, plan: Plan, *, options: Mapping[str, Any] | None = None) -> Run:
         """Add tasks to a run that no engine executes (R-203), and the options that they need."""
         run = await self.get(id)
-        known = set(run.tasks)
-        problems = [Problem(task.name, "the run has a task of that name already") for task in plan.tasks
-                    if task.name in known]  # fmt: skip
-        if problems:
-            raise BadPlan(problems)
+        with_more(run, plan)
         hint = f"pause it first, with `maos orchestration pause {id}`"
         lease = await claim(self._journal, self._clock, stream(id), run, is_open=run.is_open, hint=hint)
         recorder = Recorder(self._journal, RUN, run, lease, lease_s=self._lease_s)

@@ -17,7 +17,7 @@ import msgspec
 from maos.errors import InvalidInput, UnknownFormat
 from maos.redact import REDACTED, Redactor
 from maos.settings import SettingsSource, schema
-from maos.settings.document import Position, find_positions
+from maos.settings.positions import Position, find_positions
 from maos.settings.schema import Field, Settings
 
 FILE_BYTES_MAX = 64 << 10

@@ -12,14 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from maos.errors import InvalidInput, NotFound
+from maos.plans.source import is_plan_file
 from maos.workflows.definition import Workflow, find
 
 
 def load(target: str) -> Workflow[..., Any]:
     """Load `FILE.py:FUNCTION`, `FILE.py` with one workflow in it, or `MODULE:FUNCTION`."""
     step_id, _, name = target.partition(":")
-    if step_id.endswith((".yaml", ".yml")):
-        raise InvalidInput(f"{target} is a workflow file, and no function", hint="`maos workflow run` carries it out")
+    if is_plan_file(step_id):
+        raise InvalidInput(f"{target} is a plan file, and no function", hint="`maos workflow run` executes it")
     if step_id.endswith(".py"):
         return _pick(_import_file(Path(step_id)), name, step_id)
     if not name:

@@ -41,17 +41,16 @@ from maos.model.workflow import (
     stream,
 )
 from maos.store.contract import Key, Lease
-from maos.workflows import children, retention, schedules, values
+from maos.workflows import children, file_changes, retention, schedules, values
 from maos.workflows.definition import Workflow, find
 from maos.workflows.errors import NotWaiting, WorkflowChanged
 from maos.workflows.execution import Execution
+from maos.workflows.file_changes import Look
 from maos.workflows.handle import Handle, result_of
 from maos.workflows.policy import CheckpointPolicy
 from maos.workflows.preview import Preview, preview
 from maos.workflows.schedules import Load
 from maos.workflows.status import Notice, Status
-from maos.workflows.yaml import changes
-from maos.workflows.yaml.changes import Look
 
 if TYPE_CHECKING:
     from maos.engine.attempts import Attempts
@@ -225,10 +224,10 @@ class Workflows:
             return await self._resume(known, workflow or find(known.name, known.definition), on_change)
 
     async def apply_file(self, run: Run, on_change: str) -> tuple[Run, Look | None]:
-        """Before a run that was made from a workflow file is resumed: apply what was said about a changed file, keep,
+        """Before a run that was made from a plan file is resumed: apply what was said about a changed file, keep,
         replay or refuse. The run that is resumed, and how its file differs, if it does.
         """
-        return await changes.apply(self._journal, self._clock, run, on_change)
+        return await file_changes.apply(self._journal, self._clock, run, on_change)
 
     async def needs_consent(self, id: str, *, refuse: bool = False) -> bool:
         """Whether a workflow came with a file and a person has yet to agree to it; with `refuse`, raise NotAgreed."""

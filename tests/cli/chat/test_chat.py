@@ -271,7 +271,7 @@ def test_what_cannot_be_done_is_said_and_the_conversation_goes_on(repository: Pa
     assert wrong == [
         ("there is no command /stauts", "did you mean /status?"),
         ("there is no run yet", "say what is to be done"),
-        ("nowhere.toml cannot be read: No such file or directory", "name the file of a plan"),
+        ("nowhere.toml cannot be read: No such file or directory", "name a plan file"),
         ("an agent of kind shell cannot plan", "choose another --kind, or give a --plan FILE"),
     ]
     assert "/wait" in chat.seen[-1]["text"]

@@ -1,4 +1,4 @@
-"""A workflow file that changes while its run is interrupted: finished with the old, gone on with the new, refused."""
+"""A plan file that changes while its run is interrupted: finished with the old, gone on with the new, refused."""
 
 import json
 import os
@@ -36,7 +36,7 @@ class Release:
 
     def write(self, steps: list[dict[str, Any]]) -> None:
         self.steps = steps
-        self.path.write_text(json.dumps({"name": "release", "steps": steps}))  # which is YAML too
+        self.path.write_text(json.dumps({"name": "release", "tasks": steps}))  # which is YAML too
 
     def change(self) -> None:
         """Have the last step do something else, and one more before it."""

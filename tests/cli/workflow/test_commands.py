@@ -95,15 +95,15 @@ def test_what_cannot_be_done_is_told(shop: Shop, args: list[str], status: int, t
     assert told in shop.maos("workflow", *args, status=status)
 
 
-def test_a_workflow_file_is_carried_out(shop: Shop) -> None:
+def test_a_plan_file_is_executed(shop: Shop) -> None:
     """R-1001: by the same engine as orchestrations."""
     (shop.folder / "w.yaml").write_text(
         "variables: {who: you}\n"
-        "steps:\n"
+        "tasks:\n"
         "- {name: a, command: 'echo hello {{ who }}'}\n"
         "- {name: b, command: echo bye, needs: a}\n"
     )
-    assert shop.maos("workflow", "validate", "w.yaml") == "ok: 2 steps\n"
+    assert shop.maos("workflow", "validate", "w.yaml") == "ok: 2 tasks\n"
     out = shop.maos("workflow", "run", "w.yaml", "--auto", "--var", "who=me")
     assert "hello me" in out
     assert "completed · 2 of 2 tasks done" in out
@@ -112,7 +112,7 @@ def test_a_workflow_file_is_carried_out(shop: Shop) -> None:
 
 def test_with_persistence_off_files_and_functions_run_all_the_same(shop: Shop) -> None:
     """R-1001, R-1009: in memory, and said; nothing is left behind."""
-    (shop.folder / "w.yaml").write_text("steps: [{name: a, command: echo one}, {name: b, command: echo two, needs: a}]")
+    (shop.folder / "w.yaml").write_text("tasks: [{name: a, command: echo one}, {name: b, command: echo two, needs: a}]")
     (shop.folder / "bank").touch()
     (shop.folder / "plain.py").write_text(
         "import maos\n\n@maos.step\ndef one() -> int:\n    return 1\n\n"

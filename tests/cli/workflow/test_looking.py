@@ -21,7 +21,7 @@ async def quick(x: int = 1) -> int:
     now()
     return x
 """
-FILE = "name: release\nsteps:\n- {name: a, command: echo one}\n- {name: b, command: echo two, needs: a}\n"
+FILE = "name: release\ntasks:\n- {name: a, command: echo one}\n- {name: b, command: echo two, needs: a}\n"
 
 
 @pytest.fixture
@@ -146,8 +146,8 @@ def test_an_orchestration_is_no_workflow(shop_here: Path, call: Call) -> None:
     run = data(call("orchestration", "list", "--json"))["orchestrations"][0]["id"]
     assert data(call("workflow", "list", "--json")) == {"workflows": []}
     assert call("workflow", "list").stdout == "no workflows; `maos workflow run` begins one\n"
-    assert "made from no workflow file" in told(call("workflow", "show", run), 2)
-    assert "made from no workflow file" in told(call("workflow", "resume", run), 2)
+    assert "made from no plan file" in told(call("workflow", "show", run), 2)
+    assert "made from no plan file" in told(call("workflow", "resume", run), 2)
     assert "there is no workflow to go on with" in told(call("workflow", "resume"), 3)
 
 
@@ -170,7 +170,7 @@ def test_an_orchestration_is_no_workflow(shop_here: Path, call: Call) -> None:
         (["workflow", "run", "release.yaml", "7"], 2, "takes no arguments"),
         (["workflow", "run", "release.yaml", "--checkpoint", "manual"], 2, "are for functions"),
         (["workflow", "run", "shop.py:wait_for_it", "a", "b"], 2, "too many positional arguments"),
-        (["workflow", "schedule", "add", "n", "0 3 * * *", "release.yaml"], 2, "is a workflow file, and no function"),
+        (["workflow", "schedule", "add", "n", "0 3 * * *", "release.yaml"], 2, "is a plan file, and no function"),
         (["workflow", "schedule", "add", "n", "0 3 * * *", "shop.py:wait_for_it", "a", "b"], 2, "too many positional"),
         (["workflow", "schedule", "add", "n", "0 3 * * *", "shop.py:wait_for_it", "--arg", "x=1"], 2, "unexpected"),
         (["workflow", "schedule", "add", "n", "@never", "shop.py:wait_for_it"], 2, "never"),
@@ -235,4 +235,4 @@ def test_a_file_is_checked_and_drawn(shop_here: Path, call: Call) -> None:
     assert done.returncode == 1
     assert [line.partition(": ")[0] for line in done.stderr.splitlines()] == ["bad.yaml:4:39", "nope.yaml:1:1"]
     assert not json.loads(call("workflow", "validate", "bad.yaml", "--json").stdout)["ok"]
-    assert "steps" in data(call("workflow", "schema"))["$defs"]["WorkflowFile"]["properties"]
+    assert "tasks" in data(call("workflow", "schema"))["$defs"]["FilePlan"]["properties"]

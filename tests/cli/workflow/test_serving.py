@@ -122,7 +122,7 @@ def test_a_schedule_whose_file_is_gone_keeps_nobody_from_being_served(shop: Shop
 
 def test_variables_stay_as_they_were_typed(shop: Shop) -> None:
     (shop.folder / "w.yaml").write_text(
-        "variables: {version: 0, sha: x}\nsteps:\n- {name: a, command: 'echo {{version}} {{sha}}'}\n"
+        "variables: {version: 0, sha: x}\ntasks:\n- {name: a, command: 'echo {{version}} {{sha}}'}\n"
     )
     out = shop.maos("workflow", "run", "w.yaml", "--auto", "--var", "version=1.10", "--var", "sha=12e4567")
     assert "1.10 12e4567" in out

@@ -26,6 +26,8 @@ from maos.cli.runs.screen import Screen
 from maos.errors import InvalidInput, MaosError, NotFound
 from maos.model.plan import BadPlan, Plan
 from maos.model.question import NO, YES
+from maos.plans.parser import to_source
+from maos.plans.source import Source
 from maos.runs.additions import Addition
 from maos.runs.agent_types import AgentType
 from maos.runs.planner import planner_of
@@ -57,7 +59,7 @@ class Pending(NamedTuple):
     """plan: a run of it is begun · more: it is added to the run · resume: the run goes on · replan: what was asked for
     is planned."""
     plan: ValidPlan | Addition | None = None
-    draft: plans.Draft | None = None
+    draft: Source | None = None
     offered: bool = False
     """Whether nobody asked for it: then other words than yes and no are a new request."""
 
@@ -133,7 +135,7 @@ class ChatSession:
         try:
             await work
         except BadPlan as error:
-            self.complain("that cannot be carried out", "\n".join(f"  {each}" for each in error.problems))
+            self.complain("that is not a valid plan", "\n".join(f"  {each}" for each in error.problems))
         except MaosError as error:
             self.complain(error.what, error.hint)
 
@@ -235,9 +237,9 @@ class ChatSession:
             leaving.cancel()
             self._planning = None
             self._lines.forget()
-        await self.propose(plans.as_draft(plan, "the plan of the agent"))
+        await self.propose(to_source(plan, "the plan of the agent"))
 
-    async def propose(self, draft: plans.Draft) -> None:
+    async def propose(self, draft: Source) -> None:
         """Show a plan, and ask whether it is good."""
         plan = plans.parse(draft, self.setting.types)
         if self.setting.as_json:
@@ -310,7 +312,7 @@ class ChatSession:
             text = await asyncio.to_thread(click.edit, draft.text, extension=draft.suffix)
         self._lines.start()
         edited = draft._replace(text=draft.text if text is None else text)
-        self._pending = pending._replace(draft=edited)  # kept when it is wrong, to be mended
+        self._pending = pending._replace(draft=edited)  # kept when it is wrong, to be corrected
         await self.propose(edited)
 
     # --- the run ---------------------------------------------------------------------------------------------

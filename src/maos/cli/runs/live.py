@@ -25,7 +25,7 @@ from maos.cli.runs.resume import show_moved
 from maos.cli.runs.screen import Screen
 from maos.cli.workflow import changes
 from maos.runs.service import Observer
-from maos.workflows.yaml.changes import Look
+from maos.workflows.file_changes import Look
 
 if TYPE_CHECKING:
     from maos.app import Maos
@@ -72,7 +72,7 @@ class Dialogue(Observer):
         show_moved(moved, as_json=self._as_json, dry_run=False)
 
     def definition_changed(self, run: Run, change: object) -> None:
-        """The workflow file of the run has changed since."""
+        """The plan file of the run has changed since."""
         assert isinstance(change, Look)
         changes.tell(run, change, self._on_change, as_json=self._as_json)
 

@@ -1,10 +1,10 @@
-"""Plans: read from a file, shown as a tree, approved by a person, and edited by one."""
+"""Plans: read from a file, rendered as a tree, approved by a person, and edited by one."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -18,6 +18,7 @@ from maos.errors import InvalidInput
 if TYPE_CHECKING:
     from maos.model.plan import Plan, Problem, Task
     from maos.model.run import Run
+    from maos.plans.source import Source
     from maos.runs.additions import Addition
     from maos.runs.agent_types import AgentType
     from maos.runs.service import ValidPlan
@@ -27,92 +28,35 @@ TASK_WIDTH = 70
 NAME_WIDTH_MAX = 24
 
 
-class Draft(NamedTuple):
-    """A plan as text, so that it can be edited as its author wrote it."""
+def read(path: str) -> Source:
+    """The text of a plan in a file, or on standard input."""
+    from maos.plans import source
 
-    text: str
-    suffix: str
-    """`.toml` or `.json`."""
-    name: str
-    """Where it is from."""
+    return source.receive(sys.stdin.buffer, "standard input") if path == "-" else source.load(path)
 
 
-def read(path: str) -> Draft:
-    """A plan in a file, or on standard input."""
-    if path == "-":
-        text, name = sys.stdin.read(), "standard input"
-        return Draft(text, ".json" if text.lstrip().startswith("{") else ".toml", name)
-    try:
-        with open(path, encoding="utf-8") as file:
-            text = file.read()
-    except UnicodeDecodeError as error:
-        raise InvalidInput(f"{path} is not text in UTF-8", hint="a plan is JSON or TOML") from error
-    except OSError as error:
-        raise InvalidInput(f"{path} cannot be read: {error.strerror}", hint="name the file of a plan") from error
-    is_json = path.endswith(".json") or (not path.endswith(".toml") and text.lstrip().startswith("{"))
-    return Draft(text, ".json" if is_json else ".toml", path)
-
-
-def parse(draft: Draft, types: Mapping[str, AgentType]) -> ValidPlan:
-    """The validated plan in a text; InvalidInput says where it cannot be read, BadPlan everything that is wrong."""
+def parse(source: Source, types: Mapping[str, AgentType]) -> ValidPlan:
+    """The validated plan in a text; BadPlan has everything that is wrong with it."""
     from maos.runs.service import validate
 
-    return validate(_data(draft), types)
+    return validate(source, types)
 
 
 def addition(run: Run, texts: Sequence[str]) -> Addition:
     """Tasks to add to a run, each given as text or as @FILE for a plan; BadPlan says what is wrong with them."""
+    from maos.plans import parser
     from maos.runs import additions
 
     said = [text for text in texts if not text.startswith("@")]
-    return additions.addition(run, said, [_loose(read(text[1:])) for text in texts if text.startswith("@")])
-
-
-def _loose(draft: Draft) -> Plan:
-    """A plan that may need tasks it does not have: it is checked together with those of a run."""
-    import msgspec
-
-    from maos.model.plan import Plan
-
-    try:
-        return msgspec.convert(_data(draft), Plan)
-    except msgspec.ValidationError as error:
-        raise InvalidInput(f"{draft.name}: {error}", hint="fix it and try again") from error
-
-
-def _data(draft: Draft) -> Any:
-    if draft.suffix == ".json":
-        import json
-
-        try:
-            return json.loads(draft.text)
-        except json.JSONDecodeError as error:
-            where = f"{draft.name}, line {error.lineno}, column {error.colno}"
-            raise InvalidInput(f"{where}: not JSON: {error.msg}", hint="fix it and try again") from error
-        except RecursionError as error:
-            raise InvalidInput(f"{draft.name} is nested too deeply", hint="a plan is a list of tasks") from error
-    import tomllib
-
-    try:
-        return tomllib.loads(draft.text)
-    except tomllib.TOMLDecodeError as error:
-        raise InvalidInput(f"{draft.name}: not TOML: {error}", hint="fix it and try again") from error
-
-
-def as_draft(plan: Plan, name: str) -> Draft:
-    """A plan as a text to edit."""
-    import json
-
-    import msgspec
-
-    return Draft(json.dumps(msgspec.to_builtins(plan), indent=2, ensure_ascii=False) + "\n", ".json", name)
+    files = [parser.parse(read(text[1:]), is_whole=False) for text in texts if text.startswith("@")]
+    return additions.addition(run, said, files)
 
 
 # --- approval ----------------------------------------------------------------------------------------------------
 
 
 def approve(
-    draft: Draft, types: Mapping[str, AgentType], options: Mapping[str, Any], *, auto: bool, as_json: bool
+    draft: Source, types: Mapping[str, AgentType], options: Mapping[str, Any], *, auto: bool, as_json: bool
 ) -> ValidPlan:
     """Show a plan and have a person say yes to it, perhaps after editing it. Never called within an event loop."""
     found = check(draft, types)
@@ -138,7 +82,7 @@ def approve(
             show(found, options)
 
 
-def _edited(draft: Draft, types: Mapping[str, AgentType]) -> tuple[Draft, ValidPlan]:
+def _edited(draft: Source, types: Mapping[str, AgentType]) -> tuple[Source, ValidPlan]:
     """The plan after a person has edited it, as often as it takes to be right."""
     while True:
         text = click.edit(draft.text, extension=draft.suffix)
@@ -149,8 +93,6 @@ def _edited(draft: Draft, types: Mapping[str, AgentType]) -> tuple[Draft, ValidP
             return draft, parse(draft, types)
         except BadPlan as error:
             _show_problems(draft.name, error.problems)
-        except InvalidInput as error:
-            report(error.what)
         if _ask("Edit it again? [y]es, [n]o: ") not in ("y", "yes", "e", "edit"):
             click.echo("nothing was started", err=True)
             raise click.exceptions.Exit(FAILED)
@@ -164,7 +106,7 @@ def _ask(question: str) -> str:
     return answer.strip().lower()
 
 
-def check(draft: Draft, types: Mapping[str, AgentType]) -> ValidPlan:
+def check(draft: Source, types: Mapping[str, AgentType]) -> ValidPlan:
     """Return the validated plan, or print every problem and exit with code 2."""
     from maos.model.plan import BadPlan
 
@@ -181,7 +123,7 @@ def refuse(name: str, problems: Sequence[Problem]) -> NoReturn:
 
 
 def _show_problems(name: str, problems: Sequence[Problem]) -> None:
-    report(f"{name} cannot be carried out")
+    report(f"{name} is not a valid plan")
     for each in problems[:TASKS_SHOWN_MAX]:
         click.echo(f"  {clean(str(each))}", err=True)
     if len(problems) > TASKS_SHOWN_MAX:
@@ -196,7 +138,7 @@ def show(found: ValidPlan, options: Mapping[str, Any]) -> None:
     from maos.model.plan import batches
     from maos.runs import agent_types
 
-    plan, types = found
+    plan, types = found.plan, found.types
     groups = batches(plan)
     about = words.one_line(plan.summary or plan.request, TASK_WIDTH)
     render.line(

@@ -136,7 +136,7 @@ def resume_run(
     cwd: str | None = None,
     on_change: str = "keep",
 ) -> None:
-    """Resume a run in the foreground, and exit; `on_change` is what to do when its workflow file has changed."""
+    """Resume a run in the foreground, and exit; `on_change` is what to do when its plan file has changed."""
     database: DatabaseTarget = ctx.obj
     options = _options(concurrency, time_limit, limits(budget, tokens, run_time))
     check_addresses(notify)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from maos.app import Maos
-    from maos.cli.runs.plans import Draft
+    from maos.plans.source import Source
     from maos.runs.agent_types import AgentType
 
 INTERRUPTED_SHOWN_MAX = 3
@@ -30,13 +30,13 @@ INTERRUPTED_SHOWN_MAX = 3
     cls=LazyCommand,
     examples=[
         "maos orchestrate 'Add a --verbose option, with tests and documentation'",
-        "maos orchestrate --plan plan.toml",
+        "maos orchestrate --plan plan.yaml",
         "maos orchestrate --plan plan.json --auto --concurrency 8 --budget 5",
         "maos orchestrate --plan plan.toml --auto --json | jq .kind",
     ],
 )
 @click.argument("request", metavar="[REQUEST]", required=False, default="")
-@click.option("--plan", "file", metavar="FILE", help="The plan, as TOML or JSON; - reads it from standard input.")
+@click.option("--plan", "file", metavar="FILE", help="The plan, in YAML, TOML or JSON; - reads it from standard input.")
 @click.option("--auto", is_flag=True, help="Carry it out without asking.")
 @new_run
 @summary_option
@@ -66,7 +66,7 @@ def orchestrate(
     if bool(request) == bool(file):
         raise InvalidInput("it takes a request or a plan", hint="`maos orchestrate 'REQUEST'`, or --plan FILE")
 
-    def draft(begun: Beginning) -> Draft:
+    def draft(begun: Beginning) -> Source:
         return plans.read(file) if file else _ask_planner(ctx.obj, request, begun, as_json=as_json)
 
     start(ctx, draft, auto=auto, tells_others=bool(file), summary=summary, notify=notify, as_json=as_json, given=given)
@@ -83,7 +83,7 @@ class Beginning(NamedTuple):
 
 def start(
     ctx: click.Context,
-    draft: Callable[[Beginning], Draft],
+    draft: Callable[[Beginning], Source],
     *,
     auto: bool,
     tells_others: bool,
@@ -91,9 +91,9 @@ def start(
     notify: Sequence[str],
     as_json: bool,
     given: Mapping[str, Any],
-    more: Mapping[str, Any] | None = None,
+    keeps_file: bool = False,
 ) -> NoReturn:
-    """Have a plan approved, start a run of it and execute it; `more` are options that the run keeps."""
+    """Have a plan approved, start a run of it and execute it; the run may keep which file it was made from."""
     from pathlib import Path
 
     from maos import settings
@@ -103,15 +103,17 @@ def start(
     check_addresses(notify)
     folder = Path(given["cwd"]).absolute()
     types = agent_types.known(folder, settings.config_folder())
-    begun = Beginning(new_id(), folder, {**run_options(given), **(more or {})}, types)
+    begun = Beginning(new_id(), folder, run_options(given), types)
     approved = plans.approve(draft(begun), types, begun.options, auto=auto, as_json=as_json)
 
     async def work(m: Maos) -> int:
         from maos.cli.runs.live import Live
+        from maos.workflows.file_changes import origin_of
 
         if tells_others and not as_json:
             await tell_interrupted(m)
-        run = await m.runs.start(approved, folder=folder, options=begun.options, id=begun.id)
+        made_from = origin_of(approved.parsed).option() if keeps_file and approved.parsed else {}
+        run = await m.runs.start(approved, folder=folder, options={**begun.options, **made_from}, id=begun.id)
         return await Live(m, run, as_json=as_json, summary=summary, notify=notify).execute()
 
     database: DatabaseTarget = ctx.obj
@@ -127,14 +129,15 @@ async def tell_interrupted(m: Maos, *, but: str = "") -> None:
         note(f"so were {len(found) - INTERRUPTED_SHOWN_MAX} more: `maos orchestration list` shows them")
 
 
-def _ask_planner(database: DatabaseTarget, request: str, begun: Beginning, *, as_json: bool) -> Draft:
+def _ask_planner(database: DatabaseTarget, request: str, begun: Beginning, *, as_json: bool) -> Source:
     """The plan that an agent makes; one that cannot be used is reported, and the command ends."""
     from maos.model.plan import BadPlan
+    from maos.plans.parser import to_source
     from maos.runs.planner import PlanningFailed, planner_of
 
     planner = planner_of(begun.id)
 
-    async def work(m: Maos) -> Draft:
+    async def work(m: Maos) -> Source:
         if not as_json:
             await tell_interrupted(m)
             note(f"{begun.options['kind']} plans; `maos agent logs -f {planner}` shows how")
@@ -144,7 +147,7 @@ def _ask_planner(database: DatabaseTarget, request: str, begun: Beginning, *, as
             took_us = attempts[-1].ended_us - attempts[0].planned_us
             cost_usd = sum(each.total_cost_usd for each in attempts)
             note(f"planned in {words.duration(took_us / 1e6)}{f', {words.money(cost_usd)}' if cost_usd else ''}")
-        return plans.as_draft(plan, "the plan of the agent")
+        return to_source(plan, "the plan of the agent")
 
     try:
         return database.write(work, create=True)

@@ -12,7 +12,7 @@ from maos.cli.commands import LazyGroup
     lazy={
         "run": (
             "maos.cli.workflow.running:run",
-            "Run a workflow: a FILE.yaml, or a function as FILE.py:FUNCTION or MODULE:FUNCTION.",
+            "Run a workflow: a plan file (.yaml, .toml, .json), or a function as FILE.py:FUNCTION or MODULE:FUNCTION.",
         ),
         "resume": (
             "maos.cli.workflow.resuming:resume",
@@ -20,13 +20,13 @@ from maos.cli.commands import LazyGroup
         ),
         "validate": (
             "maos.cli.workflow.files:validate",
-            "Check workflow files; every mistake is named by file, line and column.",
+            "Check plan files; every problem is named by file, line and column.",
         ),
         "graph": (
             "maos.cli.workflow.files:graph",
-            "Show which steps of a workflow file can run together, and what each needs.",
+            "Show which tasks of a plan file can run together, and what each needs.",
         ),
-        "schema": ("maos.cli.workflow.files:schema", "Print the JSON Schema of workflow files, for editors."),
+        "schema": ("maos.cli.workflow.files:schema", "Print the JSON Schema of plan files, for editors."),
         "list": ("maos.cli.workflow.listing:list_", "List workflows, functions and files, those that may go on first."),
         "show": (
             "maos.cli.workflow.showing:show",

@@ -1,4 +1,4 @@
-"""A workflow file that has changed since its run began, as it is told to people and programs, and what is done then."""
+"""A plan file that has changed since its run began, as it is told to people and programs, and what is done then."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from maos.cli.plain import clean
 
 if TYPE_CHECKING:
     from maos.model.run import Run
-    from maos.workflows.yaml.changes import Look
+    from maos.workflows.file_changes import Look
 
 on_change_option = click.option(
     "--on-change", type=click.Choice(["keep", "replay", "refuse"]),
@@ -24,7 +24,7 @@ on_change_option = click.option(
 
 def tell(run: Run, found: Look, on_change: str, *, as_json: bool) -> None:
     """Say that the file of a run has changed, and what the run does about it."""
-    from maos.workflows.yaml.changes import ways
+    from maos.workflows.file_changes import ways
 
     if as_json:
         shared.show_line({"kind": "workflow_changed", "run": run.id, **_document(found, on_change)})
@@ -38,7 +38,7 @@ def tell(run: Run, found: Look, on_change: str, *, as_json: bool) -> None:
 
 def document(run: Run, on_change: str = "keep") -> Document:
     """What a program is told of the file that a run was made from; nothing when it was made from none."""
-    from maos.workflows.yaml.changes import look
+    from maos.workflows.file_changes import look
 
     found = look(run)
     return {} if found is None else {"made_from": _document(found, on_change)}
@@ -60,7 +60,7 @@ def _document(found: Look, on_change: str) -> Document:
 
 def line(run: Run) -> str:
     """The file that a run was made from, and whether it is another one now; empty when it was made from none."""
-    from maos.workflows.yaml.changes import STATES, look
+    from maos.workflows.file_changes import STATES, look
 
     found = look(run)
     if found is None:
@@ -72,7 +72,7 @@ def line(run: Run) -> str:
 def show(run: Run, on_change: str) -> None:
     """What a changed file means for going on with a run, before that is done."""
     from maos.cli import render
-    from maos.workflows.yaml.changes import CHANGED, SAME, look, ways
+    from maos.workflows.file_changes import CHANGED, SAME, look, ways
 
     found = look(run)
     if found is None or found.state == SAME:

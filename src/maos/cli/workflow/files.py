@@ -1,4 +1,4 @@
-"""`maos workflow validate`, `graph` and `schema`: workflow files, before they are run."""
+"""`maos workflow validate`, `graph` and `schema`: plan files, before they are run."""
 
 from __future__ import annotations
 
@@ -16,40 +16,34 @@ from maos.cli.workflow.arguments import named_text
 from maos.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from maos.workflows.yaml.parser import Read
+    from maos.model.plan import Problem
+    from maos.plans.parser import ParsedPlan
+    from maos.plans.source import Source
 
 variables_option = click.option(
     "--var", "variables", multiple=True, metavar="NAME=VALUE", help="A variable of the file. Can be repeated."
 )
 
 
-def is_file(target: str) -> bool:
-    """Whether a person means a workflow file, and not a function."""
-    return target.endswith((".yaml", ".yml"))
+def load(path: str, variables: tuple[str, ...] = ()) -> ParsedPlan:
+    """A plan file that makes sense; BadPlan has everything that is wrong with it."""
+    from maos.plans.parser import parse
+
+    return parse(_source(path, variables))
 
 
-def load(path: str, variables: tuple[str, ...] = ()) -> Read:
-    """A workflow file that makes sense; BadFile has everything that is wrong with it."""
-    from maos.workflows.yaml import parser
+def _source(path: str, variables: tuple[str, ...]) -> Source:
+    """A plan file with what --var says, as text: it is put into text, and 1.10 is to stay that."""
+    from maos.plans import source
 
-    return parser.parse(parser.load(path), path, _given(variables))
-
-
-def _given(variables: tuple[str, ...]) -> dict[str, str]:
-    """What --var says, as text: it is put into text, and 1.10 is to stay that."""
-    return dict(named_text(each, "--var") for each in variables)
+    return source.load(path, dict(named_text(each, "--var") for each in variables))
 
 
 def execute(ctx: click.Context, path: str, variables: tuple[str, ...], **how: Any) -> NoReturn:
-    """Carry out a workflow file as any other plan; the run remembers what it was made from."""
-    from maos.cli.runs import plans, start
-    from maos.workflows.yaml.changes import origin_of_text
+    """Execute a plan file as `maos orchestrate` does; the run keeps which file it was made from."""
+    from maos.cli.runs import start
 
-    read = load(path, variables)
-    more = origin_of_text(read, path, _given(variables)).option()
-    if read.file.concurrency is not None:
-        more["concurrency"] = read.file.concurrency
-    start.start(ctx, lambda _begun: plans.as_draft(read.plan, path), tells_others=True, more=more, **how)
+    start.start(ctx, lambda _begun: _source(path, variables), tells_others=True, keeps_file=True, **how)
 
 
 @click.command(
@@ -60,24 +54,20 @@ def execute(ctx: click.Context, path: str, variables: tuple[str, ...], **how: An
 @json_option
 @click.pass_context
 def validate(ctx: click.Context, files: tuple[str, ...], variables: tuple[str, ...], as_json: bool) -> None:
-    """Check workflow files; every mistake is named by file, line and column."""
-    from maos.workflows.yaml.positions import BadFile
+    """Check plan files; every problem is named by file, line and column."""
+    from maos.model.plan import BadPlan, Problem
 
     told: list[dict[str, Any]] = []
-    steps = 0
+    tasks = 0
     for name in files:
         try:
-            steps += len(load(name, variables).plan.tasks)
-        except BadFile as error:
-            told += [
-                {"file": name, "line": each.place.line, "column": each.place.column, "what": each.what,
-                 "hint": each.hint or None}
-                for each in error.mistakes
-            ]  # fmt: skip
+            tasks += len(load(name, variables).plan.tasks)
+        except BadPlan as error:
+            told += [_document(name, each) for each in error.problems]
         except InvalidInput as error:
-            told.append({"file": name, "line": 1, "column": 1, "what": error.what, "hint": error.hint or None})
+            told.append(_document(name, Problem(name, error.what, error.hint)))
     if as_json:
-        shared.show({"ok": not told, "mistakes": told})
+        shared.show({"ok": not told, "problems": told})
     else:
         for each in told:
             hint = f" ({clean(each['hint'])})" if each["hint"] else ""
@@ -85,8 +75,13 @@ def validate(ctx: click.Context, files: tuple[str, ...], variables: tuple[str, .
         if not told:
             from maos.cli import render
 
-            render.line(f"ok: {render.many(steps, 'step')}")
+            render.line(f"ok: {render.many(tasks, 'task')}")
     ctx.exit(FAILED if told else 0)
+
+
+def _document(file: str, problem: Problem) -> dict[str, Any]:
+    line, column = problem.position or (1, 1)
+    return {"file": file, "line": line, "column": column, "what": problem.what, "hint": problem.hint or None}
 
 
 @click.command(cls=LazyCommand, examples=["maos workflow graph release.yaml --svg out.svg"])
@@ -95,10 +90,10 @@ def validate(ctx: click.Context, files: tuple[str, ...], variables: tuple[str, .
 @click.option("--svg", "picture", metavar="FILE", help="Draw it into a file instead; - is standard output.")
 @json_option
 def graph(file: str, variables: tuple[str, ...], picture: str | None, as_json: bool) -> None:
-    """Show which steps of a workflow file can run together, and what each needs."""
+    """Show which tasks of a plan file can run together, and what each needs."""
     from maos.cli import render
     from maos.model.plan import batches
-    from maos.workflows.yaml import graph as graph_of
+    from maos.plans import graph as graph_of
 
     plan = load(file, variables).plan
     if as_json:
@@ -117,9 +112,9 @@ def graph(file: str, variables: tuple[str, ...], picture: str | None, as_json: b
             ) from error
 
 
-@click.command(cls=LazyCommand, examples=["maos workflow schema > workflow.schema.json"])
+@click.command(cls=LazyCommand, examples=["maos workflow schema > plan.schema.json"])
 def schema() -> None:
-    """Print the JSON Schema of workflow files, for editors."""
-    from maos.workflows.yaml.format import schema as made
+    """Print the JSON Schema of plan files, for editors."""
+    from maos.plans.format import schema as made
 
     shared.show(made())

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 async def by_id(m: Maos, id: str) -> WorkflowRun | Run:
     """The workflow that is meant: by its id, or an unambiguous beginning of it."""
-    from maos.workflows.yaml.changes import origin
+    from maos.workflows.file_changes import origin
 
     if not id:
         raise InvalidInput("an empty id names no workflow", hint="`maos workflow list` shows them")
@@ -24,15 +24,15 @@ async def by_id(m: Maos, id: str) -> WorkflowRun | Run:
     run = await m.runs.get(found.id)
     if origin(run) is None:
         raise InvalidInput(
-            f"{run.id} is an orchestration, and was made from no workflow file",
+            f"{run.id} is an orchestration, and was made from no plan file",
             hint=f"`maos orchestration status {run.id}` shows it, `maos resume {run.id}` goes on with it",
         )
     return run
 
 
 async def of_files(m: Maos) -> list[Run]:
-    """All runs that were made from workflow files."""
-    from maos.workflows.yaml.changes import origin
+    """All runs that were made from plan files."""
+    from maos.workflows.file_changes import origin
 
     return [run async for run in m.runs.all() if origin(run) is not None]
 

@@ -68,19 +68,20 @@ def run(
     as_json: bool,
     **given: Any,
 ) -> None:
-    """Run a workflow: a FILE.yaml, or a function as FILE.py:FUNCTION or MODULE:FUNCTION.
+    """Run a workflow: a plan file (.yaml, .toml, .json), or a function as FILE.py:FUNCTION or MODULE:FUNCTION.
 
-    A file is carried out by agents as `maos orchestrate` does, and takes its options. A function is given ARGUMENT and
+    Agents execute a plan file as with `maos orchestrate`, with the same options. A function is given ARGUMENT and
     --arg, as JSON where they are JSON, else as text; Ctrl+C pauses it when the steps that run have ended, and `maos
     workflow resume` goes on.
     """
     from maos.cli.workflow import files
+    from maos.plans.source import is_plan_file
 
-    if files.is_file(target):
+    if is_plan_file(target):
         if args or named:
-            raise InvalidInput("a workflow file takes no arguments", hint="use --var NAME=VALUE")
+            raise InvalidInput("a plan file takes no arguments", hint="use --var NAME=VALUE")
         if id:
-            raise InvalidInput("a workflow file cannot be given an id", hint="leave --id out; it is told one")
+            raise InvalidInput("a plan file cannot be given an id", hint="leave --id out; it is told one")
         if frequency or every or interval:
             raise InvalidInput(
                 "--checkpoint, --every and --interval are for functions",

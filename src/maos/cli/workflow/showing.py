@@ -163,9 +163,9 @@ def summary(flow: WorkflowRun) -> Document:
 
 
 def file_summary(standing: RunStatus) -> Document:
-    """The run of a workflow file in the same list."""
+    """The run of a plan file in the same list."""
+    from maos.workflows.file_changes import origin
     from maos.workflows.status import unfinished_tools
-    from maos.workflows.yaml.changes import origin
 
     run = standing.run
     made_from = origin(run)
@@ -190,7 +190,7 @@ def file_summary(standing: RunStatus) -> Document:
 
 
 def file_status(standing: RunStatus) -> str:
-    """The status of the run of a workflow file, including whether a process executes it."""
+    """The status of the run of a plan file, including whether a process executes it."""
     return "interrupted" if standing.now.state == "interrupted" else standing.run.status
 
 

@@ -1,4 +1,4 @@
-"""A workflow file that has changed since its run began: what of it still fits, and resuming with the new one.
+"""A plan file that has changed since its run began: what of it still fits, and resuming with the new one.
 
 A run has its plan in the journal, so the file as it was is never needed to finish what was begun. The new one can be
 taken in its place if all that was done is done in it too. One event says what the run is from then on; what has not
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,14 +20,14 @@ from maos.errors import InvalidInput
 from maos.journal.journal import Journal
 from maos.model.branch import content, still_asked
 from maos.model.events.run import RunChanged
-from maos.model.plan import ASK, BadPlan, Plan, Task, check
+from maos.model.plan import ASK, BadPlan, Plan, Task, checked
 from maos.model.run import DONE, FAILED, GATED, PAUSED, RUNNING, WAITING, Run, TaskState, agent_name
+from maos.plans.parser import ParsedPlan, parse
+from maos.plans.source import load
 from maos.runs import agent_types
 from maos.runs.additions import known_types
 from maos.travel.rollback import held
 from maos.workflows.errors import WorkflowChanged
-from maos.workflows.yaml.parser import Read, load, parse
-from maos.workflows.yaml.positions import BadFile
 
 OPTION = "workflow"
 """Where a run keeps what it was made from."""
@@ -78,17 +78,13 @@ class Changes(NamedTuple):
         return any(self)
 
 
-def origin_of_text(read: Read, path: str, variables: Mapping[str, Any]) -> Origin:
+def origin_of(parsed: ParsedPlan) -> Origin:
     """What a run keeps of the file that it is made from."""
+    source = parsed.source
     return Origin(
-        str(Path(path).absolute()), digest(read.text), name_of(read, path), dict(variables),
-        [task.name for task in read.plan.tasks],
+        str(Path(source.name).absolute()), digest(source.text), source.title(parsed.file.name), dict(source.variables),
+        [task.name for task in parsed.plan.tasks],
     )  # fmt: skip
-
-
-def name_of(read: Read, path: str) -> str:
-    """What a workflow file is called."""
-    return read.file.name or Path(path).stem
 
 
 def digest(text: str) -> str:
@@ -109,7 +105,7 @@ class Look(NamedTuple):
 
     origin: Origin
     state: str
-    """same: what it says has not changed · changed: it has · gone: it cannot be read · wrong: it is no workflow now."""
+    """same: what it says has not changed · changed: it has · gone: it cannot be read · wrong: it is no plan now."""
     changes: Changes = Changes()
     what: str = ""
     """Why it cannot be read, or what is wrong with it."""
@@ -134,24 +130,24 @@ def look(run: Run) -> Look | None:
     if made_from is None:
         return None
     try:
-        text = load(made_from.file)
+        source = load(made_from.file, made_from.variables)
     except InvalidInput as error:
         return Look(made_from, GONE, what=error.what)
-    if digest(text) == made_from.digest:
+    if digest(source.text) == made_from.digest:
         return Look(made_from, SAME)
     try:
-        changes = compare(run, made_from, parse(text, made_from.file, made_from.variables))
-    except BadFile as error:
+        changes = compare(run, made_from, parse(source))
+    except BadPlan as error:
         return Look(made_from, WRONG, what=error.what)
     return Look(made_from, CHANGED if changes else SAME, changes)
 
 
-def reread(made_from: Origin) -> Read:
-    """The file as it is now, with the variables that were given then; InvalidInput when it is no workflow."""
-    return parse(load(made_from.file), made_from.file, made_from.variables)
+def reread(made_from: Origin, agents: Collection[str] | None = None) -> ParsedPlan:
+    """The file as it is now, with the variables that were given then; InvalidInput when it is no plan."""
+    return parse(load(made_from.file, made_from.variables), agents=agents)
 
 
-def compare(run: Run, made_from: Origin, read: Read) -> Changes:
+def compare(run: Run, made_from: Origin, read: ParsedPlan) -> Changes:
     """Compare what a run has done with its file as it is now."""
     new = {task.name: task for task in read.plan.tasks}
     removed, changed, misfits = [], [], []
@@ -175,10 +171,9 @@ def compare(run: Run, made_from: Origin, read: Read) -> Changes:
     return Changes(tuple(added), tuple(changed), tuple(removed), tuple(misfits), tuple(settings))
 
 
-def _settings(read: Read) -> dict[str, Any]:
+def _settings(read: ParsedPlan) -> dict[str, Any]:
     """What a file says of the whole run."""
-    concurrency = {} if read.file.concurrency is None else {"concurrency": read.file.concurrency}
-    return {"conflicts": read.plan.conflicts, **concurrency}
+    return {"conflicts": read.plan.conflicts, **read.options}
 
 
 def _plan(state: TaskState) -> Task:
@@ -214,10 +209,7 @@ def whole(run: Run, made_from: Origin, plan: Plan) -> Plan:
     """All tasks that a run has when it is resumed with a new plan; BadPlan when they make no sense together."""
     later = [_plan(state) for name, state in run.tasks.items() if name not in made_from.steps]
     found = msgspec.structs.replace(plan, tasks=[*plan.tasks, *later])
-    problems = check(found)
-    if problems:
-        raise BadPlan(problems)
-    return found
+    return checked(found)
 
 
 def refuse_misfits(run: Run, made_from: Origin, changes: Changes) -> None:
@@ -242,13 +234,14 @@ async def apply(journal: Journal, clock: Clock, run: Run, on_change: str) -> tup
     if on_change == REFUSE:
         raise WorkflowChanged(found.describe(run), hint=ways(run))
     if on_change == REPLAY:
-        read, types = reread(found.origin), known_types(run)
-        agents = agent_types.to_data(agent_types.checked(read.plan, types), types)
+        types = known_types(run)
+        read = reread(found.origin, types)
+        agents = agent_types.to_data(read.plan, types)
         run = await go_over(journal, clock, run, read, agents=agents)
     return run, found
 
 
-async def go_over(journal: Journal, clock: Clock, run: Run, read: Read, *, agents: Mapping[str, Any]) -> Run:
+async def go_over(journal: Journal, clock: Clock, run: Run, read: ParsedPlan, *, agents: Mapping[str, Any]) -> Run:
     """Make the file as it is now the plan of a run; Changed when what it has done does not fit.
 
     No process executes it meanwhile. `agents` are the types of agents that the new plan names.
@@ -260,7 +253,7 @@ async def go_over(journal: Journal, clock: Clock, run: Run, read: Read, *, agent
         changes = compare(run, made_from, read)
         refuse_misfits(run, made_from, changes)
         plan = whole(run, made_from, read.plan)
-        now = origin_of_text(read, made_from.file, made_from.variables)
+        now = origin_of(read)
         changed = RunChanged(
             to=run.version,
             position=await journal.head(),
@@ -276,7 +269,7 @@ async def go_over(journal: Journal, clock: Clock, run: Run, read: Read, *, agent
         return run
 
 
-def _state(run: Run, plan: Plan, read: Read, made_from: Origin, agents: Mapping[str, Any]) -> dict[str, Any]:
+def _state(run: Run, plan: Plan, read: ParsedPlan, made_from: Origin, agents: Mapping[str, Any]) -> dict[str, Any]:
     """The content of a run with a new plan."""
     found = content(run)
     states = {task.name: _task(run, task) for task in plan.tasks}

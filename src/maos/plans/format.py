@@ -1,0 +1,98 @@
+"""What a plan file holds, in YAML, TOML or JSON."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+VERSION = 1
+Word = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$", max_length=40)]
+Scalar = str | int | float | bool
+Priority = Annotated[int, Meta(ge=-(1 << 31), le=(1 << 31) - 1)]
+Concurrency = Annotated[int, Meta(ge=1, le=1000)]
+Command = str | list[str]
+
+
+class FileGate(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """What a task must pass before it counts as done: exactly one of these."""
+
+    command: Annotated[Command, Meta(description="A command that must succeed.")] = ""
+    person: Annotated[str, Meta(description="A question that a person answers with yes or no.")] = ""
+    review: Annotated[str, Meta(description="What an agent that reviews the work is told.")] = ""
+
+
+class FileTask(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """One piece of work: exactly one of `task`, `command` and `python` says what to do."""
+
+    name: Annotated[Word, Meta(description="What the task is called; no other task of the plan has this name.")]
+    task: Annotated[str, Meta(description="What an agent is told.")] = ""
+    command: Annotated[
+        Command,
+        Meta(description="A command. A string is split into words as a shell does; no shell runs it, so there are "
+             "no pipes and no `$VARIABLES`. A list is used as it is."),
+    ] = ""  # fmt: skip
+    python: Annotated[str, Meta(description="A function, as `module:name`, in a process of its own.")] = ""
+    arguments: Annotated[
+        dict[str, Any], Meta(description="What the function is given, as JSON, in `context.task`.")
+    ] = msgspec.field(default_factory=dict, name="with")
+    needs: Annotated[
+        str | list[str],
+        Meta(description="Tasks that must be done before this one begins. The name of a task with a matrix means all "
+             "its combinations."),
+    ] = []  # fmt: skip
+    matrix: Annotated[
+        dict[Word, list[Scalar]],
+        Meta(description="The task once for each combination of these values, used as `{{ matrix.NAME }}`."),
+    ] = {}
+    gates: Annotated[list[FileGate], Meta(description="What the work must pass, in this order.")] = []
+    agent: Annotated[
+        str, Meta(description="The type of agent, such as `developer`; it gives what is not said here.")
+    ] = ""
+    kind: Annotated[str, Meta(description="The kind of agent, such as `claude`, `codex` or `acp:gemini`.")] = ""
+    model: Annotated[str, Meta(description="The model that the agent uses.")] = ""
+    tools: Annotated[list[str], Meta(description="The tools that the agent may use without asking.")] = []
+    mcp: Annotated[
+        bool,
+        Meta(description="Whether a command is told whose it is, so that it can use `maos mcp`; an agent with a model "
+             "always has those tools."),
+    ] = False  # fmt: skip
+    priority: Annotated[Priority, Meta(description="Among tasks that could begin, the highest first.")] = 0
+    time_limit_s: Annotated[
+        float, Meta(ge=0, le=1e9, description="The task fails after so many seconds; 0: the limit of the run.")
+    ] = 0.0
+    budget_usd: Annotated[
+        float, Meta(ge=0, le=1e9, description="The task is stopped when it has cost so much; 0: no limit.")
+    ] = 0.0
+    tokens_max: Annotated[
+        int, Meta(ge=0, le=1 << 53, description="The task is stopped after so many tokens; 0: no limit.")
+    ] = 0
+
+
+class FilePlan(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A plan: tasks, and which of them need which."""
+
+    version: Annotated[int, Meta(ge=1, description="The version of this format.")] = VERSION
+    name: Annotated[str, Meta(description="What the plan is called; the file's name if it says nothing.")] = ""
+    request: Annotated[str, Meta(description="What was asked for; the plan's name if it says nothing.")] = ""
+    summary: Annotated[str, Meta(description="The plan in a sentence, shown with it.")] = ""
+    variables: Annotated[
+        dict[Word, Scalar],
+        Meta(description="Used as `{{ NAME }}` in texts and commands; `--var NAME=VALUE` overrides one."),
+    ] = {}
+    tasks: Annotated[list[FileTask], Meta(min_length=1, description="The work.")]
+    concurrency: Annotated[
+        Concurrency | None, Meta(description="How many agents work at once; `--concurrency` overrides it.")
+    ] = None
+    conflicts: Annotated[
+        Literal["ask", "agent"],
+        Meta(description="Who resolves conflicts between the files of tasks: `ask`, a person; `agent`, the task's "
+             "agent, then a person."),
+    ] = "ask"  # fmt: skip
+
+
+def schema() -> dict[str, Any]:
+    """The JSON Schema of plan files, for editors."""
+    made = msgspec.json.schema(FilePlan)
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "maos plan", **made}

@@ -1,0 +1,407 @@
+"""The text of a plan as a plan: variables filled in, matrices spread out, every problem named by its position."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import re
+import shlex
+import typing
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from maos.model.plan import BadPlan, Gate, Plan, Problem, Task, check, unknown_need
+from maos.model.spelling import Guesses, shown
+from maos.plans.format import VERSION, Command, FilePlan, FileTask, Scalar
+from maos.plans.source import JSON, Located, Source, of_data, read
+from maos.settings.positions import Path
+
+COMBINATIONS_MAX = 256
+BRACES = "write {{ '{{' }} for two braces"
+
+_USE = re.compile(r"\{\{\s*(?:'([^'\n]*)'|\"([^\"\n]*)\"|([A-Za-z0-9_.-]*))\s*\}\}")
+_KEPT = re.compile("\x00(\\d+)\x00")
+_INDEX = re.compile(r"\.?([^.\[\]]+)|\[(\d+|\.\.\.)\]")
+_WORDS = {
+    "array": "a list", "object": "a mapping", "str": "text", "int": "a whole number", "float": "a number",
+    "bool": "true or false", "null": "nothing",
+}  # fmt: skip
+_OLD_NAMES = {"steps": "tasks", "description": "summary"}
+
+
+class ParsedPlan(NamedTuple):
+    """A plan, and the text that it was read from."""
+
+    plan: Plan
+    file: FilePlan
+    source: Source
+    located: Located
+    origins: tuple[int, ...]
+    """For each task of the plan, the number of the one in the text that it is from; from 0."""
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What the text says about the whole run."""
+        return {} if self.file.concurrency is None else {"concurrency": self.file.concurrency}
+
+    def locate(self, problem: Problem) -> Problem:
+        """A problem of the plan, at its position in the text."""
+        path = problem.path
+        if self.located.positions is None:
+            return problem
+        if len(path) > 1 and isinstance(path[1], int):
+            path = ("tasks", self.origins[path[1]], *self._field(path))
+        return self.located.problem(path, problem.what, problem.hint)
+
+    def _field(self, path: Path) -> Path:
+        """The rest of a path below a task: a task may need more than is written, where a matrix is spread out."""
+        match path:
+            case ("tasks", int(task), "needs", int(number)):
+                written = self.file.tasks[self.origins[task]].needs
+                need = self.plan.tasks[task].needs[number]
+                return ("needs", written.index(need)) if need in written and isinstance(written, list) else ("needs",)
+        return path[2:]
+
+
+def parse(source: Source, *, agents: Collection[str] | None = None, is_whole: bool = True) -> ParsedPlan:
+    """The plan in a text; BadPlan has everything that is wrong with it.
+
+    `agents` are the types of agents that there are, if that is to be checked. A plan that is not whole may need tasks
+    that it does not have: it is checked together with those of a run.
+    """
+    return _parse(read(source), source, agents, is_whole)
+
+
+def parse_data(data: Any, agents: Collection[str] | None = None) -> ParsedPlan:
+    """The plan in data that has the form of a plan file; BadPlan has everything that is wrong with it."""
+    return _parse(of_data(data), Source("", JSON, ""), agents, is_whole=True)
+
+
+def _parse(located: Located, source: Source, agents: Collection[str] | None, is_whole: bool) -> ParsedPlan:
+    version = located.data.get("version") if isinstance(located.data, dict) else None
+    if isinstance(version, int) and version > VERSION:
+        what = f"format {version} is newer than this maos knows ({VERSION})"
+        raise BadPlan([located.problem(("version",), what, "use a newer maos")])
+    return _Builder(located, source, _Typed(located)).parsed(agents, is_whole)
+
+
+def to_source(plan: Plan, name: str) -> Source:
+    """A plan as a text that can be edited; `parse` makes the same plan of it."""
+    data = _escaped(msgspec.to_builtins(plan))
+    return Source(json.dumps(data, indent=2, ensure_ascii=False) + "\n", JSON, name)
+
+
+def _escaped(value: Any) -> Any:
+    if isinstance(value, str):
+        return _USE.sub(lambda found: "{{ '{{' }}" + found[0][2:], value)
+    if isinstance(value, list):
+        return [_escaped(each) for each in value]
+    return {name: _escaped(each) for name, each in value.items()} if isinstance(value, dict) else value
+
+
+# --- types -------------------------------------------------------------------------------------------------------
+
+
+class _Typed:
+    """What of the data has the types of the format, and every problem of the rest."""
+
+    def __init__(self, located: Located) -> None:
+        self._located = located
+        self._guesses = Guesses()
+        self.problems: list[Problem] = []
+        self.wrong: set[Path] = set()
+        """Parts that are left out of the file; the checks after this one do not know what they are."""
+        try:
+            self.file = msgspec.convert(located.data, FilePlan)
+        except msgspec.ValidationError as error:
+            self.file = self._found(located.data, FilePlan, ()) or FilePlan(tasks=[])
+            if not self.problems:
+                self._add((), str(error))
+
+    def _found(self, data: Any, struct: type[Any], path: Path) -> Any:
+        """A structure with those fields of the data that are right; None when it lacks one that it must have."""
+        if not isinstance(data, dict):
+            begin = "a plan is a mapping" if not path else f"expected a mapping, got {_kind(data)}"
+            self._add(path, begin, "" if path else "begin with `tasks`")
+            return None
+        fields = {each.encode_name: each for each in msgspec.structs.fields(struct)}
+        found = {}
+        meant = ""
+        for name, value in data.items():
+            if name not in fields:
+                meant += self._unknown(str(name), path, [*fields])
+            else:
+                kept = self._value(value, fields[name].type, (*path, name))
+                if kept is not msgspec.UNSET:
+                    found[fields[name].name] = kept
+        for each in fields.values():
+            if each.required and each.encode_name not in data and f"mean {each.encode_name!r}?" not in meant:
+                self._add(path, f"{each.encode_name!r} is missing")
+        return struct(**found) if all(each.name in found for each in fields.values() if each.required) else None
+
+    def _value(self, value: Any, type_: Any, path: Path) -> Any:
+        struct = _struct_of_items(type_)
+        if struct is not None and isinstance(value, list) and value:
+            made = [self._found(each, struct, (*path, number)) for number, each in enumerate(value)]
+            return [self._stand_in(value[number], struct) if each is None else each for number, each in enumerate(made)]
+        try:
+            return msgspec.convert(value, type_)
+        except msgspec.ValidationError as error:
+            if isinstance(value, dict) and len(value) > 1:
+                for name, each in value.items():
+                    self._value({name: each}, type_, path)
+                return msgspec.UNSET
+            what, _, where = str(error).partition(" - at `")
+            if value == [] and path == ("tasks",):
+                self._add(path, "there is nothing to do", "give it at least one task")
+            else:
+                self._add((*path, *_path(where.rstrip("`"), value)), _plain(what))
+            self.wrong.add(path)
+            return msgspec.UNSET
+
+    @staticmethod
+    def _stand_in(data: Any, struct: type[Any]) -> Any:
+        """What is known of an item that is wrong: others may need it."""
+        name = data.get("name") if isinstance(data, dict) else None
+        return struct(name=name if isinstance(name, str) else "") if struct is FileTask else struct()
+
+    def _unknown(self, name: str, path: Path, known: list[str]) -> str:
+        """Add a problem with a key; the hint that it gives."""
+        hint = f"did you mean {_OLD_NAMES[name]!r}?" if _OLD_NAMES.get(name) in known else ""
+        hint = hint or self._guesses.hint(name, known, f"there are: {', '.join(known)}")
+        self._add((*path, name), f"nothing is called {shown(name)} here", hint, is_key=True)
+        return hint
+
+    def _add(self, path: Path, what: str, hint: str = "", *, is_key: bool = False) -> None:
+        self.problems.append(self._located.problem(path, what, hint, is_key=is_key))
+        self.wrong |= {path, path[:2]}
+
+
+def _struct_of_items(type_: Any) -> type[Any] | None:
+    """The structure that the items of a list have; None for every other type."""
+    if typing.get_origin(type_) is typing.Annotated:
+        type_ = typing.get_args(type_)[0]
+    inner = typing.get_args(type_)[0] if typing.get_origin(type_) is list else None
+    return inner if isinstance(inner, type) and issubclass(inner, msgspec.Struct) else None
+
+
+def _kind(value: Any) -> str:
+    return {dict: "a mapping", list: "a list", str: "text", type(None): "nothing"}.get(type(value), "a number")
+
+
+def _plain(told: str) -> str:
+    """What the type check says, in the words of people who write files."""
+    told = re.sub(r"`([a-z]+(?: \| [a-z]+)*)`", lambda found: _in_words(found[1].split(" | ")), told)
+    told = re.sub(r"text matching regex .*", "letters, digits, - and _", told)
+    return told[:1].lower() + told[1:].replace("nvalid enum value", "t cannot be")
+
+
+def _in_words(types: list[str]) -> str:
+    return " or ".join(_WORDS.get(each, each) for each in types)
+
+
+def _path(told: str, data: Any) -> Path:
+    """`$[0].needs` as a path; as far as it can be followed."""
+    found: list[str | int] = []
+    for name, index in _INDEX.findall(told.removeprefix("$")):
+        step: str | int = int(index) if index.isdigit() else name
+        if index == "..." and isinstance(data, dict) and len(data) == 1:
+            step = next(iter(data))
+        if isinstance(data, dict) and step not in data:
+            break
+        found.append(step)
+        data = data[step] if isinstance(data, dict) else data[int(step)] if isinstance(data, list) else None
+    return tuple(found)
+
+
+# --- meaning -----------------------------------------------------------------------------------------------------
+
+
+class _Builder:
+    """Makes a plan of a file whose types are right, as far as they are."""
+
+    def __init__(self, located: Located, source: Source, typed: _Typed) -> None:
+        self._located = located
+        self._source = source
+        self._file = typed.file
+        self._wrong = typed.wrong
+        self._guesses = Guesses()
+        self._problems = dict.fromkeys(typed.problems)
+        self._variables = {
+            **{name: self._text(value, "variables", name) for name, value in self._file.variables.items()},
+            **{name: _as_text(value) for name, value in source.variables.items() if name in self._file.variables},
+        }
+        self._spread: dict[str, list[str]] = {}
+
+    def parsed(self, agents: Collection[str] | None, is_whole: bool) -> ParsedPlan:
+        """All tasks; BadPlan with what is wrong with the types and the meaning."""
+        self._check_given()
+        rows = [self._combinations(number, task) for number, task in enumerate(self._file.tasks)]
+        for task, combinations in zip(self._file.tasks, rows, strict=True):
+            self._spread.setdefault(task.name, [_named(task.name, each) for each in combinations])
+        origins, tasks = [], []
+        for number, (task, combinations) in enumerate(zip(self._file.tasks, rows, strict=True)):
+            for each in combinations:
+                origins.append(number)
+                tasks.append(self._task(number, task, each, is_whole))
+        parsed = ParsedPlan(self._plan(tasks), self._file, self._source, self._located, tuple(origins))
+        for problem in check(parsed.plan, agents=agents) if is_whole and tasks else ():
+            if not self._is_known(problem, origins):
+                self._problems.setdefault(parsed.locate(problem))
+        if self._problems:
+            raise BadPlan(list(self._problems))
+        return parsed
+
+    def _is_known(self, problem: Problem, origins: list[int]) -> bool:
+        """Whether a problem of the plan follows from one that was found in the file."""
+        match problem.path:
+            case ("tasks", int(_), "needs", int(_)):
+                return True
+            case ("tasks", int(number), *field):
+                return ("tasks", origins[number]) in self._wrong and field != ["agent"]
+        return False
+
+    def _plan(self, tasks: list[Task]) -> Plan:
+        file = self._file
+        return Plan(
+            tasks=tasks,
+            request=file.request or self._source.title(file.name),
+            summary=file.summary,
+            conflicts=file.conflicts,
+        )
+
+    def _check_given(self) -> None:
+        for name in self._source.variables:
+            if name not in self._file.variables:
+                there = f"there are: {', '.join(self._file.variables) or 'none'}"
+                hint = self._guesses.hint(name, self._file.variables, there)
+                self._add(("variables",), f"it has no variable {shown(name)}", hint)
+
+    def _combinations(self, number: int, task: FileTask) -> list[dict[str, str]]:
+        path: Path = ("tasks", number, "matrix")
+        choices = [
+            [self._text(value, *path, name, index) for index, value in enumerate(row)]
+            for name, row in task.matrix.items()
+        ]
+        count = math.prod(map(len, choices))
+        if count == 0:
+            self._add(path, "a row of the matrix is empty")
+        elif count > COMBINATIONS_MAX:
+            self._add(path, f"{count} combinations are too many", f"at most {COMBINATIONS_MAX}")
+        else:
+            return [dict(zip(task.matrix, values, strict=True)) for values in itertools.product(*choices)]
+        return []
+
+    def _task(self, number: int, task: FileTask, combination: Mapping[str, str], is_whole: bool) -> Task:
+        path: Path = ("tasks", number)
+        given = {**self._variables, **{f"matrix.{name}": value for name, value in combination.items()}}
+        ways = [name for name in ("task", "command", "python") if getattr(task, name)]
+        if len(ways) != 1 and path not in self._wrong:
+            there = f"it has {' and '.join(ways)}" if ways else "it has none"
+            self._add(path, f"a task has one of task, command and python: {there}")
+        kind, command = task.kind, self._command(task.command, given, (*path, "command"))
+        text = self._filled(task.task, given, (*path, "task"))
+        if task.python:
+            kind, command = "python", [self._filled(task.python, given, (*path, "python"))]
+            text = json.dumps(self._data(task.arguments, given, (*path, "with")))
+        elif task.arguments:
+            self._add((*path, "with"), "only a python task is given arguments")
+        return Task(
+            name=_named(task.name, combination),
+            task=text,
+            agent=task.agent,
+            kind=kind,
+            command=command,
+            mcp=task.mcp,
+            needs=list(self._needs(path, task, is_whole)),
+            priority=task.priority,
+            time_limit_s=task.time_limit_s,
+            budget_usd=task.budget_usd,
+            tokens_max=task.tokens_max,
+            gates=list(self._gates(path, task, given)),
+            model=task.model,
+            tools=task.tools,
+        )
+
+    def _gates(self, path: Path, task: FileTask, given: Mapping[str, str]) -> Iterator[Gate]:
+        for index, gate in enumerate(task.gates):
+            where: Path = (*path, "gates", index)
+            yield Gate(
+                command=self._command(gate.command, given, (*where, "command")),
+                person=self._filled(gate.person, given, (*where, "person")),
+                review=self._filled(gate.review, given, (*where, "review")),
+            )
+
+    def _needs(self, path: Path, task: FileTask, is_whole: bool) -> Iterator[str]:
+        """The tasks that a task needs, with all combinations of each."""
+        for index, need in enumerate([task.needs] if isinstance(task.needs, str) else task.needs):
+            if need in self._spread:
+                yield from self._spread[need]
+            elif not is_whole:
+                yield need
+            elif ("tasks",) not in self._wrong:
+                self._add((*path, "needs", index), unknown_need(need), self._guesses.hint(need, self._spread))
+
+    def _command(self, command: Command, given: Mapping[str, str], path: Path) -> list[str]:
+        if isinstance(command, list):
+            return [self._filled(each, given, (*path, index)) for index, each in enumerate(command)]
+        # Variables are kept whole while the words are told apart, so that a value with spaces stays one word.
+        uses: list[str] = []
+
+        def keep(found: re.Match[str]) -> str:
+            uses.append(found[0])
+            return f"\x00{len(uses) - 1}\x00"
+
+        try:
+            words = shlex.split(_USE.sub(keep, command))
+        except ValueError as error:
+            self._add(path, f"the command cannot be read: {error}", "check its quotes")
+            return []
+        whole = [_KEPT.sub(lambda found: uses[int(found[1])], word) for word in words]
+        return [self._filled(word, given, path) for word in whole]
+
+    def _data(self, value: Any, given: Mapping[str, str], path: Path) -> Any:
+        if isinstance(value, str):
+            return self._filled(value, given, path)
+        if isinstance(value, list):
+            return [self._data(each, given, (*path, index)) for index, each in enumerate(value)]
+        if isinstance(value, dict):
+            return {name: self._data(each, given, (*path, name)) for name, each in value.items()}
+        return value
+
+    def _filled(self, text: str, given: Mapping[str, str], path: Path) -> str:
+        """A text with the values of its variables; `{{ '{{' }}` stands for the braces themselves."""
+
+        def value(found: re.Match[str]) -> str:
+            name = found[3]
+            if name is None:
+                return str(found[1] or found[2] or "")
+            if name not in given and ("variables",) not in self._wrong:
+                there = f"there are: {', '.join(given)}; {BRACES}" if given else f"there are none; {BRACES}"
+                self._add(path, f"there is no variable {shown(name)}", self._guesses.hint(name, given, there))
+            return given.get(name, "")
+
+        return _USE.sub(value, text) if "{{" in text else text
+
+    def _text(self, value: Scalar, *path: str | int) -> str:
+        """A value as it is written in the file: 1.10 stays that, and is not the number 1.1."""
+        if isinstance(value, str):
+            return value
+        return self._located.written(path) or _as_text(value)
+
+    def _add(self, path: Path, what: str, hint: str = "") -> None:
+        self._problems.setdefault(self._located.problem(path, what, hint))
+        if path[0] == "tasks":
+            self._wrong.add(path[:2])
+
+
+def _as_text(value: Scalar) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _named(name: str, combination: Mapping[str, str]) -> str:
+    parts = [re.sub(r"[^A-Za-z0-9_-]", "-", value) for value in combination.values()]
+    return "-".join([name, *parts])

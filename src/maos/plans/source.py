@@ -1,0 +1,258 @@
+"""The text of a plan as plain data, with the position of everything in it: a problem is named by line and column."""
+
+from __future__ import annotations
+
+import datetime
+import functools
+import json
+import os
+import re
+import stat
+import tomllib
+from collections.abc import Iterator, Mapping
+from typing import Any, BinaryIO, NamedTuple
+
+from maos.errors import InvalidInput
+from maos.model.plan import BadPlan, Problem
+from maos.model.spelling import shown
+from maos.plans.format import Scalar
+from maos.settings.positions import Path, Position, Positions
+
+YAML, TOML, JSON = "YAML", "TOML", "JSON"
+FORMATS = {".yaml": YAML, ".yml": YAML, ".toml": TOML, ".json": JSON}
+"""By the ending of a file's name."""
+BYTES_MAX = 32 << 20
+YAML_BYTES_MAX = 1 << 20
+"""YAML takes a hundred times as long to read."""
+DEPTH_MAX = 64
+KEY_PARTS_MAX = 32
+DIGITS_MAX = 4_300
+
+_START = Position(1, 1)
+_BITS_MAX = DIGITS_MAX * 10 // 3
+_NOT_TEXT = re.compile("[\x00\ud800-\udfff]")
+_TOML_LINE = re.compile(r"""(?:[ \t]*(?:#[^\n]*)?\n)*[ \t]*(?:\[|(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*[.=])""")
+_TOML_ERROR = re.compile(r"(.*) \(at (?:line (\d+), column (\d+)|end of document)\)", re.S)
+_LONG_NUMBER = re.compile(rf"[0-9_]{{{DIGITS_MAX}}}")
+_LONG_KEY = re.compile(
+    rf"""(?:^|[\[{{,])[ \t]*+(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){{{KEY_PARTS_MAX}}}""", re.M
+)
+"""The time that the parser takes for a dotted key grows with the square of its parts."""
+
+
+class Source(NamedTuple):
+    """The text of a plan as its author wrote it."""
+
+    text: str
+    format: str
+    name: str
+    """Where it is from: a file."""
+    variables: Mapping[str, Scalar] = {}
+    """Values that override those in the text."""
+
+    @property
+    def suffix(self) -> str:
+        """The ending of a file with such a text."""
+        return f".{self.format.lower()}"
+
+    def title(self, name: str) -> str:
+        """What the plan is called: the name that it has, else that of the file."""
+        return name or os.path.splitext(os.path.basename(self.name))[0]
+
+
+def is_plan_file(path: str) -> bool:
+    """Whether the name of a file says that it is a plan."""
+    return os.path.splitext(path)[1].lower() in FORMATS
+
+
+def load(path: str | os.PathLike[str], variables: Mapping[str, Scalar] | None = None) -> Source:
+    """The text of a plan file; InvalidInput when it cannot be read."""
+    name = os.fspath(path)
+    try:
+        # A pipe that no process writes to must not keep us waiting.
+        with open(name, "rb", opener=lambda path, flags: os.open(path, flags | os.O_NONBLOCK)) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise InvalidInput(f"{name} is not a file", hint="name a plan file; - reads standard input")
+            return receive(file, name, variables)
+    except IsADirectoryError as error:
+        raise InvalidInput(f"{name} is not a file", hint="name a plan file") from error
+    except OSError as error:
+        raise InvalidInput(f"{name} cannot be read: {error.strerror}", hint="name a plan file") from error
+    except ValueError as error:  # a NUL in the name
+        raise InvalidInput(f"{shown(name)} names no file", hint="name a plan file") from error
+
+
+def receive(stream: BinaryIO, name: str, variables: Mapping[str, Scalar] | None = None) -> Source:
+    """The text of a plan that a stream brings; `name` is where it is from."""
+    content = stream.read(BYTES_MAX + 1)
+    try:
+        text = content[:BYTES_MAX].decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        if len(content) <= BYTES_MAX:
+            raise InvalidInput(f"{name} is not text in UTF-8", hint="a plan is YAML, TOML or JSON") from error
+        text = ""
+    format = FORMATS.get(os.path.splitext(name)[1].lower()) or recognise(text)
+    limit = YAML_BYTES_MAX if format == YAML else BYTES_MAX
+    if len(content) > limit:
+        more = ", or write it as JSON" if format == YAML else ""
+        raise InvalidInput(f"{name} is larger than a plan can be", hint=f"at most {limit >> 20} MB in {format}{more}")
+    return Source(text.replace("\r\n", "\n"), format, name, variables or {})
+
+
+def recognise(text: str) -> str:
+    """The format of a text whose name does not tell."""
+    if text.lstrip().startswith("{"):
+        return JSON
+    return TOML if _TOML_LINE.match(text) else YAML
+
+
+class Located:
+    """Data, and where each part of it is."""
+
+    def __init__(self, data: Any, find: Positions | functools.partial[Positions] | None, name: str) -> None:
+        self.data = data
+        self.name = name
+        self._find = find
+
+    @functools.cached_property
+    def positions(self) -> Positions | None:
+        """Where everything is; None for data that is not from a text."""
+        return self._find() if isinstance(self._find, functools.partial) else self._find
+
+    def problem(self, path: Path, what: str, hint: str = "", *, is_key: bool = False) -> Problem:
+        """Something wrong with a part of the data, or with its key."""
+        if self.positions is None:
+            return Problem(_spoken(path, self.data), what, hint, path)
+        at = self.positions.keys.get(path) if is_key else None
+        while at is None:
+            at = self.positions.values.get(path) or self.positions.keys.get(path) or (None if path else _START)
+            path = path[:-1]
+        return Problem(self.name, what, hint, position=at)
+
+    def written(self, path: Path) -> str | None:
+        """A number as it is written in the text; None for what is not from a text, and for words."""
+        return self.positions.texts.get(path) if self.positions else None
+
+
+def read(source: Source) -> Located:
+    """The data of a text; BadPlan when it is not what its format says, or holds what no plan does."""
+    reader = {YAML: _yaml, TOML: _toml, JSON: _json}[source.format]
+    try:
+        return _safe(reader(source))
+    except RecursionError as error:
+        raise _bad(source, "it is nested too deeply", hint=f"at most {DEPTH_MAX} levels") from error
+
+
+def of_data(data: Any) -> Located:
+    """Data that a program has made; BadPlan when it holds what no plan does."""
+    return _safe(Located(data, None, "plan"))
+
+
+def _safe(located: Located) -> Located:
+    problems = list(_unsafe(located))
+    if problems:
+        raise BadPlan(problems)
+    return located
+
+
+def _unsafe(located: Located) -> Iterator[Problem]:
+    """Values that cannot be recorded or printed, and nesting without end."""
+    left: list[tuple[Any, Path]] = [(located.data, ())]
+    while left:
+        value, path = left.pop()
+        if isinstance(value, (dict, list, tuple)) and len(path) >= DEPTH_MAX:
+            yield located.problem(path[:4], "it is nested too deeply", f"at most {DEPTH_MAX} levels")
+            return
+        if isinstance(value, dict):
+            if any(_NOT_TEXT.search(key) for key in value if isinstance(key, str)):
+                yield located.problem(path, "a key has a character that is not text")
+            left += [(each, (*path, key)) for key, each in value.items()]
+        elif isinstance(value, (list, tuple)):
+            left += [(each, (*path, number)) for number, each in enumerate(value)]
+        elif isinstance(value, str) and (found := _NOT_TEXT.search(value)):
+            yield located.problem(path, f"U+{ord(found[0]):04X} is not a character of text", "leave it out")
+        elif isinstance(value, int) and value.bit_length() > _BITS_MAX:
+            yield located.problem(path, f"the number has more than {DIGITS_MAX} digits")
+
+
+def _spoken(path: Path, data: Any) -> str:
+    """A place in the data as a person would say it: tasks, 2, needs is task 3 (ship), needs."""
+    if not path:
+        return "plan"
+    if len(path) == 1 or path[0] != "tasks" or not isinstance(path[1], int):
+        return str(path[0])
+    name = data["tasks"][path[1]].get("name") if isinstance(data["tasks"][path[1]], dict) else None
+    named = f" ({name})" if isinstance(name, str) and name.isprintable() and 0 < len(name) <= 40 else ""
+    is_about_field = len(path) == 3 or (len(path) > 3 and path[2] != "needs")
+    return f"task {path[1] + 1}{named}" + (f", {path[2]}" if is_about_field else "")
+
+
+def _yaml(source: Source) -> Located:
+    from maos.plans import yaml_nodes  # takes a moment to load
+
+    try:
+        return Located(*yaml_nodes.read(source.text), source.name)
+    except yaml_nodes.NotYaml as error:
+        raise _bad(source, error.what, error.position, error.hint) from error
+
+
+# --- JSON and TOML -----------------------------------------------------------------------------------------------
+
+
+def _json(source: Source) -> Located:
+    repeats = False
+
+    def made(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        nonlocal repeats
+        found = dict(pairs)
+        repeats = repeats or len(found) < len(pairs)
+        return found
+
+    try:
+        data = json.loads(source.text, object_pairs_hook=made, parse_int=_integer)
+    except json.JSONDecodeError as error:
+        raise _bad(source, f"not JSON: {_begun(error.msg)}", Position(error.lineno, error.colno)) from error
+    located = Located(data, functools.partial(find_positions, source.text, is_json=True), source.name)
+    if repeats and located.positions is not None:
+        twice = located.positions.repeated
+        raise BadPlan([Problem(source.name, f"{shown(name)} is there twice", position=at) for name, at in twice])
+    return located
+
+
+def _integer(text: str) -> int:
+    return int(text) if len(text) <= DIGITS_MAX else 1 << (_BITS_MAX + 1)  # which is refused, with its position
+
+
+def _toml(source: Source) -> Located:
+    if found := _LONG_KEY.search(source.text):
+        line = source.text.count("\n", 0, found.start()) + 1
+        raise _bad(source, f"a key has more than {KEY_PARTS_MAX} parts", Position(line, 1))
+    try:
+        data = tomllib.loads(source.text)
+    except tomllib.TOMLDecodeError as error:
+        told = _TOML_ERROR.fullmatch(str(error))
+        end = Position(source.text.count("\n") + 1, len(source.text) - source.text.rfind("\n"))
+        at = Position(int(told[2]), int(told[3])) if told and told[2] else end
+        raise _bad(source, f"not TOML: {_begun(told[1] if told else str(error))}", at) from error
+    except ValueError as error:  # of int
+        number = _LONG_NUMBER.search(source.text)
+        line = source.text.count("\n", 0, number.start()) + 1 if number else 1
+        raise _bad(source, f"a number has more than {DIGITS_MAX} digits", Position(line, 1)) from error
+    return Located(_without_times(data), functools.partial(find_positions, source.text), source.name)
+
+
+def _without_times(value: Any) -> Any:
+    """Dates and times as text: a plan has no use for them as such."""
+    if isinstance(value, dict):
+        return {key: _without_times(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_without_times(each) for each in value]
+    return value.isoformat() if isinstance(value, (datetime.date, datetime.time)) else value
+
+
+def _bad(source: Source, what: str, at: Position = _START, hint: str = "") -> BadPlan:
+    return BadPlan([Problem(source.name, what, hint, position=at)])
+
+
+def _begun(message: str) -> str:
+    return message[:1].lower() + message[1:]

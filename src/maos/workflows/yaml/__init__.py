@@ -1,1 +1,0 @@
-"""Workflows as files: YAML that becomes a plan, executed as any other run."""
