@@ -16,7 +16,7 @@ from maos.errors import InvalidInput
 from maos.model.plan import BadPlan, Problem
 from maos.model.spelling import shown
 from maos.plans.format import Scalar
-from maos.settings.positions import Path, Position, Positions
+from maos.settings.positions import Path, Position, Positions, find_positions
 
 YAML, TOML, JSON = "YAML", "TOML", "JSON"
 FORMATS = {".yaml": YAML, ".yml": YAML, ".toml": TOML, ".json": JSON}
