@@ -63,11 +63,12 @@ def run_events(status: RunStatus) -> list[Any]:
     more = [event("run_resumed", at_us=1), event("run_planned", tasks=[], at_us=1), restored(RunStatus.PAUSED)]
     if status == RunStatus.PAUSED:
         more += [restored(RunStatus.COMPLETED), restored(RunStatus.FAILED)]
+        more.append(event("run_ended", status="cancelled", at_us=1))
     return more
 
 
 def endings() -> list[Any]:
-    ended = [event("run_ended", status=each, at_us=1) for each in ("completed", "failed")]
+    ended = [event("run_ended", status=each, at_us=1) for each in ("completed", "failed", "cancelled")]
     return [*ended, event("run_paused", at_us=1)]
 
 

@@ -86,6 +86,7 @@ CASES: list[tuple[str, Run, dict[str, Attempt]]] = [
     ("idle", run_of(("run_paused", {"why": "asked"})), {}),
     ("idle", run_of(), {}),
     ("completed", run_of(("run_ended", {"status": "completed"})), {}),
+    ("cancelled", run_of(("run_ended", {"status": "cancelled"})), {}),
 ]
 
 
@@ -104,7 +105,7 @@ def test_only_a_run_that_should_go_on_is_interrupted_by_its_engines_death(
     state: str, run: Run, attempts: dict[str, Attempt]
 ) -> None:
     now = look(run, attempts, lives=False).state
-    assert now == (state if run.status in ("completed", "failed", "paused") else "interrupted")
+    assert now == (state if run.status in ("completed", "failed", "cancelled", "paused") else "interrupted")
 
 
 def test_who_waits_for_a_person_is_known_while_others_work() -> None:

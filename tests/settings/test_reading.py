@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from maos.settings import SettingsSource, document, find_files, schema
-from maos.settings.document import find_positions
 from maos.settings.loader import BadSettings, check
+from maos.settings.positions import find_positions
 from maos.settings.schema import Settings
 from tests.settings.conftest import Files, Refused
 

@@ -8,9 +8,9 @@ from maos.bus import history
 from maos.bus.history import SentMessage
 from maos.clock import Clock
 from maos.engine import attempt_spec
-from maos.journal.codec import Event
 from maos.journal.journal import Journal, Record
 from maos.model import chat, run
+from maos.model.events.records import ChatSaid
 
 
 class Unplanned(NamedTuple):
@@ -30,8 +30,8 @@ class Conversations:
 
     async def record(self, id: str, text: str, **more: Any) -> None:
         """Keep what a person said, without keys and passwords that were pasted."""
-        data = {"text": attempt_spec.without_secrets(text, {}), **more, "at_us": self._clock.now_us()}
-        await self._journal.append(chat.stream(id), Event("chat_said", data))
+        said = ChatSaid(text=attempt_spec.without_secrets(text, {}), at_us=self._clock.now_us(), **more)
+        await self._journal.append(chat.stream(id), said)
 
     async def read(self, id: str) -> list[Record | SentMessage]:
         """Return what a person said, what happened to the run, and its messages, in the order of the journal."""

@@ -28,10 +28,11 @@ from maos.engine.run_reader import new_id as new_id
 from maos.engine.types import RUN
 from maos.engine.workplace import Workplace, check_places
 from maos.errors import InvalidInput, NotFound
-from maos.journal.codec import Event
 from maos.journal.journal import Append, Journal
+from maos.model import status
 from maos.model.attempt import check_run
-from maos.model.events.run import RunEvent
+from maos.model.events.commands import CancelRequested, Command, PauseRequested, TasksRequested, WakeRequested
+from maos.model.events.run import QuestionAsked, RunClaimed, RunCreated, RunEnded, RunEvent, RunPlanned, RunResumed
 from maos.model.failure import REPEATABLE
 from maos.model.message import PERSON, inbox
 from maos.model.plan import ASK, Plan, from_data
@@ -259,17 +260,16 @@ class Runs(RunViews):
         lease = await claim(self._journal, self._clock, stream(run.id), None, is_open=False, hint="")
         recorder = Recorder(self._journal, RUN, run, lease, lease_s=self._lease_s)
         at_us = self._clock.now_us()
-        created = {
-            "request": request or plan.request,
-            "folder": str(folder or ""),
-            "options": {**({"conflicts": plan.conflicts} if plan.conflicts != ASK else {}), **options},
-            "owner": ownership.identity(lease),
-            "at_us": at_us,
-        }
-        planned = {"tasks": [msgspec.to_builtins(task) for task in plan.tasks], "at_us": at_us}
-        events = [Event("run_created", created), Event("run_planned", planned)]
+        created = RunCreated(
+            request=request or plan.request,
+            folder=str(folder or ""),
+            options={**({"conflicts": plan.conflicts} if plan.conflicts != ASK else {}), **options},
+            owner=ownership.identity(lease),
+            at_us=at_us,
+        )
+        planned = RunPlanned(tasks=[msgspec.to_builtins(task) for task in plan.tasks], at_us=at_us)
         try:
-            await recorder.append(*events, *([self._taken(recorder, "manual")] if is_claimed else ()))
+            await recorder.append(created, planned, *([self._claimed(recorder, "manual")] if is_claimed else ()))
         except BaseException:
             await self._journal.release(lease)
             raise
@@ -396,19 +396,18 @@ class Runs(RunViews):
         hint = f"`maos orchestration status {run.id} --watch` watches it from here"
         lease = await claim(self._journal, self._clock, stream(run.id), run, is_open=run.is_open, hint=hint)
         recorder = Recorder(self._journal, RUN, run, lease, lease_s=self._lease_s)
-        taken = self._taken(recorder, source, options)
-        again = Event("run_resumed", {"at_us": taken.data["at_us"]})
+        claimed = self._claimed(recorder, source, options)
         is_again = not (run.is_going if is_going is None else is_going)
         try:
-            await recorder.append(taken, *([again] if is_again else ()))
+            await recorder.append(claimed, *([RunResumed(at_us=claimed.at_us)] if is_again else ()))
         except BaseException:
             await self._journal.release(lease)
             raise
         return self._hold(recorder)
 
-    def _taken(self, recorder: Recorder[Run], source: str, options: Mapping[str, Any] | None = None) -> Event:
-        data = {"owner": ownership.identity(recorder.lease), "source": source, "at_us": self._clock.now_us()}
-        return Event("run_claimed", {**data, "options": dict(options)} if options else data)
+    def _claimed(self, recorder: Recorder[Run], source: str, options: Mapping[str, Any] | None = None) -> RunClaimed:
+        owner, at_us = ownership.identity(recorder.lease), self._clock.now_us()
+        return RunClaimed(owner=owner, source=source, options=dict(options or {}), at_us=at_us)
 
     def _hold(self, recorder: Recorder[Run]) -> _Claim:
         """Renew the lease of a claimed run until it is executed or given back."""
@@ -533,7 +532,7 @@ class Runs(RunViews):
 
             await m.runs.pause("r-1")
         """
-        await self._request(id, "pause_requested", {"why": why})
+        await self._request(id, PauseRequested(why=why, at_us=self._clock.now_us()))
 
     async def pause_and_wait(self, id: str) -> Run:
         """Pause a run and wait until none of its agents works, whether an engine executes it or not.
@@ -570,7 +569,7 @@ class Runs(RunViews):
             raise InvalidInput(f"orchestration {run.id} is completed", hint="only a run that is not can be cancelled")
         while run.status != CANCELLED:
             if is_executing(run):
-                await self._request(run.id, "cancel_requested", {"why": why})
+                await self._request(run.id, CancelRequested(why=why, at_us=self._clock.now_us()))
                 while is_executing(run):
                     await checkpoints.until(self._journal, run, lambda each: not each.is_going)
                 run = await self.get(run.id)
@@ -585,8 +584,8 @@ class Runs(RunViews):
         held = self._hold(recorder)
         try:
             await stopping.end_all(self._attempts, run.id, GRACE_S)
-            data = {"status": CANCELLED, "why": why, "at_us": self._clock.now_us()}
-            await recorder.append(Event("run_ended", data))
+            at_us = self._clock.now_us()
+            await recorder.append(RunEnded(status=status.RunStatus.CANCELLED, why=why, at_us=at_us))
         finally:
             self._claims.pop(run.id, None)
             await self._release(held)
@@ -598,37 +597,37 @@ class Runs(RunViews):
         hint = f"pause it first, with `maos orchestration pause {id}`"
         lease = await claim(self._journal, self._clock, stream(id), run, is_open=run.is_open, hint=hint)
         recorder = Recorder(self._journal, RUN, run, lease, lease_s=self._lease_s)
-        data = {"tasks": [msgspec.to_builtins(task) for task in plan.tasks], "at_us": self._clock.now_us()}
-        data |= {"options": dict(options)} if options else {}
+        tasks = [msgspec.to_builtins(task) for task in plan.tasks]
         try:
-            await recorder.append(Event("run_planned", data))
+            await recorder.append(RunPlanned(tasks=tasks, options=dict(options or {}), at_us=self._clock.now_us()))
         finally:
             await self._journal.release(recorder.lease)
         return run
 
     async def request_tasks(self, id: str, plan: Plan, *, by: str = PERSON) -> None:
         """Request that the engine that executes a run adds tasks to it."""
-        await self._request(id, "tasks_requested", {"tasks": msgspec.to_builtins(plan.tasks), "asked_by": by})
+        tasks = msgspec.to_builtins(plan.tasks)
+        await self._request(id, TasksRequested(tasks=tasks, asked_by=by, at_us=self._clock.now_us()))
 
     async def wake(self, id: str, *, by: str = "person") -> bool:
         """Have a run that sleeps because of a rate limit continue now; False when it does not sleep."""
         if (await self.get(id)).wakes_us <= self._clock.now_us():
             return False
-        await self._request(id, "wake_requested", {"by": by})
+        await self._request(id, WakeRequested(by=by, at_us=self._clock.now_us()))
         return True
 
     async def ask(self, id: str, question: str, *, key: str, asked_by: str, **more: Any) -> None:
         """Put a question to a person; the same `key` asks once, also when an agent asks again after a crash."""
-        data = {"id": key, "question": question, "asked_by": [asked_by], **more, "at_us": self._clock.now_us()}
+        asked = QuestionAsked(id=key, question=question, asked_by=[asked_by], at_us=self._clock.now_us(), **more)
         once = Key(f"ask/{id}/{asked_by}/{key}", hashlib.sha256(question.encode()).digest())
-        await self._journal.append_all([Append(inbox(id), [Event("question_asked", data)])], key=once)
+        await self._journal.append_all([Append(inbox(id), [asked])], key=once)
 
     async def answer(self, id: str, question: str, answer: str, *, by: str = "person") -> None:
         """Answer a question of a run, also while no engine executes it; Answered when another answer came first."""
         await questions.answer(self._journal, self._clock, await self.get(id), question, answer, by=by)
 
-    async def _request(self, id: str, type_: str, data: dict[str, Any]) -> None:
-        await self._journal.append(inbox(id), Event(type_, {**data, "at_us": self._clock.now_us()}))
+    async def _request(self, id: str, command: Command) -> None:
+        await self._journal.append(inbox(id), command)
 
     # --- housekeeping ----------------------------------------------------------------------------------------
 
