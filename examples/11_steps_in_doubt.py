@@ -55,7 +55,7 @@ async def transfers() -> list[int]:
 async def run_until_a_step_waits(folder: Path, place: str) -> None:
     async with maos.open(folder / "maos.db") as m:
         handle = await m.workflows.start(transfers, id="order-7")
-        while place not in handle.flow.calls:
+        while place not in handle.flow.steps:
             await asyncio.sleep(0.01)
         await asyncio.sleep(0.05)
 

@@ -167,7 +167,7 @@ async def begin_workflows(m: Maos) -> None:
     async with maos.open(m.journal.store.place) as other:
         await other.workflows.start(nap, id="nap-1")
         await other.workflows.start(order, id="order-7")
-        while len((await other.workflows.get("order-7")).calls) < 2:
+        while len((await other.workflows.get("order-7")).steps) < 2:
             await asyncio.sleep(0.01)
     await m.workflows.resume("order-7")
     while not (await m.workflows.get("order-7")).unknown:
