@@ -148,7 +148,7 @@ async def test_an_agent_that_waits_for_a_message_gets_it_from_the_tool_it_waits_
     open_tools: list[str] = []
 
     def look(attempt: Attempt, _facts: object) -> None:
-        open_tools[:] = [str(tool["name"]) for tool in attempt.tools_open.values()]
+        open_tools[:] = [tool.name for tool in attempt.tools_open.values()]
 
     going = asyncio.create_task(engine_m.runs.execute(run.id, worker=AgentWorker(attempts, listener=look)))
     await eventually(lambda: any(each.endswith("read_messages") for each in open_tools))

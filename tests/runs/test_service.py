@@ -17,6 +17,8 @@ from maos.engine.questions import Answered
 from maos.errors import StoreUnavailable
 from maos.journal.journal import Journal
 from maos.model import bundle
+from maos.model.events.facts import Line
+from maos.model.events.records import BundleImported
 from maos.model.message import PERSON
 from maos.model.plan import BadPlan, Plan, Task
 from maos.model.run import Run, TaskState, stream
@@ -203,7 +205,7 @@ async def test_a_run_executed_from_python_cleans_up(
 async def foreign(m: Maos, folder: Path) -> Run:
     """A run that came with a file, of which nobody has agreed to anything."""
     run = await m.runs.create(HELLO, folder=folder, options=IN_PLACE)
-    await m.journal.append(bundle.stream(run.id), maos.Event(bundle.IMPORTED, {"of": "", "at_us": 1}))
+    await m.journal.append(bundle.stream(run.id), BundleImported(at_us=1))
     return run
 
 
@@ -317,7 +319,7 @@ async def test_one_feed_has_the_run_its_agents_and_its_messages(m: Maos, tmp_pat
             if isinstance(update, RunChanged):
                 seen += [event.type for event in update.events]
             elif isinstance(update, AgentOutput):
-                seen += [str(fact["text"]) for fact in update.facts if fact["kind"] == "line"]
+                seen += [fact.text for fact in update.facts if isinstance(fact, Line)]
             elif isinstance(update, MessageSent):
                 seen.append(update.message.text)
             if seen[-1:] == ["run_ended"]:

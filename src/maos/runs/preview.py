@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from maos.engine.attempts import Attempts
 from maos.engine.ownership import is_held
 from maos.errors import NotFound
-from maos.model.attempt import Attempt
+from maos.model.attempt import Attempt, Tool
 from maos.model.failure import ENDED_BY_ITSELF, REPEATABLE
 from maos.model.run import DONE, GATED, RUNNING, Run, TaskState
 
@@ -24,7 +24,7 @@ class Next(NamedTuple):
     agent: str
     words: str = ""
     """What its agent is told, word for word."""
-    unknown: Sequence[Mapping[str, Any]] = ()
+    unknown: Sequence[Tool] = ()
     """Tools of which nobody knows whether they took effect (I31)."""
     why: str = ""
 
@@ -44,8 +44,7 @@ async def _next(attempts: Attempts, run: Run, task: TaskState) -> Next:
         attempt: Attempt = await attempts.get(agent)
     except NotFound:
         return Next(task.name, "begun", agent, str(task.plan.get("task", "")))
-    tools = [{"name": each.name, "input": each.input} for each in attempt.tools_open.values()]
-    unknown = [_command(attempt)] if attempt.kind in REPEATABLE else tools
+    unknown = [_command(attempt)] if attempt.kind in REPEATABLE else list(attempt.tools_open.values())
     if task.status == RUNNING and attempt.number == task.attempts:
         if attempt.is_open and is_held(attempt):
             return Next(task.name, "taken_up", agent, why=attempt.activity)
@@ -58,6 +57,6 @@ async def _next(attempts: Attempts, run: Run, task: TaskState) -> Next:
     return Next(task.name, "resumed", agent, words, unknown, why)
 
 
-def _command(attempt: Attempt) -> dict[str, Any]:
+def _command(attempt: Attempt) -> Tool:
     """A command as if it were the one tool of its agent."""
-    return {"name": attempt.kind, "input": {"command": shlex.join(map(str, attempt.order.get("argv") or ()))}}
+    return Tool(attempt.kind, {"command": shlex.join(map(str, attempt.order.get("argv") or ()))})

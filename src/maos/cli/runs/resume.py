@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
 from maos.cli import completing, render
 from maos.cli import documents as shared
@@ -246,7 +247,10 @@ async def _preview(m: Maos, run: Run, added: Addition | None, cwd: str | None, o
     new = [] if added is None else added.plan.tasks
     foreign = await m.runs.acts(run.id) if await m.runs.needs_consent(run.id) else None
     if as_json:
-        tasks = [{**each._asdict(), "unknown": list(each.unknown)} for each in found]
+        tasks = [
+        tasks = [{**each._asdict(), "unknown": [msgspec.structs.asdict(tool) for tool in each.unknown]} for each in found]
+            for each in found
+        ]
         more = [{"task": task.name, "what": "added", "words": task.task, "needs": task.needs} for task in new]
         starts = {} if foreign is None else {"agreed": False, "starts": [bundles.act(each) for each in foreign]}
         document = {"kind": "dry_run", "run": run.id, "carried_out": is_executing(run), "tasks": [*tasks, *more],
@@ -274,7 +278,7 @@ def _show_next(each: Next, width: int) -> None:
     style = "dim" if each.what in ("kept", "begun") else ""
     render.line("  ", (clean(each.task).ljust(width), "bold"), "  ", (f"{SAID[each.what]}{why}", style))
     for tool in each.unknown:
-        render.line((f"    unknown whether it took effect: {words.tool(tool['name'], tool['input'])}", "yellow"))
+        render.line((f"    unknown whether it took effect: {words.tool(tool.name, tool['input'])}", "yellow"))
     if each.what == "resumed" and each.words:
         render.line(("    and is told:", "dim"))
         for line in each.words.splitlines():
