@@ -71,7 +71,7 @@ async def test_it_says_what_it_says_and_does(tmp_path: Path) -> None:
         run, code = await whole_run(order, stub, forgetful=True)
         assert "You are the reviewer." in said_to_the_model(stub)
         assert stub.requests[0].headers["authorization"] == f"Bearer {KEY}"
-    assert (code, verdict_of(run.facts, code)) == (0, None)
+    assert (code, verdict_of(run.heard, code)) == (0, None)
     kinds = [fact["kind"] for fact in run.facts if fact["kind"] != "line"]
     assert kinds == [
         "session", "thought", "text", "tool_use", "tool_result", "tool_use", "tool_result", "text", "usage",
@@ -83,7 +83,7 @@ async def test_it_says_what_it_says_and_does(tmp_path: Path) -> None:
     assert (order.cwd / "new.txt").read_text() == "hello\n"
     (usage,) = run.of("usage")
     assert (usage["input"], usage["cache_read"], usage["output"]) == (250, 30, 27)
-    assert last_message(run.facts) == "It is done."
+    assert last_message(run.heard) == "It is done."
 
 
 async def test_a_tool_of_ours_is_called_without_asking(tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ async def test_killed_in_the_middle_of_a_text_it_goes_on_in_its_thread(tmp_path:
                 await asyncio.wait_for(stub.arrived.wait(), 30)
             run.kill()
             code = await run.ended()
-        verdict = verdict_of(run.facts, code)
+        verdict = verdict_of(run.heard, code)
         assert verdict is not None
         assert verdict.failure == "killed"
         order = order._replace(attempt="tester.2", task="SCRIPT=again go on", resume=True, session=thread_of(run))
@@ -193,7 +193,7 @@ async def test_a_session_that_is_not_there_is_told(tmp_path: Path) -> None:
         order = order_for(tmp_path, resume=True, session="0199a213-81c0-7800-8aa1-bbab2a035a53")
         run, code = await whole_run(order, stub)
         assert not stub.requests
-    verdict = verdict_of(run.facts, code)
+    verdict = verdict_of(run.heard, code)
     assert verdict is not None
     assert verdict.failure == "session_missing"
 
@@ -211,7 +211,7 @@ async def test_a_model_that_does_not_answer_is_told_apart(
 ) -> None:
     async with ModelStub([ScriptStep(text="never said in full", faults=[fault])]) as stub:
         run, code = await whole_run(order_for(tmp_path), stub)
-    verdict = verdict_of(run.facts, code)
+    verdict = verdict_of(run.heard, code)
     assert verdict is not None
     assert (code, verdict.failure) == (1, failure)
     assert [fact["attempt"] for fact in run.of("retry")] == list(range(1, retries + 1))
@@ -229,7 +229,7 @@ async def test_a_model_that_stumbles_once_is_asked_again(
     async with ModelStub([ScriptStep(text="Here I am.", faults=[fault])]) as stub:
         run, code = await whole_run(order_for(tmp_path), stub)
         assert len(stub.requests) == 2
-    assert (code, run.text(), verdict_of(run.facts, code)) == (0, "Here I am.", None)
+    assert (code, run.text(), verdict_of(run.heard, code)) == (0, "Here I am.", None)
     assert [fact.get("status", 0) for fact in run.of("retry")] == retries
 
 
@@ -285,7 +285,7 @@ async def test_a_hostile_workspace_runs_nothing(tmp_path: Path) -> None:
     async with ModelStub([ScriptStep(calls=[shell("echo x")]), ScriptStep(text="Done.")]) as stub:
         run, code = await whole_run(order_for(tmp_path), stub)
         assert "mallow" not in said_to_the_model(stub)
-    assert (code, verdict_of(run.facts, code)) == (0, None)
+    assert (code, verdict_of(run.heard, code)) == (0, None)
     assert not list((tmp_path / "marks").iterdir())
 
 

@@ -63,7 +63,7 @@ async def test_it_runs_what_it_was_allowed_to(tmp_path: Path) -> None:
             assert await run.finish() == 0
         assert "notes_note" in said_to_the_model(stub), "it has the tools it was given"
     assert (order.cwd / "made").read_text() == "hello\n"
-    assert last_message(run.facts) == "It is made."
+    assert last_message(run.heard) == "It is made."
     assert len({fact["id"] for fact in run.of("tool_use")}) == len(run.of("tool_result")) == 1
     assert not run.of("turn_ended")[0].get("failed")
 

@@ -248,8 +248,7 @@ async def _preview(m: Maos, run: Run, added: Addition | None, cwd: str | None, o
     foreign = await m.runs.acts(run.id) if await m.runs.needs_consent(run.id) else None
     if as_json:
         tasks = [
-        tasks = [{**each._asdict(), "unknown": [msgspec.structs.asdict(tool) for tool in each.unknown]} for each in found]
-            for each in found
+            {**each._asdict(), "unknown": [msgspec.structs.asdict(tool) for tool in each.unknown]} for each in found
         ]
         more = [{"task": task.name, "what": "added", "words": task.task, "needs": task.needs} for task in new]
         starts = {} if foreign is None else {"agreed": False, "starts": [bundles.act(each) for each in foreign]}
