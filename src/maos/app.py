@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Found(NamedTuple):
+class FoundId(NamedTuple):
     """What a person means by an id."""
 
     kind: str
@@ -164,7 +164,7 @@ class Maos:
             )
         return self._workflows
 
-    async def find(self, given: str, *kinds: str, noun: str, hint: str = "") -> Found:
+    async def find(self, given: str, *kinds: str, noun: str, hint: str = "") -> FoundId:
         """Find a run or workflow run by its id or a unique prefix of it; `kinds` are "run" and "workflow".
 
         Example::
@@ -174,7 +174,7 @@ class Maos:
         streams = [name for kind in kinds async for name in self.journal.streams(f"{kind}/{given}")]
         known = {id: kind for kind, _, id in (name.partition("/") for name in reversed(streams))}
         id = match_id(given, reversed(known), noun, hint=hint)
-        return Found(known[id], id)
+        return FoundId(known[id], id)
 
     @property
     def questions(self) -> Questions:

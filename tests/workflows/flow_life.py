@@ -17,7 +17,7 @@ from maos.app import Maos
 from maos.testing.crash import ack
 from maos.workflows import (
     NOT_DONE,
-    FoundWorkflow,
+    Found,
     NotWaiting,
     StepFailed,
     child,
@@ -59,7 +59,7 @@ async def pay(what: str) -> str:
 
 def look(what: str) -> Any:
     did = found(key())
-    return NOT_DONE if did is None else FoundWorkflow(f"{did}!")
+    return NOT_DONE if did is None else Found(f"{did}!")
 
 
 @maos.step(probe=look)

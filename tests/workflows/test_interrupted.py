@@ -8,7 +8,7 @@ import pytest
 
 import maos
 from maos.app import Maos
-from maos.workflows import NOT_DONE, FoundWorkflow, NotWaiting, StepFailed, Workflow, key
+from maos.workflows import NOT_DONE, Found, NotWaiting, StepFailed, Workflow, key
 from tests.workflows.conftest import Engine
 from tests.workflows.define import Outside, eventually, workflow
 
@@ -170,11 +170,11 @@ async def test_a_probe_that_finds_the_effect_gives_the_result(engine: Engine, as
 
     async def look(amount: int) -> Any:
         asked.append((amount, key()))
-        return FoundWorkflow("receipt found")
+        return Found("receipt found")
 
     def look_in_a_thread(amount: int) -> Any:
         asked.append((amount, key()))
-        return FoundWorkflow("receipt found")
+        return Found("receipt found")
 
     bank = Bank(probe=look if asynchronous else look_in_a_thread)
     await bank.interrupt(engine)
@@ -210,7 +210,7 @@ async def test_a_probe_that_cannot_tell_leaves_it_to_a_person(engine: Engine, pr
 async def test_a_probe_can_call_steps_and_they_are_no_calls_of_the_workflow(engine: Engine) -> None:
     @maos.step
     async def ask(amount: int) -> Any:
-        return FoundWorkflow(f"receipt {amount}")
+        return Found(f"receipt {amount}")
 
     bank = Bank(probe=ask)
     await bank.interrupt(engine)

@@ -12,7 +12,7 @@ import maos
 from maos.app import Maos
 from maos.engine.recorder import Recorder
 from maos.model.workflow import WorkflowRun
-from maos.workflows import NOT_DONE, FoundWorkflow, StepFailed, signal
+from maos.workflows import NOT_DONE, Found, StepFailed, signal
 from maos.workflows.definition import StepDefinition
 from maos.workflows.handle import Handle
 from tests.workflows.conftest import Engine
@@ -146,7 +146,7 @@ async def test_a_step_that_was_cancelled_by_its_limit_is_in_doubt_unless_it_is_i
 
 @pytest.mark.parametrize(
     ("found", "said", "tries"),
-    [(FoundWorkflow("found"), "found", 1), (NOT_DONE, "TimeoutError: it took longer than 0.02 s", 2)],
+    [(Found("found"), "found", 1), (NOT_DONE, "TimeoutError: it took longer than 0.02 s", 2)],
     ids=["found", "not done"],
 )
 async def test_a_probe_says_what_became_of_a_step_that_took_too_long(

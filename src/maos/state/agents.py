@@ -178,6 +178,12 @@ class AgentStates:
         """What `update` would append now, to be written as part of a larger append; None when nothing would change.
 
         Conflict from that append means that the agent has changed meanwhile: compose it again.
+
+        Example::
+
+            change = await m.agents.composed("reviewer", {"status": "busy"})
+            if change is not None:
+                await m.journal.append_all([change])
         """
         state = (await self.loader.current(agent)).state
         ops = changes.operations(state.raw(), wanted)

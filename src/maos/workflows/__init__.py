@@ -15,14 +15,14 @@ from maos.workflows.api import (
     sleep,
     unique,
 )
-from maos.workflows.definition import NOT_DONE, FoundWorkflow, StepDefinition, Workflow, find, step, workflow
+from maos.workflows.definition import NOT_DONE, Found, StepDefinition, Workflow, find, step, workflow
 from maos.workflows.errors import NotWaiting, StepFailed, WorkflowChanged, WorkflowFailed
 from maos.workflows.handle import Handle
 from maos.workflows.steps import key
 
 __all__ = [
     "NOT_DONE",
-    "FoundWorkflow",
+    "Found",
     "Handle",
     "NotWaiting",
     "StepDefinition",

@@ -18,7 +18,7 @@ R = TypeVar("R")
 BACKOFF_S, BACKOFF_S_MAX = 1.0, 300.0
 
 
-class FoundWorkflow(NamedTuple):
+class Found(NamedTuple):
     """What a probe says: the step did take effect, and this is its result."""
 
     result: Any = None

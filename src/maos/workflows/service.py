@@ -507,7 +507,7 @@ class Workflows:
 
         Example::
 
-            print([(each.place, each.next) for each in (await m.workflows.preview("order-7")).pending])
+            print([(each.step_id, each.next) for each in (await m.workflows.preview("order-7")).pending])
         """
         flow = await self.get(id)
         if workflow is None:

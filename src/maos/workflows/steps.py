@@ -15,7 +15,7 @@ from maos.faults import crash_point
 from maos.model.workflow import DONE, FAILED, STEP, UNKNOWN, Step
 from maos.workflows import values
 from maos.workflows.control import Control
-from maos.workflows.definition import NOT_DONE, FoundWorkflow, StepDefinition, call, executor
+from maos.workflows.definition import NOT_DONE, Found, StepDefinition, call, executor
 from maos.workflows.errors import StepFailed
 from maos.workflows.mail import WorkflowInbox
 from maos.workflows.record import RunRecord
@@ -242,11 +242,11 @@ class Steps:
             try:
                 with it.context():
                     said = await call(it.step.probe, it.args, it.kwargs)
-                if isinstance(said, FoundWorkflow):
-                    said = FoundWorkflow(values.plain(said.result, f"what the probe of {it.step.name} found"))
+                if isinstance(said, Found):
+                    said = Found(values.plain(said.result, f"what the probe of {it.step.name} found"))
             except Exception as raised:  # noqa: BLE001 - shown to the person who is asked in its place
                 said, error = None, raised
-            if (isinstance(said, FoundWorkflow) or said == NOT_DONE) and not mail.has_said(it.step_id):
+            if (isinstance(said, Found) or said == NOT_DONE) and not mail.has_said(it.step_id):
                 mail.close(it.step_id)
                 if said == NOT_DONE:
                     return NOT_DONE

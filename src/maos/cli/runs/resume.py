@@ -277,7 +277,7 @@ def _show_next(each: Next, width: int) -> None:
     style = "dim" if each.what in ("kept", "begun") else ""
     render.line("  ", (clean(each.task).ljust(width), "bold"), "  ", (f"{SAID[each.what]}{why}", style))
     for tool in each.unknown:
-        render.line((f"    unknown whether it took effect: {words.tool(tool.name, tool['input'])}", "yellow"))
+        render.line((f"    unknown whether it took effect: {words.tool(tool.name, tool.input)}", "yellow"))
     if each.what == "resumed" and each.words:
         render.line(("    and is told:", "dim"))
         for line in each.words.splitlines():
