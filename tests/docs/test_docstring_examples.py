@@ -116,7 +116,7 @@ async def prepared(name: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[
             await FAILURES[name](m, lease, monkeypatch)
         if name.startswith(("Workflows.", "Maos.workflows", "maos.workflow", "maos.step")):
             await begin_workflows(m)
-        if name.startswith(("TimeTravel.", "Transfer.", "Maos.travel", "Maos.bundles", "Maos.find")):
+        if name.startswith(("TimeTravel.", "Transfer.", "Maos.travel", "Maos.transfer", "Maos.find")):
             await begin_run(m)
         names = {"asyncio": asyncio, "fetch": fetch, "shout": shout, "compress": compress}
         yield {"maos": maos, "m": m, "journal": m.journal, "lease": lease, **names}
