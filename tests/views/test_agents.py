@@ -12,7 +12,7 @@ from maos.engine import ownership
 from maos.engine.attempts import Running
 from maos.engine.ownership import Liveness
 from maos.errors import InvalidInput, NotFound
-from maos.model import facts
+from maos.model.events import facts
 from maos.model.agent_state import AgentState
 from maos.views import agents
 from tests.views.test_effects import ran
@@ -128,8 +128,8 @@ async def test_a_command_without_input_cannot_be_told_anything(m: Maos, tmp_path
 
 async def test_a_permission_is_answered_once(m: Maos) -> None:
     asked = [
-        facts.permission_requested("toolu_1", "Bash", {"command": "ls"}),
-        facts.permission_requested("toolu_2", "Edit", {}),
+        facts.PermissionRequested("toolu_1", "Bash", {"command": "ls"}),
+        facts.PermissionRequested("toolu_2", "Edit", {}),
     ]
     await ran(m, "a", asked, ends=False)
     assert [each.ref for each in await m.questions.open()] == ["a/toolu_1", "a/toolu_2"]

@@ -55,7 +55,7 @@ def test_facts_as_lines(found: list[Fact], shown: str, capsys: pytest.CaptureFix
 
 
 def test_a_message_is_shown_when_the_agent_gets_it(capsys: pytest.CaptureFixture[str]) -> None:
-    got = heard({"kind": "input", "id": "inbox/3"}, {"kind": "input", "id": "end"}, messages={3: "go\nleft"})
+    got = heard(facts.Input("inbox/3"), facts.Input("end"), messages={3: "go\nleft"})
     Feed(apart=True).show(got)
     assert capsys.readouterr() == ("", "» go left\n")
 

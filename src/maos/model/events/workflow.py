@@ -99,7 +99,7 @@ class WorkflowEnded(WorkflowEventBase, frozen=True, kw_only=True):
 class WorkflowCompacted(WorkflowEventBase, frozen=True, kw_only=True):
     """It ended long ago and was compacted: stands for all events before."""
 
-    flow: dict[str, Any]
+    workflow: dict[str, Any]
 
 
 class StepEventBase(WorkflowEventBase, frozen=True, kw_only=True):
