@@ -186,7 +186,7 @@ def test_a_server_that_does_not_answer(no_db: Path, run: Run) -> None:
         done = run("--db", f"postgresql://maos:secret@127.0.0.1:{taken.getsockname()[1]}/maos", "state", "list")
     assert done.returncode == 5
     assert done.stderr.startswith("error: cannot use postgresql://maos@127.0.0.1")
-    assert "hint: check that the server runs" in done.stderr
+    assert "hint: check that the server is running" in done.stderr
     assert "secret" not in done.stderr
 
 

@@ -48,4 +48,4 @@ def test_a_copy_is_lines_of_json(url: str, invoke: Invoke, no_db: Path) -> None:
 def test_a_database_that_the_server_does_not_have(url: str, invoke: Invoke) -> None:
     result = invoke("--db", url.rpartition("/")[0] + "/none", "state", "list")
     assert result.exit_code == 5
-    assert "hint: check that the server runs" in result.stderr
+    assert "hint: check that the server is running" in result.stderr
