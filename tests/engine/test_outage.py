@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from maos.workflows.calls import signal
+from maos.workflows.api import signal
 
 import maos
 from maos.app import Maos

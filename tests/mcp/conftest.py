@@ -65,7 +65,7 @@ class World:
     def variables(self, task: str, *, number: int = 1, run: bool = True) -> dict[str, str]:
         """What the engine tells a door."""
         agent = f"{self.run.id}.{task}" if run else task
-        server = ToolServers(str(self.path)).door(agent, f"{agent}.{number}", run=self.run.id if run else "")
+        server = ToolServers(str(self.path)).server(agent, f"{agent}.{number}", run=self.run.id if run else "")
         passed_on = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
         return {**passed_on, **server.env}
 
@@ -75,7 +75,7 @@ class World:
     ) -> AsyncIterator[Agent]:
         """The agent of a task, at its door."""
         env = {**self.variables(task, number=number, run=run), **variables}
-        argv = ToolServers("").door("", "").argv
+        argv = ToolServers("").server("", "").argv
         server = StdioServerParameters(command=argv[0], args=list(argv[1:]), env=env, cwd=self.path.parent)
         with (self.path.parent / "errors.txt").open("a") as errors:
             async with Client(stdio_client(server, errlog=errors), mode=mode) as client:

@@ -57,7 +57,7 @@ async def test_what_was_asked_before_the_input_ended_is_done_and_waits_for_nobod
 
 async def test_a_door_to_postgresql(postgres_url: str, tmp_path: Path) -> None:
     async with maos.open(postgres_url, schema="elsewhere", mark_path=tmp_path / "mark") as m:
-        server = ToolServers(postgres_url, schema="elsewhere").door("a", "a.1")
+        server = ToolServers(postgres_url, schema="elsewhere").server("a", "a.1")
         with raw_door({**server.env, "XDG_STATE_HOME": str(tmp_path)}) as raw:
             assert raw.call("save_state", key="k", value=[1]) == ("kept, in version 2 of your state", False)
             assert raw.call("report_discovery", text="it works") == ("recorded", False)
@@ -66,7 +66,7 @@ async def test_a_door_to_postgresql(postgres_url: str, tmp_path: Path) -> None:
 
 
 def test_a_door_belongs_to_one_attempt() -> None:
-    server = ToolServers("/tmp/x.db").door("r-1.a", "r-1.a.2", run="r-1")
+    server = ToolServers("/tmp/x.db").server("r-1.a", "r-1.a.2", run="r-1")
     assert server.name == "maos"
     assert server.env == {"MAOS_DB": "/tmp/x.db", "MAOS_AGENT": "r-1.a", "MAOS_ATTEMPT": "r-1.a.2", "MAOS_RUN": "r-1"}
     assert server.argv[:2] == (sys.executable, "-P")
