@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from maos.workflows.api import signal
 
 import maos
 from maos.app import Maos
 from maos.errors import StoreUnavailable
 from maos.store import postgres as postgres_store
 from maos.testing.postgres import PostgresServer
+from maos.workflows.api import signal
 from maos.workflows.definition import workflow
 from tests.engine.test_attempts import lines_of
 

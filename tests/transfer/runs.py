@@ -96,7 +96,7 @@ def told() -> dict[str, list[Event]]:
         ],
         tool_calls.stream(two): [
             event("tool_called", tool="report_progress", arguments={"percent": 5.0, "activity": "x"}, digest="ab",
-                  attempt=f"{two}.1", door="d", proved=[]),
+                  attempt=f"{two}.1", server="d", proved=[]),
         ],
     }  # fmt: skip
 

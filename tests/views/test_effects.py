@@ -87,7 +87,7 @@ async def test_steps_of_workflows_are_in_it_too(tmp_path: Path) -> None:
     async with maos.open(tmp_path / "maos.db") as m:
         await m.workflows.start(ledger_flow, id="w")
         async with asyncio.timeout(60):
-            while len((await m.workflows.get("w")).calls) < 3:
+            while len((await m.workflows.get("w")).steps) < 3:
                 await asyncio.sleep(0.02)
         flow = await m.workflows.get("w")
     assert [each.outcome for each in effects.of_workflow(flow, is_running=True)] == ["done", "failed", "running"]

@@ -116,7 +116,7 @@ async def test_when_a_step_that_is_not_idempotent_begins_its_beginning_is_on_dis
 
     @maos.step
     async def pay(n: int) -> int:
-        calls = [record async for record in journals[0].read("workflow/p") if record.type.startswith("call_")]
+        calls = [record async for record in journals[0].read("workflow/p") if record.type.startswith("step_")]
         found.append([f"{record.type} {record.data['step_id']}" for record in calls])
         return n
 

@@ -207,20 +207,6 @@ async def test_two_branches_that_wait_for_one_name_lose_and_double_nothing_in_a_
         assert sorted(await m.workflows.run(pair, id="p")) == [1, 2, 3]
 
 
-async def test_mail_that_comes_out_of_order_is_heard_in_order(m: Maos) -> None:
-    """Whoever registers hears of old mail from one reader and of new mail from another."""
-    handle = await m.workflows.start(paid, 3, id="p")
-    await eventually(lambda: handle.flow.waiting)
-    execution = m.workflows._executions[handle.id]
-    heard = caught(execution)
-    for amount in (1, 2, 3):
-        await m.workflows.signal("p", "paid", Payment(amount))
-    await eventually(lambda: len(heard) == 3)
-    for record in (heard[2], heard[0], heard[2], heard[1], heard[0]):
-        execution.receive(record)
-    assert await handle.result() == [1, 2, 3]
-
-
 async def test_a_signal_of_another_type_than_is_waited_for_fails_the_workflow(m: Maos) -> None:
     handle = await m.workflows.start(paid, 1, id="p")
     await m.workflows.signal("p", "paid", "seven")

@@ -197,7 +197,7 @@ WITH received AS (
            data -> 'metadata' AS metadata
     FROM maos_plain WHERE stream LIKE 'inbox/%' AND type = 'message_sent'
 ), receipt AS (
-    SELECT substr(m.stream, 10) AS name, j.version::bigint AS version,
+    SELECT substr(m.stream, 6) AS name, j.version::bigint AS version,
            bool_or(m.type = 'message_acknowledged') AS acknowledged
     FROM maos_plain AS m, jsonb_array_elements(m.data -> 'versions') AS j (version)
     WHERE m.stream LIKE 'acks/%' AND m.type IN ('message_delivered', 'message_acknowledged') GROUP BY 1, 2
@@ -216,7 +216,7 @@ SELECT m.position AS id,
        coalesce(o.acknowledged, false) AS acknowledged,
        coalesce(o.delivered, false) AS delivered,
        coalesce(m.data -> 'metadata', o.metadata, '{}') AS metadata,
-       nullif(substr(m.stream, 5), '-') AS orchestration_id,
+       nullif(substr(m.stream, 10), '-') AS orchestration_id,
        coalesce(m.data -> 'to', '[]') AS recipients,
        m.data ->> 'topic' AS topic
 FROM maos_plain AS m LEFT JOIN outcome AS o ON o.message = m.data ->> 'id'

@@ -204,7 +204,7 @@ WITH received AS (
            json_extract(data, '$.text') AS text, json_extract(data, '$.metadata') AS metadata
     FROM maos_plain WHERE stream GLOB 'inbox/*' AND type = 'message_sent'
 ), receipt AS (
-    SELECT substr(m.stream, 10) AS name, j.value AS version, max(m.type = 'message_acknowledged') AS acknowledged
+    SELECT substr(m.stream, 6) AS name, j.value AS version, max(m.type = 'message_acknowledged') AS acknowledged
     FROM maos_plain AS m, json_each(m.data, '$.versions') AS j
     WHERE m.stream GLOB 'acks/*' AND m.type IN ('message_delivered', 'message_acknowledged') GROUP BY 1, 2
 ), outcome AS (
@@ -221,7 +221,7 @@ SELECT m.position AS id,
        coalesce(o.acknowledged, 0) AS acknowledged,
        coalesce(o.delivered, 0) AS delivered,
        coalesce(json_extract(m.data, '$.metadata'), o.metadata, '{}') AS metadata,
-       nullif(substr(m.stream, 5), '-') AS orchestration_id,
+       nullif(substr(m.stream, 10), '-') AS orchestration_id,
        coalesce(json_extract(m.data, '$.to'), '[]') AS recipients,
        json_extract(m.data, '$.topic') AS topic
 FROM maos_plain AS m LEFT JOIN outcome AS o ON o.message = json_extract(m.data, '$.id')

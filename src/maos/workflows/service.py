@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakValueDictionary
 
-from maos.bus.mailbox import Mailbox
+from maos.bus.mailbox import Inbox, Mailbox
 from maos.clock import MICROSECONDS, Clock
 from maos.engine import consent, ownership
 from maos.engine.claims import Held, claim
@@ -325,17 +325,23 @@ class Workflows:
             recorder, workflow, self._journal, self._clock,
             service=self, attempts=self._attempts, threads=self._threads, **how,
         )  # fmt: skip
-        execution.task = asyncio.create_task(self._run(execution))
-        self._executions[execution.flow.id] = execution
+        flow = execution.flow
+        inbox = await self._mailbox.open(flow.id, after=flow.inbox_cursor, rest_s=INBOX_REST_S)
+        try:
+            for record in await inbox.backlog():
+                execution.receive(record)
+        except BaseException:
+            inbox.close()
+            raise
+        execution.task = asyncio.create_task(self._run(execution, inbox))
+        self._executions[flow.id] = execution
         await asyncio.sleep(0)  # a task that is cancelled before its first step would not give the lease back
         return execution.handle
 
-    async def _run(self, execution: Execution) -> WorkflowRun:
+    async def _run(self, execution: Execution, inbox: Inbox) -> WorkflowRun:
         id = execution.flow.id
         try:
-            async with await self._mailbox.open(id, after=execution.flow.inbox_cursor, rest_s=INBOX_REST_S) as inbox:
-                for record in await inbox.backlog():
-                    execution.receive(record)
+            async with inbox:
                 flow = await execution.run(inbox)
             if flow.status == CHANGED:
                 self._unfit[id] = execution.definition.code
