@@ -66,7 +66,7 @@ async def folded(m: Maos, where: dict[str, str], name: str = "unheard-of") -> Pa
     kept.pop("version")
     parts = Parts(await exported(m, "w-1"))
     parts.lines, parts.manifest["streams"] = [], []
-    parts.add("workflow/w-1", event("workflow_compacted", flow=kept))
+    parts.add("workflow/w-1", event("workflow_compacted", workflow=kept))
     return parts
 
 

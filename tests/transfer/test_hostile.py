@@ -180,7 +180,7 @@ async def test_a_name_that_is_something_else_here_is_refused(
         "inbox": "pause_requested",
         "workflow": "workflow_paused",
         "attempt": "attempt_claimed",
-        "bus": "message_sent",
+        "messages": "message_sent",
     }
     await there.journal.append(taken, Event(types[taken.partition("/")[0]], {**SAID, "owner": {}}))
     with pytest.raises(maos.InvalidInput, match=f"something else called r-1 here: {taken}"):

@@ -95,9 +95,9 @@ async def test_every_moment_of_an_imported_run_is_what_it_was(tmp_path: Path, he
     """R-702, R-703, I13: at each version the same was recorded of everybody, and going back there means the same."""
     run = await lived(here, tmp_path)
     place, house = repository(tmp_path), tmp_path / "house"
-    await here.bundles.export("r-1", tmp_path / "r-1.maos")
+    await here.transfer.export("r-1", tmp_path / "r-1.maos")
     git(tmp_path, "clone", "-q", "--no-local", str(place), str(house))
-    await there.bundles.import_(tmp_path / "r-1.maos", folder=house)
+    await there.transfer.import_(tmp_path / "r-1.maos", folder=house)
     order = [each.stream for each in await here.journal.store.read_log(limit=9_999) if each.stream.startswith(MINE)]
     again = [each.stream for each in await there.journal.store.read_log(limit=9_999) if each.stream.startswith(MINE)]
     assert again == ["agent/somebody", *order], "in the order in which they were recorded"
@@ -137,11 +137,11 @@ async def test_a_fork_travels_with_its_origin_or_without(tmp_path: Path, here: M
         await here.bus.send("person", f"{fork}.a", f"to {fork}", run=fork)
         assert (await here.runs.execute(fork)).status == "completed"
     for id in ("r-1", "r-2", "r-3"):
-        await here.bundles.export(id, tmp_path / f"{id}.maos")
+        await here.transfer.export(id, tmp_path / f"{id}.maos")
     house = tmp_path / "house"
     git(tmp_path, "clone", "-q", "--no-local", str(repository(tmp_path)), str(house))
     for fork in ("r-2", "r-3"):
-        await there.bundles.import_(tmp_path / f"{fork}.maos", folder=house)
+        await there.transfer.import_(tmp_path / f"{fork}.maos", folder=house)
         options = await there.runs.agree(fork)
         await there.runs.add(fork, Plan(tasks=[Task(name=f"{fork}-more", command=["true"])]))
         alone = await there.runs.execute(fork, options=options)
@@ -151,7 +151,7 @@ async def test_a_fork_travels_with_its_origin_or_without(tmp_path: Path, here: M
     with pytest.raises(maos.NotFound, match="they come from r-1, which is not here") as refused:
         await there.travel.join("r-2", "r-3")
     assert "import it too" in str(refused.value.hint)
-    await there.bundles.import_(tmp_path / "r-1.maos", folder=house)
+    await there.transfer.import_(tmp_path / "r-1.maos", folder=house)
     await there.runs.agree("r-1")
     found = await there.travel.diff("r-1", other="r-2")
     assert [[each.text for each in side] for side in found.difference.messages] == [[], ["to r-2"]]
@@ -161,10 +161,10 @@ async def test_a_fork_travels_with_its_origin_or_without(tmp_path: Path, here: M
     assert files == {"a.txt": "a\n", "first.txt": "first\n", "r-2.txt": "r-2\n", "r-3.txt": "r-3\n"}
     joined = (await there.runs.get("r-2")).version
     await there.travel.rollback("r-2", done.undo)
-    await there.bundles.export("r-2", tmp_path / "joined.maos")
+    await there.transfer.export("r-2", tmp_path / "joined.maos")
     async with maos.open(tmp_path / "third.db", home=tmp_path / "third") as third:
         git(tmp_path, "clone", "-q", "--no-local", str(repository(tmp_path)), str(tmp_path / "hut"))
-        await third.bundles.import_(tmp_path / "joined.maos", folder=tmp_path / "hut")
+        await third.transfer.import_(tmp_path / "joined.maos", folder=tmp_path / "hut")
         await third.runs.agree("r-2")
         await third.travel.rollback("r-2", joined)
         run = await third.runs.get("r-2")

@@ -192,7 +192,7 @@ class BundleImporter:
 
     async def _check_idle(self, manifest: Manifest) -> None:
         """Whoever goes on with it here would lose it to what is written beside them."""
-        lease = await self._journal.acquire(f"{'run' if manifest.kind == RUN else 'flow'}/{manifest.id}", ttl_s=1.0)
+        lease = await self._journal.acquire(f"{'run' if manifest.kind == RUN else 'workflow'}/{manifest.id}", ttl_s=1.0)
         if lease is None:
             hint = f"`maos orchestration pause {manifest.id}`, and import again"
             raise InvalidInput(f"{manifest.id} is being carried out here", hint=hint)
@@ -245,7 +245,7 @@ class BundleImporter:
     async def _write(self, bundle: Opened, place: RebaseTarget, versions: dict[str, int]) -> None:
         manifest, checked, streams = bundle.contents.manifest, bundle.checked, bundle.contents.streams
         fitter = Rebaser(place, streams, manifest.id, checked.members)
-        own = f"{'run' if manifest.kind == RUN else 'flow'}/{manifest.id}"
+        own = f"{'run' if manifest.kind == RUN else 'workflow'}/{manifest.id}"
         new, later = _in_order(bundle.contents, versions, own)
         noted = BundleImported(
             sha256=bundle.reader.sha256,

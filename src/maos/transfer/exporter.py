@@ -100,7 +100,7 @@ def _write(target: BinaryIO, manifest: Manifest, lines: list[EventLine], packed:
 
 async def _gather(journal: Journal, kind: str, id: str, members: Members, position: int) -> _Gathered:
     root: Any = RUNS.fold(id=id) if kind == RUN else WORKFLOW_RUN.fold(id=id)
-    beginning = f"{'run' if kind == RUN else 'flow'}/{id}"
+    beginning = f"{'run' if kind == RUN else 'workflow'}/{id}"
     heads: list[StreamHead] = []
     found: list[tuple[int, EventLine]] = []
     workspaces: list[Mapping[str, Any]] = []

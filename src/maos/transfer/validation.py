@@ -59,7 +59,8 @@ def check(contents: Contents) -> Checked:
     for name, events in streams.items():
         _check_types(name, events)
         if name.startswith("workflow/"):
-            flows[name[5:]] = _folded(WorkflowRun(id=name[5:]), events, name)
+            id = name.removeprefix("workflow/")
+            flows[id] = _folded(WorkflowRun(id=id), events, name)
     members = membership.of_run(manifest.id) if manifest.kind == RUN else membership.of_workflow(manifest.id, flows)
     _check_belonging(manifest, streams, members)
     attempts: dict[str, Attempt] = {}
@@ -105,7 +106,7 @@ def _check_belonging(manifest: Manifest, streams: Mapping[str, Sequence[Record]]
             raise _bad(f"the stream {name!r} is another run")
         if name.startswith("workflow/") and (manifest.kind == RUN or whose[1] not in members.roots):
             raise _bad(f"the stream {name!r} is another workflow")
-    beginning = f"{'run' if manifest.kind == RUN else 'flow'}/{manifest.id}"
+    beginning = f"{'run' if manifest.kind == RUN else 'workflow'}/{manifest.id}"
     if beginning not in streams:
         raise _bad(f"it has no {beginning}")
 
