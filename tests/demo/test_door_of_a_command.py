@@ -15,7 +15,7 @@ SAVES = [
     sys.executable,
     "-P",
     "-c",
-    "from maos.demo.tool_client import Door; door = Door(); door.call('save_state', key='pi', value=3); door.close()",
+    "from maos.demo.tool_client import ToolClient; door = ToolClient(); door.call('save_state', key='pi', value=3); door.close()",
 ]
 
 

@@ -150,11 +150,13 @@ def test_a_key_that_is_there_twice_is_not_overwritten() -> None:
 
 
 def test_a_task_says_what_to_do_in_one_way() -> None:
-    data = {"tasks": [{"name": "a", "task": "x", "command": "y"}, {"name": "b"}]}
+    """A command may have a text beside it that says what it is for."""
+    described = {"name": "c", "task": "x", "command": "y"}
+    data = {"tasks": [{"name": "a", "python": "x:y", "command": "y"}, {"name": "b"}, described]}
     with pytest.raises(BadPlan) as raised:
         parser.parse_data(data)
     assert [str(each) for each in raised.value.problems] == [
-        "task 1 (a): a task has one of task, command and python: it has task and command",
+        "task 1 (a): a task has one of task, command and python: it has command and python",
         "task 2 (b): a task has one of task, command and python: it has none",
     ]
 

@@ -76,7 +76,7 @@ def test_variables_are_given_on_the_command_line() -> None:
         ("  - name: ship", "  - name: [a", "not YAML"),
         ("    needs: test", "    needs: ship", "12:12: tasks wait for each other: note → ship → note"),
         ("    matrix:", "    command: x\n    matrix:", "8:5: 'command' is there twice"),
-        ("command: echo", "task: x\n    command: echo", "10:5: a task has one of task, command and python"),
+        ("command: echo", "python: x:y\n    command: echo", "10:5: a task has one of task, command and python"),
         ("time_limit_s: 60", "time_limit_s: soon", "21:19: expected"),
         ("name: release", "version: 2", "1:10: format 2 is newer than this maos knows (1) (use a newer maos)"),
         ("name: release", "name: !!python/object/apply:os.getcwd []", "1:7:"),

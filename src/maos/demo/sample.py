@@ -174,6 +174,6 @@ def plan(python: str, notes: str, pause_s: float) -> str:
         command = [python, "-P", "-m", f"maos.demo.{name}", f"{notes}/{name}.jsonl", str(pause_s)]
         tasks.append(
             f"[[tasks]]\nname = {json.dumps(name)}\ntask = {json.dumps(task)}\n"
-            f"command = {json.dumps(command)}\ndoor = true\ntime_limit_s = {TIME_LIMIT_S}\n"
+            f"command = {json.dumps(command)}\nmcp = true\ntime_limit_s = {TIME_LIMIT_S}\n"
         )
     return "\n".join(tasks)

@@ -24,7 +24,7 @@ class FileGate(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_
 
 
 class FileTask(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """One piece of work: exactly one of `task`, `command` and `python` says what to do."""
+    """One piece of work: a `task` for an agent, a `command` (a `task` beside it says what it is for), or `python`."""
 
     name: Annotated[Word, Meta(description="What the task is called; no other task of the plan has this name.")]
     task: Annotated[str, Meta(description="What an agent is told.")] = ""

@@ -299,7 +299,7 @@ class _Builder:
         path: Path = ("tasks", number)
         given = {**self._variables, **{f"matrix.{name}": value for name, value in combination.items()}}
         ways = [name for name in ("task", "command", "python") if getattr(task, name)]
-        if len(ways) != 1 and path not in self._wrong:
+        if len(ways) != 1 and ways != ["task", "command"] and path not in self._wrong:
             there = f"it has {' and '.join(ways)}" if ways else "it has none"
             self._add(path, f"a task has one of task, command and python: {there}")
         kind, command = task.kind, self._command(task.command, given, (*path, "command"))
