@@ -44,7 +44,7 @@ async def test_nobody_else_may_read_anything(tmp_path: Path) -> None:
     assert len(modes) == 7, modes
     for path, mode in modes.items():
         assert stat.S_IMODE(mode) == (0o700 if stat.S_ISDIR(mode) else 0o600), path
-    assert stat.S_IMODE((tmp_path / "maos.db.level-1.bak").stat().st_mode) == 0o600
+    assert stat.S_IMODE((tmp_path / "maos.db.level-2.bak").stat().st_mode) == 0o600
 
 
 class Calls:
@@ -193,7 +193,7 @@ async def test_a_newer_level_is_refused_and_left_as_it_is(
         await store.append(Write("run/1", events("from the future")))
         log = await everything(store)
     before = content(Path(place.folder))
-    with pytest.raises(UnknownFormat, match="level 2, this maos knows levels up to 1") as caught:
+    with pytest.raises(UnknownFormat, match="level 3, this maos knows levels up to 2") as caught:
         async with place.open():
             pass
     assert "upgrade maos" in caught.value.hint
@@ -242,7 +242,7 @@ async def test_a_file_that_may_not_be_written(writable_folder: bool, shared_fold
                 error = await error_of(store.append(Write("run/1", events("second"))))
     assert isinstance(error, StoreUnavailable)
     assert error.written is False
-    assert "can be written" in error.hint
+    assert "is writable" in error.hint
     shared_folder.chmod(0o755)
     assert place.path.read_bytes() == before
     for file in shared_folder.glob("maos.db*"):  # SQLite gave the mode of the database to what it made beside it

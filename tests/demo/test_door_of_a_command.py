@@ -15,7 +15,7 @@ SAVES = [
     sys.executable,
     "-P",
     "-c",
-    "from maos.demo.tool_client import ToolClient; door = ToolClient(); door.call('save_state', key='pi', value=3); door.close()",
+    "from maos.demo.tool_client import ToolClient as T; own = T(); own.call('save_state', key='pi', value=3); own.close()",
 ]
 
 
