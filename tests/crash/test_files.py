@@ -198,7 +198,7 @@ async def test_a_newer_level_is_refused_and_left_as_it_is(
             pass
     assert "upgrade maos" in caught.value.hint
     assert content(Path(place.folder)) == before
-    assert await level_of(place) == 2
+    assert await level_of(place) == 3
     async with newer.open() as store:
         assert await everything(store) == log
 

@@ -15,7 +15,8 @@ SAVES = [
     sys.executable,
     "-P",
     "-c",
-    "from maos.demo.tool_client import ToolClient as T; own = T(); own.call('save_state', key='pi', value=3); own.close()",
+    "from maos.demo.tool_client import ToolClient\n"
+    "client = ToolClient(); client.call('save_state', key='pi', value=3); client.close()",
 ]
 
 
