@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import maos
-from maos.workflows import FoundWorkflow, key
+from maos.workflows import Found, key
 
 STATEMENT: dict[str, int] = {}
 bank_answers = asyncio.Event()
@@ -29,7 +29,7 @@ bank_answers = asyncio.Event()
 def look(amount: int) -> Any:
     """Found(...) when the bank knows of it, else NOT_DONE."""
     print(f"the bank has a transfer under {key()}")
-    return FoundWorkflow(STATEMENT[key()])
+    return Found(STATEMENT[key()])
 
 
 @maos.step(probe=look)
