@@ -50,7 +50,6 @@ EVENT_TYPES = (
     "workflow_paused", "workflow_changed", "workflow_ended", "workflow_compacted", "step_started", "step_retried",
     "step_unknown", "step_abandoned", "step_completed", "step_failed",
 )  # fmt: skip
-INBOX_TYPES = ("signal_sent", "question_answered", "resolve_requested", "cancel_requested", "pause_requested")
 
 
 def stream(id: str) -> str:

@@ -507,10 +507,6 @@ class Runs(RunViews):
         due = saving.is_due(checkpoint, "timer", 0)
         return await saving.interval_s(self._journal, checkpoint.interval_s) if due else math.inf
 
-    def is_executing_here(self, id: str) -> bool:
-        """Whether this engine executes a run."""
-        return id in self._schedulers
-
     def pause_here(self, id: str, why: str) -> None:
         """Pause a run that this engine executes, or is about to: its agents are stopped, and can be resumed."""
         if id in self._schedulers:

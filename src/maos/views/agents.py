@@ -376,10 +376,6 @@ class Agents(Attempts):
 
     # --- files -----------------------------------------------------------------------------------------------
 
-    async def changed_files(self, agent: str) -> list[FileChange] | None:
-        """What an agent changed up to its last checkpoint; None when its files are not kept, or not within reach."""
-        return await _files(await self.get(agent))
-
     async def diff(self, agent: str, *, patch: bool = False) -> AgentFiles:
         """What an agent changed up to its last checkpoint, and the patch of it; InvalidInput when that is not kept."""
         workspace, commit = _saved(await self.get(agent))
