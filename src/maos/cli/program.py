@@ -48,16 +48,19 @@ class RootGroup(LazyGroup):
     cls=RootGroup,
     lazy={
         "demo": ("maos.cli.demo:demo", "See a run survive kill -9, with a proof."),
-        "orchestrate": ("maos.cli.runs.start:orchestrate", "Carry out a request or a plan with many agents."),
+        "orchestrate": (
+            "maos.cli.runs.start:orchestrate",
+            "Run a plan, or plan and run a request, with agents.",
+        ),
         "chat": ("maos.cli.chat.command:chat", "Begin a run and steer it in conversation."),
         "resume": (
             "maos.cli.runs.resume:resume_latest",
-            "Go on with a run that was paused, interrupted or failed.",
+            "Resume a paused, interrupted or failed run.",
         ),
         "orchestration": ("maos.cli.runs:orchestration", "Look at runs, pause them, and go on with them."),
         "workflow": ("maos.cli.workflow:workflow", "Run workflows that survive a crash."),
         "status": ("maos.cli.status:status", "Show everything that runs or waits now, and what needs you first."),
-        "questions": ("maos.cli.questions:questions", "List what waits for your answer."),
+        "questions": ("maos.cli.questions:questions", "List open questions."),
         "answer": ("maos.cli.questions:answer", "Answer a question."),
         "recover": ("maos.cli.recover:recover", "List what was interrupted, and how to go on with each."),
         "effects": (

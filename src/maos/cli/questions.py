@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @json_option
 @click.pass_obj
 def questions(database: DatabaseTarget, as_json: bool) -> None:
-    """List what waits for your answer.
+    """List open questions.
 
     Questions of runs, gates of tasks, and permissions that agents ask for, the oldest first.
     """

@@ -14,12 +14,15 @@ from maos.cli.commands import LazyGroup
         "list": ("maos.cli.agent.status:list_", "List the agents that run, and those that ran."),
         "show": ("maos.cli.agent.status:show", "Show everything that is known of an agent."),
         "logs": ("maos.cli.agent.exchange:logs", "Show what an agent said and did, in order, over all its attempts."),
-        "attach": ("maos.cli.agent.lifecycle:attach", "Take up an agent that nobody records, and show what it does."),
+        "attach": ("maos.cli.agent.lifecycle:attach", "Attach to a detached agent and follow its output."),
         "stop": (
             "maos.cli.agent.lifecycle:stop",
             "End an agent so that it can be resumed, and wait until it has ended.",
         ),
-        "resume": ("maos.cli.agent.lifecycle:resume", "Go on with an agent that was stopped or failed, and show it."),
+        "resume": (
+            "maos.cli.agent.lifecycle:resume",
+            "Resume a stopped or failed agent and follow its output.",
+        ),
         "send": ("maos.cli.agent.exchange:send", "Send a message to an agent."),
         "answer": ("maos.cli.agent.exchange:answer", "Answer what an agent asks to be allowed to do."),
         "diff": ("maos.cli.agent.exchange:diff", "Show which files an agent has changed, up to its last checkpoint."),

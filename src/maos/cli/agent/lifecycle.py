@@ -153,7 +153,7 @@ def run(
 @json_lines_option
 @click.pass_context
 def attach(ctx: click.Context, agent: str, as_json: bool) -> None:
-    """Take up an agent that nobody records, and show what it does.
+    """Attach to a detached agent and follow its output.
 
     What it said meanwhile comes first. While another process runs it, it is only shown, as `maos agent logs -f` does.
     """
@@ -193,7 +193,7 @@ def resume(
     variables: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Go on with an agent that was stopped or failed, and show it.
+    """Resume a stopped or failed agent and follow its output.
 
     It goes on in its own session if its program can, and is told what happened and what is unknown; MORE is added to
     that. A command is run again. One that still works without us is only taken up, as by `maos agent attach`.

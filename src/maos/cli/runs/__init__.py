@@ -11,9 +11,9 @@ from maos.cli.commands import LazyGroup
     cls=LazyGroup,
     lazy={
         "list": ("maos.cli.runs.list:list_", "List all runs, those that may go on first."),
-        "status": ("maos.cli.runs.status:status", "Show how it stands with a run."),
-        "pause": ("maos.cli.runs.status:pause", "Stop a run so that it can go on later."),
-        "resume": ("maos.cli.runs.resume:resume", "Go on with a run, and give it more to do."),
+        "status": ("maos.cli.runs.status:status", "Show a run's status."),
+        "pause": ("maos.cli.runs.status:pause", "Pause a run; `maos resume` continues it."),
+        "resume": ("maos.cli.runs.resume:resume", "Resume a run, and add work to it."),
         "merge": ("maos.cli.runs.merge:merge", "Merge what the tasks of a run have done into your branch."),
         "checkpoint": ("maos.cli.runs.checkpoints:checkpoint", "Give the present state of a run a name."),
         "checkpoints": ("maos.cli.runs.checkpoints:checkpoints", "List the checkpoints of a run."),

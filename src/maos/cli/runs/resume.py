@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
-import msgspec
 
 from maos.cli import completing, render
 from maos.cli import documents as shared
@@ -86,7 +85,7 @@ def _options_of_resuming(command: Callable[..., None]) -> Callable[..., None]:
 @_options_of_resuming
 @click.pass_context
 def resume_latest(ctx: click.Context, /, id: str, **given: Any) -> None:
-    """Go on with a run that was paused, interrupted or failed.
+    """Resume a paused, interrupted or failed run.
 
     Without ID, the latest that is not completed. Finished tasks are not run again. Agents that still work are taken up,
     those that were interrupted go on in their own sessions, and are told what happened. Tasks that failed are tried
@@ -107,7 +106,7 @@ def resume_latest(ctx: click.Context, /, id: str, **given: Any) -> None:
 @_options_of_resuming
 @click.pass_context
 def resume(ctx: click.Context, /, id: str, **given: Any) -> None:
-    """Go on with a run, and give it more to do.
+    """Resume a run, and add work to it.
 
     Finished tasks are not run again. Agents that still work are taken up, those that were interrupted go on in their
     own sessions, and are told what happened. Tasks that failed are tried again.
@@ -248,7 +247,8 @@ async def _preview(m: Maos, run: Run, added: Addition | None, cwd: str | None, o
     foreign = await m.runs.acts(run.id) if await m.runs.needs_consent(run.id) else None
     if as_json:
         tasks = [
-            {**each._asdict(), "unknown": [msgspec.structs.asdict(tool) for tool in each.unknown]} for each in found
+            {**each._asdict(), "unknown": [{"name": tool.name, "input": tool.input} for tool in each.unknown]}
+            for each in found
         ]
         more = [{"task": task.name, "what": "added", "words": task.task, "needs": task.needs} for task in new]
         starts = {} if foreign is None else {"agreed": False, "starts": [bundles.act(each) for each in foreign]}

@@ -54,7 +54,7 @@ def orchestrate(
     as_json: bool,
     **given: Any,
 ) -> None:
-    """Carry out a request or a plan with many agents.
+    """Run a plan, or plan and run a request, with agents.
 
     An agent makes a plan of a REQUEST: what is to be done, and by which type of agent; it cannot have commands run. The
     plan is shown, and begins when you say yes. Each agent works in a git worktree of its own; what a task has done is

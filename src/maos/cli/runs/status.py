@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 def status(
     database: DatabaseTarget, id: str, messages: bool, tasks: bool, at: str | None, watch: bool, as_json: bool
 ) -> None:
-    """Show how it stands with a run.
+    """Show a run's status.
 
     How far it is, who does what, what went wrong, what it asks you, and how to go on. With --watch this is drawn again
     whenever something happens, whichever process carries the run out; Ctrl+C ends only the watching. With --at it is
@@ -95,7 +95,7 @@ def document(now: RunStatus, *, tasks: bool, said: list[SentMessage] | None) -> 
 @json_option
 @click.pass_obj
 def pause(database: DatabaseTarget, id: str, as_json: bool) -> None:
-    """Stop a run so that it can go on later.
+    """Pause a run; `maos resume` continues it.
 
     Its agents are stopped, and this waits until they have. Whichever process carries the run out does it, and then
     ends. If none does, agents of the run that still work are stopped all the same. Messages and questions are kept.
