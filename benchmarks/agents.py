@@ -88,16 +88,16 @@ async def engine(database: str, home: Path, agents: int, rate: float, seconds: f
     ear.begun = float(os.environ.get("BENCH_BEGUN", ear.begun))
     ear.wanted = agents
     async with maos.open(database, home=home) as m:
-        known = {attempt.agent async for attempt in m.attempts.all()}
-        running = await m.attempts.adopt_all(listener=ear)
+        known = {attempt.agent async for attempt in m.agents.all()}
+        running = await m.agents.adopt_all(listener=ear)
         living = {each.attempt.agent for each in running}
         places = asyncio.Semaphore(10)
 
         async def start(name: str) -> Any:
             async with places:
                 if name in known:
-                    return await m.attempts.resume(name, listener=ear)
-                return await m.attempts.start(
+                    return await m.agents.resume(name, listener=ear)
+                return await m.agents.start(
                     argv=command(rate, 3600), cwd=home.parent, name=name, in_place=True,
                     time_limit_s=3600, listener=ear,
                 )  # fmt: skip

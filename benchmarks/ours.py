@@ -11,7 +11,7 @@ from benchmarks.measure import Figures, Missing, Subject
 from benchmarks.workload import Message, Note
 
 Agents = Any
-"""`m.agents`; maos is imported inside functions, so that the peers can be measured without it."""
+"""`m.state`; maos is imported inside functions, so that the peers can be measured without it."""
 
 NAME = "maos"
 NAME_POSTGRES = "maos on PostgreSQL"
@@ -74,7 +74,7 @@ async def agents(where: str) -> AsyncIterator[Agents]:
     import maos
 
     async with maos.open(where) as m:
-        yield m.agents
+        yield m.state
 
 
 async def grow(agents: Agents, version: int, messages: list[Message]) -> int:

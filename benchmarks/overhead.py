@@ -83,7 +83,7 @@ async def orchestrations(m: maos.Maos, files: Path) -> int:
 async def agents(m: maos.Maos, files: Path) -> int:
     """Agents that talk a little."""
     for _ in range(20):
-        running = await m.attempts.start(argv=TALK, cwd=files, in_place=True)
+        running = await m.agents.start(argv=TALK, cwd=files, in_place=True)
         await running.wait()
     return 20
 
@@ -109,7 +109,7 @@ async def checkpoints(m: maos.Maos, files: Path) -> int:
         git = ["git", "-C", str(files), "-c", "user.name=bench", "-c", "user.email=bench@localhost"]
         for command in (["init", "-q"], ["add", "."], ["commit", "-qm", "begin"]):
             subprocess.run([*git, *command], check=True)
-    running = await m.attempts.start(argv=WAIT, cwd=files)
+    running = await m.agents.start(argv=WAIT, cwd=files)
     worktree = Path(running.attempt.workspace["path"])
     for number in range(50):
         with (worktree / f"file{number}.txt").open("a") as file:

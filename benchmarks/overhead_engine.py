@@ -46,7 +46,7 @@ async def engine(database: str, home: Path, agents: int, seconds: float) -> None
         tasks = [{"name": f"t{number}", "task": "Work.", "kind": "claude"} for number in range(agents)]
         options = {"in_place": True, "time_limit_s": 3600}
         run = await m.runs.create({"tasks": tasks}, folder=home.parent, options=options)
-        worker = AgentWorker(m.attempts, listener=heard)
+        worker = AgentWorker(m.agents, listener=heard)
         carrying_out = asyncio.create_task(m.runs.execute(run.id, worker=worker, concurrency=agents))
         await working.wait()
         await asyncio.sleep(10)  # until the dictionary is trained

@@ -234,7 +234,7 @@ EVENT_PAGES: list[tuple[str, str]] = [
 """The modules of `maos.model.events`, and what they are called."""
 
 HANDLES = {
-    "Maos": "m", "AgentStates": "m.agents", "Cache": "m.agents.cache", "Journal": "m.journal",
+    "Maos": "m", "AgentStates": "m.state", "Cache": "m.state.cache", "Journal": "m.journal",
     "Workflows": "m.workflows", "TimeTravel": "m.travel", "Bundles": "m.transfer",
 }  # fmt: skip
 """What an object is called by those who use it."""

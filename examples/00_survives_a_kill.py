@@ -52,13 +52,13 @@ async def work(path: str) -> None:
 async def keep_updating(m: maos.Maos, agent: str) -> None:
     """One step after another, each reported once it is on disk."""
     try:
-        state = await m.agents.get(agent)
+        state = await m.state.get(agent)
     except maos.NotFound:
-        state = await m.agents.create(agent, {"step": 0})
+        state = await m.state.create(agent, {"step": 0})
     step = state.data["step"]
     while True:
         step += 1
-        update = await m.agents.update(agent, {"step": step, "last": says(agent, step)})
+        update = await m.state.update(agent, {"step": step, "last": says(agent, step)})
         # Shorter than the pipe's buffer: a report is whole or not there.
         os.write(sys.stdout.fileno(), f"{agent} {step} {update.version}\n".encode())
 
@@ -129,7 +129,7 @@ class Watcher:
         """Note the place of every new step. Reading compares each event with its hash and the one before it."""
         places = self.places[agent]
         version = places[-1] or 0
-        for event in await m.agents.events(agent, after=version):
+        for event in await m.state.events(agent, after=version):
             version += 1
             if event.version != version:
                 raise Broken(f"agent/{agent}@{version} is missing")
@@ -140,7 +140,7 @@ class Watcher:
                 raise Broken(f"{event.id} is step {step}, expected {len(places)}")
             else:
                 places.append(version)
-        if (await m.agents.get(agent)).data["step"] != len(places) - 1:
+        if (await m.state.get(agent)).data["step"] != len(places) - 1:
             raise Broken(f"the state of {agent} is not at step {len(places) - 1}")
 
 

@@ -33,10 +33,10 @@ async def main() -> None:
         print(f"events in the stream: {await m.journal.version('account/7')}")
 
         # Updates of agents take keys too.
-        await m.agents.create("buyer", {"spent": 0})
-        one = await m.agents.update("buyer", {"spent": 30}, key="buyer-invoice-2291")
-        two = await m.agents.update("buyer", {"spent": 30}, key="buyer-invoice-2291")
-        state = await m.agents.get("buyer")
+        await m.state.create("buyer", {"spent": 0})
+        one = await m.state.update("buyer", {"spent": 30}, key="buyer-invoice-2291")
+        two = await m.state.update("buyer", {"spent": 30}, key="buyer-invoice-2291")
+        state = await m.state.get("buyer")
         print(f"state:  version {one.version} and version {two.version}, spent {state.data['spent']}")
 
 

@@ -21,22 +21,22 @@ PATH = sys.argv[1] if len(sys.argv) > 1 else ":memory:"
 
 async def main() -> None:
     async with maos.open(PATH) as m:
-        first = await m.agents.create("planner", {"plan": "draft", "budget": 100})
+        first = await m.state.create("planner", {"plan": "draft", "budget": 100})
         await asyncio.sleep(0.01)
-        await m.agents.update("planner", {"plan": "final"})
-        await m.agents.update("planner", {"budget": -5})
+        await m.state.update("planner", {"plan": "final"})
+        await m.state.update("planner", {"budget": -5})
 
-        print(f"version 1: {(await m.agents.at('planner', version=1)).to_dict()}")
-        print(f"at that time: {(await m.agents.at('planner', time=first.time_us)).to_dict()}")
-        changes = await m.agents.diff("planner", 1, 3)
+        print(f"version 1: {(await m.state.at('planner', version=1)).to_dict()}")
+        print(f"at that time: {(await m.state.at('planner', time=first.time_us)).to_dict()}")
+        changes = await m.state.diff("planner", 1, 3)
         print(f"from 1 to 3: {', '.join(f'{change.path} {change.kind}' for change in changes)}")
 
-        update = await m.agents.rollback("planner", 1)  # appends version 4; 2 and 3 stay readable
+        update = await m.state.rollback("planner", 1)  # appends version 4; 2 and 3 stay readable
         print(f"rolled back: version {update.version} equals version 1: {update.checksum == first.checksum}")
-        for version in await m.agents.history("planner"):
+        for version in await m.state.history("planner"):
             print(version.version, version.type)
 
-        replay = await m.agents.replay("planner", 1, 4)
+        replay = await m.state.replay("planner", 1, 4)
         print(f"replayed {replay.events} events, every checksum reproduced: {replay.verified}")
 
 

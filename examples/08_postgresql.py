@@ -46,8 +46,8 @@ async def main(url: str) -> None:
             print(f"two nodes wrote {len(seen)} events")
             print(f"a follower on the first node saw positions 1 to 40 in order: {seen == list(range(1, 41))}")
 
-            await a.agents.create("reviewer", {"status": "busy"})
-            state = await b.agents.get("reviewer")
+            await a.state.create("reviewer", {"status": "busy"})
+            state = await b.state.get("reviewer")
             print(f"the second node sees the first one's state at once: {state.data['status']}")
             print(f"verify: {'ok' if (await b.verify()).ok else 'damaged'}")
     finally:

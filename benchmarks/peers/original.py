@@ -112,7 +112,7 @@ async def _recorded(database: Path, home: Path) -> tuple[int, int]:
     last: dict[int, int] = {}
     async with maos.open(database, home=home) as m:
         for number in range(AGENTS):
-            async for record in m.attempts.records(f"a{number}"):
+            async for record in m.agents.records(f"a{number}"):
                 if record.type == "attempt_output":
                     lines = [each["text"] for each in record.data["facts"] if each["kind"] == "line"]
                     found += [json.dumps([number, line]) for line in lines]

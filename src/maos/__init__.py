@@ -3,7 +3,7 @@
     import maos
 
     async with maos.open("maos.db") as m:
-        await m.agents.create("reviewer", {"status": "idle"})
+        await m.state.create("reviewer", {"status": "idle"})
 
 Names are loaded when they are first used, so importing maos costs next to nothing.
 """

@@ -56,14 +56,14 @@ class Maos:
     Example::
 
         async with maos.open("maos.db") as m:
-            state = await m.agents.get("reviewer")
+            state = await m.state.get("reviewer")
             position = await m.journal.head()
     """
 
     def __init__(
         self,
         journal: Journal,
-        agents: states.AgentStates,
+        state: states.AgentStates,
         clock: Clock,
         home: Path | None = None,
         *,
@@ -75,7 +75,7 @@ class Maos:
         self._settings: Current | None = None
         self._clock = clock
         self._home = home
-        self._attempts: Agents | None = None
+        self._agents: Agents | None = None
         self._questions: Questions | None = None
         self._runs: Runs | None = None
         self._bus: Bus | None = None
@@ -84,7 +84,7 @@ class Maos:
         self._transfer: Transfer | None = None
         self.journal = journal
         """Streams of events: append, read, follow."""
-        self.agents = agents
+        self.state = state
         """Versioned state of agents."""
 
     @property
@@ -97,21 +97,21 @@ class Maos:
         return self._settings
 
     @property
-    def attempts(self) -> Agents:
+    def agents(self) -> Agents:
         """Agents that run: start, resume, follow and stop them.
 
         Example::
 
-            running = await m.attempts.start(kind="shell", argv=["echo", "found: nothing"], cwd="/tmp")
+            running = await m.agents.start(kind="shell", argv=["echo", "found: nothing"], cwd="/tmp")
             attempt = await running.wait()
             print(attempt.status, attempt.last_text)
         """
-        if self._attempts is None:
+        if self._agents is None:
             from maos.agents import kinds
             from maos.views.agents import Agents
 
             folder = self._home or settings.folder_of(self.journal.store.place)
-            self._attempts = Agents(
+            self._agents = Agents(
                 self.journal,
                 self._clock,
                 dialect=kinds.dialect,
@@ -120,7 +120,7 @@ class Maos:
                 tool_servers=self._tool_servers() if self._tool_servers else None,
                 settings=self.settings,
             )
-        return self._attempts
+        return self._agents
 
     @property
     def runs(self) -> Runs:
@@ -136,9 +136,7 @@ class Maos:
         if self._runs is None:
             from maos.runs.service import Runs
 
-            self._runs = Runs(
-                self.journal, self._clock, self.attempts, bus=self.bus, definitions=lambda: self.workflows
-            )
+            self._runs = Runs(self.journal, self._clock, self.agents, bus=self.bus, definitions=lambda: self.workflows)
         return self._runs
 
     @property
@@ -158,7 +156,7 @@ class Maos:
                 self.journal,
                 self._clock,
                 mailbox=self.bus.mailbox,
-                attempts=lambda: self.attempts,
+                attempts=lambda: self.agents,
                 lease_s=values.engine.lease_s,
                 checkpoints=CheckpointPolicy.as_set(values.checkpoint),
             )
@@ -188,7 +186,7 @@ class Maos:
         if self._questions is None:
             from maos.views.questions import Questions
 
-            self._questions = Questions(self.journal, self.runs, self.attempts, self.workflows)
+            self._questions = Questions(self.journal, self.runs, self.agents, self.workflows)
         return self._questions
 
     @property
@@ -222,7 +220,7 @@ class Maos:
         from maos.legacy.builder import ImportTarget
         from maos.runs import agent_types
 
-        place = ImportTarget(folder, self.attempts.folder, agent_types.known(folder, settings.config_folder()))
+        place = ImportTarget(folder, self.agents.folder, agent_types.known(folder, settings.config_folder()))
         importer = legacy_import.LegacyImporter(self.journal, self._clock, place, claude=legacy_import.claude_folder())
         return [each async for each in importer.bring(contents, wanted=wanted, dry_run=dry_run)]
 
@@ -237,7 +235,7 @@ class Maos:
         """
         from maos.views import effects
 
-        return await effects.find(self.attempts, id, unknown=unknown)
+        return await effects.find(self.agents, id, unknown=unknown)
 
     async def overview(self) -> Overview:
         """Everything that runs or waits now: runs, agents, workflow runs, questions and unknown effects.
@@ -248,7 +246,7 @@ class Maos:
         """
         from maos.views.overview import overview
 
-        return await overview(self.journal, self.runs, self.attempts, self.workflows)
+        return await overview(self.journal, self.runs, self.agents, self.workflows)
 
     @property
     def travel(self) -> TimeTravel:
@@ -262,7 +260,7 @@ class Maos:
         if self._travel is None:
             from maos.travel.service import TimeTravel
 
-            self._travel = TimeTravel(self.journal, self._clock, self.runs, self.attempts)
+            self._travel = TimeTravel(self.journal, self._clock, self.runs, self.agents)
         return self._travel
 
     @property
@@ -278,7 +276,7 @@ class Maos:
             from maos.transfer.service import Transfer
 
             made_by = f"maos {maos.__version__}"
-            self._transfer = Transfer(self.journal, self._clock, self.attempts, made_by=made_by)
+            self._transfer = Transfer(self.journal, self._clock, self.agents, made_by=made_by)
         return self._transfer
 
     @property
@@ -316,9 +314,7 @@ class Maos:
             report = await m.verify()
             print(report.ok, report.damage)
         """
-        return await verify(
-            self.journal, self.agents.loader, self.agents.snapshot_store, agent=agent, progress=progress
-        )
+        return await verify(self.journal, self.state.loader, self.state.snapshot_store, agent=agent, progress=progress)
 
     async def doctor(self) -> list[Finding]:
         """Check the database, agents and their processes, folders and programs; some findings can be repaired.
@@ -332,7 +328,7 @@ class Maos:
         from maos.ops.doctor import Doctor
 
         doctor = Doctor(
-            self.journal, self.attempts, self.runs, self.workflows, verify=self.verify, version=maos.__version__
+            self.journal, self.agents, self.runs, self.workflows, verify=self.verify, version=maos.__version__
         )
         return await doctor.examine()
 
@@ -368,8 +364,8 @@ class Maos:
             await self._workflows.close()
         if self._runs is not None:
             await self._runs.close()
-        if self._attempts is not None:
-            await self._attempts.close()
+        if self._agents is not None:
+            await self._agents.close()
         if self._bus is not None:
             await self._bus.close()
         await self.journal.close()
@@ -386,7 +382,7 @@ class open:
     Example::
 
         async with maos.open("maos.db") as m:
-            await m.agents.create("reviewer")
+            await m.state.create("reviewer")
     """
 
     def __init__(
@@ -427,8 +423,8 @@ class open:
         except BaseException:
             await store.close()
             raise
-        agents = states.AgentStates(journal, self._clock)
-        return Maos(journal, agents, self._clock, self._home, tool_servers=self._tool_servers, settings=self._settings)
+        state = states.AgentStates(journal, self._clock)
+        return Maos(journal, state, self._clock, self._home, tool_servers=self._tool_servers, settings=self._settings)
 
     def _tool_servers(self) -> ToolServers | None:
         """None for a journal in memory: it has no door that another process could go through."""

@@ -24,7 +24,7 @@ class MaosError(Exception):
     Example::
 
         try:
-            await m.agents.get("unknown")
+            await m.state.get("unknown")
         except maos.MaosError as error:
             print(error.what, error.hint)
     """
@@ -47,7 +47,7 @@ class Conflict(MaosError):
     Example::
 
         try:
-            await m.agents.update("reviewer", {"status": "busy"}, expected=1)
+            await m.state.update("reviewer", {"status": "busy"}, expected=1)
         except maos.Conflict as error:
             print(error.stream, error.expected, error.actual)
     """
@@ -69,7 +69,7 @@ class LeaseLost(MaosError):
     Example::
 
         try:
-            await m.agents.update("reviewer", {"status": "busy"}, under=lease)
+            await m.state.update("reviewer", {"status": "busy"}, under=lease)
         except maos.LeaseLost as error:
             lease = await journal.acquire(error.name)
     """
@@ -88,7 +88,7 @@ class KeyReused(MaosError):
     Example::
 
         try:
-            await m.agents.update("reviewer", {"status": "done"}, key="task/1")
+            await m.state.update("reviewer", {"status": "done"}, key="task/1")
         except maos.KeyReused as error:
             print(error.key)
     """
@@ -109,7 +109,7 @@ class StoreUnavailable(MaosError):
     Example::
 
         try:
-            await m.agents.update("reviewer", {"status": "busy"}, key="task/2")
+            await m.state.update("reviewer", {"status": "busy"}, key="task/2")
         except maos.StoreUnavailable as error:
             print("unknown" if error.written is None else "nothing was written")
     """
@@ -125,7 +125,7 @@ class DiskFull(StoreUnavailable):
     Example::
 
         try:
-            await m.agents.update("reviewer", {"status": "busy"})
+            await m.state.update("reviewer", {"status": "busy"})
         except maos.DiskFull as error:
             print(error.what, error.hint)
     """
@@ -142,7 +142,7 @@ class Corrupt(MaosError):
     Example::
 
         try:
-            await m.agents.history("reviewer")
+            await m.state.history("reviewer")
         except maos.Corrupt as error:
             print(error.stream, error.version)
     """
@@ -196,9 +196,9 @@ class NotFound(MaosError):
     Example::
 
         try:
-            state = await m.agents.get("writer")
+            state = await m.state.get("writer")
         except maos.NotFound:
-            state = await m.agents.create("writer")
+            state = await m.state.create("writer")
     """
 
 
@@ -208,7 +208,7 @@ class InvalidInput(MaosError):
     Example::
 
         try:
-            await m.agents.update("reviewer", {"score": float("nan")})
+            await m.state.update("reviewer", {"score": float("nan")})
         except maos.InvalidInput as error:
             print(error.what, error.hint)
     """

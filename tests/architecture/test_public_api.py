@@ -43,7 +43,7 @@ def test_what_is_public_stays(golden: Callable[[str, str], None]) -> None:
     lines: list[str] = []
     for name in sorted(maos.__all__):
         lines += described(f"maos.{name}", getattr(maos, name))
-    lines += ["", *described("Maos.journal", Journal), "", *described("Maos.agents", AgentStates)]
+    lines += ["", *described("Maos.journal", Journal), "", *described("Maos.state", AgentStates)]
     golden("api.txt", "\n".join(lines) + "\n")
 
 

@@ -245,7 +245,7 @@ async def test_what_is_too_old_to_be_restored_is_a_dead_letter_if_somebody_wants
     assert await finish(receiver, 1) == ["old"]
 
     monkeypatch.setenv("MAOS_RESTORE_MESSAGES", "3600")
-    windowed = Maos(still.journal, still.agents, clock).bus
+    windowed = Maos(still.journal, still.state, clock).bus
     await windowed.expire("c")
     assert [each.message.text async for each in windowed.dead("c")] == ["old"]
     assert [each async for each in windowed.waiting("c")] == []
@@ -268,7 +268,7 @@ async def test_a_window_does_not_touch_what_comes_to_one_who_receives_already(st
 async def test_a_window_that_makes_no_sense_is_refused(still: Maos, monkeypatch: Any, given: str) -> None:
     monkeypatch.setenv("MAOS_RESTORE_MESSAGES", given)
     with pytest.raises(InvalidInput, match="MAOS_RESTORE_MESSAGES"):
-        _ = Maos(still.journal, still.agents, ManualClock()).bus
+        _ = Maos(still.journal, still.state, ManualClock()).bus
 
 
 async def test_not_more_than_a_window_is_in_somebodys_hands(m: Maos) -> None:

@@ -70,9 +70,9 @@ async def m(tmp_path: Path, home: Path) -> AsyncIterator[Maos]:  # noqa: F811
 async def test_an_accepted_message_is_acknowledged_in_the_same_append(m: Maos, tmp_path: Path) -> None:
     """I19: that the agent has got it and that it is acknowledged cannot come apart."""
     script = "read a; echo got $a; read b; echo and $b"
-    running = await m.attempts.start(argv=["sh", "-c", script], cwd=tmp_path, in_place=True, name="a", takes_input=True)
+    running = await m.agents.start(argv=["sh", "-c", script], cwd=tmp_path, in_place=True, name="a", takes_input=True)
     await m.bus.send("b", "a", "one", type="discovery")
-    await m.attempts.send("a", "two")
+    await m.agents.send("a", "two")
     attempt = await running.wait()
     assert (attempt.status, attempt.inbox_cursor) == ("done", 2)
     assert [each async for each in m.bus.waiting("a")] == []
@@ -87,16 +87,16 @@ async def test_an_accepted_message_is_acknowledged_in_the_same_append(m: Maos, t
 
 async def test_what_was_not_taken_before_an_end_comes_with_the_next_attempt(m: Maos, tmp_path: Path) -> None:
     """R-302: nothing unacknowledged is forgotten; a wish from before is not carried out twice."""
-    running = await m.attempts.start(
+    running = await m.agents.start(
         argv=["sh", "-c", "echo ready; sleep 100"], cwd=tmp_path, in_place=True, name="a", takes_input=True
     )
     while not running.attempt.lines:
         await asyncio.sleep(0.01)
-    await m.attempts.stop("a", grace_s=1)
+    await m.agents.stop("a", grace_s=1)
     await running.wait()
     await m.bus.send("b", "a", "one")
     assert [each.message.text async for each in m.bus.waiting("a")] == ["one"]
-    resumed = await m.attempts.resume("a")
+    resumed = await m.agents.resume("a")
     while [each async for each in m.bus.waiting("a")]:
         await asyncio.sleep(0.01)
     assert resumed.attempt.stopping == ""
@@ -148,7 +148,7 @@ async def test_a_message_past_its_time_is_not_said_to_an_agent(m: Maos, tmp_path
     script = "read a; echo got $a"
     await m.bus.send("b", "a", "old", ttl_s=0.01)
     await asyncio.sleep(0.05)
-    running = await m.attempts.start(argv=["sh", "-c", script], cwd=tmp_path, in_place=True, name="a", takes_input=True)
+    running = await m.agents.start(argv=["sh", "-c", script], cwd=tmp_path, in_place=True, name="a", takes_input=True)
     await m.bus.send("b", "a", "new")
     attempt = await running.wait()
     assert attempt.last_text == "got new"

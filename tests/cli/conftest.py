@@ -35,22 +35,22 @@ async def fill(path: Path) -> None:
     """Three agents, an hour between one change and the next, on the first days of 2020."""
     clock = ManualClock(START_US)
     async with maos.open(path, clock=clock) as m:
-        update = m.agents.update
+        update = m.state.update
 
         async def wait_and_update(wanted: dict[str, Any], **more: Any) -> None:
             clock.advance(3600)
             await update("reviewer", wanted, **more)
 
         first: dict[str, Any] = {"status": "idle", "messages": [], "execution": {"task": None}, "memory": {"old": 1}}
-        await m.agents.create("reviewer", first, source="setup")
+        await m.state.create("reviewer", first, source="setup")
         await wait_and_update({"status": "busy"}, source="runner", correlation="run/1")
         await wait_and_update({"messages": maos.Extend([{"role": "user", "text": "hello"}])}, source="runner")
         await wait_and_update({"memory": {"old": maos.DELETE, "new": [1, 2]}}, critical=True, metadata={"why": "tidy"})
         await wait_and_update({"messages": maos.Extend([f"message {n}" for n in range(40)])}, source="runner")
-        await m.agents.snapshot("reviewer", name="before-upgrade")
+        await m.state.snapshot("reviewer", name="before-upgrade")
         await wait_and_update({"execution": {"task": "review"}}, causation="agent/planner@1")
-        await m.agents.create("planner", source="setup")
-        await m.agents.create("[bold]evil[/bold]", {"status": HOSTILE, HOSTILE: HOSTILE}, source=HOSTILE)
+        await m.state.create("planner", source="setup")
+        await m.state.create("[bold]evil[/bold]", {"status": HOSTILE, HOSTILE: HOSTILE}, source=HOSTILE)
 
 
 @pytest.fixture(scope="session")

@@ -12,8 +12,8 @@ from tests.cli.conftest import Invoke, Run
 
 async def fill(url: str) -> None:
     async with maos.open(url) as m:
-        await m.agents.create("reviewer", {"status": "idle"}, source="setup")
-        await m.agents.update("reviewer", {"status": "busy"})
+        await m.state.create("reviewer", {"status": "idle"}, source="setup")
+        await m.state.update("reviewer", {"status": "busy"})
 
 
 @pytest.fixture

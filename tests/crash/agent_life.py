@@ -51,8 +51,8 @@ async def opened(place: Place) -> AsyncIterator[Maos]:
 async def live(m: Maos, after: int = 0) -> None:
     """Take all steps after so many."""
     for number, step in enumerate(STEPS[after:], after + 1):
-        await step(m.agents)
-        ack([number, (await m.agents.get("a")).checksum])
+        await step(m.state)
+        ack([number, (await m.state.get("a")).checksum])
 
 
 async def main() -> None:

@@ -43,9 +43,9 @@ async def undisturbed() -> tuple[list[str], list[tuple[int, int]]]:
     sums = []
     async with maos.open(":memory:") as m:
         for step in STEPS:
-            await step(m.agents)
-            sums.append((await m.agents.get("a")).checksum)
-        return sums, [(each.version, each.spans) for each in await m.agents.history("a")]
+            await step(m.state)
+            sums.append((await m.state.get("a")).checksum)
+        return sums, [(each.version, each.spans) for each in await m.state.history("a")]
 
 
 async def check_kept(m: Maos, sums: list[str], told: int) -> int:
@@ -55,20 +55,20 @@ async def check_kept(m: Maos, sums: list[str], told: int) -> int:
     report = await m.verify()
     assert report.ok, report.damage
     if done:
-        assert (await m.agents.get("a")).checksum == sums[done - 1]
+        assert (await m.state.get("a")).checksum == sums[done - 1]
         gone = 0
         for version in range(1, done + 1):
-            m.agents.cache.clear()
+            m.state.cache.clear()
             try:
-                assert (await m.agents.at("a", version=version)).checksum == sums[version - 1], "I13"
+                assert (await m.state.at("a", version=version)).checksum == sums[version - 1], "I13"
             except NotFound:
                 gone += 1
         assert (gone > 0) == (done >= 7), "only a compaction removes versions"
-        for info in await m.agents.snapshots("a"):
-            assert (await m.agents.snapshot_store.state("a", info.id)).checksum == sums[info.version - 1]
-        m.agents.cache.clear()
-        state = await m.agents.get("a")
-        peek = await m.agents.peek("a", "log", last=3)
+        for info in await m.state.snapshots("a"):
+            assert (await m.state.snapshot_store.state("a", info.id)).checksum == sums[info.version - 1]
+        m.state.cache.clear()
+        state = await m.state.get("a")
+        peek = await m.state.peek("a", "log", last=3)
         assert peek.entries == state.to_dict()["log"][-3:]
     return done
 
@@ -85,12 +85,12 @@ async def test_an_agent_survives_death_at_any_moment(places: Places) -> None:
         async with opened(place) as m:
             done = await check_kept(m, sums, len(told))
             if done >= 2:  # a repeat after death changes nothing (I3)
-                assert (await STEPS[1](m.agents)).version == 2  # type: ignore[attr-defined]
+                assert (await STEPS[1](m.state)).version == 2  # type: ignore[attr-defined]
             await live(m, done)
-            assert (await m.agents.get("a")).checksum == sums[-1]
-            assert [(each.version, each.spans) for each in await m.agents.history("a")] == history
+            assert (await m.state.get("a")).checksum == sums[-1]
+            assert [(each.version, each.spans) for each in await m.state.history("a")] == history
             await check_kept(m, sums, len(sums))
-            assert [info.name for info in await m.agents.snapshots("a")] == ["full", "increment", ""]
+            assert [info.name for info in await m.state.snapshots("a")] == ["full", "increment", ""]
 
     def argv(number: int) -> list[str]:
         return [sys.executable, "-m", "tests.crash.agent_life", places(number).said()]

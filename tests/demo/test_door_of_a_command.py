@@ -21,7 +21,7 @@ SAVES = [
 
 
 async def variables(m: Maos, agent: str) -> dict[str, str]:  # noqa: F811
-    told: dict[str, str] = json.loads((await m.attempts.get(agent)).last_text)
+    told: dict[str, str] = json.loads((await m.agents.get(agent)).last_text)
     return {name: value for name, value in told.items() if name in NAMES}
 
 
@@ -40,8 +40,8 @@ async def test_a_command_of_a_plan_has_a_door_if_the_plan_says_so(m: Maos, tmp_p
 
 async def test_it_still_has_its_door_when_it_is_started_again(m: Maos, tmp_path: Path) -> None:  # noqa: F811
     """Values are not recorded, so they are found anew: the attempt is another one."""
-    await (await m.attempts.start(argv=VARIABLES, name="a", cwd=tmp_path, in_place=True, tool_server=True)).wait()
-    await (await m.attempts.resume("a")).wait()
+    await (await m.agents.start(argv=VARIABLES, name="a", cwd=tmp_path, in_place=True, tool_server=True)).wait()
+    await (await m.agents.resume("a")).wait()
     assert await variables(m, "a") == {
         "MAOS_DB": str(tmp_path / "maos.db"),
         "MAOS_AGENT": "a",
@@ -50,5 +50,5 @@ async def test_it_still_has_its_door_when_it_is_started_again(m: Maos, tmp_path:
 
 
 async def test_a_script_can_use_it(m: Maos, tmp_path: Path) -> None:  # noqa: F811
-    await (await m.attempts.start(argv=SAVES, name="a", cwd=tmp_path, in_place=True, tool_server=True)).wait()
-    assert (await m.agents.get("a")).data["saved"]["pi"] == 3
+    await (await m.agents.start(argv=SAVES, name="a", cwd=tmp_path, in_place=True, tool_server=True)).wait()
+    assert (await m.state.get("a")).data["saved"]["pi"] == 3

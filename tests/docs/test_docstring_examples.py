@@ -124,7 +124,7 @@ async def prepared(name: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[
 
 async def fill(m: Maos) -> None:
     """An agent at work, and a run of events that ends."""
-    agents = m.agents
+    agents = m.state
     await agents.create("reviewer", {"status": "idle", "configuration": {"model": "large"}, "messages": []})
     await agents.update("reviewer", {"status": "waiting"}, key="task/1")
     await agents.update("reviewer", {"messages": maos.Extend([{"text": "hello"}]), "error": "none yet"})
@@ -238,7 +238,7 @@ async def flip_a_bit(m: Maos, lease: Lease, monkeypatch: pytest.MonkeyPatch) -> 
 
 async def put_back_an_older_copy(m: Maos, lease: Lease, monkeypatch: pytest.MonkeyPatch) -> None:
     await m.copy_to("older.db")
-    await m.agents.update("reviewer", {"status": "done"})
+    await m.state.update("reviewer", {"status": "done"})
     await m.close()
     shutil.copyfile("older.db", "maos.db")
 

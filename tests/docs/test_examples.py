@@ -62,7 +62,7 @@ def test_the_demonstration_notices_a_lie(tmp_path: Path) -> None:
     """A child that reports before the update is on disk: the proof has to fail."""
     honest = (ROOT / "examples" / "00_survives_a_kill.py").read_text()
     report = '        os.write(sys.stdout.fileno(), f"{agent} {step} {update.version}\\n".encode())\n'
-    update = "        update = await m.agents.update("
+    update = "        update = await m.state.update("
     assert report in honest
     assert update in honest
     early = report.replace("update.version", "step + 1")

@@ -24,13 +24,13 @@ for number in range(lines):
 
 async def live(database: str, home: Path, folder: Path, agents: int, lines: int) -> None:
     async with maos.open(database, home=home) as m:
-        known = {attempt.agent async for attempt in m.attempts.all()}
-        running = await m.attempts.adopt_all()
+        known = {attempt.agent async for attempt in m.agents.all()}
+        running = await m.agents.adopt_all()
         for number in range(agents):
             if f"a{number}" not in known:
                 argv = [sys.executable, "-S", "-c", SCRIPT, str(lines)]
                 running.append(
-                    await m.attempts.start(argv=argv, cwd=folder, name=f"a{number}", in_place=True, time_limit_s=3600)
+                    await m.agents.start(argv=argv, cwd=folder, name=f"a{number}", in_place=True, time_limit_s=3600)
                 )
         ack(sum(each.attempt.is_open for each in running))
         await asyncio.gather(*(each.wait() for each in running))

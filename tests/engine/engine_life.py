@@ -22,14 +22,14 @@ echo finished >> ends
 async def live(database: str, home: Path, folder: Path) -> None:
     async with maos.open(database, home=home) as m:
         try:
-            await m.attempts.get("a")
+            await m.agents.get("a")
         except maos.NotFound:
             await m.journal.append("inbox/a", maos.Event("message_sent", {"text": "one"}), key="one")
             await m.journal.append("inbox/a", maos.Event("message_sent", {"text": "two"}), key="two")
             argv = ["sh", "-c", SCRIPT]
-            running = await m.attempts.start(argv=argv, cwd=folder, name="a", in_place=True, takes_input=True)
+            running = await m.agents.start(argv=argv, cwd=folder, name="a", in_place=True, takes_input=True)
         else:
-            running = await m.attempts.adopt("a")
+            running = await m.agents.adopt("a")
         if running is not None:
             attempt = await running.wait()
             ack(attempt.status)

@@ -15,14 +15,14 @@ from tests.engine.conftest import processes_below
 
 async def lines_of(m: Maos, agent: str) -> list[str]:
     found = []
-    async for record in m.attempts.records(agent):
+    async for record in m.agents.records(agent):
         if record.type == "attempt_output":
             found += [each["text"] for each in record.data["facts"] if each["kind"] == "line"]
     return found
 
 
 async def run(m: Maos, script: str, tmp_path: Path, **more: object) -> Attempt:
-    running = await m.attempts.start(argv=["sh", "-c", script], cwd=tmp_path, in_place=True, name="a", **more)  # type: ignore[arg-type]
+    running = await m.agents.start(argv=["sh", "-c", script], cwd=tmp_path, in_place=True, name="a", **more)  # type: ignore[arg-type]
     return await running.wait()
 
 
@@ -42,15 +42,15 @@ async def test_a_failing_command_is_a_failed_attempt(m: Maos, tmp_path: Path) ->
 
 async def test_a_program_that_does_not_exist_is_named(m: Maos, tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="nosuchprogram"):
-        await m.attempts.start(argv=["nosuchprogram"], cwd=tmp_path, in_place=True)
+        await m.agents.start(argv=["nosuchprogram"], cwd=tmp_path, in_place=True)
 
 
 async def test_a_program_that_cannot_be_started_is_a_failed_attempt(m: Maos, tmp_path: Path) -> None:
     (tmp_path / "broken").write_text("#!/nonexistent/interpreter\n")
     (tmp_path / "broken").chmod(0o755)
     with pytest.raises(maos.MaosError, match="broken"):
-        await m.attempts.start(argv=["./broken"], cwd=tmp_path, in_place=True, name="a")
-    attempt = await m.attempts.get("a")
+        await m.agents.start(argv=["./broken"], cwd=tmp_path, in_place=True, name="a")
+    attempt = await m.agents.get("a")
     assert (attempt.status, attempt.failure) == ("failed", "start_failed")
 
 
@@ -77,15 +77,15 @@ async def test_silence_ends_it(m: Maos, tmp_path: Path) -> None:
 
 
 async def test_a_stop_from_elsewhere_ends_it(m: Maos, tmp_path: Path, home: Path) -> None:
-    running = await m.attempts.start(argv=["sleep", "100"], cwd=tmp_path, in_place=True, name="a")
+    running = await m.agents.start(argv=["sleep", "100"], cwd=tmp_path, in_place=True, name="a")
     async with maos.open(tmp_path / "maos.db", home=home) as other:
-        await other.attempts.stop("a")
+        await other.agents.stop("a")
     attempt = await running.wait()
     assert (attempt.status, attempt.failure) == ("stopped", "stopped")
 
 
 async def test_a_message_reaches_a_command_that_takes_input(m: Maos, tmp_path: Path, home: Path) -> None:
-    running = await m.attempts.start(
+    running = await m.agents.start(
         argv=["sh", "-c", "read a; echo got $a; read b; echo and $b"],
         cwd=tmp_path,
         in_place=True,
@@ -93,8 +93,8 @@ async def test_a_message_reaches_a_command_that_takes_input(m: Maos, tmp_path: P
         takes_input=True,
     )
     async with maos.open(tmp_path / "maos.db", home=home) as other:
-        await other.attempts.send("a", "one")
-        await other.attempts.send("a", "two")
+        await other.agents.send("a", "one")
+        await other.agents.send("a", "two")
     attempt = await running.wait()
     assert attempt.status == "done"
     assert await lines_of(m, "a") == ["got one", "and two"]
@@ -108,10 +108,10 @@ async def test_a_name_is_used_once(m: Maos, tmp_path: Path) -> None:
 
 
 async def test_two_engines_do_not_run_one_agent(m: Maos, tmp_path: Path, home: Path) -> None:
-    running = await m.attempts.start(argv=["sleep", "100"], cwd=tmp_path, in_place=True, name="a")
+    running = await m.agents.start(argv=["sleep", "100"], cwd=tmp_path, in_place=True, name="a")
     async with maos.open(tmp_path / "maos.db", home=home) as other:
         with pytest.raises(maos.Conflict, match="is run by process"):
-            await other.attempts.adopt("a")
+            await other.agents.adopt("a")
     await running.stop(grace_s=1)
     await running.wait()
 
@@ -119,11 +119,11 @@ async def test_two_engines_do_not_run_one_agent(m: Maos, tmp_path: Path, home: P
 async def test_an_engine_that_closes_lets_go_and_the_next_one_goes_on(tmp_path: Path, home: Path) -> None:
     script = "for i in $(seq 1 40); do echo line $i; sleep 0.02; done"
     async with maos.open(tmp_path / "maos.db", home=home) as first:
-        await first.attempts.start(argv=["sh", "-c", script], cwd=tmp_path, in_place=True, name="a")
-        while not (await first.attempts.get("a")).lines:
+        await first.agents.start(argv=["sh", "-c", script], cwd=tmp_path, in_place=True, name="a")
+        while not (await first.agents.get("a")).lines:
             await asyncio.sleep(0.01)
     async with maos.open(tmp_path / "maos.db", home=home) as second:
-        running = await second.attempts.adopt("a")
+        running = await second.agents.adopt("a")
         assert running is not None
         attempt = await running.wait()
         assert (attempt.status, attempt.number) == ("done", 1)
@@ -136,14 +136,14 @@ async def test_an_engine_that_closes_in_the_middle_of_a_long_line_leaves_all_of_
     """A line beyond the holder's limit comes in parts: none of them counts as heard before the last one is."""
     script = "head -c 1500000 /dev/zero | tr '\\0' x; until test -e go; do sleep 0.02; done; echo end"
     async with maos.open(tmp_path / "maos.db", home=home) as first:
-        await first.attempts.start(argv=["sh", "-c", script], cwd=tmp_path, in_place=True, name="a")
-        folder = Path((await first.attempts.get("a")).folder)
+        await first.agents.start(argv=["sh", "-c", script], cwd=tmp_path, in_place=True, name="a")
+        folder = Path((await first.agents.get("a")).folder)
         while sum(each.stat().st_size for each in folder.glob("*.spool")) < 1_000_000:
             await asyncio.sleep(0.01)
         await asyncio.sleep(0.2)  # the first part is on its way to the engine, which must not record anything
     (tmp_path / "go").touch()
     async with maos.open(tmp_path / "maos.db", home=home) as second:
-        running = await second.attempts.adopt("a")
+        running = await second.agents.adopt("a")
         assert running is not None
         assert (await running.wait()).status == "done"
         [line] = await lines_of(second, "a")
@@ -154,7 +154,7 @@ async def test_a_command_is_run_again_in_a_new_attempt_when_it_is_resumed(m: Mao
     script = "test -e done && echo better || { touch done; exit 1; }"
     first = await run(m, script, tmp_path)
     assert first.status == "failed"
-    second = await (await m.attempts.resume("a")).wait()
+    second = await (await m.agents.resume("a")).wait()
     assert (second.status, second.number) == ("done", 2)
     assert await lines_of(m, "a") == ["better"]
 
@@ -162,7 +162,7 @@ async def test_a_command_is_run_again_in_a_new_attempt_when_it_is_resumed(m: Mao
 async def test_no_value_of_a_passed_variable_is_written_down(m: Maos, tmp_path: Path, monkeypatch, home: Path) -> None:  # type: ignore[no-untyped-def]
     """A16."""
     secret = "correct-horse-battery-staple"
-    m.attempts._environment["DEPLOY_TOKEN"] = secret
+    m.agents._environment["DEPLOY_TOKEN"] = secret
     await run(m, "echo $DEPLOY_TOKEN and some", tmp_path, pass_variables=["DEPLOY_TOKEN"])
     assert (await lines_of(m, "a"))[0].endswith("and some")
     await m.journal.store.close()
@@ -174,7 +174,7 @@ async def test_no_value_of_a_passed_variable_is_written_down(m: Maos, tmp_path: 
 async def test_a_lease_that_ran_out_is_had_again_once(m: Maos, tmp_path: Path) -> None:
     """Whoever notices it, the recording or the renewing, the other one does not take it for somebody else's."""
     script = "for i in $(seq 1 50); do echo line $i; sleep 0.01; done"
-    running = await m.attempts.start(argv=["sh", "-c", script], cwd=tmp_path, in_place=True, name="a")
+    running = await m.agents.start(argv=["sh", "-c", script], cwd=tmp_path, in_place=True, name="a")
     recorder = running._live.recorder
     for _ in range(20):
         await m.journal.release(recorder.lease)
@@ -189,11 +189,11 @@ async def test_a_message_behind_an_answered_question_is_not_forgotten(m: Maos, t
     """I19: answers are carried out as they come, so a message that came earlier may still be undelivered."""
     async with maos.open(tmp_path / "maos.db", home=home) as first:
         argv = ["sh", "-c", "read a; echo got $a"]
-        await first.attempts.start(argv=argv, cwd=tmp_path, in_place=True, name="a", takes_input=True)
-    await m.attempts.send("a", "one")
+        await first.agents.start(argv=argv, cwd=tmp_path, in_place=True, name="a", takes_input=True)
+    await m.agents.send("a", "one")
     answered = {"request": "r", "allow": True, "why": "", "inbox_version": 2}
     await m.journal.append("attempt/a.1", maos.Event("attempt_answered", answered))
-    running = await m.attempts.adopt("a")
+    running = await m.agents.adopt("a")
     assert running is not None
     async with asyncio.timeout(60):
         await running.wait()
@@ -203,7 +203,7 @@ async def test_a_message_behind_an_answered_question_is_not_forgotten(m: Maos, t
 async def test_what_an_agent_has_fetched_itself_is_not_said_again(m: Maos, tmp_path: Path) -> None:
     """I19: an agent that takes no word during a turn may have looked into its inbox through its door."""
     script = "sleep 0.2; while read a; do echo got $a; done"
-    running = await m.attempts.start(argv=["sh", "-c", script], cwd=tmp_path, in_place=True, name="a", takes_input=True)
+    running = await m.agents.start(argv=["sh", "-c", script], cwd=tmp_path, in_place=True, name="a", takes_input=True)
     live = running._live
     async with asyncio.timeout(20):
         while not (opened := m.bus.mailbox._inboxes.get("inbox/a")):
@@ -225,15 +225,15 @@ async def test_what_an_agent_has_fetched_itself_is_not_said_again(m: Maos, tmp_p
 
 async def test_a_command_whose_secret_was_not_written_down_is_not_run_again(m: Maos, tmp_path: Path) -> None:
     key = "sk-ant-" + "a1b2" * 10
-    await (await m.attempts.start(argv=["echo", key], cwd=tmp_path, in_place=True, name="a")).wait()
+    await (await m.agents.start(argv=["echo", key], cwd=tmp_path, in_place=True, name="a")).wait()
     with pytest.raises(InvalidInput, match="held a secret"):
-        await m.attempts.resume("a")
-    assert (await m.attempts.get("a")).number == 1
+        await m.agents.resume("a")
+    assert (await m.agents.get("a")).number == 1
 
 
 async def test_a_command_that_had_ended_when_it_was_to_be_stopped_is_done(m: Maos, tmp_path: Path) -> None:
     """I29: it would be run again if it was called stopped."""
-    running = await m.attempts.start(argv=["sh", "-c", "echo all"], cwd=tmp_path, in_place=True, name="a")
+    running = await m.agents.start(argv=["sh", "-c", "echo all"], cwd=tmp_path, in_place=True, name="a")
     pid = running.attempt.pid
     async with asyncio.timeout(60):
         while Path(f"/proc/{pid}").exists():

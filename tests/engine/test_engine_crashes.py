@@ -32,7 +32,7 @@ async def test_an_engine_killed_at_any_point_of_an_attempt_loses_and_repeats_not
         database, home, folder = folders(life.number)
         await engine_life.live(str(database), home, folder)
         async with maos.open(database, home=home) as m:
-            attempt = await m.attempts.get("a")
+            attempt = await m.agents.get("a")
             begun = (folder / "starts").read_text().splitlines() if (folder / "starts").exists() else []
             if begun:
                 assert begun == ["begun"], "the agent was started twice"

@@ -33,7 +33,7 @@ async def until(condition: Callable[[], Awaitable[Any]]) -> None:
 
 async def everything_arrives(m: Maos, folder: Path, outage: Callable[[], Awaitable[None]]) -> None:
     """An agent, a run and a workflow in one engine; after an outage each is sent all that can be sent to it."""
-    echo = await m.attempts.start(
+    echo = await m.agents.start(
         argv=["sh", "-c", ECHO], cwd=folder, in_place=True, name="echo", takes_input=True, time_limit_s=0
     )
     plan = {"tasks": [{"name": "long", "command": ["sleep", "300"]}]}
@@ -48,7 +48,7 @@ async def everything_arrives(m: Maos, folder: Path, outage: Callable[[], Awaitab
     await until(is_asked)
     await outage()
 
-    await m.attempts.send("echo", "hello")
+    await m.agents.send("echo", "hello")
 
     async def is_told() -> bool:
         return "got hello" in await lines_of(m, "echo")
@@ -62,7 +62,7 @@ async def everything_arrives(m: Maos, folder: Path, outage: Callable[[], Awaitab
     await until(is_answered)
     await m.workflows.signal("w-1", "go", "now")
     await m.runs.pause(run.id)
-    await m.attempts.stop("echo", grace_s=1)
+    await m.agents.stop("echo", grace_s=1)
     async with asyncio.timeout(20):
         assert await waiting.result() == "now"
         assert (await carried_out).status == "paused"

@@ -32,7 +32,7 @@ async def test_twenty_busy_agents_outlive_the_deaths_of_their_engine(
         assert life.acks[:1] in ([AGENTS], []), life
         if deaths.number % 10 == 0:
             async with maos.open(tmp_path / "maos.db", home=home) as m:
-                async for attempt in m.attempts.all():
+                async for attempt in m.agents.all():
                     assert attempt.is_open
                     assert attempt.number == 1
                     assert pids.setdefault(attempt.agent, attempt.pid) == attempt.pid
@@ -40,10 +40,10 @@ async def test_twenty_busy_agents_outlive_the_deaths_of_their_engine(
 
     await kill_loop(lambda _number: argv, check, rounds=deaths_max, seed=7, after_s=(0.0, 0.2))
     async with maos.open(tmp_path / "maos.db", home=home) as m:
-        for running in await m.attempts.adopt_all():
+        for running in await m.agents.adopt_all():
             await running.stop(grace_s=1)
             await running.wait()
-        found = [attempt async for attempt in m.attempts.all()]
+        found = [attempt async for attempt in m.agents.all()]
         assert len(found) == AGENTS
         for attempt in found:
             heard = await lines_of(m, attempt.agent)

@@ -40,9 +40,9 @@ async def until_steps(m: Maos, steps: int, *, adopt: bool) -> None:
             enough.set()
 
     if adopt:
-        assert await m.attempts.adopt("coder", listener=heard) is not None
+        assert await m.agents.adopt("coder", listener=heard) is not None
     else:
-        await m.attempts.start("Work.", kind="claude", name="coder", cwd=m.attempts.folder.parent, in_place=True,
+        await m.agents.start("Work.", kind="claude", name="coder", cwd=m.agents.folder.parent, in_place=True,
                                listener=heard)  # fmt: skip
     async with asyncio.timeout(60):
         await enough.wait()
@@ -61,7 +61,7 @@ async def test_pieces_of_a_paragraph_are_recorded_with_its_end_and_survive_a_new
         async with maos.open(tmp_path / "maos.db", home=home) as m:
             await until_steps(m, 3, adopt=engine > 0)
     async with maos.open(tmp_path / "maos.db", home=home) as m:
-        running = await m.attempts.adopt("coder")
+        running = await m.agents.adopt("coder")
         assert running is not None
         await running.stop(grace_s=0)
         attempt = await running.wait()

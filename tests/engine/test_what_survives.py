@@ -28,7 +28,7 @@ async def until(condition) -> None:  # type: ignore[no-untyped-def]
 
 
 async def heard_something(m: Maos) -> bool:
-    return bool((await m.attempts.get("a")).lines)
+    return bool((await m.agents.get("a")).lines)
 
 
 async def gone(home: Path) -> bool:
@@ -36,7 +36,7 @@ async def gone(home: Path) -> bool:
 
 
 async def started(m: Maos, folder: Path, script: str):  # type: ignore[no-untyped-def]
-    running = await m.attempts.start(argv=["sh", "-c", script], cwd=folder, name="a", in_place=True)
+    running = await m.agents.start(argv=["sh", "-c", script], cwd=folder, name="a", in_place=True)
     await until(lambda: heard_something(m))
     return running
 
@@ -67,7 +67,7 @@ async def test_the_holder_is_killed(m: Maos, tmp_path: Path, home: Path) -> None
     await until(lambda: gone(home))
     heard = await lines_of(m, "a")
     assert heard == [f"line {number}" for number in range(len(heard))]
-    second = await m.attempts.resume("a")
+    second = await m.agents.resume("a")
     assert second.attempt.number == 2
     await second.stop(grace_s=1)
     await second.wait()
@@ -80,7 +80,7 @@ async def test_the_engine_and_the_holder_are_killed(tmp_path: Path, home: Path) 
     await asyncio.to_thread(engine.wait_for_ack)
     async with maos.open(database, home=home) as m:
         await until(lambda: heard_something(m))
-        agent = (await m.attempts.get("a")).pid
+        agent = (await m.agents.get("a")).pid
         holder = holder_of(agent)
         engine.kill()
         await asyncio.to_thread(engine.wait, 1)
@@ -88,8 +88,8 @@ async def test_the_engine_and_the_holder_are_killed(tmp_path: Path, home: Path) 
         await asyncio.sleep(0.2)
         os.kill(holder, signal.SIGKILL)
         await until(lambda: gone(home))
-        assert await m.attempts.adopt("a") is None
-        attempt = await m.attempts.get("a")
+        assert await m.agents.adopt("a") is None
+        attempt = await m.agents.get("a")
         assert (attempt.status, attempt.failure) == ("failed", "holder_lost")
         heard = await lines_of(m, "a")
         assert heard == [f"line {number}" for number in range(len(heard))]
@@ -103,7 +103,7 @@ async def test_the_engine_is_stopped_and_wakes_up_when_another_has_taken_over(tm
     engine = ChildProcess([sys.executable, stopped_engine.__file__, database, home, tmp_path, script])
     await asyncio.to_thread(engine.wait_for_ack)
     async with maos.open(database, home=home) as m:
-        while (await m.attempts.get("a")).lines < 20:
+        while (await m.agents.get("a")).lines < 20:
             await asyncio.sleep(0.01)
         await asyncio.sleep(0.05)  # it has nothing to write now: stopped inside a commit it would keep SQLite's lock
         os.kill(engine._process.pid, signal.SIGSTOP)
@@ -112,7 +112,7 @@ async def test_the_engine_is_stopped_and_wakes_up_when_another_has_taken_over(tm
             async with asyncio.timeout(60):
                 while running is None:
                     try:
-                        running = await m.attempts.adopt("a")
+                        running = await m.agents.adopt("a")
                     except maos.Conflict:
                         await asyncio.sleep(0.1)
         finally:
@@ -129,7 +129,7 @@ async def test_the_engine_closes_with_its_terminal(tmp_path: Path, home: Path) -
     async with maos.open(tmp_path / "maos.db", home=home) as m:
         await started(m, tmp_path, COUNT.format(100))
     async with maos.open(tmp_path / "maos.db", home=home) as m:
-        running = await m.attempts.resume("a")
+        running = await m.agents.resume("a")
         assert running.attempt.number == 1
         await running.wait()
         assert await lines_of(m, "a") == [f"line {number}" for number in range(100)]
@@ -138,7 +138,7 @@ async def test_the_engine_closes_with_its_terminal(tmp_path: Path, home: Path) -
 async def test_an_attempt_that_was_taken_by_another_machine_is_ended_here(m: Maos, tmp_path: Path, home: Path) -> None:
     """I33: two machines must not act for one agent, and the other one cannot reach our holder."""
     running = await started(m, tmp_path, "setsid sleep 100 & " + COUNT.format(10_000))
-    attempt = await m.attempts.get("a")
+    attempt = await m.agents.get("a")
     elsewhere = {**attempt.owner, "machine": "another", "host": "another", "token": attempt.owner["token"] + 1}
     store = m.journal.store
     lease = None
@@ -175,7 +175,7 @@ async def test_the_files_of_an_agent_are_those_of_its_last_checkpoint(m: Maos, t
         ["-c", "user.name=x", "-c", "user.email=x@x", "commit", "-q", "--allow-empty", "-m", "x"],
     ):
         subprocess.run(["git", *command], cwd=repository, check=True)
-    running = await m.attempts.start(argv=["sh", "-c", "echo new > file; echo done"], cwd=repository, name="a")
+    running = await m.agents.start(argv=["sh", "-c", "echo new > file; echo done"], cwd=repository, name="a")
     attempt = await running.wait()
     commit = attempt.checkpoints[-1].commit
     assert commit is not None

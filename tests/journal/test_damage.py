@@ -74,11 +74,11 @@ async def test_a_changed_event_is_named(durable: Place, statement: tuple[str, by
 @pytest.mark.parametrize("spans", [2, 5, -1])
 async def test_a_first_event_that_claims_more_than_there_is_does_not_hang_a_reader(sqlite: Place, spans: int) -> None:
     async with sqlite.open(TYPES) as m:
-        await m.agents.create("a", {"n": 1})
-        await m.agents.update("a", {"n": 2})
+        await m.state.create("a", {"n": 1})
+        await m.state.update("a", {"n": 2})
         await sqlite.sql("UPDATE events SET spans = $1 WHERE version = 1", spans)
-        m.agents.cache.clear()
-        for work in (m.agents.get("a"), m.agents.at("a", version=1), m.agents.history("a")):
+        m.state.cache.clear()
+        for work in (m.state.get("a"), m.state.at("a", version=1), m.state.history("a")):
             with pytest.raises(Corrupt, match="agent/a@1"):
                 await work
         assert ("agent/a", 1) in {(each.stream, each.version) for each in (await m.verify()).damage}
@@ -262,16 +262,16 @@ async def test_an_undamaged_journal_is_said_to_be_so(m: Maos) -> None:
 async def test_a_journal_that_others_are_writing_to_verifies(durable: Place) -> None:
     """Neither their appends nor their compactions look like damage."""
     async with durable.open(TYPES) as m, durable.open(TYPES) as other:
-        await m.agents.create("a", {"n": 0})
+        await m.state.create("a", {"n": 0})
         done = asyncio.Event()
 
         async def write() -> None:
             number = 0
             while not done.is_set():
                 number += 1
-                await other.agents.update("a", {"n": number, "log": maos.Extend([number])})
+                await other.state.update("a", {"n": number, "log": maos.Extend([number])})
                 if number % 7 == 0:
-                    await other.agents.compact("a", strategy=("merge", "delete")[number % 2], keep_last=number % 3)
+                    await other.state.compact("a", strategy=("merge", "delete")[number % 2], keep_last=number % 3)
 
         writer = asyncio.create_task(write())
         try:
@@ -285,8 +285,8 @@ async def test_a_journal_that_others_are_writing_to_verifies(durable: Place) -> 
 async def test_only_the_stream_that_was_asked_for_is_checked(sqlite: Place) -> None:
     async with sqlite.open() as m:
         for name in ("a", "ab", "abc"):
-            await m.agents.create(name, {})
-            await m.agents.update(name, {"n": 1})
+            await m.state.create(name, {})
+            await m.state.update(name, {"n": 1})
         await sqlite.sql("UPDATE events SET body = $1 WHERE version = 2 AND stream = 3", b"{}")
         assert [each.stream for each in (await m.verify()).damage] == ["agent/abc"]
         report = await m.verify("ab")

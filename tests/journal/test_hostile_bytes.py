@@ -95,11 +95,11 @@ DATA_THAT_LOOKS_LIKE_MORE = [
 async def test_data_that_looks_like_more_stays_data(m: Maos, data: dict[str, Any]) -> None:
     """A7: our own words have no power in the data of others."""
     await m.journal.append("run/1", maos.Event("note", data))
-    await m.agents.create("a", {"data": data})
-    await m.agents.update("a", {"more": [data]})
-    m.agents.cache.clear()
+    await m.state.create("a", {"data": data})
+    await m.state.update("a", {"more": [data]})
+    m.state.cache.clear()
     assert [record.data async for record in m.journal.read("run/1")] == [data]
-    state = await m.agents.get("a")
+    state = await m.state.get("a")
     assert same(state.to_dict(), {"data": data, "more": [data]})
     assert (await m.verify()).ok
 

@@ -46,7 +46,7 @@ async def m(tmp_path: Path, home: Path) -> AsyncIterator[Maos]:  # noqa: F811
 
 async def bring(m: Maos, path: Path, *, wanted: str = "", dry_run: bool = False) -> dict[str, LegacyImport]:
     """Import a file; what became of each orchestration, by its id here."""
-    place = ImportTarget(path.parent, m.attempts.folder, {})
+    place = ImportTarget(path.parent, m.agents.folder, {})
     importer = LegacyImporter(m.journal, SystemClock(), place, claude=path.parent / "claude")
     found = legacy_import.read(path)
     return {each.run.id: each async for each in importer.bring(found, wanted=wanted, dry_run=dry_run)}

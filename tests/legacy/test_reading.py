@@ -66,7 +66,7 @@ def test_a_file_that_is_no_database(tmp_path: Path) -> None:
 
 
 async def test_a_journal_of_ours(m: Maos, tmp_path: Path) -> None:
-    await m.agents.create("a")
+    await m.state.create("a")
     await m.runs.create({"tasks": [{"name": "a", "command": ["true"]}]}, options={"kind": "shell"})
     refused(tmp_path / "runs.db", maos.InvalidInput, "is a journal of this maos")
 

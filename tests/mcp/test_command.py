@@ -61,7 +61,7 @@ async def test_a_door_to_postgresql(postgres_url: str, tmp_path: Path) -> None:
         with raw_door({**server.env, "XDG_STATE_HOME": str(tmp_path)}) as raw:
             assert raw.call("save_state", key="k", value=[1]) == ("kept, in version 2 of your state", False)
             assert raw.call("report_discovery", text="it works") == ("recorded", False)
-        assert (await m.agents.get("a")).data["saved"] == {"k": [1]}
+        assert (await m.state.get("a")).data["saved"] == {"k": [1]}
         assert await m.journal.version(tool_calls.stream("a")) == 2
 
 

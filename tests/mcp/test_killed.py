@@ -37,8 +37,8 @@ async def wishes(world: World) -> list[Any]:
 
 
 async def state(world: World) -> list[Any]:
-    versions = await world.m.agents.history(agent_name(world.run.id, "writer"))
-    now = await world.m.agents.get(agent_name(world.run.id, "writer"))
+    versions = await world.m.state.history(agent_name(world.run.id, "writer"))
+    now = await world.m.state.get(agent_name(world.run.id, "writer"))
     return [now.raw()["saved"], [each.type for each in versions]]
 
 
@@ -47,7 +47,7 @@ async def effect_is_there(world: World, tool: str) -> bool:
     if tool == "save_state":
         agent = agent_name(world.run.id, "writer")
         exists = await world.m.journal.version(f"agent/{agent}")
-        return bool(exists) and "saved" in (await world.m.agents.get(agent)).raw()
+        return bool(exists) and "saved" in (await world.m.state.get(agent)).raw()
     streams = [inbox(agent_name(world.run.id, "reader")), inbox(world.run.id)]
     if tool == "report_progress":
         streams = [tool_calls.stream(agent_name(world.run.id, "writer"))]
@@ -161,7 +161,7 @@ async def test_what_is_asked_for_twice_at_once_is_done_once(world: World) -> Non
 
 async def test_an_attempt_that_ended_well_had_all_its_answers(world: World) -> None:
     """What its next attempt says again, it says again."""
-    running = await world.m.attempts.start(kind="shell", argv=["true"], name="solo", cwd="/", in_place=True)
+    running = await world.m.agents.start(kind="shell", argv=["true"], name="solo", cwd="/", in_place=True)
     assert (await running.wait()).status == "done"
     for number in (1, 2):
         with raw_door(world.variables("solo", number=number, run=False)) as raw:

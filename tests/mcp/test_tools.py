@@ -173,7 +173,7 @@ async def test_what_is_saved_is_loaded_again_by_the_next_attempt(world: World) -
         missing = await agent.call("load_state", key="plan/β ~1")
         assert missing.failed
         assert "nothing is kept under" in missing
-    state = await world.m.agents.get(f"{world.run.id}.writer")
+    state = await world.m.state.get(f"{world.run.id}.writer")
     assert state.data["status"] == "idle", "the agent's own keys are apart from what maos keeps of it"
 
 

@@ -19,15 +19,15 @@ def frequent_folds(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def grow(m: Maos, count: int) -> None:
     """Add some items to the list, having read it."""
-    await m.agents.get("a")
+    await m.state.get("a")
     for number in range(count):
-        await m.agents.update("a", {"list": maos.Extend([number])})
+        await m.state.update("a", {"list": maos.Extend([number])})
 
 
 async def unusable(path: Path) -> list[str]:
     """What a new process says of the folds it finds."""
     async with maos.open(path) as m:
-        await m.agents.get("a")
+        await m.state.get("a")
         return m.journal.notes
 
 
@@ -35,10 +35,10 @@ async def test_a_repeated_key_saves_no_fold_and_knows_it(tmp_path: Path) -> None
     """The fold that was due with the repeated append counted as saved; all later ones built on its segments."""
     path = tmp_path / "maos.db"
     async with maos.open(path) as m:
-        await m.agents.create("a", {"list": []})
-        await m.agents.update("a", {"done": True}, key="once")
+        await m.state.create("a", {"list": []})
+        await m.state.update("a", {"done": True}, key="once")
         await grow(m, folds.FOLD_EVERY - 2)
-        assert (await m.agents.update("a", {"done": True}, key="once")).version == 2
+        assert (await m.state.update("a", {"done": True}, key="once")).version == 2
         await grow(m, 3 * folds.FOLD_EVERY)
     assert await unusable(path) == []
 
@@ -47,7 +47,7 @@ async def test_processes_that_take_turns_do_not_spoil_one_anothers_folds(tmp_pat
     """Each built on segments it had written, although the other's had taken their place."""
     path = tmp_path / "maos.db"
     async with maos.open(path) as one, maos.open(path) as two:
-        await one.agents.create("a", {"list": []})
+        await one.state.create("a", {"list": []})
         for _turn in range(12):
             await grow(one, 5)
             await grow(two, 5)

@@ -14,8 +14,8 @@ from maos.store.contract import RawEvent, Write
 async def test_events_of_a_stream_without_a_name_are_missed(tmp_path: Path) -> None:
     """I7: the name of a stream was gone, its events could not be read, and all was said to be well."""
     async with maos.open(tmp_path / "maos.db") as m:
-        await m.agents.create("kept")
-        await m.agents.create("lost")
+        await m.state.create("kept")
+        await m.state.create("lost")
     connection = apsw.Connection(str(tmp_path / "maos.db"))
     connection.execute("DELETE FROM streams WHERE name = 'agent/lost'")
     connection.close()

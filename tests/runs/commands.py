@@ -132,7 +132,7 @@ class Commands:
         for run in await self.runs():
             async with self.look() as m:
                 with contextlib.suppress(maos.NotFound):
-                    found: Attempt = await m.attempts.get(agent_name(run.id, task))
+                    found: Attempt = await m.agents.get(agent_name(run.id, task))
                     return found
         return None
 
@@ -158,7 +158,7 @@ class Commands:
 async def facts(m: Maos, agent: str, kind: str) -> list[dict[str, Any]]:
     """What an agent said, of one kind, over all its attempts."""
     found = []
-    async for record in m.attempts.records(agent):
+    async for record in m.agents.records(agent):
         if record.type == "attempt_output":
             found += [each for each in record.data["facts"] if each["kind"] == kind]
     return found

@@ -124,7 +124,7 @@ async def live(database: str, schema: str, mark: str, folder: Path, ids: Sequenc
     """Make the runs or go on with them, until they have ended."""
     more: dict[str, Any] = {"schema": schema, "mark_path": Path(mark)} if schema else {}
     async with maos.open(database, **more) as m:
-        runs = Runs(m.journal, SystemClock(), m.attempts, worker=lambda: hands, lease_s=2.0)
+        runs = Runs(m.journal, SystemClock(), m.agents, worker=lambda: hands, lease_s=2.0)
         hands = Hands(m, runs, folder)
 
         async def go_on(id: str) -> None:

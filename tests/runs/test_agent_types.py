@@ -123,7 +123,7 @@ async def test_a_run_keeps_what_its_types_said_and_uses_it(tmp_path: Path) -> No
         run = await m.runs.execute((await m.runs.get(run.id)).id)
         assert run.status == "completed"
         assert set(run.options["agents"]) == {"scribe"}
-        attempt = await m.attempts.get(f"{run.id}.a")
+        attempt = await m.agents.get(f"{run.id}.a")
     made = attempt.order
     assert (made["instructions"], made["model"], made["turns_max"]) == ("Write it down.\n\n---\nThen stop.", "small", 7)
     assert (made["tools_allowed"], made["permission"], made["budget_usd"]) == (

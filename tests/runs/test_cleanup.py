@@ -48,11 +48,11 @@ async def finished(m: Maos, folder: Path, names: str = NAMES) -> Run:
 
 
 async def workspaces(m: Maos, run: Run) -> dict[str, Workspace]:
-    return {name: Workspace.from_data((await m.attempts.get(f"{run.id}.{name}")).workspace) for name in run.tasks}
+    return {name: Workspace.from_data((await m.agents.get(f"{run.id}.{name}")).workspace) for name in run.tasks}
 
 
 async def cleaned(m: Maos, policies: CleanupSettings) -> cleanup.Cleanup | None:
-    return await cleanup.when_due(m.journal, SystemClock(), m.runs, m.attempts, policies)
+    return await cleanup.when_due(m.journal, SystemClock(), m.runs, m.agents, policies)
 
 
 async def test_an_engine_cleans_up_once_in_an_interval(m: Maos, tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ async def test_an_engine_at_work_cleans_up_by_itself_and_says_so(
         said.append(text)
         told.set()
 
-    keeping = upkeep.Upkeep(m.journal, SystemClock(), m.runs, m.attempts, tell=tell)
+    keeping = upkeep.Upkeep(m.journal, SystemClock(), m.runs, m.agents, tell=tell)
     async with asyncio.timeout(60):
         await keeping.beside(told.wait())
     assert said[0].startswith("cleanup: 2 worktrees of completed runs removed, ")
@@ -186,9 +186,7 @@ async def test_the_policy_says_how_many_go(m: Maos, tmp_path: Path, policies: Cl
         await checkpoint(workspace, "large")
     rule_of = cleanup.by_policy(policies, SystemClock().now_us())
     for dry_run in (True, False):
-        done = await cleanup.cleanup(
-            m.journal, SystemClock(), m.runs, m.attempts, rule_of, by="person", dry_run=dry_run
-        )
+        done = await cleanup.cleanup(m.journal, SystemClock(), m.runs, m.agents, rule_of, by="person", dry_run=dry_run)
         assert [each.run for each in done.removed] == [run.id for run in runs[:gone]], "the oldest"
         assert done.kept == []
 
@@ -203,7 +201,7 @@ async def test_a_cleanup_that_is_killed_anywhere_loses_nothing_and_is_gone_on_wi
     async with maos.open(database, home=home) as m:
         run = await finished(m, place)
         trees = await workspaces(m, run)
-        commits = {name: (await m.attempts.get(f"{run.id}.{name}")).checkpoints[-1].commit for name in NAMES}
+        commits = {name: (await m.agents.get(f"{run.id}.{name}")).checkpoints[-1].commit for name in NAMES}
     monkeypatch.setenv("MAOS_CRASH_ONLY", "cleanup: remove: wipe:")
 
     def check_saved() -> None:

@@ -13,5 +13,5 @@ async def test_what_the_agents_of_a_run_have_found_is_known_by_who_found_it(engi
     run = await engine_m.runs.execute(run.id)
     assert run.status == "completed"
     found = [(f"{run.id}.a", "a was here"), (f"{run.id}.b", "b was here")]
-    assert await engine_m.attempts.discoveries(run) == found
-    assert await engine_m.attempts.discoveries(run, but=f"{run.id}.a") == found[1:]
+    assert await engine_m.agents.discoveries(run) == found
+    assert await engine_m.agents.discoveries(run, but=f"{run.id}.a") == found[1:]

@@ -132,7 +132,7 @@ async def test_a_new_engine_sleeps_until_the_same_moment(runs: Runs, m: Maos) ->
     going.cancel()
     await asyncio.gather(going, return_exceptions=True)
     before = await runs.get(run.id)
-    other = Runs(m.journal, SystemClock(), m.attempts, worker=Hands)
+    other = Runs(m.journal, SystemClock(), m.agents, worker=Hands)
     going = asyncio.create_task(other.execute(run.id, worker=hands))
     await asyncio.sleep(0.2)
     assert hands.did == ["a"]

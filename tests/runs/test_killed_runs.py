@@ -82,7 +82,7 @@ async def outcome(commands: Commands) -> dict[str, Any]:
         ["git", "grep", "-h", "", run.commit], cwd=commands.folder, capture_output=True, text=True, check=True
     )
     async with commands.look() as m:
-        agents = {name: await m.attempts.get(agent_name(run.id, name)) for name in NEEDS}
+        agents = {name: await m.agents.get(agent_name(run.id, name)) for name in NEEDS}
         recorded = [record.type async for record in m.journal.read(stream(run.id))]
         used = {name: len(await facts(m, attempt.agent, "tool_use")) for name, attempt in agents.items()}
         messages = [each.message async for each in m.bus.history(run=run.id)]
@@ -141,7 +141,7 @@ async def test_an_interrupt_while_it_is_planned_stops_the_planner(pair: list[Com
         if not (commands.folder / "maos.db").exists():
             return None
         async with commands.look() as m:
-            found = [each async for each in m.attempts.all()]
+            found = [each async for each in m.agents.all()]
         return found[0] if found and found[0].pid else None
 
     await until(planner)

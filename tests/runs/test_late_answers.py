@@ -155,10 +155,10 @@ async def test_upkeep_that_fails_is_told_and_never_outweighs_the_work(
     def is_kept() -> bool:
         return any("Upkeep._keep" in str(task.get_coro()) for task in asyncio.all_tasks())
 
-    monkeypatch.setattr(engine_m.attempts.settings, "look", look)
+    monkeypatch.setattr(engine_m.agents.settings, "look", look)
     told: list[tuple[str, dict[str, Any]]] = []
     keeping = Upkeep(
-        engine_m.journal, SystemClock(), engine_m.runs, engine_m.attempts, tell=lambda *said: told.append(said)
+        engine_m.journal, SystemClock(), engine_m.runs, engine_m.agents, tell=lambda *said: told.append(said)
     )
 
     async def work(result: str) -> str:

@@ -159,6 +159,6 @@ async def test_from_a_request_to_merged_work_with_the_real_program(
     assert last["cost_usd"] > 0
     assert [each["text"] for each in last["discoveries"]] == ["it is in the cellar"]
     async with maos.open(folder / "maos.db", home=home) as opened:
-        told = (await opened.attempts.get(f"{last['run']}.act")).task
+        told = (await opened.agents.get(f"{last['run']}.act")).task
     assert "The task look, which is done, reported:\n\n> found: it is in the cellar" in told
     assert f"Other agents of this run have found so far:\n\n> {last['run']}.look: it is in the cellar" in told

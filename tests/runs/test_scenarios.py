@@ -114,7 +114,7 @@ class Scene:
         assert "work.txt" in run.tasks["last"].result
         async with self.commands.look() as m:
             agent = agent_name(run.id, "work")
-            history = await m.attempts.history(agent)
+            history = await m.agents.history(agent)
             assert [each.number for each in history] == list(range(1, attempts + 1))
             if self.kind == "claude":
                 assert {each.session for each in history} == {session}, "it did not go on in its own conversation"

@@ -67,7 +67,7 @@ async def m() -> AsyncIterator[Maos]:
 
 @pytest.fixture
 async def runs(m: Maos) -> Runs:
-    return Runs(m.journal, SystemClock(), m.attempts, worker=Hands)
+    return Runs(m.journal, SystemClock(), m.agents, worker=Hands)
 
 
 def plan(**needs: str) -> Plan:
@@ -246,7 +246,7 @@ def test_any_plan_is_carried_out_as_a_naive_scheduler_would(data: st.DataObject)
     async def execute() -> tuple[Run, Hands]:
         async with maos.open(":memory:") as m:
             hands = Hands({f"t{number}": ["failed"] for number in bad})
-            runs = Runs(m.journal, SystemClock(), m.attempts, worker=Hands)
+            runs = Runs(m.journal, SystemClock(), m.agents, worker=Hands)
             run = await finished(runs, Plan(tasks=tasks), hands, concurrency=data.draw(st.integers(1, 4)))
             assert await runs.get(run.id) == run
             return run, hands

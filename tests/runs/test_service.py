@@ -112,7 +112,7 @@ async def test_the_lease_is_kept_between_start_and_execute(
     m: Maos, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("maos.engine.claims.CLAIM_S", 1.0)
-    runs = Runs(m.journal, SystemClock(), m.attempts, worker=Waits, lease_s=1.0)
+    runs = Runs(m.journal, SystemClock(), m.agents, worker=Waits, lease_s=1.0)
     run = await runs.start(HELLO, folder=tmp_path, options=IN_PLACE)
     await asyncio.sleep(2.5)
     assert is_executing(run)
@@ -236,7 +236,7 @@ async def test_resuming_does_everything_in_one_order(m: Maos, tmp_path: Path) ->
     before, after = tmp_path / "before", tmp_path / "after"
     before.mkdir()
     after.mkdir()
-    runs = Runs(m.journal, SystemClock(), m.attempts, bus=m.bus, definitions=Definitions)
+    runs = Runs(m.journal, SystemClock(), m.agents, bus=m.bus, definitions=Definitions)
     run = await foreign(m, before)
     told = Says(agrees=True, version=lambda: m.journal.version(stream(run.id)))
     more = addition(run, ["again after hello: echo again"])

@@ -42,7 +42,7 @@ async def fold_journal(path: str) -> list[list[str]]:
     found = []
     async with maos.open(path) as m:
         for version in range(1, await m.journal.version("agent/a") + 1):
-            state = (await m.agents.replay("a", 1, version)).state
+            state = (await m.state.replay("a", 1, version)).state
             found.append([state.checksum, canonical(state.raw())])
     return found
 

@@ -24,7 +24,7 @@ async def lived(m: Maos, clock: ManualClock | None = None) -> list[dict[str, Any
     """An agent with twelve versions, three of them critical; returns what they hold."""
     data: dict[str, Any] = {"n": 1, "log": [1], "map": {}}
     states = [copy.deepcopy(data)]
-    await m.agents.create("a", data)
+    await m.state.create("a", data)
     for number in range(2, 13):
         if clock is not None:
             clock.advance(10)
@@ -40,36 +40,36 @@ async def lived(m: Maos, clock: ManualClock | None = None) -> list[dict[str, Any
             wanted["map"] = {"k4": maos.DELETE}
             wanted["/log/0"] = "changed"
         states.append(copy.deepcopy(data))
-        await m.agents.update("a", wanted, critical=number in CRITICAL, source=f"s{number}")
+        await m.state.update("a", wanted, critical=number in CRITICAL, source=f"s{number}")
     return states
 
 
 async def spans(m: Maos) -> list[tuple[int, int]]:
-    return [(each.version, each.spans) for each in await m.agents.history("a")]
+    return [(each.version, each.spans) for each in await m.state.history("a")]
 
 
 async def check_whole(m: Maos, states: list[dict[str, Any]]) -> None:
     """What must hold after any compaction: the state, the kept versions, no gaps, and verification."""
-    m.agents.cache.clear()
-    current = await m.agents.get("a")
+    m.state.cache.clear()
+    current = await m.state.get("a")
     assert same(current.raw(), states[-1])
-    history = await m.agents.history("a")
+    history = await m.state.history("a")
     assert sum(each.spans for each in history) == current.version == await m.journal.version("agent/a"), "I4"
     first = 1
     for each in history:
         if each.version <= len(states):
-            m.agents.cache.clear()
-            state = await m.agents.at("a", version=each.version)
+            m.state.cache.clear()
+            state = await m.state.at("a", version=each.version)
             assert same(state.raw(), states[each.version - 1]), "I12"
             assert state.checksum == each.checksum, "I13"
         for gone in range(first, each.version):
             with pytest.raises(NotFound, match=rf"no longer has version {gone}: .*{first} to {each.version}") as caught:
-                await m.agents.at("a", version=gone)
+                await m.state.at("a", version=gone)
             assert caught.value.hint == f"ask for version {each.version} or later"
         first = each.version + 1
     report = await m.verify()
     assert report.ok, report.damage
-    assert (await m.agents.replay("a", 1, current.version)).verified
+    assert (await m.state.replay("a", 1, current.version)).verified
 
 
 KEEPS: dict[str, dict[str, Any]] = {
@@ -98,11 +98,11 @@ class TestStrategies:
         async with place.open() as m:
             states = await lived(m)
             expected = RESULTS["snapshot" if strategy == "delete" else strategy, keep]
-            planned = await m.agents.compact("a", strategy=strategy, dry_run=True, **KEEPS[keep])
+            planned = await m.state.compact("a", strategy=strategy, dry_run=True, **KEEPS[keep])
             assert (planned.version, planned.snapshot) == (None, None)
             assert await m.journal.head() == 12, "a dry run writes nothing"
             assert len(await spans(m)) == 12
-            done = await m.agents.compact("a", strategy=strategy, source="cron", **KEEPS[keep])
+            done = await m.state.compact("a", strategy=strategy, source="cron", **KEEPS[keep])
             assert done[:5] == planned[:5]
             if expected is None:
                 assert (done.version, done.events_before, done.events_after) == (None, 1, 1)
@@ -113,10 +113,10 @@ class TestStrategies:
             assert done.events_before == done.through
             assert done.events_after == len(expected) - 1 - kept_alone
             assert (done.agent, done.strategy, done.version) == ("a", strategy, 13)
-            event = await m.agents.event("agent/a@13")
+            event = await m.state.event("agent/a@13")
             assert (event.type, event.changes, event.critical) == ("compacted", (), True)
             assert (event.source, event.metadata) == ("cron", {"strategy": strategy})
-            snapshots = await m.agents.snapshots("a")
+            snapshots = await m.state.snapshots("a")
             assert [each.id for each in snapshots] == ([done.snapshot] if strategy == "snapshot" else [])
             if snapshots:
                 assert (snapshots[0].version, snapshots[0].retention) == (done.through, Retention(permanent=True))
@@ -128,12 +128,12 @@ class TestStrategies:
             states = await lived(m)
             for number in range(13, 40):
                 strategy_now = ("snapshot", "merge", "delete")[number % 3] if number > 30 else strategy
-                await m.agents.compact("a", strategy=strategy_now, keep_last=number % 5)
-                state = await m.agents.get("a")
+                await m.state.compact("a", strategy=strategy_now, keep_last=number % 5)
+                state = await m.state.get("a")
                 states.extend([states[-1]] * (state.version - len(states)))
                 data = copy.deepcopy(states[-1])
                 data["n"] = number
-                await m.agents.update("a", {"n": number})
+                await m.state.update("a", {"n": number})
                 states.append(data)
             await check_whole(m, states)
 
@@ -142,18 +142,18 @@ class TestStrategies:
         clock = ManualClock()
         async with sqlite.open(clock=clock) as m:
             states = await lived(m, clock)
-            times = [each.time_us for each in await m.agents.history("a")]
-            nothing = await m.agents.compact("a", strategy="delete", keep_since=times[0])
+            times = [each.time_us for each in await m.state.history("a")]
+            nothing = await m.state.compact("a", strategy="delete", keep_since=times[0])
             assert (nothing.through, nothing.version) == (0, None)
-            assert (await m.agents.compact("a", keep_since=times[6], dry_run=True)).through == 6
-            assert (await m.agents.compact("a", keep_since=times[6] + 1, dry_run=True)).through == 7
-            assert (await m.agents.compact("a", keep_since=to_datetime(times[6]), dry_run=True)).through == 6
-            await m.agents.compact("a", strategy="delete", keep_since=times[6])
+            assert (await m.state.compact("a", keep_since=times[6], dry_run=True)).through == 6
+            assert (await m.state.compact("a", keep_since=times[6] + 1, dry_run=True)).through == 7
+            assert (await m.state.compact("a", keep_since=to_datetime(times[6]), dry_run=True)).through == 6
+            await m.state.compact("a", strategy="delete", keep_since=times[6])
             assert (await spans(m))[:2] == [(6, 6), (7, 1)]
-            assert (await m.agents.at("a", time=times[6])).version == 7
-            assert (await m.agents.at("a", time=times[5])).version == 6
+            assert (await m.state.at("a", time=times[6])).version == 7
+            assert (await m.state.at("a", time=times[5])).version == 6
             with pytest.raises(NotFound, match="is no longer known: versions 1 to 6 were compacted") as caught:
-                await m.agents.at("a", time=times[5] - 1)
+                await m.state.at("a", time=times[5] - 1)
             assert "version 6 or later" in caught.value.hint
             await check_whole(m, states)
 
@@ -162,23 +162,23 @@ class TestStrategies:
         clock = ManualClock()
         async with sqlite.open(clock=clock) as m:
             await lived(m, clock)
-            times = [each.time_us for each in await m.agents.history("a")]
-            await m.agents.compact("a", strategy="merge")
+            times = [each.time_us for each in await m.state.history("a")]
+            await m.state.compact("a", strategy="merge")
             for again in range(2):  # also when what was merged is merged once more
                 for time in (times[1], times[2], times[3] - 1):
                     with pytest.raises(NotFound, match="versions 2 to 4 were compacted"):
-                        await m.agents.at("a", time=time)
+                        await m.state.at("a", time=time)
                 for version in (1, 4, 5, 8, 9):
-                    assert (await m.agents.at("a", time=times[version - 1])).version == version
-                assert (await m.agents.at("a", time=times[1] - 1)).version == 1, "the run had not begun"
-                assert (await m.agents.at("a", time=times[5] - 1)).version == 5
-                assert (await m.agents.at("a", time=times[11] + 10**9)).version == 13 + again
-                await m.agents.update("a", {"n": "more"})
-            await m.agents.compact("a", strategy="delete", keep_last=3)
+                    assert (await m.state.at("a", time=times[version - 1])).version == version
+                assert (await m.state.at("a", time=times[1] - 1)).version == 1, "the run had not begun"
+                assert (await m.state.at("a", time=times[5] - 1)).version == 5
+                assert (await m.state.at("a", time=times[11] + 10**9)).version == 13 + again
+                await m.state.update("a", {"n": "more"})
+            await m.state.compact("a", strategy="delete", keep_last=3)
             with pytest.raises(NotFound, match="is no longer known"):
-                await m.agents.at("a", time=times[0])
+                await m.state.at("a", time=times[0])
             with pytest.raises(NotFound, match="did not exist"):
-                await m.agents.at("a", time=times[0] - 1)
+                await m.state.at("a", time=times[0] - 1)
 
     @pytest.mark.parametrize(
         ("wrong", "complaint"),
@@ -194,13 +194,13 @@ class TestStrategies:
         async with sqlite.open() as m:
             await lived(m)
             with pytest.raises(InvalidInput, match=complaint):
-                await m.agents.compact("a", **wrong)
+                await m.state.compact("a", **wrong)
             assert await m.journal.head() == 12
 
     async def test_merged_events_tell_what_they_changed_together(self, m: Maos) -> None:
         await lived(m)
-        await m.agents.compact("a", strategy="merge")
-        event = await m.agents.event("agent/a@3")
+        await m.state.compact("a", strategy="merge")
+        event = await m.state.event("agent/a@3")
         assert (event.id, event.version, event.spans, event.type) == ("agent/a@4", 4, 3, "merged")
         assert not event.replayable
         assert [(each.path, each.kind) for each in event.changes] == [
@@ -210,43 +210,43 @@ class TestStrategies:
             ("/log/3", "create"),
             ("/map/k4", "create"),
         ]
-        assert [each.version for each in await m.agents.events("a", after=2, until=8)] == [4, 5, 8]
-        replay = await m.agents.replay("a", 3, 5)
+        assert [each.version for each in await m.state.events("a", after=2, until=8)] == [4, 5, 8]
+        replay = await m.state.replay("a", 3, 5)
         assert (replay.events, replay.state.version) == (2, 5)
         assert "begins at version 2" in replay.warnings[0]
-        assert (await m.agents.replay("a", 5, 7)).warnings == ("ends at version 5",)
+        assert (await m.state.replay("a", 5, 7)).warnings == ("ends at version 5",)
 
 
 class TestSnapshots:
     async def test_snapshots_outlive_the_events_they_were_made_from(self, place: Place) -> None:
         """R-405: full, incremental, and a checkpoint, which was only a name for a version."""
         async with place.open() as m:
-            await m.agents.create("a", {"n": 1})
+            await m.state.create("a", {"n": 1})
             infos = []
             for number, kind in enumerate(("full", "incremental", "checkpoint", "checkpoint"), 2):
-                await m.agents.update("a", {"n": number})
-                infos.append(await m.agents.snapshot("a", kind=kind, name=kind + str(number)))
-            await m.agents.update("a", {"n": 6})
-            await m.agents.compact("a", strategy="delete", keep_last=3)
+                await m.state.update("a", {"n": number})
+                infos.append(await m.state.snapshot("a", kind=kind, name=kind + str(number)))
+            await m.state.update("a", {"n": 6})
+            await m.state.compact("a", strategy="delete", keep_last=3)
             assert (await m.verify()).ok
             for number, info in enumerate(infos, 2):
-                restored = await m.agents.restore("a", info.name)
+                restored = await m.state.restore("a", info.name)
                 assert restored.warnings == ()
-                assert (await m.agents.get("a")).data == {"n": number}
-            kept = await m.agents.snapshots("a")
+                assert (await m.state.get("a")).data == {"n": number}
+            kept = await m.state.snapshots("a")
             assert [each.id for each in kept] == [each.id for each in infos]
             assert [each.kind for each in kept] == ["full", "incremental", "full", "checkpoint"], "only if it had to"
 
     async def test_the_snapshot_it_leaves_brings_back_what_was_cut_off(self, m: Maos) -> None:
         states = await lived(m)
-        done = await m.agents.compact("a", keep_last=4)
+        done = await m.state.compact("a", keep_last=4)
         with pytest.raises(NotFound):
-            await m.agents.rollback("a", 7)
+            await m.state.rollback("a", 7)
         assert done.snapshot is not None
-        await m.agents.restore("a", done.snapshot)
-        assert (await m.agents.get("a")).data == states[7]
+        await m.state.restore("a", done.snapshot)
+        assert (await m.state.get("a")).data == states[7]
         with pytest.raises(InvalidInput, match="is permanent"):
-            await m.agents.delete_snapshot("a", done.snapshot)
+            await m.state.delete_snapshot("a", done.snapshot)
 
 
 class TestCompany:
@@ -260,14 +260,14 @@ class TestCompany:
         """Before, inside, at the end of and after what was compacted."""
         async with durable.open() as other:
             async with durable.open() as m:
-                await m.agents.create("a", {"log": []})
+                await m.state.create("a", {"log": []})
                 for number in range(2, 13):
-                    await m.agents.update("a", {"log": maos.Extend([number])})
+                    await m.state.update("a", {"log": maos.Extend([number])})
                     if number - 1 == seen:
-                        await other.agents.get("a")
-                await m.agents.compact("a", strategy=strategy, keep_last=4)
-            assert (await other.agents.get("a")).data == {"log": list(range(2, 13))}
-            update = await other.agents.update("a", {"log": maos.Extend(["other"])})
+                        await other.state.get("a")
+                await m.state.compact("a", strategy=strategy, keep_last=4)
+            assert (await other.state.get("a")).data == {"log": list(range(2, 13))}
+            update = await other.state.update("a", {"log": maos.Extend(["other"])})
             assert (update.version, update.state.data["log"][-1]) == (14, "other")
             assert (await other.verify()).ok
 
@@ -275,13 +275,13 @@ class TestCompany:
         """The answer does not depend on who is asked."""
         async with durable.open() as m, durable.open() as other:
             await lived(m)
-            assert (await other.agents.get("a")).version == 12
-            await m.agents.update("a", {"n": 13})
-            await m.agents.compact("a", strategy="delete")
+            assert (await other.state.get("a")).version == 12
+            await m.state.update("a", {"n": 13})
+            await m.state.compact("a", strategy="delete")
             for work in (
-                other.agents.at("a", version=12),
-                other.agents.rollback("a", 12),
-                m.agents.at("a", version=12),
+                other.state.at("a", version=12),
+                other.state.rollback("a", 12),
+                m.state.at("a", version=12),
             ):
                 with pytest.raises(NotFound, match="no longer has version 12"):
                     await work
@@ -291,15 +291,15 @@ class TestCompany:
             states = await lived(m)
             for version in (3, 8):
                 results = await asyncio.gather(
-                    other.agents.rollback("a", version),
-                    m.agents.compact("a", strategy="delete", keep_last=4),
+                    other.state.rollback("a", version),
+                    m.state.compact("a", strategy="delete", keep_last=4),
                     return_exceptions=True,
                 )
                 if not isinstance(results[0], NotFound):
-                    assert (await m.agents.get("a")).data == states[version - 1]
+                    assert (await m.state.get("a")).data == states[version - 1]
             for each in (m, other):
-                each.agents.cache.clear()
-            assert (await m.agents.get("a")).data == (await other.agents.get("a")).data
+                each.state.cache.clear()
+            assert (await m.state.get("a")).data == (await other.state.get("a")).data
             assert (await m.verify()).ok
 
     async def test_followers_of_the_journal_go_on(self, durable: Place) -> None:
@@ -308,8 +308,8 @@ class TestCompany:
             await lived(m)
             follower = other.journal.follow()
             seen = [await anext(follower) for _ in range(3)]
-            await m.agents.compact("a", strategy="delete", keep_last=2)
-            await m.agents.update("a", {"n": "after"})
+            await m.state.compact("a", strategy="delete", keep_last=2)
+            await m.state.update("a", {"n": "after"})
             async with asyncio.timeout(60):
                 while seen[-1].version < 14:
                     seen.append(await anext(follower))
@@ -329,35 +329,35 @@ class TestCompany:
         wanted = start()
         versions: dict[int, dict[str, Any]] = {1: copy.deepcopy(wanted)}
         async with durable.open() as one, durable.open() as two:
-            await one.agents.create("a", wanted)
+            await one.state.create("a", wanted)
             for number in range(50):
                 m = chance.choice((one, two))
                 what = chance.choices(("edit", "compact", "rollback", "clear"), (20, 3, 2, 3))[0]
                 if what == "edit":
-                    version = (await m.agents.update("a", edit(chance, wanted, number))).version
+                    version = (await m.state.update("a", edit(chance, wanted, number))).version
                 elif what == "compact":
-                    done = await m.agents.compact(
+                    done = await m.state.compact(
                         "a", strategy=chance.choice(("merge", "delete", "snapshot")), keep_last=chance.randrange(8)
                     )
                     version = done.version or max(versions)
                     for gone in range(1, done.through + 1):
                         versions.pop(gone, None)
-                    for each in await m.agents.history("a"):
+                    for each in await m.state.history("a"):
                         if each.version <= done.through:
-                            versions[each.version] = (await m.agents.at("a", version=each.version)).to_dict()
+                            versions[each.version] = (await m.state.at("a", version=each.version)).to_dict()
                 elif what == "rollback":
                     target = chance.choice(sorted(versions))
-                    version = (await m.agents.rollback("a", target)).version
+                    version = (await m.state.rollback("a", target)).version
                     wanted = copy.deepcopy(versions[target])
                 else:
-                    m.agents.cache.clear()
+                    m.state.cache.clear()
                     continue
                 versions[version] = copy.deepcopy(wanted)
                 reader = chance.choice((one, two))
-                assert same((await reader.agents.get("a")).raw(), wanted), f"{what} {number}"
+                assert same((await reader.state.get("a")).raw(), wanted), f"{what} {number}"
             for version, data in versions.items():
-                two.agents.cache.clear()
-                assert same((await two.agents.at("a", version=version)).raw(), data), f"version {version}"
+                two.state.cache.clear()
+                assert same((await two.state.at("a", version=version)).raw(), data), f"version {version}"
             report = await one.verify()
             assert report.ok, report.damage
 
@@ -367,9 +367,9 @@ class TestDamage:
         """Never put a wrong state in the place of the events that would show it."""
         async with sqlite.open() as m:
             await lived(m)
-            (await m.agents.get("a")).raw()["n"] = "wrong in memory"
+            (await m.state.get("a")).raw()["n"] = "wrong in memory"
             with pytest.raises(Corrupt, match="has checksum"):
-                await m.agents.compact("a")
+                await m.state.compact("a")
             assert len(await spans(m)) == 12
 
     async def test_damaged_events_are_not_compacted_away(self, durable: Place) -> None:
@@ -377,7 +377,7 @@ class TestDamage:
             await lived(m)
             await durable.sql("UPDATE events SET time_us = time_us + 1 WHERE version = 3")
             with pytest.raises(Corrupt, match="agent/a@3"):
-                await m.agents.compact("a")
+                await m.state.compact("a")
             assert len(await durable.sql("SELECT version FROM events")) == 12
 
     TAMPERED = {  # noqa: RUF012
@@ -394,7 +394,7 @@ class TestDamage:
         """I7: it has no hash of its own any more, but the compaction vouches for it in an event that has."""
         async with durable.open() as m:
             await lived(m)
-            await m.agents.compact("a", strategy="merge")
+            await m.state.compact("a", strategy="merge")
             if "before" in what:
                 await durable.sql("DELETE FROM events WHERE version = 1")
             await durable.sql(self.TAMPERED[what])
@@ -405,7 +405,7 @@ class TestDamage:
         """I11: the frame carries a checksum."""
         async with sqlite.open() as m:
             await lived(m)
-            await m.agents.compact("a", strategy="delete")
+            await m.state.compact("a", strategy="delete")
             [original, _] = (await readable(m, "agent/a"))[0]
             [(body,)] = await sqlite.sql("SELECT body FROM events WHERE version = 12")
             for index in range(4, len(body)):

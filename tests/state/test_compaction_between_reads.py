@@ -24,13 +24,13 @@ def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def get(m: Maos) -> None:
-    assert (await m.agents.get("a")).data["log"] == LOG
+    assert (await m.state.get("a")).data["log"] == LOG
 
 
 async def at(m: Maos) -> None:
     for version in (16, 12, 3):
         try:
-            assert (await m.agents.at("a", version=version)).data["log"] == LOG[: version - 1]
+            assert (await m.state.at("a", version=version)).data["log"] == LOG[: version - 1]
         except NotFound:
             assert version < 16 or await m.journal.version("agent/a") > 17
 
@@ -38,7 +38,7 @@ async def at(m: Maos) -> None:
 async def events(m: Maos) -> None:
     log: list[Any] = []
     version = 0
-    for event in await m.agents.events("a"):
+    for event in await m.state.events("a"):
         assert event.version > version
         version = event.version
         for change in event.changes:
@@ -50,14 +50,14 @@ async def events(m: Maos) -> None:
 
 
 async def replay(m: Maos) -> None:
-    replay = await m.agents.replay("a", 5, 16)
+    replay = await m.state.replay("a", 5, 16)
     assert replay.verified
     assert replay.state.data["log"] == LOG[: replay.state.version - 1]
 
 
 async def peek(m: Maos) -> None:
     for last in (6, 9):
-        found = await m.agents.peek("a", "log", last=last)
+        found = await m.state.peek("a", "log", last=last)
         assert (found.entries, found.start, found.length) == (LOG[-last:], len(LOG) - last, len(LOG))
 
 
@@ -78,21 +78,21 @@ async def follow(m: Maos) -> None:
 
 
 async def update(m: Maos) -> None:
-    assert (await m.agents.update("a", {"log": maos.Extend([])})).state.data["log"] == LOG
-    state = (await m.agents.update("a", {"n": 1})).state
+    assert (await m.state.update("a", {"log": maos.Extend([])})).state.data["log"] == LOG
+    state = (await m.state.update("a", {"n": 1})).state
     assert state.data["log"] == LOG
 
 
 async def roll_back(m: Maos) -> None:
     try:
-        assert (await m.agents.rollback("a", 9)).state.data["log"] == LOG[:8]
+        assert (await m.state.rollback("a", 9)).state.data["log"] == LOG[:8]
     except NotFound:
         pass
 
 
 async def snapshot(m: Maos) -> None:
-    info = await m.agents.snapshot("a", kind="incremental")
-    assert (await m.agents.snapshot_store.state("a", info.id)).data["log"] == LOG
+    info = await m.state.snapshot("a", kind="incremental")
+    assert (await m.state.snapshot_store.state("a", info.id)).data["log"] == LOG
 
 
 async def verify(m: Maos) -> None:
@@ -100,11 +100,11 @@ async def verify(m: Maos) -> None:
 
 
 async def compact(m: Maos) -> None:
-    await m.agents.compact("a", strategy="merge", keep_last=2)
+    await m.state.compact("a", strategy="merge", keep_last=2)
 
 
 async def history(m: Maos) -> None:
-    assert sum(each.spans for each in await m.agents.history("a")) >= 16
+    assert sum(each.spans for each in await m.state.history("a")) >= 16
 
 
 QUESTIONS: list[Callable[[Maos], Awaitable[None]]] = [
@@ -146,9 +146,9 @@ async def asked_at_every_moment(
 ) -> int:
     """Ask with a compaction at the first read, the second, …; the first moment that did not come any more."""
     async with sqlite.open() as m:
-        await m.agents.create("a", {"log": []})
+        await m.state.create("a", {"log": []})
         for number in LOG:
-            await m.agents.update("a", {"log": maos.Extend([number])}, critical=number % 7 == 0)
+            await m.state.update("a", {"log": maos.Extend([number])}, critical=number % 7 == 0)
     for moment in range(1, 100):
         place = sqlite._replace(folder=sqlite.folder / f"{moment}")
         place.folder.mkdir()
@@ -156,10 +156,10 @@ async def asked_at_every_moment(
             shutil.copy(file, place.folder)
         async with place.open() as m, place.open() as other:
             if remembers:
-                await m.agents.get("a")
-                await other.agents.update("a", {"m": "remembers what is old by then"})
+                await m.state.get("a")
+                await other.state.update("a", {"m": "remembers what is old by then"})
             reads = await counted(m, other, question, strategy, moment, monkeypatch)
-            m.agents.cache.clear()
+            m.state.cache.clear()
             assert (await m.verify()).ok
         if reads < moment:
             return moment
@@ -184,7 +184,7 @@ async def counted(
             nonlocal reads
             reads += 1
             if reads == moment:
-                await other.agents.compact("a", strategy=strategy, keep_last=3)
+                await other.state.compact("a", strategy=strategy, keep_last=3)
             return await original(*arguments, **more)
 
         return work

@@ -55,37 +55,37 @@ async def test_whatever_happens_to_lists_a_fold_and_its_tail_give_the_state(plac
     versions = [copy.deepcopy(wanted)]
     async with place.open() as one, place.open() as two:
         other = one if place.kind == "memory" else two
-        await one.agents.create("a", wanted)
+        await one.state.create("a", wanted)
         for number in range(40 if place.kind == "postgres" else 90):
             m = chance.choice((one, one, one, other))
             wish = edit(chance, wanted, number)
-            update = await m.agents.update("a", wish)
+            update = await m.state.update("a", wish)
             if update.version > len(versions):
                 versions.append(copy.deepcopy(wanted))
             reader = chance.choice((one, other))
             if chance.random() < 0.4:
-                reader.agents.cache.clear()
+                reader.state.cache.clear()
             if chance.random() < 0.5:
                 name = chance.choice(LISTS)
                 node, key = node_of(copy.deepcopy(wanted), name)
                 if type(node.get(key)) is list:
                     path = pointer_to(name)
                     last = chance.choice((0, 1, 3, 50))
-                    peek = await reader.agents.peek("a", path, last=last)
+                    peek = await reader.state.peek("a", path, last=last)
                     assert agrees(peek, wanted, path, last), f"peek at {path} in version {len(versions)}"
             if chance.random() < 0.5:
-                assert is_true(await reader.agents.get("a"), wanted), f"version {len(versions)}"
+                assert is_true(await reader.state.get("a"), wanted), f"version {len(versions)}"
         for version, data in enumerate(versions, 1):
-            one.agents.cache.clear()
-            assert is_true(await one.agents.at("a", version=version), data), f"version {version}"
+            one.state.cache.clear()
+            assert is_true(await one.state.at("a", version=version), data), f"version {version}"
         assert (await one.verify()).ok
 
 
 async def grown(m: Maos, count: int = 23) -> dict[str, Any]:
     """An agent with a list of some items, one for each update."""
-    await m.agents.create("a", {"log": [], "n": 0, "map": {"deep": list(range(10))}})
+    await m.state.create("a", {"log": [], "n": 0, "map": {"deep": list(range(10))}})
     for number in range(1, count):
-        await m.agents.update("a", {"log": maos.Extend([number]), "n": number})
+        await m.state.update("a", {"log": maos.Extend([number]), "n": number})
     return {"log": list(range(1, count)), "n": count - 1, "map": {"deep": list(range(10))}}
 
 
@@ -111,10 +111,10 @@ class TestSaving:
         monkeypatch.setattr(folds, "FOLD_EVERY", 8)
         monkeypatch.setattr(folds, "FOLD_AGAIN_EVERY", 2)
         monkeypatch.setattr(folds, "REWRITTEN_BYTES_MAX", rewritten_max)
-        await m.agents.create("a", {"log": []})
+        await m.state.create("a", {"log": []})
         versions = set()
         for number in range(18):
-            await m.agents.update("a", {"log": maos.Extend([number])})
+            await m.state.update("a", {"log": maos.Extend([number])})
             versions.update(each.version for each in await documents(m, "fold"))
         assert sorted(versions) == saved
 
@@ -124,10 +124,10 @@ class TestSaving:
         monkeypatch.setattr(folds, "FOLD_EVERY", 8)
         monkeypatch.setattr(folds, "FOLD_AGAIN_EVERY", 2)
         monkeypatch.setattr(folds, "REWRITTEN_BYTES_MAX", 1000)
-        await m.agents.create("a", {"log": [f"{number:0200}" for number in range(100)]})
+        await m.state.create("a", {"log": [f"{number:0200}" for number in range(100)]})
         versions = set()
         for number in range(18):
-            await m.agents.update("a", {"/log/3": number})
+            await m.state.update("a", {"/log/3": number})
             versions.update(each.version for each in await documents(m, "fold"))
         assert sorted(versions) == [8, 10, 18], "the first wrote everything for the first time, the second again"
 
@@ -139,49 +139,49 @@ class TestSaving:
         assert sorted(log) == [10, 10, 15, 15, 20, 20], "each part when it came about"
         before = {each.key: each for each in segments}
         for number in range(23, 29):
-            await m.agents.update("a", {"log": maos.Extend([number])})
+            await m.state.update("a", {"log": maos.Extend([number])})
         after = {each.key: each for each in await documents(m, "segment")}
         assert all(after[key] == document for key, document in before.items())
         assert len(after) > len(before)
 
     async def test_a_changed_list_is_written_anew_and_what_is_left_over_goes(self, m: Maos) -> None:
         await grown(m)
-        await m.agents.update("a", {"log": list(range(100, 105))})
+        await m.state.update("a", {"log": list(range(100, 105))})
         for number in range(6):
-            await m.agents.update("a", {"n": -number})
-        m.agents.cache.clear()
-        assert (await m.agents.get("a")).data["log"] == list(range(100, 105))
+            await m.state.update("a", {"n": -number})
+        m.state.cache.clear()
+        assert (await m.state.get("a")).data["log"] == list(range(100, 105))
         versions = sorted(each.version for each in await documents(m, "segment"))
         assert len([version for version in versions if version > 20]) == 2, "two of the log, none of the old ones"
         assert versions[0] == 5, "the other list was not touched"
 
     async def test_a_state_with_numbers_beyond_64_bits_has_no_fold_and_needs_none(self, m: Maos) -> None:
-        await m.agents.create("a", {"log": [], "big": 2**80})
+        await m.state.create("a", {"log": [], "big": 2**80})
         for number in range(12):
-            await m.agents.update("a", {"log": maos.Extend([number])})
+            await m.state.update("a", {"log": maos.Extend([number])})
         assert await documents(m, "fold") == await documents(m, "head") == []
-        m.agents.cache.clear()
-        assert (await m.agents.get("a")).data == {"log": list(range(12)), "big": 2**80}
-        await m.agents.compact("a")
-        m.agents.cache.clear()
-        assert (await m.agents.get("a")).data["big"] == 2**80
+        m.state.cache.clear()
+        assert (await m.state.get("a")).data == {"log": list(range(12)), "big": 2**80}
+        await m.state.compact("a")
+        m.state.cache.clear()
+        assert (await m.state.get("a")).data["big"] == 2**80
         assert (await m.verify()).ok
 
     async def test_a_head_that_is_not_small_is_not_saved(self, m: Maos, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(folds, "HEAD_BYTES_MAX", 10)
         data = await grown(m)
         assert await documents(m, "head") == []
-        m.agents.cache.clear()
-        assert (await m.agents.peek("a", "log", last=2)).entries == data["log"][-2:]
+        m.state.cache.clear()
+        assert (await m.state.peek("a", "log", last=2)).entries == data["log"][-2:]
 
     async def test_keys_of_any_length_and_character_are_no_trouble(self, m: Maos) -> None:
         """A document's name does not contain what a user wrote."""
         data: dict[str, Any] = {key: [] for key in ("nul\0", "tab\t", "x" * 20_000, "'; --", "é🦑", "/~")}
-        await m.agents.create("a", data)
+        await m.state.create("a", data)
         for number in range(12):
-            await m.agents.update("a", {key.replace("/~", "/~1~0"): maos.Extend([number]) for key in data})
-        m.agents.cache.clear()
-        assert (await m.agents.get("a")).data == {key: list(range(12)) for key in data}
+            await m.state.update("a", {key.replace("/~", "/~1~0"): maos.Extend([number]) for key in data})
+        m.state.cache.clear()
+        assert (await m.state.get("a")).data == {key: list(range(12)) for key in data}
         assert m.journal.notes == []
         assert len(await documents(m, "segment")) >= 6
 
@@ -189,26 +189,26 @@ class TestSaving:
     async def test_a_compaction_leaves_a_fold_that_fits(self, m: Maos, strategy: str) -> None:
         """The older one may not fit the events any more, and a load would begin at the start."""
         wanted = await grown(m)
-        await m.agents.compact("a", strategy=strategy)
+        await m.state.compact("a", strategy=strategy)
         [fold] = await documents(m, "fold")
         [head] = await documents(m, "head")
         assert fold.version == head.version == 23
         assert {each.version for each in await documents(m, "segment")} == {23}, "and none of the older segments"
-        m.agents.cache.clear()
-        assert is_true(await m.agents.get("a"), wanted)
+        m.state.cache.clear()
+        assert is_true(await m.state.get("a"), wanted)
         assert m.journal.notes == []
 
     async def test_a_fold_that_was_never_saved_is_made_later(self, sqlite: Place) -> None:
         """The append it was to go with failed; what the process believes must not outlive that."""
         async with sqlite.open() as m, sqlite.open() as other:
             await grown(m, 5)
-            await m.agents.get("a")
-            await other.agents.update("a", {"n": 100})  # so the next one of m, with its fold, is refused at first
-            await m.agents.update("a", {"n": 101})
+            await m.state.get("a")
+            await other.state.update("a", {"n": 100})  # so the next one of m, with its fold, is refused at first
+            await m.state.update("a", {"n": 101})
             for number in range(6):
-                await m.agents.update("a", {"log": maos.Extend([number])})
-            m.agents.cache.clear()
-            state = await m.agents.get("a")
+                await m.state.update("a", {"log": maos.Extend([number])})
+            m.state.cache.clear()
+            state = await m.state.get("a")
             assert state.data["log"] == [1, 2, 3, 4, 0, 1, 2, 3, 4, 5]
             assert m.journal.notes == []
             assert (await m.verify()).ok
@@ -239,20 +239,20 @@ class TestDamage:
         await durable.sql(statement)
         for path, items in (("log", wanted["log"]), ("/map/deep", wanted["map"]["deep"])):
             async with durable.open() as m:
-                assert (await m.agents.peek("a", path, last=3)).entries == items[-3:]
+                assert (await m.state.peek("a", path, last=3)).entries == items[-3:]
         async with durable.open() as m:
-            assert is_true(await m.agents.get("a"), wanted)
+            assert is_true(await m.state.get("a"), wanted)
             for version in (1, 4, 12, 20, 23):
-                m.agents.cache.clear()
-                assert (await m.agents.at("a", version=version)).data["n"] == version - 1
+                m.state.cache.clear()
+                assert (await m.state.at("a", version=version)).data["n"] == version - 1
             report = await m.verify()
             assert report.ok, report.damage
             if "gone" not in statement and "DELETE" not in statement and "head" not in statement:
                 assert any("the saved fold of agent/a could not be used" in note for note in report.notes)
             for number in range(7):  # and the next fold is whole again
-                await m.agents.update("a", {"log": maos.Extend([number])})
+                await m.state.update("a", {"log": maos.Extend([number])})
         async with durable.open() as m:
-            assert (await m.agents.get("a")).data["log"] == [*wanted["log"], *range(7)]
+            assert (await m.state.get("a")).data["log"] == [*wanted["log"], *range(7)]
             assert m.journal.notes == []
 
     async def test_a_flipped_bit_anywhere_in_a_fold_is_noticed(self, sqlite: Place) -> None:
@@ -267,9 +267,9 @@ class TestDamage:
                 where = "WHERE kind = $2 AND key = $3"
                 await sqlite.sql(f"UPDATE documents SET body = $1 {where}", bytes(damaged), kind, key)
                 async with sqlite.open() as m:
-                    peek = await m.agents.peek("a", "log", last=2)
+                    peek = await m.state.peek("a", "log", last=2)
                     assert (peek.entries, peek.head["n"]) == (wanted["log"][-2:], 22)
-                    assert is_true(await m.agents.get("a"), wanted)
+                    assert is_true(await m.state.get("a"), wanted)
                 await sqlite.sql(f"UPDATE documents SET body = $1 {where}", body, kind, key)
 
     async def test_a_damaged_head_is_noted(self, sqlite: Place) -> None:
@@ -277,7 +277,7 @@ class TestDamage:
             wanted = await grown(m)
         await sqlite.sql(DAMAGE["head cut off"])
         async with sqlite.open() as m:
-            assert (await m.agents.peek("a", "log", last=3)).entries == wanted["log"][-3:]
+            assert (await m.state.peek("a", "log", last=3)).entries == wanted["log"][-3:]
             assert any("the saved head of agent/a could not be used" in note for note in m.journal.notes)
 
     async def test_a_fold_of_another_format_is_not_used(self, sqlite: Place, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -287,7 +287,7 @@ class TestDamage:
             async with sqlite.open() as m:
                 wanted = await grown(m)
         async with sqlite.open() as m:
-            assert is_true(await m.agents.get("a"), wanted)
+            assert is_true(await m.state.get("a"), wanted)
             assert "another format" in m.journal.notes[0]
 
     async def test_a_fold_that_is_newer_than_its_events_is_not_used(self, durable: Place) -> None:
@@ -298,11 +298,11 @@ class TestDamage:
         (durable.folder / "head").unlink(missing_ok=True)
         (durable.folder / "maos.db-head").unlink(missing_ok=True)
         async with durable.open() as m:
-            state = await m.agents.get("a")
+            state = await m.state.get("a")
             assert (state.version, state.data["n"]) == (18, 17)
             assert any("newer than its events" in note for note in m.journal.notes)
-            await m.agents.update("a", {"n": "goes on"})
-            assert (await m.agents.get("a")).version == 19
+            await m.state.update("a", {"n": "goes on"})
+            assert (await m.state.get("a")).version == 19
 
     async def test_a_fold_that_holds_more_than_plain_data_is_not_believed(self, sqlite: Place) -> None:
         """A6: an extension of the packed format stays what it is, and verifying says so."""
@@ -313,9 +313,9 @@ class TestDamage:
             content["state"]["map"]["odd"] = msgspec.msgpack.Ext(5, b"data")
             await m.journal.store.append(documents=[document._replace(body=folds._pack(content))])
             assert "the saved fold differs" in (await m.verify()).damage[0].what
-            m.agents.cache.clear()
+            m.state.cache.clear()
             with pytest.raises(Corrupt, match="/map/odd is a msgspec"):
-                await m.agents.compact("a", strategy="delete", keep_last=3)
+                await m.state.compact("a", strategy="delete", keep_last=3)
 
     async def test_a_fold_that_differs_from_a_replay_is_found_by_verifying(self, sqlite: Place) -> None:
         """I12: sealed and well formed, but not what the events say."""

@@ -34,7 +34,7 @@ State = dict[str, Any]
 
 async def live(m: Maos, clock: ManualClock) -> None:
     """A history with an event of every type."""
-    await m.agents.create("a", source="cli", metadata={"team": "é🦑"}, correlation="job-1")
+    await m.state.create("a", source="cli", metadata={"team": "é🦑"}, correlation="job-1")
     long = [
         {"role": "user", "content": f"line {n} of a message that is long enough to be compressed"} for n in range(12)
     ]
@@ -55,12 +55,12 @@ async def live(m: Maos, clock: ManualClock) -> None:
     ]
     for wanted, more in updates:
         clock.advance(1)
-        await m.agents.update("a", wanted, **more)
-    snapshot = await m.agents.snapshot("a", name="golden")
-    await m.agents.rollback("a", 8, source="operator")
-    await m.agents.restore("a", snapshot.id)
+        await m.state.update("a", wanted, **more)
+    snapshot = await m.state.snapshot("a", name="golden")
+    await m.state.rollback("a", 8, source="operator")
+    await m.state.restore("a", snapshot.id)
     lease = await m.journal.acquire("a", ttl_s=60)
-    await m.agents.update("a", {"status": "under a lease"}, under=lease)
+    await m.state.update("a", {"status": "under a lease"}, under=lease)
 
 
 async def collect(m: Maos, found: dict[str, State]) -> None:
@@ -92,9 +92,9 @@ async def every_type(place: Place) -> dict[str, State]:
     async with place.open(clock=clock) as m:
         await live(m, clock)
         await collect(m, found)
-        await m.agents.compact("a", strategy="merge", keep_last=5, source="cron")
+        await m.state.compact("a", strategy="merge", keep_last=5, source="cron")
         await collect(m, found)
-        await m.agents.compact("a", strategy="delete", keep_last=3)
+        await m.state.compact("a", strategy="delete", keep_last=3)
         merged = found["merged"]
         await collect(m, found)
         found["merged"] = merged

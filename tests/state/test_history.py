@@ -29,18 +29,18 @@ async def lived(m: Maos, clock: ManualClock | None = None) -> None:
         ({"execution": {"memory": {"k": maos.Extend([2])}}, "status": "idle"}, {"source": "agent"}),
         ({"status": "failed"}, {"type": "error_occurred", "critical": True}),
     ]
-    await m.agents.create("a", source="cli")
+    await m.state.create("a", source="cli")
     for wanted, more in updates:
         if clock is not None:
             clock.advance(10)
-        await m.agents.update("a", wanted, **more)
+        await m.state.update("a", wanted, **more)
 
 
 class TestVersions:
     async def test_the_history_tells_every_version(self, m: Maos) -> None:
         """R-403."""
         await lived(m)
-        history = await m.agents.history("a")
+        history = await m.state.history("a")
         assert [(each.version, each.type, each.source, each.changes, each.spans) for each in history] == [
             (1, "instance_created", "cli", 1, 1),
             (2, "status_changed", "scheduler", 1, 1),
@@ -50,30 +50,30 @@ class TestVersions:
             (6, "error_occurred", "", 1, 1),
         ]
         for each in history:
-            state = await m.agents.at("a", version=each.version)
+            state = await m.state.at("a", version=each.version)
             assert (state.checksum, state.time_us) == (each.checksum, each.time_us), "I13"
 
     async def test_a_part_of_the_history(self, m: Maos) -> None:
         await lived(m)
-        assert [each.version for each in await m.agents.history("a", after=3)] == [4, 5, 6]
-        assert [each.version for each in await m.agents.history("a", limit=2)] == [1, 2]
-        assert [each.version for each in await m.agents.history("a", after=1, limit=3)] == [2, 3, 4]
-        assert await m.agents.history("a", after=6) == []
-        assert await m.agents.history("a", limit=0) == []
+        assert [each.version for each in await m.state.history("a", after=3)] == [4, 5, 6]
+        assert [each.version for each in await m.state.history("a", limit=2)] == [1, 2]
+        assert [each.version for each in await m.state.history("a", after=1, limit=3)] == [2, 3, 4]
+        assert await m.state.history("a", after=6) == []
+        assert await m.state.history("a", limit=0) == []
 
 
 class TestEvents:
     async def test_an_event_has_everything_that_is_known_of_a_change(self, m: Maos) -> None:
         """R-402."""
         await lived(m)
-        second, third, fourth, fifth, sixth = await m.agents.events("a", after=1)
+        second, third, fourth, fifth, sixth = await m.state.events("a", after=1)
         assert isinstance(second, StateEvent)
         assert second.id == "agent/a@2"
         assert (second.agent, second.version, second.position, second.spans) == ("a", 2, 2, 1)
         assert (second.source, second.correlation, second.causation) == ("scheduler", "job-1", "agent/boss@7")
         assert (second.type, second.critical, second.replayable) == ("status_changed", False, True)
         assert second.changes == (Change("/status", "idle", "busy", "update"),)
-        assert second.checksum == (await m.agents.at("a", version=2)).checksum
+        assert second.checksum == (await m.state.at("a", version=2)).checksum
         assert (third.causation, third.metadata) == (None, {})
         assert fourth.metadata == {"why": "learned"}
         assert fourth.changes == (Change("/execution/memory/k", MISSING, [1], "create"),)
@@ -115,48 +115,48 @@ class TestEvents:
         """R-403."""
         async with sqlite.open() as m:
             await lived(m)
-            assert [each.version for each in await m.agents.events("a", **filters)] == versions
+            assert [each.version for each in await m.state.events("a", **filters)] == versions
 
     async def test_events_are_filtered_by_time(self, sqlite: Place) -> None:
         """From the first moment on, up to but without the last; microseconds or datetimes."""
         clock = ManualClock()
         async with sqlite.open(clock=clock) as m:
             await lived(m, clock)
-            times = [each.time_us for each in await m.agents.history("a")]
-            assert [each.version for each in await m.agents.events("a", since=times[2])] == [3, 4, 5, 6]
-            assert [each.version for each in await m.agents.events("a", since=times[2] + 1)] == [4, 5, 6]
-            assert [each.version for each in await m.agents.events("a", before=times[2])] == [1, 2]
-            assert [each.version for each in await m.agents.events("a", before=times[2] + 1)] == [1, 2, 3]
+            times = [each.time_us for each in await m.state.history("a")]
+            assert [each.version for each in await m.state.events("a", since=times[2])] == [3, 4, 5, 6]
+            assert [each.version for each in await m.state.events("a", since=times[2] + 1)] == [4, 5, 6]
+            assert [each.version for each in await m.state.events("a", before=times[2])] == [1, 2]
+            assert [each.version for each in await m.state.events("a", before=times[2] + 1)] == [1, 2, 3]
             since, before = to_datetime(times[1]), to_datetime(times[4])
-            assert [each.version for each in await m.agents.events("a", since=since, before=before)] == [2, 3, 4]
+            assert [each.version for each in await m.state.events("a", since=since, before=before)] == [2, 3, 4]
 
     async def test_filters_that_make_no_sense_are_refused(self, m: Maos) -> None:
         await lived(m)
         with pytest.raises(InvalidInput, match="'birthday' is not an event type"):
-            await m.agents.events("a", types=["birthday"])
+            await m.state.events("a", types=["birthday"])
         for time in (-1, 10**18, datetime(1969, 1, 1, tzinfo=UTC)):
             with pytest.raises(InvalidInput, match="is not a time"):
-                await m.agents.events("a", since=time)
+                await m.state.events("a", since=time)
 
     async def test_an_event_is_found_by_its_id(self, m: Maos) -> None:
         """R-404."""
         await lived(m)
         for version in range(1, 7):
-            event = await m.agents.event(f"agent/a@{version}")
+            event = await m.state.event(f"agent/a@{version}")
             assert (event.version, event.id) == (version, f"agent/a@{version}")
         for missing in ("agent/a@0", "agent/a@7", "agent/b@1", "run/1@1"):
             with pytest.raises(NotFound):
-                await m.agents.event(missing)
+                await m.state.event(missing)
         for nonsense in ("agent/a", "agent/a@", "@1", "agent/a@x", "agent/a@-1", "agent/a@٣", ""):
             with pytest.raises(InvalidInput, match="is not an event id"):
-                await m.agents.event(nonsense)
+                await m.state.event(nonsense)
 
     async def test_long_histories_are_told_page_by_page(self, m: Maos, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(journal_module, "PAGE_EVENTS", 3)
-        await m.agents.create("a", {"n": 0})
+        await m.state.create("a", {"n": 0})
         for number in range(1, 11):
-            await m.agents.update("a", {"n": number})
-        events = await m.agents.events("a", after=4)
+            await m.state.update("a", {"n": number})
+        events = await m.state.events("a", after=4)
         assert [each.changes for each in events] == [(Change("/n", n - 1, n, "update"),) for n in range(4, 11)]
 
 
@@ -176,37 +176,37 @@ class TestStreams:
         """R-403: what is there first, then what another process writes."""
         async with durable.open() as m, durable.open() as other:
             await lived(m)
-            follower = asyncio.create_task(first(m.agents.stream("a"), 8))
+            follower = asyncio.create_task(first(m.state.stream("a"), 8))
             await asyncio.sleep(0.01)
-            await other.agents.create("b")
-            await other.agents.update("a", {"status": "idle"})
-            await other.agents.update("a", {"status": "busy"})
+            await other.state.create("b")
+            await other.state.update("a", {"status": "idle"})
+            await other.state.update("a", {"status": "busy"})
             seen = await follower
-            assert seen == await m.agents.events("a")
+            assert seen == await m.state.events("a")
             assert seen[-1].changes == (Change("/status", "idle", "busy", "update"),)
 
     async def test_a_stream_begins_after_a_version(self, m: Maos) -> None:
         await lived(m)
-        assert await first(m.agents.stream("a", after=4), 2) == await m.agents.events("a", after=4)
+        assert await first(m.state.stream("a", after=4), 2) == await m.state.events("a", after=4)
 
     async def test_an_agent_is_awaited_before_it_exists(self, m: Maos) -> None:
-        follower = asyncio.create_task(first(m.agents.stream("a"), 2))
+        follower = asyncio.create_task(first(m.state.stream("a"), 2))
         await asyncio.sleep(0.01)
-        await m.agents.create("a", {"n": 1})
-        await m.agents.update("a", {"n": 2})
+        await m.state.create("a", {"n": 1})
+        await m.state.update("a", {"n": 2})
         assert [each.type for each in await follower] == ["instance_created", "state_updated"]
 
     async def test_a_reader_who_was_slower_than_a_compaction_misses_no_change(self, durable: Place) -> None:
         """What was merged meanwhile comes as one event with all that is new to this reader."""
         async with durable.open() as m, durable.open() as other:
-            await other.agents.create("a", {"n": 1, "log": [1], "old": True})
-            await other.agents.update("a", {"n": 2, "log": maos.Extend([2])})
-            events = m.agents.stream("a")
+            await other.state.create("a", {"n": 1, "log": [1], "old": True})
+            await other.state.update("a", {"n": 2, "log": maos.Extend([2])})
+            events = m.state.stream("a")
             state: dict[str, Any] = {}
             seen = [await anext(events), await anext(events)]
             for number in range(3, 8):
-                await other.agents.update("a", {"n": number, "log": maos.Extend([number]), "old": maos.DELETE})
-            await other.agents.compact("a", strategy="delete", keep_last=1)
+                await other.state.update("a", {"n": number, "log": maos.Extend([number]), "old": maos.DELETE})
+            await other.state.compact("a", strategy="delete", keep_last=1)
             async with asyncio.timeout(60):
                 while seen[-1].version < 8:
                     seen.append(await anext(events))
@@ -214,7 +214,7 @@ class TestStreams:
             assert [(each.version, each.spans) for each in seen] == [(1, 1), (2, 1), (6, 6), (7, 1), (8, 1)]
             for event in seen:
                 apply_changes(state, event)
-            assert state == (await m.agents.get("a")).data
+            assert state == (await m.state.get("a")).data
 
 
 def apply_changes(state: dict[str, Any], event: StateEvent) -> None:

@@ -16,18 +16,18 @@ pytestmark = pytest.mark.usefixtures("small_folds")
 
 async def talk(m: Maos, count: int = 40) -> list[Any]:
     """An agent that has said something with every update; returns what it said."""
-    await m.agents.create("a", {"status": "idle", "messages": [], "memory": {"facts": list(range(9)), "k": 1}})
+    await m.state.create("a", {"status": "idle", "messages": [], "memory": {"facts": list(range(9)), "k": 1}})
     for number in range(count):
-        await m.agents.update("a", {"messages": maos.Extend([{"n": number}]), "status": f"at {number}"})
+        await m.state.update("a", {"messages": maos.Extend([{"n": number}]), "status": f"at {number}"})
     return [{"n": number} for number in range(count)]
 
 
 async def both(m: Maos, path: str = "messages", last: int = 5) -> tuple[Peek, Peek]:
     """A peek without anything in memory, and one at the state in memory."""
-    m.agents.cache.clear()
-    cold = await m.agents.peek("a", path, last=last)
-    await m.agents.get("a")
-    return cold, await m.agents.peek("a", path, last=last)
+    m.state.cache.clear()
+    cold = await m.state.peek("a", path, last=last)
+    await m.state.get("a")
+    return cold, await m.state.peek("a", path, last=last)
 
 
 @pytest.mark.parametrize("last", [0, 1, 5, 39, 40, 41, 1000])
@@ -37,7 +37,7 @@ async def test_the_last_entries_and_the_head_are_those_of_the_state(m: Maos, las
         assert peek.entries == messages[max(0, 40 - last) :]
         assert (peek.start, peek.length) == (max(0, 40 - last), 40)
         assert (peek.agent, peek.version) == ("a", 41)
-        assert peek.checksum == (await m.agents.get("a")).checksum
+        assert peek.checksum == (await m.state.get("a")).checksum
         assert peek.head == {"status": "at 39", "memory": {"k": 1}}
         assert peek.elided == {"/messages": 40, "/memory/facts": 9}
 
@@ -45,7 +45,7 @@ async def test_the_last_entries_and_the_head_are_those_of_the_state(m: Maos, las
 async def test_only_the_end_is_read(m: Maos, monkeypatch: pytest.MonkeyPatch) -> None:
     """How long the list is makes no difference."""
     messages = await talk(m, 200)
-    m.agents.cache.clear()
+    m.state.cache.clear()
     events = 0
     read = m.journal.store.read
 
@@ -56,10 +56,10 @@ async def test_only_the_end_is_read(m: Maos, monkeypatch: pytest.MonkeyPatch) ->
         return found
 
     monkeypatch.setattr(m.journal.store, "read", counted)
-    peek = await m.agents.peek("a", "messages", last=10)
+    peek = await m.state.peek("a", "messages", last=10)
     assert peek.entries == messages[-10:]
     assert events < 40
-    assert m.agents.cache.statistics().entries == 0
+    assert m.state.cache.statistics().entries == 0
 
 
 async def test_the_way_back_is_made_page_by_page(m: Maos, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,13 +72,13 @@ async def test_the_way_back_is_made_page_by_page(m: Maos, monkeypatch: pytest.Mo
 
 async def test_a_path_may_be_given_with_or_without_a_slash(m: Maos) -> None:
     await talk(m)
-    assert (await m.agents.peek("a", "/messages", last=2)) == (await m.agents.peek("a", "messages", last=2))
+    assert (await m.state.peek("a", "/messages", last=2)) == (await m.state.peek("a", "messages", last=2))
     for peek in await both(m, "/memory/facts", 2):
         assert (peek.entries, peek.start, peek.length) == ([7, 8], 7, 9)
 
 
 async def test_a_short_list_is_in_the_head_as_well(m: Maos) -> None:
-    await m.agents.create("a", {"log": [1, 2], "n": 1})
+    await m.state.create("a", {"log": [1, 2], "n": 1})
     for peek in await both(m, "log", 1):
         assert (peek.entries, peek.start, peek.length, peek.elided) == ([2], 1, 2, {})
         assert peek.head == {"log": [1, 2], "n": 1}
@@ -87,10 +87,10 @@ async def test_a_short_list_is_in_the_head_as_well(m: Maos) -> None:
 async def test_a_list_that_has_just_become_long_is_left_out_of_the_head(m: Maos) -> None:
     """Whether it was long when the head was saved makes no difference."""
     await talk(m, 10)
-    await m.agents.update("a", {"tasks": [1, 2]})
-    await m.agents.update("a", {"status": "so that a head is saved"})
-    await m.agents.update("a", {"status": "and another"})
-    await m.agents.update("a", {"tasks": maos.Extend([3, 4, 5])})
+    await m.state.update("a", {"tasks": [1, 2]})
+    await m.state.update("a", {"status": "so that a head is saved"})
+    await m.state.update("a", {"status": "and another"})
+    await m.state.update("a", {"tasks": maos.Extend([3, 4, 5])})
     for peek in await both(m):
         assert "tasks" not in peek.head
         assert peek.elided == {"/messages": 10, "/memory/facts": 9, "/tasks": 5}
@@ -118,19 +118,19 @@ async def test_whatever_happens_to_a_list_a_peek_agrees_with_the_state(
     """Before and after the next head, and the next fold, are saved."""
     async with sqlite.open() as m:
         await talk(m)
-        await m.agents.update("a", wanted)
-        if "messages" not in (await m.agents.get("a")).data:
-            await m.agents.update("a", {"messages": [{"n": "again"}] * 5})
+        await m.state.update("a", wanted)
+        if "messages" not in (await m.state.get("a")).data:
+            await m.state.update("a", {"messages": [{"n": "again"}] * 5})
         for number in range(after):
-            await m.agents.update("a", {"messages": maos.Extend([{"n": f"after {number}"}])})
-        whole = (await m.agents.get("a")).to_dict()
+            await m.state.update("a", {"messages": maos.Extend([{"n": f"after {number}"}])})
+        whole = (await m.state.get("a")).to_dict()
         for path, items in (("messages", whole["messages"]), ("memory/facts", whole["memory"]["facts"])):
             for last in (2, 7, 100):
                 for peek in await both(m, path, last):
                     assert peek.entries == items[-last:]
                     assert (peek.start, peek.length) == (max(0, len(items) - last), len(items))
                     assert peek.head["status"] == whole["status"]
-                    assert peek.checksum == (await m.agents.get("a")).checksum
+                    assert peek.checksum == (await m.state.get("a")).checksum
 
 
 @pytest.mark.parametrize("strategy", ["snapshot", "merge", "delete"])
@@ -138,20 +138,20 @@ async def test_whatever_happens_to_a_list_a_peek_agrees_with_the_state(
 async def test_a_peek_agrees_after_a_compaction(sqlite: Place, strategy: str, keep_last: int) -> None:
     async with sqlite.open() as m:
         messages = await talk(m)
-        await m.agents.compact("a", strategy=strategy, keep_last=keep_last)
+        await m.state.compact("a", strategy=strategy, keep_last=keep_last)
         for more in range(3):
             for last in (1, 2, 10, 45):
                 for peek in await both(m, last=last):
                     assert peek.entries == messages[-last:]
                     assert peek.length == len(messages)
             messages.append({"n": f"more {more}"})
-            await m.agents.update("a", {"messages": maos.Extend([messages[-1]])})
+            await m.state.update("a", {"messages": maos.Extend([messages[-1]])})
 
 
 async def test_a_peek_agrees_after_a_rollback(m: Maos) -> None:
     messages = await talk(m)
-    await m.agents.rollback("a", 31)
-    await m.agents.update("a", {"messages": maos.Extend([{"n": "after"}])})
+    await m.state.rollback("a", 31)
+    await m.state.update("a", {"messages": maos.Extend([{"n": "after"}])})
     for peek in await both(m, last=3):
         assert peek.entries == [*messages[28:30], {"n": "after"}]
         assert peek.length == 31
@@ -161,10 +161,10 @@ async def test_what_another_process_wrote_is_peeked_at(durable: Place) -> None:
     async with durable.open() as m, durable.open() as other:
         await talk(m, 10)
         for n in range(12):
-            assert (await other.agents.peek("a", "messages", last=1)).entries == [{"n": 9 if n == 0 else f"m{n - 1}"}]
-            await m.agents.update("a", {"messages": maos.Extend([{"n": f"m{n}"}])})
+            assert (await other.state.peek("a", "messages", last=1)).entries == [{"n": 9 if n == 0 else f"m{n - 1}"}]
+            await m.state.update("a", {"messages": maos.Extend([{"n": f"m{n}"}])})
             if n == 5:
-                await other.agents.get("a")
+                await other.state.get("a")
 
 
 @pytest.mark.parametrize("path", ["nothing", "status", "memory", "/messages/0", "/messages/x", "", "/", "messages/"])
@@ -173,10 +173,10 @@ async def test_what_is_no_list_cannot_be_peeked_at(sqlite: Place, path: str) -> 
         await talk(m, 6)
         for _ in range(2):
             with pytest.raises(InvalidInput, match="has no list at"):
-                await m.agents.peek("a", path)
-            m.agents.cache.clear()
+                await m.state.peek("a", path)
+            m.state.cache.clear()
         with pytest.raises(InvalidInput, match="the last -1"):
-            await m.agents.peek("a", "messages", last=-1)
+            await m.state.peek("a", "messages", last=-1)
 
 
 async def test_damage_in_the_end_of_a_list_is_an_error(sqlite: Place) -> None:
@@ -186,7 +186,7 @@ async def test_damage_in_the_end_of_a_list_is_an_error(sqlite: Place) -> None:
         for version in (41, 38):
             [(body,)] = await sqlite.sql("SELECT body FROM events WHERE version = $1", version)
             await sqlite.sql("UPDATE events SET body = $1 WHERE version = $2", body.replace(b"at", b"AT"), version)
-            m.agents.cache.clear()
+            m.state.cache.clear()
             with pytest.raises(Corrupt, match=f"agent/a@{version}"):
-                await m.agents.peek("a", "messages", last=10)
+                await m.state.peek("a", "messages", last=10)
             await sqlite.sql("UPDATE events SET body = $1 WHERE version = $2", body, version)

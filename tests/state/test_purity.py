@@ -36,13 +36,13 @@ async def lived(sqlite: Place) -> tuple[Path, Path, list[str]]:
     chance = Random(3)
     state = start()
     async with sqlite.open() as m:
-        await m.agents.create("a", state)
-        await m.agents.update("a", ODD)
+        await m.state.create("a", state)
+        await m.state.update("a", ODD)
         for number in range(25):
-            await m.agents.update("a", edit(chance, state, number))
-        await m.agents.rollback("a", 5)
+            await m.state.update("a", edit(chance, state, number))
+        await m.state.rollback("a", 5)
         events = [record.data async for record in m.journal.read("agent/a")]
-        sums = [each.checksum for each in await m.agents.history("a")]
+        sums = [each.checksum for each in await m.state.history("a")]
     path = sqlite.folder / "events.json"
     path.write_text(json.dumps(events), encoding="utf-8")
     return Path(sqlite.target), path, sums
@@ -87,8 +87,8 @@ async def test_a_replay_gives_the_same_in_other_versions_of_python(
 async def test_two_who_build_the_same_state_in_another_order_agree(sqlite: Place) -> None:
     """I15: on the checksum, whatever way led there."""
     async with sqlite.open() as m:
-        await m.agents.create("a", {"x": 1, "y": {"p": [1, 2], "q": None}})
-        await m.agents.create("b", {"y": {"q": 0}})
-        await m.agents.update("b", {"y": {"p": [1]}, "z": True})
-        await m.agents.update("b", {"y": {"q": None, "p": maos.Extend([2])}, "x": 1, "z": maos.DELETE})
-        assert (await m.agents.get("a")).checksum == (await m.agents.get("b")).checksum
+        await m.state.create("a", {"x": 1, "y": {"p": [1, 2], "q": None}})
+        await m.state.create("b", {"y": {"q": 0}})
+        await m.state.update("b", {"y": {"p": [1]}, "z": True})
+        await m.state.update("b", {"y": {"q": None, "p": maos.Extend([2])}, "x": 1, "z": maos.DELETE})
+        assert (await m.state.get("a")).checksum == (await m.state.get("b")).checksum

@@ -13,19 +13,19 @@ from tests.journal.places import Place
 async def team(m: Maos) -> None:
     """Three agents and a stream of notes."""
     for name in ("a", "b", "c"):
-        await m.agents.create(name, {"n": 0, "log": []})
+        await m.state.create(name, {"n": 0, "log": []})
         for number in range(1, 9):
-            await m.agents.update(name, {"n": number, "log": maos.Extend([number])})
+            await m.state.update(name, {"n": number, "log": maos.Extend([number])})
             if number == 4:
-                await m.agents.snapshot(name, name="half")
+                await m.state.snapshot(name, name="half")
     await m.journal.append("run/1", maos.Event("note", {"text": "hello"}))
 
 
 async def test_what_is_sound_verifies(m: Maos) -> None:
     await team(m)
-    await m.agents.rollback("a", 3)
-    await m.agents.compact("b", strategy="merge")
-    await m.agents.compact("c", keep_last=2)
+    await m.state.rollback("a", 3)
+    await m.state.compact("b", strategy="merge")
+    await m.state.compact("c", keep_last=2)
     heard: list[tuple[int, int]] = []
     report = await m.verify(progress=lambda done, of: heard.append((done, of)))
     assert report.ok
@@ -50,13 +50,13 @@ async def test_damage_is_named_and_what_can_be_recovered_is_said(durable: Place)
         ]
         assert report.damage[0].recoverable == "versions 1-6, 8-10 verify"
         assert report.damage[1].recoverable == "the state at version 5 is kept in a snapshot"
-        m.agents.cache.clear()
+        m.state.cache.clear()
         with pytest.raises(Corrupt, match="agent/b@7"):
-            await m.agents.get("b")
-        assert (await m.agents.at("b", version=6)).data["n"] == 4, "what is said to verify can be had"
-        assert [each.version for each in await m.agents.events("b", until=6)] == [1, 2, 3, 4, 5, 6]
-        assert (await m.agents.snapshot_store.state("b", "half")).data["n"] == 4
-        assert (await m.agents.get("a")).data["n"] == 8, "nobody else is affected"
+            await m.state.get("b")
+        assert (await m.state.at("b", version=6)).data["n"] == 4, "what is said to verify can be had"
+        assert [each.version for each in await m.state.events("b", until=6)] == [1, 2, 3, 4, 5, 6]
+        assert (await m.state.snapshot_store.state("b", "half")).data["n"] == 4
+        assert (await m.state.get("a")).data["n"] == 8, "nobody else is affected"
         assert (await m.verify("a")).ok
         assert not (await m.verify("b")).ok
 
@@ -73,11 +73,11 @@ async def test_an_agent_whose_events_are_all_gone_is_reported(durable: Place) ->
 async def test_a_copy_is_verified_like_the_original(sqlite: Place, tmp_path: Path) -> None:
     async with sqlite.open() as m:
         await team(m)
-        await m.agents.compact("b")
+        await m.state.compact("b")
         position = await m.copy_to(tmp_path / "copy.db")
         assert position == await m.journal.head()
-        states = {each.agent: (await m.agents.get(each.agent)).checksum async for each in m.agents.all()}
+        states = {each.agent: (await m.state.get(each.agent)).checksum async for each in m.state.all()}
     async with maos.open(tmp_path / "copy.db", types=[maos.EventType("note")]) as copy:
         report = await copy.verify()
         assert report.damage == []
-        assert {each.agent: (await copy.agents.get(each.agent)).checksum async for each in copy.agents.all()} == states
+        assert {each.agent: (await copy.state.get(each.agent)).checksum async for each in copy.state.all()} == states

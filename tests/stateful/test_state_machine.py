@@ -101,7 +101,7 @@ class AgentMachine(RuleBasedStateMachine):
 
     @initialize(node=NODES)
     def create(self, node: int) -> None:
-        state = self.run(self.nodes[node].agents.create("a", start()))
+        state = self.run(self.nodes[node].state.create("a", start()))
         self.became(state.version, start(), critical=True)
 
     @rule(node=NODES, chance=CHANCES, critical=st.booleans(), insist=st.booleans())
@@ -110,7 +110,7 @@ class AgentMachine(RuleBasedStateMachine):
         wish = edit(chance, data, len(self.versions))
         before = len(self.versions)
         expected = before if insist else None
-        update = self.run(self.nodes[node].agents.update("a", wish, critical=critical, expected=expected))
+        update = self.run(self.nodes[node].state.update("a", wish, critical=critical, expected=expected))
         if same(data, self.now):
             assert (update.version, update.changes) == (before, ())
             return
@@ -121,7 +121,7 @@ class AgentMachine(RuleBasedStateMachine):
     @rule(node=NODES, chance=CHANCES, pick=PICKS)
     def update_with_a_key(self, node: int, chance: Random, pick: float) -> None:
         """New ones, repeated ones and reused ones."""
-        agents = self.nodes[node].agents
+        agents = self.nodes[node].state
         if self.keys and pick > 0.5:
             key = sorted(self.keys)[int((pick - 0.5) * 2 * len(self.keys))]
             wish, version = self.keys[key]
@@ -140,17 +140,17 @@ class AgentMachine(RuleBasedStateMachine):
     def insist_on_another_version(self, node: int, chance: Random, behind: int) -> None:
         wish = edit(chance, copy.deepcopy(self.now), -1)
         with pytest.raises(Conflict):
-            self.run(self.nodes[node].agents.update("a", wish, expected=len(self.versions) + behind))
+            self.run(self.nodes[node].state.update("a", wish, expected=len(self.versions) + behind))
 
     @rule(node=NODES, pick=PICKS)
     def roll_back(self, node: int, pick: float) -> None:
         version = self.picked(pick)
         if version in self.left:
-            update = self.run(self.nodes[node].agents.rollback("a", version))
+            update = self.run(self.nodes[node].state.rollback("a", version))
             self.became(update.version, self.versions[version - 1], critical=True)
         else:
             with pytest.raises(NotFound):
-                self.run(self.nodes[node].agents.rollback("a", version))
+                self.run(self.nodes[node].state.rollback("a", version))
 
     @rule(
         node=NODES,
@@ -158,7 +158,7 @@ class AgentMachine(RuleBasedStateMachine):
         compression=st.sampled_from(["zstd", "gzip", "lz4", "snappy", "none"]),
     )
     def take_snapshot(self, node: int, kind: str, compression: str) -> None:
-        info = self.run(self.nodes[node].agents.snapshot("a", kind=kind, compression=compression))
+        info = self.run(self.nodes[node].state.snapshot("a", kind=kind, compression=compression))
         assert info.version == len(self.versions)
         self.snapshots[info.id] = self.now
         self.became(len(self.versions) + 1, self.now)
@@ -167,13 +167,13 @@ class AgentMachine(RuleBasedStateMachine):
     @rule(node=NODES, pick=PICKS)
     def restore(self, node: int, pick: float) -> None:
         id_ = sorted(self.snapshots)[int(pick * len(self.snapshots))]
-        restored = self.run(self.nodes[node].agents.restore("a", id_))
+        restored = self.run(self.nodes[node].state.restore("a", id_))
         assert restored.warnings == ()
         self.became(restored.version, self.snapshots[id_], critical=True)
 
     @rule(node=NODES, strategy=STRATEGIES, keep=st.sampled_from([None, 0, 1, 3, 7, "critical", "since"]), pick=PICKS)
     def compact(self, node: int, strategy: str, keep: int | str | None, pick: float) -> None:
-        agents = self.nodes[node].agents
+        agents = self.nodes[node].state
         options: dict[str, Any] = {"strategy": strategy}
         newest = len(self.versions)
         if keep == "critical":
@@ -211,7 +211,7 @@ class AgentMachine(RuleBasedStateMachine):
 
     @rule(node=NODES)
     def forget(self, node: int) -> None:
-        self.nodes[node].agents.cache.clear()
+        self.nodes[node].state.cache.clear()
 
     @rule(seconds=st.sampled_from([0.000001, 1.0, 60.0]))
     def pass_time(self, seconds: float) -> None:
@@ -221,7 +221,7 @@ class AgentMachine(RuleBasedStateMachine):
 
     @rule(node=NODES)
     def look(self, node: int) -> None:
-        state = self.run(self.nodes[node].agents.get("a"))
+        state = self.run(self.nodes[node].state.get("a"))
         assert state.version == len(self.versions)
         assert same(state.raw(), self.now)
         assert state.total == checksum.checksum(self.now), "I13"
@@ -229,7 +229,7 @@ class AgentMachine(RuleBasedStateMachine):
     @rule(node=NODES, pick=PICKS)
     def look_back(self, node: int, pick: float) -> None:
         version = self.picked(pick)
-        agents = self.nodes[node].agents
+        agents = self.nodes[node].state
         if version in self.left:
             state = self.run(agents.at("a", version=version))
             assert (state.version, state.time_us) == (version, self.times[version - 1])
@@ -243,7 +243,7 @@ class AgentMachine(RuleBasedStateMachine):
     def look_at_a_time(self, node: int, pick: float, off: int) -> None:
         time = self.times[self.picked(pick) - 1] + off
         version = bisect.bisect_right(self.times, time)
-        agents = self.nodes[node].agents
+        agents = self.nodes[node].state
         if version in self.left:
             assert self.run(agents.at("a", time=time)).version == version
         else:
@@ -254,7 +254,7 @@ class AgentMachine(RuleBasedStateMachine):
     def compare(self, node: int, one: float, other: float) -> None:
         first, second = self.picked(one), self.picked(other)
         if {first, second} <= self.left:
-            changes = self.run(self.nodes[node].agents.diff("a", first, second))
+            changes = self.run(self.nodes[node].state.diff("a", first, second))
             old, new = self.versions[first - 1], self.versions[second - 1]
             assert same(apply(old, difference(old, new)), new)
             assert bool(changes) == (not same(old, new))
@@ -265,7 +265,7 @@ class AgentMachine(RuleBasedStateMachine):
         items = lookup(self.now, parse_pointer(path, self.now))
         if items is MISSING:
             return
-        agents = self.nodes[node].agents
+        agents = self.nodes[node].state
         if forget:
             agents.cache.clear()
         seen = self.run(agents.peek("a", path, last=last))
@@ -278,7 +278,7 @@ class AgentMachine(RuleBasedStateMachine):
     @rule(node=NODES)
     def tell(self, node: int) -> None:
         """The events lead from nothing to the newest state, each from where the one before it ended."""
-        events = self.run(self.nodes[node].agents.events("a"))
+        events = self.run(self.nodes[node].state.events("a"))
         assert {event.version for event in events} == self.left
         assert {event.version for event in events if event.critical} >= self.critical
         version = 0
@@ -300,8 +300,8 @@ class AgentMachine(RuleBasedStateMachine):
                     report = self.run(self.nodes[node].verify())
                     assert report.ok, report.damage
                 for version in self.left:
-                    self.nodes[0].agents.cache.clear()
-                    state = self.run(self.nodes[0].agents.at("a", version=version))
+                    self.nodes[0].state.cache.clear()
+                    state = self.run(self.nodes[0].state.at("a", version=version))
                     assert same(state.raw(), self.versions[version - 1])
         finally:
             for node in self.nodes:

@@ -106,14 +106,14 @@ async def write(m: Maos, streams: dict[str, list[Event]] | None = None) -> None:
     given = streams or told()
     await m.journal.append_all([Append(name, events) for name, events in given.items()])
     if streams is None:
-        await m.agents.create("r-1.two", {"saved": {"where": "parser.c"}})
-        await m.agents.update("r-1.two", {"saved": {"line": 7}})
+        await m.state.create("r-1.two", {"saved": {"where": "parser.c"}})
+        await m.state.update("r-1.two", {"saved": {"line": 7}})
 
 
 async def branch_off(m: Maos) -> None:
     """Have the run taken back and moved, as travel and moving would have: every kind of event that a run can have."""
     fold = await RUN.load(m.journal, ID)
-    before = await m.attempts.get("r-1.two")
+    before = await m.agents.get("r-1.two")
     assert fold is not None
     state, _names = begin(fold, id=ID, branch=1, workspace=None, why="taken back to version 7")
     told = {"to": 7, "position": 9, "branch": 1, "state": state, "digest": digest(fold), "inbox_version": 1}
@@ -155,7 +155,7 @@ async def bring(m: Maos, bundle: bytes, folder: Path, *, dry_run: bool = False) 
         kept.write(bundle)
         kept.flush()
         with bundle_import.opened(Path(kept.name), m.journal) as opened:
-            importer = BundleImporter(m.journal, SystemClock(), folder=folder, home=m.attempts.folder)
+            importer = BundleImporter(m.journal, SystemClock(), folder=folder, home=m.agents.folder)
             return await importer.bring(opened, dry_run=dry_run)
 
 
@@ -234,7 +234,7 @@ async def carried_out(m: Maos, repository: Path, tasks: list[dict[str, Any]], *,
     """A run that agents carry out, in worktrees of a repository."""
     options: dict[str, Any] = {"kind": "shell", "in_place": True}
     if not in_place:
-        into = await Workplace.prepare(repository, ID, root=m.attempts.folder / "workspaces", in_place=False)
+        into = await Workplace.prepare(repository, ID, root=m.agents.folder / "workspaces", in_place=False)
         options = {"kind": "shell", "workspace": into.to_data()}
     await m.runs.create({"tasks": tasks}, request="do it", folder=repository, options=options, id=ID)
     return await m.runs.execute(ID)

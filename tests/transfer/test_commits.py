@@ -23,7 +23,7 @@ ONE = "r-1.one"
 
 async def saved(m: Maos, repo: Path, *labels: str) -> Workspace:
     """A run with an agent that has a worktree, and has saved its files."""
-    workspace = await prepare(repo, ONE, root=m.attempts.folder / "workspaces")
+    workspace = await prepare(repo, ONE, root=m.agents.folder / "workspaces")
     commits_ = []
     for label in labels or ("first",):
         write(workspace.tree / "one.txt", f"{label}\n")
@@ -34,7 +34,7 @@ async def saved(m: Maos, repo: Path, *labels: str) -> Workspace:
     attempt = streams[f"attempt/{ONE}.1"]
     attempt[0].data["workspace"] = workspace.to_data()  # type: ignore[index]
     attempt[4].data["commit"] = commits_[-1]  # type: ignore[index]
-    own = await prepare(repo, ID, root=m.attempts.folder / "workspaces")
+    own = await prepare(repo, ID, root=m.agents.folder / "workspaces")
     streams["run/r-1"][0].data["options"] |= {"in_place": False, "workspace": own.to_data()}
     await runs.write(m, streams)
     return workspace

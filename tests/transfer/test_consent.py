@@ -151,10 +151,10 @@ async def test_the_agent_of_a_call_does_what_the_code_says_or_nothing(tmp_path: 
                 break
     parts = Parts(await exported(here, "w-1"))
     await here.workflows.cancel("w-1")
-    await here.attempts.stop("w-1.1", grace_s=0.1)
+    await here.agents.stop("w-1.1", grace_s=0.1)
     await handle.wait()
     async with asyncio.timeout(60):
-        while (await here.attempts.get("w-1.1")).is_open:
+        while (await here.agents.get("w-1.1")).is_open:
             await asyncio.sleep(0.02)
     parts.line("attempt_planned")["order"]["argv"] = proves(proof, "EVIL")
     async with maos.open(":memory:", home=tmp_path / "b") as there:

@@ -80,7 +80,7 @@ async def test_every_crash_point_of_an_import(
             if target.exists():
                 assert Parts(target.read_bytes()).manifest["id"] == ID, "a file is there as a whole"
             if life.died_at is None:
-                assert (m.attempts.folder / "workspaces" / ID).is_dir()
+                assert (m.agents.folder / "workspaces" / ID).is_dir()
 
     lives = await crash_loop(argv, look, cwd=ROOT)
     assert {life.died_at for life in lives} >= POINTS

@@ -201,7 +201,7 @@ async def test_a_later_bundle_cannot_write_to_what_was_made_here_since(
 
 async def test_folders_of_another_run_are_not_taken_over(there: Maos, bundle: bytes, folder: Path) -> None:
     """Two journals with one home: the second would work in the files of the first."""
-    (there.attempts.folder / "homes" / "r-1.two").mkdir(parents=True)
+    (there.agents.folder / "homes" / "r-1.two").mkdir(parents=True)
     with pytest.raises(maos.InvalidInput, match="from another database"):
         await bring(there, bundle, folder)
     assert await there.journal.head() == 0
@@ -215,7 +215,7 @@ async def test_nothing_is_carried_out_before_a_person_agrees(there: Maos, bundle
     parts = Parts(bundle)
     parts.line("run_created")["options"] |= {"bundle": {"agreed": True}, "agreed": True}
     await bring(there, parts.bytes(), folder)
-    for work in (there.runs.execute(ID), there.attempts.resume("r-1.two"), there.attempts.resume("r-1.one")):
+    for work in (there.runs.execute(ID), there.agents.resume("r-1.two"), there.agents.resume("r-1.one")):
         with pytest.raises(consent.NotAgreed, match="nobody has agreed"):
             await work
     assert await consent.waits(there.journal, "r-1.one-gate1-1") == ID
@@ -272,7 +272,7 @@ async def test_a_thousand_mutants_are_refused_or_harmless(here: Maos, folder: Pa
         await bring(there, original.bytes(), folder)
         run = await there.runs.get(ID)
         assert (run.branch, run.moved, run.folder) == (1, run.version, str(folder))
-        assert (await there.attempts.get("r-1.two.b1")).order["cwd"] == str(folder)
+        assert (await there.agents.get("r-1.two.b1")).order["cwd"] == str(folder)
     accepted = 0
     for number in range(1000):
         parts = copy.deepcopy(original)
@@ -308,7 +308,7 @@ async def look_at(m: Maos, number: int) -> None:
     try:
         found = {run.id: run async for run in m.runs.all()}
         assert set(found) == {"r-1", "r-2"}
-        _agents = [each async for each in m.attempts.all()]
+        _agents = [each async for each in m.agents.all()]
         for each in found["r-1"].tasks:
             await m.runs.get(ID)
             assert found["r-1"].agent(each).startswith("r-1.")

@@ -54,7 +54,7 @@ async def lived(m: Maos, folder: Path) -> Run:
     await until(reached)
     for text in ("heard", "never heard"):
         await m.bus.send("other", "r-1.w", text)
-    await m.agents.create("r-1.w", {"saved": {"note": "then"}})
+    await m.state.create("r-1.w", {"saved": {"note": "then"}})
     await m.runs.ask("r-1", "Which one?", key="which", asked_by="r-1.w")
 
     async def asked() -> bool:
@@ -64,10 +64,10 @@ async def lived(m: Maos, folder: Path) -> Run:
     await m.travel.checkpoint("r-1", "mark")
 
     async def saved() -> bool:
-        return "mark" in {each.name for each in (await m.attempts.get("r-1.w")).checkpoints}
+        return "mark" in {each.name for each in (await m.agents.get("r-1.w")).checkpoints}
 
     await until(saved)
-    await m.agents.update("r-1.w", {"saved": {"note": "later"}})
+    await m.state.update("r-1.w", {"saved": {"note": "later"}})
     await m.runs.answer("r-1", "which", "this one")
     (folder / "two").touch()
     assert (await carrying).status == "completed"
@@ -87,7 +87,7 @@ async def here(tmp_path: Path) -> AsyncIterator[Maos]:
 async def there(tmp_path: Path) -> AsyncIterator[Maos]:
     """A journal that something else is in already."""
     async with maos.open(tmp_path / "there.db", home=tmp_path / "there") as m:
-        await m.agents.create("somebody", {"n": 1})
+        await m.state.create("somebody", {"n": 1})
         yield m
 
 
@@ -114,9 +114,9 @@ async def test_every_moment_of_an_imported_run_is_what_it_was(tmp_path: Path, he
     back = await there.runs.get("r-1")
     assert back.open_questions[0].question == "Which one?"
     new = back.agent("w")
-    attempt = await there.attempts.get(new)
+    attempt = await there.agents.get(new)
     assert on_disk(Path(attempt.order["cwd"])) == {"a.txt": "a\n", "first.txt": "first\n", "w.txt": "one\n"}
-    assert (await there.agents.get(new)).data["saved"] == {"note": "then"}
+    assert (await there.state.get(new)).data["saved"] == {"note": "then"}
     mail = [each.data["text"] async for each in there.journal.read(f"inbox/{new}")]
     assert mail == ["heard", "never heard"]
     left = next(each.version for each in run.branches) - 1

@@ -127,7 +127,7 @@ async def test_a_run_that_was_cut_off_goes_on_on_another_machine(a: Machine, b: 
         assert made.manifest.carried_out, "nobody has paused it"
     async with b.open() as m:
         await bring(m, bundle, b.folder)
-        two = await m.attempts.get("r-1.two")
+        two = await m.agents.get("r-1.two")
         assert two.is_open
         assert not (b.home / "workspaces").exists(), "nothing of a stranger's is laid out before somebody agrees"
         with pytest.raises(consent.NotAgreed):
@@ -135,8 +135,8 @@ async def test_a_run_that_was_cut_off_goes_on_on_another_machine(a: Machine, b: 
         (b.root / "go").touch()
         run = await agreed(m)
         assert (run.status, run.done) == ("completed", 3), run.why
-        assert (await m.attempts.get("r-1.two")).number == 2
-        first = (await m.attempts.history("r-1.two"))[0]
+        assert (await m.agents.get("r-1.two")).number == 2
+        first = (await m.agents.history("r-1.two"))[0]
         assert first.failure == "holder_lost"
         assert git(b.folder, "show", f"{run.commit}:more.txt") == "half\nwhole", "its files were brought along"
         assert git(b.folder, "show", f"{run.commit}:one.txt") == "one"
@@ -152,7 +152,7 @@ async def test_a_run_that_was_cut_off_goes_on_on_another_machine(a: Machine, b: 
         run = await m.runs.get(ID)
         assert (run.status, run.folder) == ("completed", str(a.folder))
         assert git(a.folder, "show", f"{run.commit}:more.txt") == "half\nwhole"
-        assert not [each async for each in m.attempts.all() if each.is_open]
+        assert not [each async for each in m.agents.all() if each.is_open]
 
 
 async def test_a_run_comes_back_and_goes_on_where_it_began(a: Machine, b: Machine) -> None:
@@ -227,7 +227,7 @@ async def test_runs_that_were_taken_back_and_forks_travel_too(a: Machine, b: Mac
         run = await runs.carried_out(m, a.folder, tasks)
         begun = next(each.version for each in [each async for each in m.journal.read("run/r-1")]
                      if each.type == "task_started" and each.data["task"] == "two")  # fmt: skip
-        travel = Travel(m.journal, SystemClock(), m.runs, m.attempts)
+        travel = Travel(m.journal, SystemClock(), m.runs, m.agents)
         moment = await points_in_time.at_version(m.journal, run, begun)
         await travel.fork(ID, moment, into="r-9")
         await travel.rollback(ID, moment)

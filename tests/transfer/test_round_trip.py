@@ -49,8 +49,8 @@ async def test_everything_that_belongs_to_a_run_goes_along(
     run = await there.runs.get(ID)
     assert (run.status, run.done, run.cost_usd, run.open_questions[0].question) == ("paused", 1, 0.5, "Which?")
     assert run.folder == str(folder)
-    assert (await there.attempts.get("r-1.two")).tools_open["t"].name == "Bash"
-    assert (await there.agents.get("r-1.two")).data["saved"]["line"] == 7
+    assert (await there.agents.get("r-1.two")).tools_open["t"].name == "Bash"
+    assert (await there.state.get("r-1.two")).data["saved"]["line"] == 7
     assert [each.message.text async for each in there.bus.waiting("r-1.two")] == ["found: it leaks"]
     assert (await there.verify()).ok
 
@@ -64,8 +64,8 @@ async def test_nothing_that_is_of_another_machine_is_used(there: Maos, bundle: b
     )
     assert "evil" not in text
     assert "AWS_SECRET" not in text
-    attempt = await there.attempts.get("r-1.one")
-    home = there.attempts.folder.resolve()
+    attempt = await there.agents.get("r-1.one")
+    home = there.agents.folder.resolve()
     assert attempt.folder == str(home / "holders" / "r-1.one.1")
     assert (attempt.order["cwd"], attempt.order["home"]) == (str(folder), str(home / "homes" / "r-1.one"))
     assert attempt.order["mcp"] == [{"name": "maos", "argv": [], "env": []}]
@@ -203,8 +203,8 @@ async def test_what_belongs_to_others_stays(here: Maos, there: Maos, folder: Pat
 async def test_a_state_that_was_compacted_is_left_out_and_named(here: Maos) -> None:
     await runs.write(here)
     for number in range(5):
-        await here.agents.update("r-1.two", {"saved": {"line": number}})
-    await here.agents.compact("r-1.two", strategy="delete", keep_last=1)
+        await here.state.update("r-1.two", {"saved": {"line": number}})
+    await here.state.compact("r-1.two", strategy="delete", keep_last=1)
     _bundle, made = await runs.export(here)
     assert made.manifest.left_out == ["agent/r-1.two: its history was compacted"]
 

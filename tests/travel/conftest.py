@@ -63,7 +63,7 @@ async def order(
 ) -> Run:
     """A run of shell agents with a workspace of its own."""
     name = id or "the-run"
-    into = await Workplace.prepare(place, name, root=m.attempts.folder / "workspaces", in_place=False)
+    into = await Workplace.prepare(place, name, root=m.agents.folder / "workspaces", in_place=False)
     kept = {"workspace": into.to_data(), "kind": "shell", **(options or {})}
     return await m.runs.create(Plan(tasks=list(tasks)), request="do it", folder=place, options=kept, id=id)
 
@@ -84,7 +84,7 @@ class Recorded:
 
 
 def travel_of(m: Maos) -> Travel:  # noqa: F811
-    return Travel(m.journal, SystemClock(), m.runs, m.attempts)
+    return Travel(m.journal, SystemClock(), m.runs, m.agents)
 
 
 @pytest.fixture

@@ -88,7 +88,7 @@ async def test_a_person_goes_back_forks_compares_and_joins(tmp_path: Path, comma
     assert (done["dry_run"], done["status"], done["stopped"]) == (False, "paused", [f"{id}.w"])
     assert commands.nobody_is_left()
     async with commands.look() as m:
-        assert on_disk(Path((await m.attempts.get(f"{id}.w.b1")).order["cwd"]))["w.txt"] == "one\n"
+        assert on_disk(Path((await m.agents.get(f"{id}.w.b1")).order["cwd"]))["w.txt"] == "one\n"
 
     fork = await told(commands, "orchestration", "fork", id, "--id", "r-other")
     assert (fork["id"], fork["from"]) == ("r-other", id)

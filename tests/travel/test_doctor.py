@@ -48,7 +48,7 @@ async def failed(folder: Path) -> Path:
         run = await order(m, repository(folder), tasks, id="r-1")
         assert (await m.runs.execute(run.id)).status == "failed"
         await m.travel.rollback("r-1", 2)
-        return m.attempts.folder
+        return m.agents.folder
 
 
 def test_worktrees_of_runs_are_known_and_those_of_nobody_are_removed_if_nothing_is_lost(folder: Path) -> None:

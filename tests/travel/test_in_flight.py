@@ -56,7 +56,7 @@ class Scene:
         )
 
         async def saved() -> bool:
-            return "mark" in {each.name for each in (await self.m.attempts.get(self.agent)).checkpoints}
+            return "mark" in {each.name for each in (await self.m.agents.get(self.agent)).checkpoints}
 
         await until(saved)
 
@@ -65,7 +65,7 @@ class Scene:
         (self.folder / "two").touch()
 
         async def written() -> bool:
-            attempt = await self.m.attempts.get(self.agent)
+            attempt = await self.m.agents.get(self.agent)
             return "two" in (Path(attempt.order["cwd"]) / "w.txt").read_text()
 
         await until(written)
@@ -99,16 +99,16 @@ async def test_files_conversation_mail_and_saved_values_go_back_together(scene: 
         await m.bus.send("other", agent, text)
     receiver = m.bus.receive(agent)
     await (await anext(receiver)).ack()
-    await m.agents.create(agent, {"saved": {"note": "then"}})
+    await m.state.create(agent, {"saved": {"note": "then"}})
     await m.bus.subscribe(agent, "news")
     await scene.mark()
     recorded = (await m.runs.get(scene.run.id)).checkpoints[0]["state"]
     await (await anext(receiver)).ack()
     await receiver.close()
     await m.bus.send("other", agent, "sent later")
-    await m.agents.update(agent, {"saved": {"note": "later", "more": 1}})
+    await m.state.update(agent, {"saved": {"note": "later", "more": 1}})
     run = await scene.end()
-    old = Path((await m.attempts.get(agent)).order["cwd"])
+    old = Path((await m.agents.get(agent)).order["cwd"])
     assert on_disk(old)["w.txt"] == "one\ntwo\n"
 
     journey = await travel.rollback(run.id, await points_in_time.named(m.journal, run, "mark"))
@@ -119,17 +119,17 @@ async def test_files_conversation_mail_and_saved_values_go_back_together(scene: 
     assert [(each.what, each.saved, each.messages) for each in journey.steps] == [("goes on", "mark", 2)]
     assert digest(run) == recorded
     assert run.tasks["w"].status == "running"
-    attempt = await m.attempts.get(new)
+    attempt = await m.agents.get(new)
     assert (attempt.status, attempt.number, attempt.origin["attempt"]) == ("stopped", 1, f"{agent}.1")
     assert on_disk(Path(attempt.order["cwd"])) == {"first.txt": "first\n", "w.txt": "one\n"}
     assert on_disk(old)["w.txt"] == "one\ntwo\n", "the files of the branch that was given up stay"
     assert await scene.mail(new) == ["heard later", "never heard"]
-    assert (await m.agents.get(new)).data["saved"] == {"note": "then"}
+    assert (await m.state.get(new)).data["saved"] == {"note": "then"}
     assert await m.bus.subscriptions(new) == ["news"]
     (scene.folder / "over").touch()
     run = await m.runs.execute(run.id)
     assert run.status == "completed"
-    assert (await m.attempts.get(new)).number == 2, "it goes on as the next attempt of the same work"
+    assert (await m.agents.get(new)).number == 2, "it goes on as the next attempt of the same work"
     await travel.fork(run.id, await points_in_time.named(m.journal, run, "mark"), into="r-second")
     assert await m.bus.subscriptions("r-second.w") == ["news"]
     assert (await m.verify()).ok, "a stream of everybody has the token of nobody"
@@ -215,7 +215,7 @@ async def test_a_run_that_is_carried_out_does_not_go_back_behind_its_engine(scen
         await travel.rollback(run.id, moment)
     foreseen = await travel.foresee(run, moment)
     assert [each.agent for each in foreseen.steps] == [f"{run.id}.w.b1"]
-    assert (await scene.m.attempts.get(scene.agent)).is_open
+    assert (await scene.m.agents.get(scene.agent)).is_open
     assert (await scene.m.runs.get(run.id)).version == run.version
 
 
@@ -231,8 +231,8 @@ async def test_a_fork_of_a_run_that_goes_on_leaves_it_alone(scene: Scene, travel
         await travel.fork(run.id, await points_in_time.at_version(m.journal, run, 2), into="r-second")
     fork = await m.runs.get("r-second")
     assert (fork.status, fork.agent("w")) == ("paused", "r-second.w")
-    assert on_disk(Path((await m.attempts.get("r-second.w")).order["cwd"]))["w.txt"] == "one\n"
-    assert (await m.attempts.get(scene.agent)).is_open
+    assert on_disk(Path((await m.agents.get("r-second.w")).order["cwd"]))["w.txt"] == "one\n"
+    assert (await m.agents.get(scene.agent)).is_open
     (scene.folder / "over").touch()
     fork = await m.runs.execute("r-second")
     assert fork.status == "completed"
@@ -247,15 +247,15 @@ async def test_agents_that_nobody_runs_any_more_are_ended_before_a_run_goes_back
     scene.carrying.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await scene.carrying
-    await scene.m.attempts.close()
-    assert (await scene.m.attempts.get(scene.agent)).is_open
+    await scene.m.agents.close()
+    assert (await scene.m.agents.get(scene.agent)).is_open
     assert processes_below(home)
     run = await scene.m.runs.get(scene.run.id)
-    journey = await Travel(scene.m.journal, SystemClock(), scene.m.runs, scene.m.attempts).rollback(
+    journey = await Travel(scene.m.journal, SystemClock(), scene.m.runs, scene.m.agents).rollback(
         run.id, await points_in_time.named(scene.m.journal, run, "mark")
     )
     assert list(journey.stopped) == [scene.agent]
-    assert not (await scene.m.attempts.get(scene.agent)).is_open
+    assert not (await scene.m.agents.get(scene.agent)).is_open
     assert processes_below(home) == []
 
 

@@ -24,7 +24,7 @@ OURS, THEIRS = "r-ours", "r-theirs"
 
 @pytest.fixture
 def joining(m: Maos) -> Join:
-    return Join(m.journal, SystemClock(), m.runs, m.attempts)
+    return Join(m.journal, SystemClock(), m.runs, m.agents)
 
 
 async def until_asked(m: Maos, id: str, question: str) -> Run:
@@ -120,7 +120,7 @@ async def test_a_wish_that_comes_while_runs_are_joined_is_granted_once(tmp_path:
     await order(m, repository(tmp_path), [Task(name="a", command=says("a"))], id=OURS)
     run = await m.runs.execute(OURS)
     await travel.fork(OURS, await points_in_time.newest(m.journal, run), into=THEIRS)
-    await Join(Late(m.journal), SystemClock(), m.runs, m.attempts).join(OURS, THEIRS)  # type: ignore[arg-type]
+    await Join(Late(m.journal), SystemClock(), m.runs, m.agents).join(OURS, THEIRS)  # type: ignore[arg-type]
     joined = await m.runs.get(OURS)
     left = [each.type async for each in m.journal.read(inbox(OURS), after=joined.inbox_cursor)]
     assert left == ["tasks_requested"]

@@ -21,7 +21,7 @@ A = {"a.txt": "a\n", "first.txt": "first\n"}
 
 @pytest.fixture
 def joining(m: Maos) -> Join:
-    return Join(m.journal, SystemClock(), m.runs, m.attempts)
+    return Join(m.journal, SystemClock(), m.runs, m.agents)
 
 
 def same(folder: Path) -> Task:

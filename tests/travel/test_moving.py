@@ -62,7 +62,7 @@ class Project:
         await m.travel.checkpoint(run.id, "half")
 
         async def saved() -> bool:
-            return "half" in {each.name for each in (await m.attempts.get("r-1.two")).checkpoints}
+            return "half" in {each.name for each in (await m.agents.get("r-1.two")).checkpoints}
 
         await until(saved)
         carrying.cancel()
@@ -109,7 +109,7 @@ async def test_a_moved_repository_is_found_again_and_the_run_ends_as_it_would_ha
         run = await m.runs.get("r-1")
         check_resumable(run)
         assert (run.folder, run.options["workspace"]["repository"]) == (str(new), str(new / ".git"))
-        two = await m.attempts.get("r-1.two")
+        two = await m.agents.get("r-1.two")
         assert two.workspace["gitdir"] == str(new / ".git" / "worktrees" / "r-1.two")
         assert (two.order["cwd"], two.moved_from) == (str(tree), ""), "its own folder was not moved"
         version = run.version
@@ -133,7 +133,7 @@ async def test_an_agent_that_works_on_while_the_folder_is_moved_is_taken_up(proj
     new = project.move()
     async with project.open() as m:
         await m.runs.move("r-1", new)
-        two = await m.attempts.get("r-1.two")
+        two = await m.agents.get("r-1.two")
         assert two.is_open
         (project.root / "go").touch()
         run = await m.runs.execute("r-1")
@@ -155,7 +155,7 @@ async def test_everything_can_be_moved_the_folders_of_agents_too(tmp_path: Path,
         assert list(moved.found) == ["r-1", "r-1.two"]
         run = await m.runs.get("r-1")
         assert run.options["workspace"]["tree"] == str(inside / "home" / "workspaces" / "r-1")
-        two = await m.attempts.get("r-1.two")
+        two = await m.agents.get("r-1.two")
         tree = str(inside / "home" / "workspaces" / "r-1.two")
         assert (two.order["cwd"], two.order["home"]) == (tree, str(inside / "home" / "homes" / "r-1.two"))
         assert two.moved_from == str(tmp_path / "home" / "workspaces" / "r-1.two"), "and it will be told so"
@@ -200,7 +200,7 @@ async def test_a_way_back_leads_to_the_moved_files_and_a_fork_begins_there(proje
         for id in ("r-1", "r-2"):
             run = await m.runs.get(id)
             assert (run.folder, digest(run), journey.digest) == (str(new), recorded, recorded)
-            tree = Path((await m.attempts.get(run.agent("two"))).order["cwd"])
+            tree = Path((await m.agents.get(run.agent("two"))).order["cwd"])
             assert on_disk(tree)["two.txt"] == "half\n"
             run = await m.runs.execute(id)
             assert (run.status, files_of(new, run.commit)) == ("completed", WHOLE), run.why
@@ -297,7 +297,7 @@ async def test_a_run_that_was_moved_travels_in_a_bundle(project: Project, tmp_pa
     git(tmp_path, "clone", "-q", str(new), str(house))
     async with maos.open(tmp_path / "there.db", home=tmp_path / "there") as m:
         await m.transfer.import_(tmp_path / "r-1.maos", folder=house)
-        two = await m.attempts.get("r-1.two")
+        two = await m.agents.get("r-1.two")
         assert (await m.runs.get("r-1")).folder == str(house)
         assert two.order["cwd"] == str(tmp_path / "there" / "workspaces" / "r-1.two")
         assert str(new) not in json.dumps([two.workspace, (await m.runs.get("r-1")).options])

@@ -19,16 +19,16 @@ async def test_a_permanent_run_is_no_concern_of_any_policy(tmp_path: Path, m: Ma
     assert await cleanup.set_permanent(m.journal, clock, await m.runs.get("r-1"), "the first one")
     policies = CleanupSettings(keep_runs=1, older_than_days=0)
     for rule in (cleanup.by_policy(policies, clock.now_us()), cleanup.older_than(0, clock.now_us())):
-        foreseen = await cleanup.cleanup(m.journal, clock, m.runs, m.attempts, rule, by="person", dry_run=True)
+        foreseen = await cleanup.cleanup(m.journal, clock, m.runs, m.agents, rule, by="person", dry_run=True)
         assert "r-1" not in {each.run for each in (*foreseen.removed, *foreseen.kept)}
-    done = await cleanup.when_due(m.journal, clock, m.runs, m.attempts, policies)
+    done = await cleanup.when_due(m.journal, clock, m.runs, m.agents, policies)
     assert done is not None
     assert ([each.run for each in done.removed], done.kept) == (["r-2"], [])
-    assert (m.attempts.folder / "workspaces" / "r-1.a").is_dir()
+    assert (m.agents.folder / "workspaces" / "r-1.a").is_dir()
     assert await cleanup.permanent(m.journal) == {"r-1": "the first one"}
     assert await cleanup.unset_permanent(m.journal, clock, await m.runs.get("r-1"))
     rule = cleanup.older_than(0, clock.now_us())
-    done = await cleanup.cleanup(m.journal, clock, m.runs, m.attempts, rule, by="person")
+    done = await cleanup.cleanup(m.journal, clock, m.runs, m.agents, rule, by="person")
     assert [each.run for each in done.removed] == ["r-1", "r-3"]
 
 
@@ -42,7 +42,7 @@ async def test_one_that_becomes_permanent_while_others_are_removed_stays(tmp_pat
         m.journal,
         clock,
         runs,
-        m.attempts,
+        m.agents,
         cleanup.older_than(0, clock.now_us()),
         by="person",  # type: ignore[arg-type]
     )

@@ -44,7 +44,7 @@ async def prepared(m: Maos, folder: Path) -> Run:
     await checkpoints.make(m.journal, SystemClock(), await m.runs.get(run.id), "mark")
 
     async def saved() -> bool:
-        return "mark" in {each.name for each in (await m.attempts.get(run.agent("w"))).checkpoints}
+        return "mark" in {each.name for each in (await m.agents.get(run.agent("w"))).checkpoints}
 
     await until(saved)
     (folder / "two").touch()
@@ -75,7 +75,7 @@ async def test_a_journey_killed_anywhere_is_finished_by_asking_again(
             found = await m.runs.get(id)
             assert digest(found) == wanted
             agent = found.agent("w")
-            assert on_disk(Path((await m.attempts.get(agent)).order["cwd"])) == {
+            assert on_disk(Path((await m.agents.get(agent)).order["cwd"])) == {
                 "a.txt": "a\n", "first.txt": "first\n", "w.txt": "one\n",
             }  # fmt: skip
             tree = Path(found.options["workspace"]["tree"])

@@ -20,8 +20,8 @@ from maos.travel.rollback import Travel
 async def go(m: Maos, what: str, id: str, where: str) -> str:
     """Do it, or finish it; returns the id of the run that it is about."""
     if what == "join":
-        return (await Join(m.journal, SystemClock(), m.runs, m.attempts).join(id, where, policy="theirs")).run
-    travel = Travel(m.journal, SystemClock(), m.runs, m.attempts)
+        return (await Join(m.journal, SystemClock(), m.runs, m.agents).join(id, where, policy="theirs")).run
+    travel = Travel(m.journal, SystemClock(), m.runs, m.agents)
     moment = await points_in_time.named(m.journal, await m.runs.get(id), "mark")
     if what == "fork":
         return (await travel.fork(id, moment, into=where)).run

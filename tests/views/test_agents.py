@@ -26,66 +26,66 @@ async def m(tmp_path: Path) -> AsyncIterator[Maos]:
 
 async def begin(m: Maos, tmp_path: Path, line: str, name: str, **more: bool) -> Running:
     argv = ("sh", "-c", line)
-    return await m.attempts.start(line, name=name, argv=argv, cwd=tmp_path, in_place=True, **more)
+    return await m.agents.start(line, name=name, argv=argv, cwd=tmp_path, in_place=True, **more)
 
 
 async def test_an_agent_is_found_by_the_beginning_of_its_name(m: Maos) -> None:
     for name in ("fix", "fixer", "writer"):
         await ran(m, name, [], ends=True)
-    assert await m.attempts.find("w") == "writer"
-    assert await m.attempts.find("fix") == "fix"
+    assert await m.agents.find("w") == "writer"
+    assert await m.agents.find("fix") == "fix"
     with pytest.raises(InvalidInput, match="'fi' could be any of 2 agents: fix, fixer"):
-        await m.attempts.find("fi")
+        await m.agents.find("fi")
     with pytest.raises(NotFound, match="there is no agent 'x'"):
-        await m.attempts.find("x")
-    assert [name async for name in m.attempts.names("fi")] == ["fix", "fixer"]
+        await m.agents.find("x")
+    assert [name async for name in m.agents.names("fi")] == ["fix", "fixer"]
 
 
 async def test_the_status_of_an_agent_that_has_ended(m: Maos, tmp_path: Path) -> None:
     running = await begin(m, tmp_path, "echo hello; exit 3", "a")
     await running.wait()
-    status = await m.attempts.status("a")
+    status = await m.agents.status("a")
     assert (status.agent, status.attempt, status.status, status.result) == ("a", 1, AgentState.FAILED, "hello")
     assert status.failure is not None
     assert (status.failure.name, status.go_on) == ("failed", "maos agent resume a")
     assert status.ended_us is not None
     assert status.since_us == status.ended_us
-    found, older = await m.attempts.statuses(everything=False)
+    found, older = await m.agents.statuses(everything=False)
     assert ([each.agent for each in found], older) == (["a"], 0)
-    details = await m.attempts.details("a")
+    details = await m.agents.details("a")
     assert (details.lines, details.files, [each.status for each in details.attempts]) == (1, None, ["failed"])
 
 
 async def test_agents_that_ended_long_ago_are_only_counted(m: Maos) -> None:
     await ran(m, "old", [], ends=True)  # in 1970
     await ran(m, "open", [], ends=False)
-    found, older = await m.attempts.statuses(everything=False)
+    found, older = await m.agents.statuses(everything=False)
     assert ([each.agent for each in found], older) == (["open"], 1)
-    assert [each.agent for each in (await m.attempts.statuses())[0]] == ["open", "old"]
+    assert [each.agent for each in (await m.agents.statuses())[0]] == ["open", "old"]
 
 
 async def test_an_agent_without_engine_and_holder_is_interrupted(m: Maos, monkeypatch: pytest.MonkeyPatch) -> None:
     await ran(m, "a", [], ends=False)
-    assert (await m.attempts.status("a")).status is AgentState.RUNNING
+    assert (await m.agents.status("a")).status is AgentState.RUNNING
     monkeypatch.setattr(ownership, "liveness", lambda _owner: Liveness.GONE)
-    status = await m.attempts.status("a")
+    status = await m.agents.status("a")
     assert (status.status, status.go_on) == (AgentState.INTERRUPTED, "maos agent resume a")
     monkeypatch.setattr(ownership, "agent_liveness", lambda _attempt: Liveness.DETACHED)
-    status = await m.attempts.status("a")
+    status = await m.agents.status("a")
     assert (status.status, status.go_on) == (AgentState.DETACHED, "maos agent attach a")
 
 
 async def test_output_is_followed_until_the_attempt_has_ended(m: Maos, tmp_path: Path) -> None:
     await begin(m, tmp_path, "echo one; sleep 0.2; echo two", "a")
     async with asyncio.timeout(20):
-        events = [event async for event in m.attempts.output("a", follow=True)]
+        events = [event async for event in m.agents.output("a", follow=True)]
     assert (events[0].type, events[-1].type) == ("attempt_planned", "attempt_ended")
     lines = [fact["text"] for event in events for fact in event.data.get("facts", ()) if fact["kind"] == "line"]
     assert lines == ["one", "two"]
     assert [event.id for event in events] == [f"attempt/a.1@{version}" for version in range(1, len(events) + 1)]
-    assert [event async for event in m.attempts.output("a", attempt=1)] == events
+    assert [event async for event in m.agents.output("a", attempt=1)] == events
     with pytest.raises(NotFound, match="'a' has no attempt 2"):
-        await anext(m.attempts.output("a", attempt=2))
+        await anext(m.agents.output("a", attempt=2))
 
 
 async def test_a_follower_is_told_once_that_no_engine_records_the_agent(
@@ -97,7 +97,7 @@ async def test_a_follower_is_told_once_that_no_engine_records_the_agent(
     seen: list[str] = []
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.5):
-            async for event in m.attempts.follow("a.1", after=3, owner={"pid": 1}):
+            async for event in m.agents.follow("a.1", after=3, owner={"pid": 1}):
                 seen.append(event.type)
                 assert event.data == {"status": AgentState.INTERRUPTED, "go_on": "maos agent resume a"}
     assert seen == [agents.UNATTENDED]
@@ -106,9 +106,9 @@ async def test_a_follower_is_told_once_that_no_engine_records_the_agent(
 async def test_an_agent_is_stopped_and_it_is_known_how_it_ended(m: Maos, tmp_path: Path) -> None:
     await begin(m, tmp_path, "sleep 60", "a")
     async with asyncio.timeout(20):
-        ran_, status = await m.attempts.stop_and_wait("a")
+        ran_, status = await m.agents.stop_and_wait("a")
     assert (ran_, status.status) == (True, AgentState.STOPPED)
-    ran_, status = await m.attempts.stop_and_wait("a")
+    ran_, status = await m.agents.stop_and_wait("a")
     assert (ran_, status.status) == (False, AgentState.STOPPED)
 
 
@@ -116,14 +116,14 @@ async def test_a_command_without_input_cannot_be_told_anything(m: Maos, tmp_path
     await begin(m, tmp_path, "sleep 60", "deaf")
     await begin(m, tmp_path, "sleep 60", "listening", takes_input=True)
     with pytest.raises(InvalidInput, match="started without input"):
-        await m.attempts.tell("deaf", "hello")
-    assert await m.attempts.tell("listening", "hello") == (1, True)
+        await m.agents.tell("deaf", "hello")
+    assert await m.agents.tell("listening", "hello") == (1, True)
     for name in ("deaf", "listening"):
-        await m.attempts.stop_and_wait(name, grace_s=0.0)
+        await m.agents.stop_and_wait(name, grace_s=0.0)
     with pytest.raises(InvalidInput, match="cannot be told more"):
-        await m.attempts.resume_attached("deaf", task="more")
+        await m.agents.resume_attached("deaf", task="more")
     with pytest.raises(InvalidInput, match="has ended: stopped"):
-        await m.attempts.attach("deaf")
+        await m.agents.attach("deaf")
 
 
 async def test_a_permission_is_answered_once(m: Maos) -> None:

@@ -58,8 +58,8 @@ async def test_a_tool_without_an_outcome_is_unknown_once_its_agent_has_ended(tmp
     async with maos.open(tmp_path / "maos.db", home=tmp_path / "home") as m:
         await ran(m, "dead", SAID, ends=True)
         await ran(m, "alive", SAID, ends=False)
-        dead = [each async for each in effects.of_agent(m.attempts, "dead")]
-        alive = [each async for each in effects.of_agent(m.attempts, "alive")]
+        dead = [each async for each in effects.of_agent(m.agents, "dead")]
+        alive = [each async for each in effects.of_agent(m.agents, "alive")]
     assert [(each.id, each.outcome) for each in dead] == [("t1", "done"), ("t2", "failed"), ("t3", "unknown")]
     assert [each.outcome for each in alive] == ["done", "failed", "running"]
     assert (dead[2].what, dead[2].given, dead[1].said) == ("Bash", '{"command": "deploy"}', "no such file")

@@ -86,7 +86,7 @@ async def m(database: Path, tmp_path: Path) -> AsyncIterator[Maos]:
 async def test_both_databases_show_the_same(
     m: Maos, tmp_path: Path, query: Query, postgres_url: str, connection: asyncpg.Connection[Any]
 ) -> None:
-    runs = Runs(m.journal, SystemClock(), m.attempts, worker=Hands, bus=m.bus)
+    runs = Runs(m.journal, SystemClock(), m.agents, worker=Hands, bus=m.bus)
     run = await carried_out(runs, plan(a="", b="a", c="a", d="b c"), Hands())
     await checkpoints.make(m.journal, SystemClock(), await runs.get(run.id), "release")
     failed = await carried_out(runs, plan(a="", b=""), Hands({"a": ["failed"]}))
@@ -96,7 +96,7 @@ async def test_both_databases_show_the_same(
     await runs.create(commands, request='what "about" this?')
     for number in range(3):
         more = {"name": f"{run.id}.a", "kind": "shell", "argv": ["sh", "-c", "echo found: it"], "cwd": tmp_path}
-        running = await (m.attempts.resume(f"{run.id}.a") if number else m.attempts.start(in_place=True, **more))
+        running = await (m.agents.resume(f"{run.id}.a") if number else m.agents.start(in_place=True, **more))
         await running.wait()
         if not number:
             await asyncio.sleep(1.1)  # an agent was created when it first began

@@ -42,7 +42,7 @@ async def m(database: Path, tmp_path: Path) -> AsyncIterator[Maos]:
 
 @pytest.fixture
 async def runs(m: Maos) -> Runs:
-    return Runs(m.journal, SystemClock(), m.attempts, worker=Hands)
+    return Runs(m.journal, SystemClock(), m.agents, worker=Hands)
 
 
 def plan(**needs: str) -> Plan:
@@ -135,7 +135,7 @@ async def test_messages_and_who_has_got_them(m: Maos, query: Query) -> None:
 async def test_agents_sessions_and_checkpoints(m: Maos, tmp_path: Path, query: Query) -> None:
     for number in range(2):
         more = {"name": "counter", "kind": "shell", "argv": ["sh", "-c", "echo found: it"], "cwd": tmp_path}
-        running = await (m.attempts.resume("counter") if number else m.attempts.start(in_place=True, **more))
+        running = await (m.agents.resume("counter") if number else m.agents.start(in_place=True, **more))
         await running.wait()
     (agent,) = query("SELECT * FROM agents")
     assert (agent["id"], agent["type"], agent["status"]) == ("counter", "shell", "done")
@@ -161,7 +161,7 @@ async def test_kept_folds_are_only_of_use_for_what_is_counted(
     m: Maos, database: Path, tmp_path: Path, query: Query
 ) -> None:
     """Documents are disposable: without them all rows are still there."""
-    running = await m.attempts.start(name="counter", kind="shell", argv=["true"], cwd=tmp_path, in_place=True)
+    running = await m.agents.start(name="counter", kind="shell", argv=["true"], cwd=tmp_path, in_place=True)
     await running.wait()
     import apsw
 
@@ -217,7 +217,7 @@ def test_views_and_folds_say_the_same(data: st.DataObject, tmp_path_factory: pyt
         async with maos.open(path) as m:
             assert m.bus
             run = await carried_out(
-                Runs(m.journal, SystemClock(), m.attempts, worker=Hands), plan(**needs), Hands(failing)
+                Runs(m.journal, SystemClock(), m.agents, worker=Hands), plan(**needs), Hands(failing)
             )
             connection = apsw.Connection(str(path))
             tasks = dict(connection.execute("SELECT name, status FROM tasks").fetchall())

@@ -277,7 +277,7 @@ async def test_an_agent_is_stopped_when_its_workflow_is_cancelled(engine: Engine
         await eventually(lambda: begun(tmp_path))
         await m.workflows.cancel("b")
         assert (await handle.wait()).status == "cancelled"
-        assert (await m.attempts.get("b.1")).status == "stopped"
+        assert (await m.agents.get("b.1")).status == "stopped"
     assert processes_below(home) == []
 
 
@@ -291,7 +291,7 @@ async def test_an_agent_is_stopped_though_its_workflow_was_cancelled_while_nobod
     async with engine() as m:
         await m.workflows.cancel("b")
         assert (await m.workflows.get("b")).status == "cancelled"
-        assert (await m.attempts.get("b.1")).status == "stopped"
+        assert (await m.agents.get("b.1")).status == "stopped"
     assert processes_below(home) == []
 
 
@@ -300,7 +300,7 @@ async def test_an_agent_is_stopped_when_its_workflow_stops_waiting_for_it(
 ) -> None:
     async with engine() as m:
         assert await m.workflows.run(building(tmp_path, limit_s=0.8), id="b") == "late"
-        assert (await m.attempts.get("b.1")).status == "stopped"
+        assert (await m.agents.get("b.1")).status == "stopped"
     assert processes_below(home) == []
 
 
@@ -310,7 +310,7 @@ async def test_an_agent_that_a_person_stops_pauses_its_workflow(engine: Engine, 
     async with engine() as m:
         handle = await m.workflows.start(build, id="b")
         await eventually(lambda: begun(tmp_path))
-        await m.attempts.stop("b.1", grace_s=0.1)
+        await m.agents.stop("b.1", grace_s=0.1)
         flow = await handle.wait()
         assert (flow.status, flow.why, begun(tmp_path)) == ("paused", "its agent b.1 was stopped", 1)
         (tmp_path / "go").touch()

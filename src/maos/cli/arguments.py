@@ -32,7 +32,7 @@ class Version(NamedTuple):
         """The number it has now."""
         if not self.from_newest:
             return self.number
-        newest = await m.agents.version(agent)
+        newest = await m.state.version(agent)
         if newest and newest <= self.number:
             raise NotFound(
                 f"agent {agent!r} has no version newest-{self.number}", hint=f"its versions are 1 to {newest}"

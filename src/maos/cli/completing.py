@@ -32,15 +32,15 @@ def runs(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[C
 def agents(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Agents that run or ran; for `maos state`, those that have a state."""
     if ctx.parent is not None and ctx.parent.info_name == "state":
-        return _names(ctx, lambda m: m.agents.names(incomplete))
-    return _names(ctx, lambda m: m.attempts.names(incomplete))
+        return _names(ctx, lambda m: m.state.names(incomplete))
+    return _names(ctx, lambda m: m.agents.names(incomplete))
 
 
 def tasks(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Agents of runs, also those that have not begun."""
 
     async def work(m: Maos) -> list[str]:
-        begun = [each async for each in m.attempts.names(incomplete)]
+        begun = [each async for each in m.agents.names(incomplete)]
         planned = [run.agent(name) async for run in m.runs.all() if run.is_open for name in run.tasks]
         return sorted({*begun, *(each for each in planned if each.startswith(incomplete))})
 

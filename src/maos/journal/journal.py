@@ -326,7 +326,7 @@ class Journal:
 
             lease = await journal.acquire("reviewer", ttl_s=60)
             if lease is not None:
-                await m.agents.update("reviewer", {"status": "busy"}, under=lease)
+                await m.state.update("reviewer", {"status": "busy"}, under=lease)
         """
         return await self.store.acquire(check_name(name, "lease"), owner=owner or self.owner, ttl_s=ttl_s)
 

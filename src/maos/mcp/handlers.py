@@ -354,7 +354,7 @@ async def spawn_task(
 
 async def save_state(session: Session, errand: Errand, *, key: str, value: Any) -> str:
     """Kept in the agent's state; the same value again changes nothing, and is no call that is recorded."""
-    states = session.maos.agents
+    states = session.maos.state
     source = session.identity.attempt
     try:
         await states.get(session.agent)
@@ -377,7 +377,7 @@ async def save_state(session: Session, errand: Errand, *, key: str, value: Any) 
 async def load_state(session: Session, errand: Errand, *, key: str = "") -> str:
     """A value as JSON, or the list of keys."""
     try:
-        state = await session.maos.agents.get(session.agent)
+        state = await session.maos.state.get(session.agent)
         saved: Any = state.data.get(SAVED, {})
     except NotFound:
         saved = {}

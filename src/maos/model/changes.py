@@ -37,7 +37,7 @@ DELETE: Final = _Marker("maos.DELETE")
 
 Example::
 
-    await m.agents.update("reviewer", {"error": maos.DELETE})
+    await m.state.update("reviewer", {"error": maos.DELETE})
 """
 
 MISSING: Final = _Marker("maos.MISSING")
@@ -45,7 +45,7 @@ MISSING: Final = _Marker("maos.MISSING")
 
 Example::
 
-    changes = await m.agents.diff("reviewer", 1, 3)
+    changes = await m.state.diff("reviewer", 1, 3)
     added = [change.path for change in changes if change.old is maos.MISSING]
 """
 
@@ -55,7 +55,7 @@ class Extend:
 
     Example::
 
-        await m.agents.update("reviewer", {"messages": maos.Extend([{"text": "hello"}])})
+        await m.state.update("reviewer", {"messages": maos.Extend([{"text": "hello"}])})
     """
 
     __slots__ = ("items",)
@@ -69,7 +69,7 @@ class Replace:
 
     Example::
 
-        await m.agents.update("reviewer", {"configuration": maos.Replace({"model": "small"})})
+        await m.state.update("reviewer", {"configuration": maos.Replace({"model": "small"})})
     """
 
     __slots__ = ("value",)
@@ -83,7 +83,7 @@ class Change(NamedTuple):
 
     Example::
 
-        for path, old, new, kind in await m.agents.diff("reviewer", 1, 3):
+        for path, old, new, kind in await m.state.diff("reviewer", 1, 3):
             print(kind, path, old, new)
     """
 

@@ -83,7 +83,7 @@ class AgentStates:
 
         Example::
 
-            state = await m.agents.create("reviewer", {"status": "idle"}, source="cli")
+            state = await m.state.create("reviewer", {"status": "idle"}, source="cli")
         """
         check_name(agent, "agent")
         try:
@@ -114,7 +114,7 @@ class AgentStates:
 
         Example::
 
-            state = await m.agents.get("reviewer")
+            state = await m.state.get("reviewer")
             print(state.version, state.data["status"])
         """
         return (await self.loader.current(agent)).state
@@ -141,7 +141,7 @@ class AgentStates:
 
         Example::
 
-            await m.agents.update("reviewer", {"status": "busy", "messages": maos.Extend([{"text": "hello"}])})
+            await m.state.update("reviewer", {"status": "busy", "messages": maos.Extend([{"text": "hello"}])})
         """
         facts = _facts(source, metadata, causation, correlation, critical=critical)
         whole_key = None if key is None else _key(key, agent, wanted, type, facts)
@@ -181,7 +181,7 @@ class AgentStates:
 
         Example::
 
-            change = await m.agents.composed("reviewer", {"status": "busy"})
+            change = await m.state.composed("reviewer", {"status": "busy"})
             if change is not None:
                 await m.journal.append_all([change])
         """
@@ -197,7 +197,7 @@ class AgentStates:
 
         Example::
 
-            p = await m.agents.peek("reviewer", "/messages", last=50)
+            p = await m.state.peek("reviewer", "/messages", last=50)
             print(p.head["status"], p.entries, p.length)
         """
         return await tail.peek(self._journal, self.loader, agent, path, last)
@@ -207,7 +207,7 @@ class AgentStates:
 
         Example::
 
-            async for summary in m.agents.all("review"):
+            async for summary in m.state.all("review"):
                 print(summary.agent, summary.version, summary.status)
         """
         async for name in self.names(prefix):
@@ -218,7 +218,7 @@ class AgentStates:
 
         Example::
 
-            print([name async for name in m.agents.names("review")])
+            print([name async for name in m.state.names("review")])
         """
         async for stream in self._journal.streams(agents.PREFIX + prefix):
             yield stream.removeprefix(agents.PREFIX)
@@ -228,7 +228,7 @@ class AgentStates:
 
         Example::
 
-            print((await m.agents.summary("reviewer")).status)
+            print((await m.state.summary("reviewer")).status)
         """
         state = await self.get(agent)
         status = state.raw().get("status")
@@ -239,7 +239,7 @@ class AgentStates:
 
         Example::
 
-            print(await m.agents.version("reviewer"))
+            print(await m.state.version("reviewer"))
         """
         return await self._journal.version(agents.stream(agent))
 
@@ -250,8 +250,8 @@ class AgentStates:
 
         Example::
 
-            state = await m.agents.at("reviewer", version=2)
-            same = await m.agents.at("reviewer", time=state.time_us)
+            state = await m.state.at("reviewer", version=2)
+            same = await m.state.at("reviewer", time=state.time_us)
         """
         if (version is None) == (time is None):
             raise InvalidInput("give either a version or a time")
@@ -265,7 +265,7 @@ class AgentStates:
 
         Example::
 
-            for change in await m.agents.diff("reviewer", 1, 3):
+            for change in await m.state.diff("reviewer", 1, 3):
                 print(change.kind, change.path, change.old, change.new)
         """
         old = (await self.loader.at(agent, first)).raw()
@@ -286,7 +286,7 @@ class AgentStates:
 
         Example::
 
-            update = await m.agents.rollback("reviewer", 2, source="cli")
+            update = await m.state.rollback("reviewer", 2, source="cli")
         """
         target = await self.loader.at(agent, version)
         facts = _facts(source, {**(metadata or {}), "to": version}, None, None, critical=True)
@@ -307,7 +307,7 @@ class AgentStates:
 
         Example::
 
-            print((await m.agents.preview_rollback("reviewer", 2)).changes)
+            print((await m.state.preview_rollback("reviewer", 2)).changes)
         """
         newest = await self.version(agent)
         return Preview(str(version), newest, await self.diff(agent, newest, version))
@@ -317,7 +317,7 @@ class AgentStates:
 
         Example::
 
-            replay = await m.agents.replay("reviewer", 1, 3)
+            replay = await m.state.replay("reviewer", 1, 3)
             print(replay.verified, replay.events, replay.state.data["status"])
         """
         return await self._history.replay(agent, first, last)
@@ -329,7 +329,7 @@ class AgentStates:
 
         Example::
 
-            for version in await m.agents.history("reviewer", limit=10):
+            for version in await m.state.history("reviewer", limit=10):
                 print(version.version, version.type, version.source)
         """
         return await self._history.versions(agent, after, limit)
@@ -352,7 +352,7 @@ class AgentStates:
 
         Example::
 
-            for event in await m.agents.events("reviewer", types=["status_changed"], limit=10):
+            for event in await m.state.events("reviewer", types=["status_changed"], limit=10):
                 print(event.id, event.changes)
         """
         return await self._history.events(
@@ -373,7 +373,7 @@ class AgentStates:
 
         Example::
 
-            event = await m.agents.event("agent/reviewer@2")
+            event = await m.state.event("agent/reviewer@2")
         """
         stream, version = parse_event_id(event_id)
         found = await self._history.events(stream.removeprefix(agents.PREFIX), after=version - 1, limit=1)
@@ -386,7 +386,7 @@ class AgentStates:
 
         Example::
 
-            async for event in m.agents.stream("reviewer", after=1):
+            async for event in m.state.stream("reviewer", after=1):
                 print(event.version, event.type)
                 if event.type == "task_completed":
                     break
@@ -411,7 +411,7 @@ class AgentStates:
 
         Example::
 
-            info = await m.agents.snapshot("reviewer", name="before")
+            info = await m.state.snapshot("reviewer", name="before")
         """
         return await _persistently(
             lambda: self.snapshot_store.take(
@@ -430,7 +430,7 @@ class AgentStates:
 
         Example::
 
-            for info in await m.agents.snapshots("reviewer"):
+            for info in await m.state.snapshots("reviewer"):
                 print(info.id, info.name, info.version, info.kind)
         """
         return await self.snapshot_store.of(agent)
@@ -440,7 +440,7 @@ class AgentStates:
 
         Example::
 
-            state = await m.agents.read_snapshot("reviewer", "before")
+            state = await m.state.read_snapshot("reviewer", "before")
         """
         return await self.snapshot_store.state(agent, snapshot)
 
@@ -449,7 +449,7 @@ class AgentStates:
 
         Example::
 
-            restored = await m.agents.restore("reviewer", "before")
+            restored = await m.state.restore("reviewer", "before")
             print(restored.previous, restored.version)
         """
         return await _persistently(lambda: self.snapshot_store.restore(agent, snapshot, source=source, under=under))
@@ -459,7 +459,7 @@ class AgentStates:
 
         Example::
 
-            print((await m.agents.preview_restore("reviewer", "before")).changes)
+            print((await m.state.preview_restore("reviewer", "before")).changes)
         """
         state = await self.get(agent)
         id_, target, warnings = await self.snapshot_store.sought(agent, snapshot)
@@ -471,7 +471,7 @@ class AgentStates:
 
         Example::
 
-            await m.agents.delete_snapshot("reviewer", "before")
+            await m.state.delete_snapshot("reviewer", "before")
         """
         await self.snapshot_store.delete(agent, snapshot, force=force)
 
@@ -480,7 +480,7 @@ class AgentStates:
 
         Example::
 
-            removed = await m.agents.expire_snapshots("reviewer")
+            removed = await m.state.expire_snapshots("reviewer")
         """
         return await self.snapshot_store.expire(agent)
 
@@ -502,9 +502,9 @@ class AgentStates:
 
         Example::
 
-            plan = await m.agents.compact("reviewer", keep_last=2, dry_run=True)
+            plan = await m.state.compact("reviewer", keep_last=2, dry_run=True)
             if plan.events_after < plan.events_before:
-                await m.agents.compact("reviewer", keep_last=2)
+                await m.state.compact("reviewer", keep_last=2)
         """
         return await _persistently(
             lambda: self._compactor.compact(

@@ -77,7 +77,7 @@ class Cache:
 
         Example::
 
-            m.agents.cache.invalidate("reviewer")
+            m.state.cache.invalidate("reviewer")
         """
         entry = self._entries.pop(agent, None)
         if entry is not None:
@@ -88,7 +88,7 @@ class Cache:
 
         Example::
 
-            m.agents.cache.clear()
+            m.state.cache.clear()
         """
         self._entries.clear()
         self._bytes = 0
@@ -104,7 +104,7 @@ class Cache:
 
         Example::
 
-            await m.agents.cache.warm(["reviewer"])
+            await m.state.cache.warm(["reviewer"])
         """
         assert self._warm is not None
         for agent in agents:
@@ -115,7 +115,7 @@ class Cache:
 
         Example::
 
-            statistics = m.agents.cache.statistics()
+            statistics = m.state.cache.statistics()
             print(statistics.hit_rate, statistics.bytes)
         """
         reads = self.hits + self.refreshes + self.misses

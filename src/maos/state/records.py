@@ -18,7 +18,7 @@ class State:
 
     Example::
 
-        state = await m.agents.get("reviewer")
+        state = await m.state.get("reviewer")
         print(state.version, state.data["status"], state.checksum)
     """
 
@@ -52,7 +52,7 @@ class State:
 
         Example::
 
-            state = await m.agents.get("reviewer")
+            state = await m.state.get("reviewer")
             draft = state.to_dict()
             draft["status"] = "busy"
         """
@@ -194,7 +194,7 @@ class Retention(NamedTuple):
 
     Example::
 
-        await m.agents.snapshot("reviewer", retention=maos.Retention(permanent=True))
+        await m.state.snapshot("reviewer", retention=maos.Retention(permanent=True))
     """
 
     expires_us: int | None = None

@@ -1,6 +1,6 @@
 """Agents as every front door shows and steers them: status with liveness, output, files, and commands to them.
 
-`Agents` is what `Maos.attempts` gives: the engine's `Attempts`, and what people and programs ask about agents besides.
+`Agents` is what `Maos.agents` gives: the engine's `Attempts`, and what people and programs ask about agents besides.
 """
 
 from __future__ import annotations
@@ -215,7 +215,7 @@ class Agents(Attempts):
 
         Example::
 
-            status = await m.attempts.status("fixer")
+            status = await m.agents.status("fixer")
             print(status.status, status.activity, status.go_on)
         """
         return status_of(await self.history(agent))
@@ -225,7 +225,7 @@ class Agents(Attempts):
 
         Example::
 
-            agents, older = await m.attempts.statuses(everything=False)
+            agents, older = await m.agents.statuses(everything=False)
         """
         found = []
         async for attempt in self.all():
@@ -248,7 +248,7 @@ class Agents(Attempts):
 
         Example::
 
-            async for event in m.attempts.output("fixer", follow=True):
+            async for event in m.agents.output("fixer", follow=True):
                 print(event.type, event.data)
         """
         attempts = await self.history(agent)
@@ -357,7 +357,7 @@ class Agents(Attempts):
 
         Example::
 
-            ran, status = await m.attempts.stop_and_wait("fixer")
+            ran, status = await m.agents.stop_and_wait("fixer")
         """
         before = await self.get(agent)
         if before.is_open:

@@ -170,7 +170,7 @@ async def child(workflow: Workflow[..., R], *args: Any, id: str = "", **kwargs: 
 async def agent(task: str = "", *, kind: str = "shell", argv: Sequence[str] = (), **options: Any) -> str:
     """What a coding agent or a command answers; it outlives a crash, and is taken up, not begun again.
 
-    `options` are those of `m.attempts.start`. StepFailed when it fails.
+    `options` are those of `m.agents.start`. StepFailed when it fails.
 
     Example::
 

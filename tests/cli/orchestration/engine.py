@@ -46,7 +46,7 @@ class Hands:
 
 async def main(database: str, plan: str, id: str = "") -> None:
     async with maos.open(database) as m:
-        runs = Runs(m.journal, SystemClock(), m.attempts, worker=Hands)
+        runs = Runs(m.journal, SystemClock(), m.agents, worker=Hands)
         if "command" in plan:
             runs = m.runs
         if not id:

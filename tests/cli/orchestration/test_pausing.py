@@ -122,10 +122,10 @@ async def test_an_agent_that_runs_is_saved_by_the_interval_of_the_moment(
 ) -> None:
     monkeypatch.setattr("maos.engine.live.NOTICE_S", 0.05)
     async with maos.open(tmp_path / "maos.db", home=tmp_path / "home") as m:
-        running = await m.attempts.start(kind="shell", argv=["sh", "-c", TICKING], cwd=tmp_path, in_place=True)
+        running = await m.agents.start(kind="shell", argv=["sh", "-c", TICKING], cwd=tmp_path, in_place=True)
         try:
             async with asyncio.timeout(60):
-                async for record in m.attempts.output(running.attempt.agent, follow=True):
+                async for record in m.agents.output(running.attempt.agent, follow=True):
                     if record.type == "attempt_output" and not await m.journal.version(saving.STREAM):
                         await saving.set_interval(m.journal, SystemClock(), 1)
                     if record.type == "attempt_checkpointed":

@@ -44,8 +44,8 @@ def send(database: DatabaseTarget, agent: str, text: str, as_json: bool) -> None
         raise InvalidInput("the message is empty", hint="say something")
 
     async def work(m: Maos) -> tuple[str, int, bool]:
-        name = await m.attempts.find(agent)
-        return name, *await m.attempts.tell(name, text.removesuffix("\n"))
+        name = await m.agents.find(agent)
+        return name, *await m.agents.tell(name, text.removesuffix("\n"))
 
     name, number, running = database.write(work)
     if as_json:
@@ -78,7 +78,7 @@ def answer(database: DatabaseTarget, agent: str, what: tuple[str, ...], why: str
         raise click.UsageError("say yes or no, and before it at most which request is meant")
 
     async def work(m: Maos) -> Open:
-        name = await m.attempts.find(agent)
+        name = await m.agents.find(agent)
         return await m.questions.answer_permission(name, allow, request="".join(what[:-1]), why=why)
 
     question = database.write(work)
@@ -124,8 +124,8 @@ def logs(
         from maos.cli.agent.live import printer  # loads asyncio
 
         show = printer(as_json=as_json, raw=raw)
-        name = await m.attempts.find(agent)
-        async for event in m.attempts.output(name, attempt=number, follow=follow):
+        name = await m.agents.find(agent)
+        async for event in m.agents.output(name, attempt=number, follow=follow):
             if event.at_us >= (since or 0):
                 await show(event)
 
@@ -144,7 +144,7 @@ def diff(database: DatabaseTarget, agent: str, patch: bool, as_json: bool) -> No
     """Show which files an agent has changed, up to its last checkpoint."""
 
     async def work(m: Maos) -> AgentFiles:
-        return await m.attempts.diff(await m.attempts.find(agent), patch=patch)
+        return await m.agents.diff(await m.agents.find(agent), patch=patch)
 
     found = database.read(work)
     if as_json:
@@ -175,7 +175,7 @@ def merge(ctx: click.Context, agent: str, into: str, message: str, as_json: bool
     """
 
     async def work(m: Maos) -> AgentMerge:
-        return await m.attempts.merge(await m.attempts.find(agent), into=into, message=message)
+        return await m.agents.merge(await m.agents.find(agent), into=into, message=message)
 
     done = ctx.obj.write(work)
     if as_json:

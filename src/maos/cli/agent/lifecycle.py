@@ -126,7 +126,7 @@ def run(
     async def begin(m: Maos) -> Attachment:
         from maos.views.agents import Attachment
 
-        running = await m.attempts.start(
+        running = await m.agents.start(
             task,
             kind=kind,
             name=name,
@@ -159,7 +159,7 @@ def attach(ctx: click.Context, agent: str, as_json: bool) -> None:
     """
 
     async def begin(m: Maos) -> Attachment:
-        attachment = await m.attempts.attach(await m.attempts.find(agent))
+        attachment = await m.agents.attach(await m.agents.find(agent))
         if attachment.held:
             note(f"{attachment.held}; showing what it does")
         return attachment
@@ -200,8 +200,8 @@ def resume(
     """
 
     async def begin(m: Maos) -> Attachment:
-        return await m.attempts.resume_attached(
-            await m.attempts.find(agent),
+        return await m.agents.resume_attached(
+            await m.agents.find(agent),
             task=_from_stdin(more),
             time_limit_s=seconds(time_limit),
             turns_max=turns,
@@ -225,7 +225,7 @@ def stop(database: DatabaseTarget, agent: str, grace: int, as_json: bool) -> Non
     """
 
     async def work(m: Maos) -> tuple[bool, AgentStatus]:
-        return await m.attempts.stop_and_wait(await m.attempts.find(agent), grace_s=seconds(grace) or 0.0)
+        return await m.agents.stop_and_wait(await m.agents.find(agent), grace_s=seconds(grace) or 0.0)
 
     ran, now = database.write(work)
     if as_json:

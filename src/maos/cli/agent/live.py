@@ -403,7 +403,7 @@ class Foreground:
     async def _follow(self, begun: Attachment, feed: Feed) -> None:
         """Print everything that happens to the attempt until it has ended."""
         show = printer(as_json=self._as_json, feed=feed)
-        async for event in self._m.attempts.follow(begun.attempt, after=begun.after, owner=begun.owner):
+        async for event in self._m.agents.follow(begun.attempt, after=begun.after, owner=begun.owner):
             await show(event)
             if self._prompt is not None:
                 self._prompt.see(event)
@@ -418,9 +418,9 @@ class Foreground:
             self._tell(f"another process has taken {begun.agent} over; watching it from here")
 
     async def _conclude(self, begun: Attachment) -> int:
-        now = await self._m.attempts.details(begun.agent)
+        now = await self._m.agents.details(begun.agent)
         if self._as_json:
-            short = documents.of(await self._m.attempts.status(begun.agent))
+            short = documents.of(await self._m.agents.status(begun.agent))
             more = {"agent_kind": now.kind, "files": documents.of(now.files), "kind": "summary"}
             documents.show_line({**short, **more})
         else:

@@ -88,7 +88,7 @@ def list_(database: DatabaseTarget, everything: bool, as_json: bool) -> None:
     """
 
     async def work(m: Maos) -> tuple[list[AgentStatus], int]:
-        return await m.attempts.statuses(everything=everything)
+        return await m.agents.statuses(everything=everything)
 
     found, older = database.read(work)
     if as_json:
@@ -128,7 +128,7 @@ def show(database: DatabaseTarget, agent: str, full: bool, as_json: bool) -> Non
     """
 
     async def work(m: Maos) -> AgentDetails:
-        return await m.attempts.details(await m.attempts.find(agent))
+        return await m.agents.details(await m.agents.find(agent))
 
     found = database.read(work)
     if as_json:

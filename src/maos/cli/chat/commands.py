@@ -75,7 +75,7 @@ class Commands:
         if run.tasks[task].status == DONE:
             raise InvalidInput(f"{task} is done", hint=f"/add {task}-2 after {task}: {said.strip()}")
         if run.tasks[task].attempts:
-            await self._talk.m.attempts.tell(agent, said.strip())
+            await self._talk.m.agents.tell(agent, said.strip())
         else:
             await bus.send(PERSON, agent, said.strip())
         self._talk.tell(f"told {task}")
@@ -117,7 +117,7 @@ class Commands:
         run = self._run()
         agent = run.agent(task_named(run, rest))
         lines: list[str] = []
-        async for record in self._talk.m.attempts.records(agent):
+        async for record in self._talk.m.agents.records(agent):
             for fact in record.data.get("facts", ()):
                 if fact["kind"] in ("line", "text"):
                     lines += [words.tidy(each) for each in str(fact.get("text", "")).splitlines()]
@@ -156,7 +156,7 @@ class Commands:
     async def _stop(self, rest: str) -> None:
         run = self._run()
         task = task_named(run, rest)
-        await self._talk.m.attempts.stop(run.agent(task))
+        await self._talk.m.agents.stop(run.agent(task))
         self._talk.tell(f"{task} is being stopped")
 
     async def _new(self, _rest: str) -> None:

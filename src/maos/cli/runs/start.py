@@ -143,7 +143,7 @@ def _ask_planner(database: DatabaseTarget, request: str, begun: Beginning, *, as
             note(f"{begun.options['kind']} plans; `maos agent logs -f {planner}` shows how")
         plan = await m.runs.plan(request, run=begun.id, folder=begun.folder, options=begun.options, types=begun.types)
         if not as_json:
-            attempts = await m.attempts.history(planner)
+            attempts = await m.agents.history(planner)
             took_us = attempts[-1].ended_us - attempts[0].planned_us
             cost_usd = sum(each.total_cost_usd for each in attempts)
             note(f"planned in {words.duration(took_us / 1e6)}{f', {words.money(cost_usd)}' if cost_usd else ''}")

@@ -101,7 +101,7 @@ def snapshot(
     async def work(m: Maos) -> SnapshotInfo:
         from maos.state.records import Retention
 
-        return await m.agents.snapshot(
+        return await m.state.snapshot(
             agent, kind=kind, name=name, compression=compression, source=source,
             retention=Retention(expires_us=expires_us, permanent=permanent),
         )  # fmt: skip
@@ -122,8 +122,8 @@ def snapshot(
 
 def _show_snapshots(database: DatabaseTarget, agent: str, as_json: bool) -> None:
     async def work(m: Maos) -> list[SnapshotInfo]:
-        await m.agents.get(agent)  # no such agent is not the same as no snapshots
-        return await m.agents.snapshots(agent)
+        await m.state.get(agent)  # no such agent is not the same as no snapshots
+        return await m.state.snapshots(agent)
 
     found = database.read(work)
     if as_json:
@@ -268,7 +268,7 @@ def compact(
         need_yes(f"compacting removes versions of agent {agent!r} for good", yes=yes, as_json=as_json)
 
     async def work(m: Maos, *, only_look: bool = False) -> Compaction:
-        return await m.agents.compact(
+        return await m.state.compact(
             agent, strategy=strategy, keep_last=keep_last, keep_since=keep_since, critical_only=critical_only,
             dry_run=only_look, source=source,
         )  # fmt: skip

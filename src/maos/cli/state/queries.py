@@ -75,9 +75,9 @@ def list_(ctx: click.Context, prefix: str, as_json: bool) -> None:
 
     async def work(m: Maos) -> list[Summary]:
         found = []
-        async for name in m.agents.names(prefix):
+        async for name in m.state.names(prefix):
             try:
-                found.append(await m.agents.summary(name))
+                found.append(await m.state.summary(name))
             except Corrupt as error:
                 damaged.append(error)
         return found
@@ -98,7 +98,7 @@ def show(database: DatabaseTarget, agent: str, path: str | None, as_json: bool) 
     """Show the newest state of an agent."""
 
     async def work(m: Maos) -> State:
-        return await m.agents.get(agent)
+        return await m.state.get(agent)
 
     _show_state(database.read(work), path, as_json)
 
@@ -130,8 +130,8 @@ def at(
 
     async def work(m: Maos) -> State:
         if version is None:
-            return await m.agents.at(agent, time=time)
-        return await m.agents.at(agent, version=await version.resolve(m, agent))
+            return await m.state.at(agent, time=time)
+        return await m.state.at(agent, version=await version.resolve(m, agent))
 
     _show_state(database.read(work), path, as_json)
 
@@ -194,7 +194,7 @@ def peek(database: DatabaseTarget, agent: str, path: str, last: int, full: bool,
     path = pointer(path)
 
     async def work(m: Maos) -> Peek:
-        return await m.agents.peek(agent, path, last=last)
+        return await m.state.peek(agent, path, last=last)
 
     found = database.read(work)
     head = plain(found.head)
@@ -242,7 +242,7 @@ def history(database: DatabaseTarget, agent: str, last: int, everything: bool, a
 
     async def work(m: Maos) -> list[records.Version]:
         newest = await NEWEST.resolve(m, agent)
-        return await m.agents.history(agent, after=0 if everything else max(0, newest - last))
+        return await m.state.history(agent, after=0 if everything else max(0, newest - last))
 
     versions = database.read(work)
     earlier = versions[0].version - versions[0].spans
@@ -297,7 +297,7 @@ def events(
     """
 
     async def work(m: Maos) -> list[records.StateEvent]:
-        return await m.agents.events(
+        return await m.state.events(
             agent,
             after=await _start(after, m, agent),
             until=None if until is None else await until.resolve(m, agent),
@@ -335,7 +335,7 @@ def diff(database: DatabaseTarget, agent: str, first: Version, second: Version, 
 
     async def work(m: Maos) -> tuple[int, int, list[Change]]:
         start, end = await first.resolve(m, agent), await second.resolve(m, agent)
-        return start, end, await m.agents.diff(agent, start, end)
+        return start, end, await m.state.diff(agent, start, end)
 
     start, end, changes = database.read(work)
     if as_json:
@@ -373,7 +373,7 @@ def stream(database: DatabaseTarget, agent: str, after: Version, full: bool, as_
         start = await _start(after, m, agent)
         if sys.stderr.isatty():
             click.echo(f"events of {clean(agent)} after version {start}, as they happen; Ctrl+C ends this", err=True)
-        async for event in m.agents.stream(agent, after=start):
+        async for event in m.state.stream(agent, after=start):
             _show_event(event, full=full, as_json=as_json)
 
     database.read(work)

@@ -72,7 +72,7 @@ def create(
     """
 
     async def work(m: Maos) -> State:
-        return await m.agents.create(
+        return await m.state.create(
             agent, data, source=source, metadata=metadata, correlation=correlation, causation=causation, key=key
         )
 
@@ -137,7 +137,7 @@ def update(
     """
 
     async def work(m: Maos) -> Update:
-        return await m.agents.update(
+        return await m.state.update(
             agent, _wanted(data, appended, deleted), expected=expected, type=type_, critical=critical, source=source,
             metadata=metadata, correlation=correlation, causation=causation, key=key,
         )  # fmt: skip
@@ -214,7 +214,7 @@ def rollback(
         need_yes(f"a rollback changes agent {agent!r}", yes=yes, as_json=as_json)
 
     async def look(m: Maos) -> Preview:
-        return await m.agents.preview_rollback(agent, await version.resolve(m, agent))
+        return await m.state.preview_rollback(agent, await version.resolve(m, agent))
 
     if dry_run or not yes:
         preview = database.read(look)
@@ -226,7 +226,7 @@ def rollback(
 
     async def work(m: Maos) -> tuple[int, Update]:
         target = await version.resolve(m, agent)
-        return target, await m.agents.rollback(agent, target, expected=expected, source=source)
+        return target, await m.state.rollback(agent, target, expected=expected, source=source)
 
     target, done = database.write(work)
     if as_json:
@@ -273,7 +273,7 @@ def restore(
         need_yes(f"restoring a snapshot changes agent {agent!r}", yes=yes, as_json=as_json)
 
     async def look(m: Maos) -> Preview:
-        return await m.agents.preview_restore(agent, snapshot)
+        return await m.state.preview_restore(agent, snapshot)
 
     if dry_run or not yes:
         preview = database.read(look)
@@ -282,7 +282,7 @@ def restore(
             return
 
     async def work(m: Maos) -> Restored:
-        return await m.agents.restore(agent, snapshot, source=source)
+        return await m.state.restore(agent, snapshot, source=source)
 
     done = database.write(work)
     if as_json:
