@@ -19,7 +19,7 @@ import asyncpg
 from benchmarks.measure import progress
 
 if TYPE_CHECKING:
-    from maos.testing.postgres import PostgresServer
+    from maos_testing.postgres import PostgresServer
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 EPHEMERAL = {"tmpfs", "ramfs", "overlay"}
@@ -78,7 +78,7 @@ class Scratch:
     def server(self) -> PostgresServer:
         """The PostgreSQL server, started at first use."""
         if self._server is None:
-            from maos.testing.postgres import PostgresServer
+            from maos_testing.postgres import PostgresServer
 
             progress("starting PostgreSQL")
             self._server = PostgresServer()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from maos.testing.postgres import PostgresServer, why_unavailable
+from maos_testing.postgres import PostgresServer, why_unavailable
 
 pytest.register_assert_rewrite("tests.holder.agents")  # before anybody imports it
 signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background of a script it would be ignored

@@ -22,10 +22,10 @@ from maos.store.contract import Store
 from maos.store.sql_store import SqlStore
 
 if TYPE_CHECKING:
+    from maos_import_legacy.legacy_import import LegacyImport
+
     from maos.bus.bus import Bus
     from maos.engine.tool_servers import ToolServers
-    from maos.legacy.legacy_import import LegacyImport
-    from maos.legacy.parser import LegacyContents as Contents
     from maos.ops.doctor import Finding
     from maos.ops.notices import NoticeInfo
     from maos.runs.service import Runs
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from maos.views.overview import Overview
     from maos.views.questions import Questions
     from maos.workflows.service import Workflows
+    from maos_import_legacy.parser import LegacyContents as Contents
 
 T = TypeVar("T")
 
@@ -216,9 +217,9 @@ class Maos:
         self, contents: Contents, folder: Path, *, wanted: str = "", dry_run: bool = False
     ) -> list[LegacyImport]:
         """Import what was read from a database of the original; `folder` is where its agents work from now on."""
-        from maos.legacy import legacy_import
-        from maos.legacy.builder import ImportTarget
         from maos.runs import agent_types
+        from maos_import_legacy import legacy_import
+        from maos_import_legacy.builder import ImportTarget
 
         place = ImportTarget(folder, self.agents.folder, agent_types.known(folder, settings.config_folder()))
         importer = legacy_import.LegacyImporter(self.journal, self._clock, place, claude=legacy_import.claude_folder())

@@ -13,7 +13,7 @@ from maos.app import Maos
 from maos.clock import SystemClock
 from maos.engine.attempts import Attempts
 from maos.model.attempt import Attempt
-from maos.testing.crash import ack
+from maos_testing.crash import ack
 from tests.agents_large.programs import environment
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from maos.agents.contract import McpServer
-from maos.testing.model_stub import ModelStub
+from maos_testing.model_stub import ModelStub
 
 ROOT = Path(__file__).parents[2]
 SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"

@@ -13,7 +13,7 @@ from maos.agents.codex.dialect import Codex
 from maos.agents.contract import LaunchOrder
 from maos.model.events.facts import Fact
 from maos.model.failure import Ending, FailureVerdict, understand
-from maos.testing.model_stub import ModelStub, ScriptFault, ScriptStep, TokenCount, ToolCall
+from maos_testing.model_stub import ModelStub, ScriptFault, ScriptStep, TokenCount, ToolCall
 from tests.agents.driving import Run, an_order, started
 from tests.agents_large.programs import (
     KEY,

@@ -15,8 +15,8 @@ import pytest
 import maos
 from maos.app import Maos
 from maos.engine.attempts import Attempts
-from maos.testing.crash import ChildProcess
-from maos.testing.model_stub import ModelStub, ScriptStep, ToolCall
+from maos_testing.crash import ChildProcess
+from maos_testing.model_stub import ModelStub, ScriptStep, ToolCall
 from tests.agents_large import codex_engine
 from tests.agents_large.programs import ROOT, said_to_the_model
 from tests.engine.test_what_survives import gone, holder_of, until

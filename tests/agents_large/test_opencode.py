@@ -10,7 +10,7 @@ import pytest
 
 from maos.agents.contract import LaunchOrder
 from maos.agents.kinds import dialect
-from maos.testing.model_stub import ModelStub, ScriptStep, ToolCall
+from maos_testing.model_stub import ModelStub, ScriptStep, ToolCall
 from tests.agents.driving import Run, an_order, started
 from tests.agents_large.programs import environment, notes_server, processes_with, said_to_the_model, wait_for
 from tests.events import last_message

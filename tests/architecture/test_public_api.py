@@ -110,4 +110,4 @@ def test_a_store_loads_only_its_own_driver(target: str, absent: set[str], tmp_pa
     opened = target.format(path=tmp_path / "maos.db")
     program = f"import maos, asyncio\nasync def main():\n async with maos.open({opened!r}): pass\nasyncio.run(main())"
     loaded = modules_after(f"exec({program!r})")
-    assert loaded & (absent | {"click", "rich", "pytest", "maos.testing"}) == set()
+    assert loaded & (absent | {"click", "rich", "pytest", "maos_testing"}) == set()

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import maos
-from maos.testing.crash import ack
+from maos_testing.crash import ack
 from tests.bus.receivers import take
 
 VISIBILITY_S = 0.5

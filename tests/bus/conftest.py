@@ -7,7 +7,7 @@ import pytest
 
 import maos
 from maos.app import Maos
-from maos.testing.manual_clock import ManualClock
+from maos_testing.manual_clock import ManualClock
 
 
 @pytest.fixture(params=["sqlite", "postgres", "memory"])

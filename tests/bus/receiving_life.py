@@ -4,7 +4,7 @@ import asyncio
 import sys
 
 import maos
-from maos.testing.crash import ack
+from maos_testing.crash import ack
 from tests.bus.bus_life import VISIBILITY_S
 
 

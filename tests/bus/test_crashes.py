@@ -10,7 +10,7 @@ import pytest
 
 import maos
 from maos.app import Maos
-from maos.testing.crash import ChildProcess, Life, crash_loop
+from maos_testing.crash import ChildProcess, Life, crash_loop
 from tests.bus.bus_life import VISIBILITY_S
 from tests.bus.receivers import take
 from tests.crash.stores import ROOT, Place

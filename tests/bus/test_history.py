@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from maos.app import Maos
-from maos.testing.manual_clock import ManualClock
+from maos_testing.manual_clock import ManualClock
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 import maos
 from maos.app import Maos
 from maos.bus.receiving import Delivery, MessageExpired, Receiver
-from maos.testing.manual_clock import ManualClock
+from maos_testing.manual_clock import ManualClock
 from tests.bus.receivers import die
 
 NAMES = st.sampled_from(["a", "b", "c"])

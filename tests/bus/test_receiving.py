@@ -13,7 +13,7 @@ from maos.bus import mailbox, receiving
 from maos.bus.receiving import MessageExpired
 from maos.errors import InvalidInput, LeaseLost, NotFound, StoreUnavailable
 from maos.store.contract import Recorded
-from maos.testing.manual_clock import ManualClock
+from maos_testing.manual_clock import ManualClock
 from tests.bus.receivers import die, finish, nothing_comes, take
 
 SHORT_S = 0.4

@@ -9,7 +9,7 @@ from maos.app import Maos
 from maos.bus.limits import OF_AGENTS, MessageLimits, TooFast, TooMuch
 from maos.errors import InvalidInput, KeyReused, NotFound
 from maos.model.message import TYPES, Message
-from maos.testing.manual_clock import ManualClock
+from maos_testing.manual_clock import ManualClock
 from tests.bus.receivers import finish, nothing_comes, take
 
 

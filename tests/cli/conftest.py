@@ -21,7 +21,7 @@ from click.testing import CliRunner, Result
 
 import maos
 from maos.cli.program import program
-from maos.testing.manual_clock import MICROSECONDS, ManualClock
+from maos_testing.manual_clock import MICROSECONDS, ManualClock
 
 START_US = 1_577_880_000 * MICROSECONDS  # 2020-01-01T12:00:00Z
 WAIT_S_MAX = 60

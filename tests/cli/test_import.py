@@ -9,7 +9,7 @@ import pytest
 
 from tests.cli.conftest import Invoke, Run
 
-DUMP = Path(__file__).parents[1] / "legacy" / "0.9.4.sql"
+DUMP = Path(__file__).parents[1] / "import_legacy" / "0.9.4.sql"
 
 
 @pytest.fixture

@@ -3,9 +3,9 @@
 import pytest
 
 pytest.register_assert_rewrite(
-    "maos.testing.store_contract",
-    "maos.testing.store_contract.coordination",
-    "maos.testing.store_contract.lifetime",
-    "maos.testing.store_contract.reading",
-    "maos.testing.store_contract.writing",
+    "maos_testing.store_contract",
+    "maos_testing.store_contract.coordination",
+    "maos_testing.store_contract.lifetime",
+    "maos_testing.store_contract.streams",
+    "maos_testing.store_contract.appends",
 )

@@ -16,7 +16,7 @@ from maos.store.contract import Appended, Document, Key, Store
 from maos.store.postgres import PostgresDatabase
 from maos.store.sql_store import SqlStore
 from maos.store.sqlite import SqliteDatabase
-from maos.testing.store_contract.reading import check_journal, log_of, write
+from maos_testing.store_contract.streams import check_journal, log_of, write
 
 Opener = Callable[[], Awaitable[SqlStore]]
 Stall = Callable[[], contextlib.AbstractAsyncContextManager[None]]

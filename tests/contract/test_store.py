@@ -14,10 +14,10 @@ from maos.store.memory import MemoryStore
 from maos.store.postgres import PostgresDatabase
 from maos.store.sql_store import SqlStore
 from maos.store.sqlite import SqliteDatabase
-from maos.testing.manual_clock import ManualClock
-from maos.testing.postgres import PostgresServer
-from maos.testing.store_contract import StoreContract
-from maos.testing.store_contract.reading import log_of, write
+from maos_testing.manual_clock import ManualClock
+from maos_testing.postgres import PostgresServer
+from maos_testing.store_contract import StoreContract
+from maos_testing.store_contract.streams import log_of, write
 
 OpenAgain = Callable[[], Awaitable[Store]]
 PassTime = Callable[[float], Awaitable[None]]

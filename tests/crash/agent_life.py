@@ -13,7 +13,7 @@ import maos
 from maos.app import Maos
 from maos.state import folds
 from maos.state.agents import AgentStates
-from maos.testing.crash import ack
+from maos_testing.crash import ack
 from tests.crash.stores import Place, place_from
 
 

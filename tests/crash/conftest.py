@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from maos.testing.crash import ChildProcess
+from maos_testing.crash import ChildProcess
 from tests.crash.stores import ROOT, Abandoned, Place
 
 pytest.register_assert_rewrite("tests.crash.promises")  # so that what it finds is shown in full

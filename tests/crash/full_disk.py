@@ -12,7 +12,7 @@ import pytest
 
 from maos.errors import DiskFull
 from maos.store.contract import Store, Write
-from maos.testing.crash import ack
+from maos_testing.crash import ack
 from tests.crash.promises import Found, Step, damage, error_of, events, everything
 from tests.crash.stores import Place
 

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from maos.store.contract import Document, Store, Write
-from maos.testing.crash import ack
+from maos_testing.crash import ack
 from tests.crash.promises import Step, compaction, events, key
 from tests.crash.stores import Place, place_from
 

@@ -10,7 +10,7 @@ import pytest
 
 from maos.errors import LeaseLost
 from maos.store.contract import Lease, Recorded, Store
-from maos.testing.crash import Life, crash_loop
+from maos_testing.crash import Life, crash_loop
 from tests.crash.levels import level_of, two_levels
 from tests.crash.promises import damage, everything, kept, repeated
 from tests.crash.scenarios import STEPS

@@ -15,11 +15,11 @@ from maos.errors import DiskFull, InvalidInput, MaosError, StoreUnavailable
 from maos.store import sqlite
 from maos.store.contract import Document, Store, Write
 from maos.store.sql_store import SqlStore
-from maos.testing.power_cut import Disk, DiskFault, nothing
+from maos_testing.power_cut import Disk, DiskFault, nothing
 from tests.crash.promises import Found, Step, compaction, damage, error_of, events, everything, key
 from tests.crash.stores import Place, copy_files, house_keeping
 
-# Of several failures within one call of SQLite all but the last end there: see maos.testing.power_cut.Fault.
+# Of several failures within one call of SQLite all but the last end there: see maos_testing.power_cut.Fault.
 pytestmark = pytest.mark.filterwarnings("ignore:Exception ignored in. None:pytest.PytestUnraisableExceptionWarning")
 
 ERRORS = {

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from maos.testing.crash import ChildProcess
+from maos_testing.crash import ChildProcess
 from tests.crash.stores import ROOT
 
 

@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from maos.testing import preload
-from maos.testing.crash import ChildProcess, Deaths, Life, Starter, crash_loop, kill_loop, sample
+from maos_testing import preload
+from maos_testing.crash import ChildProcess, Deaths, Life, Starter, crash_loop, kill_loop, sample
 from tests.architecture.sources import sources
 
 THREE_POINTS = """if True:
     from maos.faults import crash_point
-    from maos.testing.crash import ack
+    from maos_testing.crash import ack
     for number in range(3):
         crash_point(f"before {number}")
         ack({"number": number})
 """
-FOREVER = "from maos.testing.crash import ack\nwhile True: ack(['still here'])"
+FOREVER = "from maos_testing.crash import ack\nwhile True: ack(['still here'])"
 
 
 def python(program: str) -> list[str]:
@@ -71,7 +71,7 @@ def test_a_program_that_fails_by_itself_is_told_with_its_words() -> None:
 
 
 def test_a_program_that_never_ends_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("maos.testing.crash.LIFE_S_MAX", 0.2)
+    monkeypatch.setattr("maos_testing.crash.LIFE_S_MAX", 0.2)
     began = time.monotonic()
     with pytest.raises(TimeoutError):
         ChildProcess(python("import time; time.sleep(600)")).wait(1)
@@ -81,7 +81,7 @@ def test_a_program_that_never_ends_is_ended(monkeypatch: pytest.MonkeyPatch) -> 
 PROGRAM = """if True:
     import json, os, sys
     from maos.faults import crash_point
-    from maos.testing.crash import ack
+    from maos_testing.crash import ack
     MINE = [os.environ.get("MAOS_CRASH_AT"), __name__, *sys.argv[1:]]
     if __name__ == "__main__":
         ack([os.getpid(), *MINE])
@@ -115,7 +115,7 @@ def test_a_life_that_fails_or_never_ends_is_told(program: Path, monkeypatch: pyt
         with pytest.raises(RuntimeError, match=r"status 3"):
             starter.start([sys.executable, program, "fail"]).wait(1)
         program.write_text("import time\ntime.sleep(600)")
-        monkeypatch.setattr("maos.testing.crash.LIFE_S_MAX", 0.2)
+        monkeypatch.setattr("maos_testing.crash.LIFE_S_MAX", 0.2)
         with pytest.raises(TimeoutError):
             starter.start([sys.executable, program]).wait(2)
 

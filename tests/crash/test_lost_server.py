@@ -14,7 +14,7 @@ import pytest
 
 from maos.errors import Corrupt, DiskFull, MaosError, StoreUnavailable
 from maos.store.contract import Store, Write
-from maos.testing.postgres import SOCKET_PORT, PostgresServer
+from maos_testing.postgres import SOCKET_PORT, PostgresServer
 from tests.crash.promises import Found, Step, damage, events, everything, key
 from tests.crash.stores import Place
 

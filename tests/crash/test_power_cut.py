@@ -13,8 +13,8 @@ import pytest
 from maos.errors import HistoryLost
 from maos.store import sqlite
 from maos.store.contract import Document, Store, Write
-from maos.testing.power_cut import Disk, Survivors, Truncate, beginning, nothing, some, torn
-from maos.testing.power_cut import DiskWrite as Written
+from maos_testing.power_cut import Disk, Survivors, Truncate, beginning, nothing, some, torn
+from maos_testing.power_cut import DiskWrite as Written
 from tests.crash.promises import Found, Step, compaction, damage, events, everything, key
 from tests.crash.stores import Place, house_keeping
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from maos.store.contract import Store
-from maos.testing.crash import Deaths, kill_loop
+from maos_testing.crash import Deaths, kill_loop
 from tests.crash.promises import Found, damage, everything
 from tests.crash.scenarios import WRITERS, load_step
 from tests.crash.stores import ROOT, Place

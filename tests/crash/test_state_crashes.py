@@ -10,7 +10,7 @@ import maos
 from maos.app import Maos
 from maos.errors import NotFound
 from maos.state import folds
-from maos.testing.crash import Life, crash_loop
+from maos_testing.crash import Life, crash_loop
 from tests.crash.agent_life import STEPS, live, opened
 from tests.crash.stores import ROOT, Place
 

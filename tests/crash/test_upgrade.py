@@ -10,8 +10,8 @@ import pytest
 
 from maos.errors import DiskFull, StoreUnavailable
 from maos.store.contract import Recorded, Write
-from maos.testing.crash import ChildProcess
-from maos.testing.power_cut import Disk, DiskFault
+from maos_testing.crash import ChildProcess
+from maos_testing.power_cut import Disk, DiskFault
 from tests.crash.levels import level_of, two_levels
 from tests.crash.promises import damage, events, everything
 from tests.crash.stores import ROOT, Place

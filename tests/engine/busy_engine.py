@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import maos
-from maos.testing.crash import ack
+from maos_testing.crash import ack
 
 SCRIPT = """
 import sys, time

@@ -14,7 +14,7 @@ from maos.app import Maos
 from maos.clock import SystemClock
 from maos.engine.attempts import Attempts
 from maos.model.attempt import Attempt
-from maos.testing.crash import ack
+from maos_testing.crash import ack
 
 
 def engine(m: Maos, home: Path, url: str) -> Attempts:

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import maos
-from maos.testing.crash import ack
+from maos_testing.crash import ack
 
 SCRIPT = """
 echo begun >> starts

@@ -11,7 +11,7 @@ import maos
 from maos.agents import kinds
 from maos.clock import SystemClock
 from maos.engine.attempts import Attempts
-from maos.testing.crash import ack
+from maos_testing.crash import ack
 
 
 async def live(database: str, home: Path, folder: Path, script: str) -> None:

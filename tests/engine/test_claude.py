@@ -17,8 +17,8 @@ import maos
 from maos.app import Maos
 from maos.engine.attempts import Attempts
 from maos.model.attempt import Attempt
-from maos.testing.crash import ChildProcess
-from maos.testing.model_stub import ModelStub, ScriptStep, ToolCall
+from maos_testing.crash import ChildProcess
+from maos_testing.model_stub import ModelStub, ScriptStep, ToolCall
 from tests.engine import claude_engine
 from tests.engine.conftest import processes_below
 from tests.engine.test_what_survives import gone, holder_of, until

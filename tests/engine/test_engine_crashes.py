@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import maos
-from maos.testing.crash import Life, crash_loop
+from maos_testing.crash import Life, crash_loop
 from tests.engine import engine_life
 from tests.engine.conftest import processes_below
 from tests.engine.test_attempts import lines_of

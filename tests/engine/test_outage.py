@@ -11,9 +11,9 @@ import maos
 from maos.app import Maos
 from maos.errors import StoreUnavailable
 from maos.store import postgres as postgres_store
-from maos.testing.postgres import PostgresServer
 from maos.workflows.api import signal
 from maos.workflows.definition import workflow
+from maos_testing.postgres import PostgresServer
 from tests.engine.test_attempts import lines_of
 
 ECHO = 'while read line; do echo "got $line"; done'

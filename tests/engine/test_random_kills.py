@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import maos
-from maos.testing.crash import Deaths, kill_loop
+from maos_testing.crash import Deaths, kill_loop
 from tests.engine import busy_engine
 from tests.engine.conftest import processes_below
 from tests.engine.test_attempts import lines_of

@@ -12,8 +12,8 @@ import pytest
 import maos
 from maos.app import Maos
 from maos.errors import LeaseLost
-from maos.testing.crash import ChildProcess
-from maos.testing.postgres import PostgresServer
+from maos_testing.crash import ChildProcess
+from maos_testing.postgres import PostgresServer
 from tests.engine import stopped_engine
 from tests.engine.conftest import processes_below
 from tests.engine.test_attempts import lines_of

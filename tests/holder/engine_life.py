@@ -9,7 +9,7 @@ from pathlib import Path
 
 from maos.errors import MaosError
 from maos.holder.client import AgentProcess, attach, start
-from maos.testing.crash import ack
+from maos_testing.crash import ack
 from tests.holder.agents import sh
 
 SCRIPT = 'echo up; echo $$ >> "$PROOF"; read x; echo got $x'

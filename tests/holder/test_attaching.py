@@ -14,7 +14,7 @@ from maos.holder import wire
 from maos.holder.client import AgentProcess, Fenced, HolderGone, SpoolRecord, attach, start
 from maos.holder.link import connect
 from maos.holder.registry import holders
-from maos.testing.crash import ChildProcess as Program
+from maos_testing.crash import ChildProcess as Program
 from tests.holder.agents import (
     PATIENCE_S,
     alive,

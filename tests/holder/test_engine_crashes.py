@@ -11,7 +11,7 @@ from maos.errors import InvalidInput
 from maos.holder import client as processes
 from maos.holder.client import HolderGone, attach, left_behind, start
 from maos.holder.registry import holders, strays
-from maos.testing.crash import Life, crash_loop
+from maos_testing.crash import Life, crash_loop
 from tests.holder.agents import eventually, lines, sh, to_the_end, until_line
 from tests.holder.engine_life import begin
 

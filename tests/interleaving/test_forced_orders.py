@@ -13,8 +13,8 @@ from maos.errors import Conflict, KeyReused, LeaseLost
 from maos.store.contract import Appended, Key, Lease
 from maos.store.sql_store import SqlStore
 from maos.store.sqlite import SqliteDatabase
-from maos.testing.manual_clock import ManualClock
-from maos.testing.store_contract.reading import check_journal, log_of, write
+from maos_testing.manual_clock import ManualClock
+from maos_testing.store_contract.streams import check_journal, log_of, write
 from tests.interleaving.processes import Place
 
 Meanwhile = Callable[[], Awaitable[object]]

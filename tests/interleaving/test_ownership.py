@@ -12,7 +12,7 @@ from maos.errors import StoreUnavailable
 from maos.store import sqlite
 from maos.store.contract import Lease
 from maos.store.sql_store import SqlStore
-from maos.testing.store_contract.reading import check_journal, log_of, write
+from maos_testing.store_contract.streams import check_journal, log_of, write
 from tests.interleaving.conftest import StartPuppet
 from tests.interleaving.processes import Place
 

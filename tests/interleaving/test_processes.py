@@ -13,8 +13,8 @@ from maos.store import sql_store
 from maos.store.contract import Recorded
 from maos.store.sql_store import SqlStore
 from maos.store.sqlite import SqliteDatabase
-from maos.testing.postgres import PostgresServer
-from maos.testing.store_contract.reading import check_journal, log_of, write
+from maos_testing.postgres import PostgresServer
+from maos_testing.store_contract.streams import check_journal, log_of, write
 from tests.interleaving.conftest import StartPuppet
 from tests.interleaving.processes import Place
 

@@ -15,7 +15,7 @@ from maos.app import Maos
 from maos.clock import Clock
 from maos.errors import MaosError
 from maos.journal.journal import Record
-from maos.testing.postgres import PostgresServer, why_unavailable
+from maos_testing.postgres import PostgresServer, why_unavailable
 
 NOTE = maos.EventType("note")
 

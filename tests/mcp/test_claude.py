@@ -18,7 +18,7 @@ from maos.model import tool_calls
 from maos.model.attempt import Attempt
 from maos.model.message import inbox
 from maos.model.run import agent_name
-from maos.testing.model_stub import ModelStub, ScriptStep, ToolCall
+from maos_testing.model_stub import ModelStub, ScriptStep, ToolCall
 from tests.agents.claude.stage import environment
 from tests.engine.conftest import processes_below
 from tests.mcp.conftest import World

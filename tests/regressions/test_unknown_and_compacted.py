@@ -10,7 +10,7 @@ from maos.errors import StoreUnavailable
 from maos.store.contract import Key, RawEvent, Write
 from maos.store.sql_store import SqlStore
 from maos.store.sqlite import SqliteDatabase
-from maos.testing.power_cut import Disk, DiskFault
+from maos_testing.power_cut import Disk, DiskFault
 
 NOTE = RawEvent("note", 1, b"{}")
 

@@ -8,7 +8,7 @@ import maos
 from maos.clock import SystemClock
 from maos.runs import cleanup
 from maos.settings.schema import CleanupSettings
-from maos.testing.crash import ack
+from maos_testing.crash import ack
 
 POLICIES = CleanupSettings(older_than_days=1e-9)
 cleanup.LEASE_S = 0.01  # the next life does not wait for that of one that was killed

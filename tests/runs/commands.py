@@ -14,7 +14,7 @@ import maos
 from maos.app import Maos
 from maos.model.attempt import Attempt
 from maos.model.run import Run, agent_name
-from maos.testing.model_stub import ModelStub
+from maos_testing.model_stub import ModelStub
 from tests.engine.conftest import processes_below
 
 GIT = "git -c user.name=n -c user.email=n@localhost"

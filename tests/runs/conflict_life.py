@@ -17,7 +17,7 @@ from maos.model.plan import Plan, Task
 from maos.model.run import Run
 from maos.runs.scheduler import Worker
 from maos.runs.service import Runs
-from maos.testing.crash import ack
+from maos_testing.crash import ack
 
 GIT = ["git", "-c", "user.name=x", "-c", "user.email=x@x"]
 

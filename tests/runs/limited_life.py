@@ -13,7 +13,7 @@ from maos.model.plan import Plan, Task
 from maos.model.run import Run, TaskState
 from maos.runs import scheduler
 from maos.runs.scheduler import Outcome
-from maos.testing.crash import ack
+from maos_testing.crash import ack
 
 RESET_S = 0.5
 STAGGER_S = 0.05

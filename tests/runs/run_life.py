@@ -11,7 +11,7 @@ import maos
 from maos.engine.workplace import Workplace
 from maos.model.plan import Gate, Plan, Task
 from maos.model.run import Run
-from maos.testing.crash import ack
+from maos_testing.crash import ack
 
 
 def effect(name: str, repository: Path) -> list[str]:

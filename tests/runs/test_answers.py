@@ -22,7 +22,7 @@ from maos.model.message import inbox
 from maos.model.plan import Plan, Task
 from maos.runs.service import Runs
 from maos.runs.worker import AgentWorker
-from maos.testing.model_stub import ModelStub, ScriptStep, ToolCall
+from maos_testing.model_stub import ModelStub, ScriptStep, ToolCall
 from tests.agents.claude.stage import environment
 from tests.engine.conftest import processes_below
 from tests.runs.test_scheduler import Hands, m, plan, runs, until  # noqa: F401

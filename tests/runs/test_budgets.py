@@ -13,7 +13,7 @@ from maos.model.run import Run
 from maos.runs.budgets import Budget
 from maos.runs.service import Runs
 from maos.runs.worker import AgentWorker
-from maos.testing.model_stub import ModelStub, ScriptStep, TokenCount, ToolCall
+from maos_testing.model_stub import ModelStub, ScriptStep, TokenCount, ToolCall
 from tests.engine import claude_engine
 from tests.events import event
 from tests.runs.test_scheduler import Hands, plan, runs  # noqa: F401

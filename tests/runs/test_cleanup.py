@@ -16,8 +16,8 @@ from maos.model.plan import from_data
 from maos.model.run import Run
 from maos.runs import cleanup, upkeep
 from maos.settings.schema import CleanupSettings
-from maos.testing.crash import Life, crash_loop
 from maos.workspaces import Workspace, checkpoint
+from maos_testing.crash import Life, crash_loop
 from tests.runs import cleanup_life
 
 NAMES = "abcdef"

@@ -12,8 +12,8 @@ from maos.engine.workplace import Workplace
 from maos.model.plan import BadPlan, Task
 from maos.model.run import Run
 from maos.runs.worker import AgentWorker
-from maos.testing.crash import Life, crash_loop
-from maos.testing.model_stub import ModelStub, ScriptStep, ToolCall
+from maos_testing.crash import Life, crash_loop
+from maos_testing.model_stub import ModelStub, ScriptStep, ToolCall
 from tests.engine import claude_engine
 from tests.engine.conftest import processes_below
 from tests.events import event

@@ -15,7 +15,7 @@ from maos.holder import process_tree
 from maos.model.plan import Plan, Task
 from maos.runs.preview import preview
 from maos.runs.worker import AgentWorker
-from maos.testing.model_stub import ModelStub, ScriptStep, ToolCall
+from maos_testing.model_stub import ModelStub, ScriptStep, ToolCall
 from tests.engine import claude_engine
 from tests.engine.test_claude import transcribed
 from tests.engine.test_what_survives import holder_of, until

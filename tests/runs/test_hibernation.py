@@ -17,7 +17,7 @@ from maos.model.run_status import PendingCommands, status_of
 from maos.runs import scheduler
 from maos.runs.scheduler import Outcome
 from maos.runs.service import Runs
-from maos.testing.crash import Life, crash_loop
+from maos_testing.crash import Life, crash_loop
 from tests.runs import limited_life
 from tests.runs.test_scheduler import Hands, m, plan, runs, until  # noqa: F401
 

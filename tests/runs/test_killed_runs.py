@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from maos.model.run import agent_name, stream
-from maos.testing.model_stub import ModelStub, ScriptStep, ToolCall
+from maos_testing.model_stub import ModelStub, ScriptStep, ToolCall
 from tests.agents.claude.stage import PATH, bash
 from tests.runs.commands import Commands, facts, until
 

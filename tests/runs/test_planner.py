@@ -15,7 +15,7 @@ from maos.app import Maos
 from maos.engine.attempts import Attempts
 from maos.model.plan import BadPlan, Plan
 from maos.runs import agent_types, planner
-from maos.testing.model_stub import ModelStub, ScriptStep, ToolCall
+from maos_testing.model_stub import ModelStub, ScriptStep, ToolCall
 from tests.engine import claude_engine
 
 TYPES = {name: agent_types.read(agent_types.SHIPPED / f"{name}.md") for name in ("analyst", "developer")}

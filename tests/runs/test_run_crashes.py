@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from maos.testing.crash import Life, crash_loop
+from maos_testing.crash import Life, crash_loop
 from tests.engine.conftest import processes_below
 from tests.runs import run_life
 

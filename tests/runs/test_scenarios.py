@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from maos.model.run import Run, agent_name
-from maos.testing.model_stub import ModelStub, ScriptFault, ScriptStep, ToolCall
+from maos_testing.model_stub import ModelStub, ScriptFault, ScriptStep, ToolCall
 from tests.agents.claude.stage import PATH
 from tests.runs.commands import Commands, facts, until
 

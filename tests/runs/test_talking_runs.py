@@ -16,7 +16,7 @@ from maos.clock import SystemClock
 from maos.engine import questions
 from maos.model.message import inbox
 from maos.model.run import Run, agent_name, stream
-from maos.testing.crash import Life, Point, Starter, sample
+from maos_testing.crash import Life, Point, Starter, sample
 from tests.crash.stores import ROOT, Place
 from tests.runs import talking_life
 from tests.runs.talking_life import ANSWER, NEEDS, Outside, expected, texts

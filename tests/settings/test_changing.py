@@ -7,7 +7,7 @@ from pathlib import Path
 import maos
 from maos.settings import document
 from maos.settings.loader import BadSettings, NewerSettings
-from maos.testing.crash import Life, crash_loop
+from maos_testing.crash import Life, crash_loop
 from tests.settings import writing_life
 from tests.settings.conftest import Files
 

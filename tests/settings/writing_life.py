@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 from maos.settings import document
-from maos.testing.crash import ack
+from maos_testing.crash import ack
 
 if __name__ == "__main__":
     document.write(Path(sys.argv[1]), sys.argv[2])

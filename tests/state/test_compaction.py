@@ -12,7 +12,7 @@ from maos.app import Maos
 from maos.clock import to_datetime
 from maos.errors import Corrupt, InvalidInput, NotFound
 from maos.state.records import Retention
-from maos.testing.manual_clock import ManualClock
+from maos_testing.manual_clock import ManualClock
 from tests.journal.places import Place, readable
 from tests.model.data import same
 from tests.state.edits import edit, start

@@ -21,7 +21,7 @@ from maos.model import changes, checksum
 from maos.state import agents as states
 from maos.store import chain
 from maos.store.contract import GENESIS, Recorded
-from maos.testing.manual_clock import ManualClock
+from maos_testing.manual_clock import ManualClock
 from tests.journal.places import Place
 from tests.model.data import same
 

@@ -14,7 +14,7 @@ from maos.errors import InvalidInput, NotFound
 from maos.journal import journal as journal_module
 from maos.model.changes import MISSING, Change
 from maos.state.records import StateEvent
-from maos.testing.manual_clock import ManualClock
+from maos_testing.manual_clock import ManualClock
 from tests.journal.places import Place
 
 T = TypeVar("T")

@@ -8,7 +8,7 @@ from maos.errors import Corrupt, InvalidInput, NotFound, UnknownFormat
 from maos.journal import compress
 from maos.state import snapshots as snapshots_module
 from maos.state.records import Retention, SnapshotInfo
-from maos.testing.manual_clock import ManualClock
+from maos_testing.manual_clock import ManualClock
 from tests.journal.places import Place
 
 DATA = {"status": "idle", "log": [f"line {n}" for n in range(40)], "big": 2**70, "map": {"k": None}}

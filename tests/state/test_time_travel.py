@@ -11,7 +11,7 @@ from maos.clock import to_datetime
 from maos.errors import Corrupt, InvalidInput, NotFound
 from maos.model.changes import MISSING, Change
 from maos.store.contract import RawEvent, Write
-from maos.testing.manual_clock import ManualClock
+from maos_testing.manual_clock import ManualClock
 from tests.journal.places import Place
 
 

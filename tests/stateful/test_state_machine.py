@@ -35,7 +35,7 @@ from maos.errors import Conflict, KeyReused, NotFound
 from maos.model import checksum
 from maos.model.changes import MISSING, apply, difference, lookup, parse_pointer
 from maos.state import folds
-from maos.testing.manual_clock import ManualClock
+from maos_testing.manual_clock import ManualClock
 from tests.journal.places import NOTE
 from tests.model.data import same
 from tests.state.edits import LISTS, edit, pointer_to, start

@@ -36,8 +36,8 @@ from maos.store.memory import MemoryStore
 from maos.store.postgres import PostgresDatabase
 from maos.store.sql_store import SqlStore
 from maos.store.sqlite import SqliteDatabase
-from maos.testing.manual_clock import ManualClock
-from maos.testing.postgres import PostgresServer
+from maos_testing.manual_clock import ManualClock
+from maos_testing.postgres import PostgresServer
 
 NODES = st.sampled_from([0, 1])
 STREAMS = st.sampled_from(["a", "b", "c/é", "😀"])

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from maos.testing.model_stub import END_TEXT, ModelStub, ScriptFault, ScriptStep, TokenCount, ToolCall, read_scripts
-from maos.testing.model_stub.conversation import ModelMessage, example_of, place
+from maos_testing.model_stub import END_TEXT, ModelStub, ScriptFault, ScriptStep, TokenCount, ToolCall, read_scripts
+from maos_testing.model_stub.conversation import ModelMessage, example_of, place
 
 LS = ToolCall(name="Bash", input={"command": "ls"})
 
@@ -296,7 +296,7 @@ async def test_it_runs_as_a_program_of_its_own(tmp_path: Path) -> None:
     script = tmp_path / "script.json"
     script.write_text('[{"text": "from another process"}]')
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "maos.testing.model_stub", "--script", str(script), stdout=asyncio.subprocess.PIPE
+        sys.executable, "-m", "maos_testing.model_stub", "--script", str(script), stdout=asyncio.subprocess.PIPE
     )
     try:
         assert process.stdout is not None

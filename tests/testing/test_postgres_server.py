@@ -13,7 +13,7 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from maos.testing.postgres import PostgresServer, why_unavailable
+from maos_testing.postgres import PostgresServer, why_unavailable
 
 pytestmark = pytest.mark.skipif(why_unavailable() is not None, reason=str(why_unavailable()))
 
@@ -137,7 +137,7 @@ def test_nothing_is_left_after_close() -> None:
 def test_nothing_is_left_when_the_test_process_is_killed() -> None:
     script = """if True:
         import time
-        from maos.testing.postgres import PostgresServer
+        from maos_testing.postgres import PostgresServer
         server = PostgresServer()
         print(server.pid, server.directory, flush=True)
         time.sleep(600)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import maos
 from maos.clock import SystemClock
-from maos.testing.crash import ack
 from maos.transfer import exporter, file
+from maos_testing.crash import ack
 from tests.transfer.runs import ID, bring
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import maos
 from maos.app import Maos
-from maos.testing.crash import Life, crash_loop
+from maos_testing.crash import Life, crash_loop
 from tests.crash.stores import ROOT
 from tests.transfer.runs import ID, Parts, bring, everything, exported
 from tests.transfer.test_commits import refs, saved

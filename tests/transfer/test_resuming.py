@@ -22,10 +22,10 @@ from maos.model.message import inbox
 from maos.model.run import Run
 from maos.runs.consent import agree as settle
 from maos.runs.worker import AgentWorker
-from maos.testing.model_stub import ModelStub, ScriptFault, ScriptStep
 from maos.transfer.bundle_import import MORE
 from maos.travel import points_in_time
 from maos.travel.rollback import Travel
+from maos_testing.model_stub import ModelStub, ScriptFault, ScriptStep
 from tests.agents.claude.stage import bash
 from tests.engine import claude_engine
 from tests.engine.conftest import processes_below

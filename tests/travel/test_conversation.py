@@ -13,9 +13,9 @@ from maos.engine import checkpoints
 from maos.engine.attempts import Attempts
 from maos.model.plan import Task
 from maos.runs.worker import AgentWorker
-from maos.testing.model_stub import ModelStub, ScriptStep, ToolCall
 from maos.travel import points_in_time
 from maos.travel.rollback import Travel
+from maos_testing.model_stub import ModelStub, ScriptStep, ToolCall
 from tests.engine import claude_engine
 from tests.runs.commands import until
 from tests.travel.conftest import on_disk, order, repository

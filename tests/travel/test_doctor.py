@@ -16,7 +16,7 @@ from maos.cli.program import program
 from maos.model.plan import Task
 from tests.travel.conftest import order, repository, says
 
-ORIGINAL = Path(__file__).parents[1] / "legacy" / "0.9.4.sql"
+ORIGINAL = Path(__file__).parents[1] / "import_legacy" / "0.9.4.sql"
 
 
 def call(*words: str) -> Result:

@@ -14,8 +14,8 @@ from maos.model.branch import digest
 from maos.model.message import inbox
 from maos.model.plan import Plan, Task
 from maos.model.run import Run
-from maos.testing.crash import Life, crash_loop
 from maos.travel import points_in_time
+from maos_testing.crash import Life, crash_loop
 from tests.runs.commands import until
 from tests.travel import travel_life
 from tests.travel.conftest import files_of, on_disk, order, repository, says, travel_of

@@ -11,10 +11,10 @@ import maos
 from maos.app import Maos
 from maos.clock import SystemClock
 from maos.engine import claims
-from maos.testing.crash import ack
 from maos.travel import points_in_time
 from maos.travel.join import Join
 from maos.travel.rollback import Travel
+from maos_testing.crash import ack
 
 
 async def go(m: Maos, what: str, id: str, where: str) -> str:

@@ -9,8 +9,8 @@ import pytest
 
 import maos
 from maos.app import Maos
-from maos.testing.manual_clock import ManualClock
 from maos.workflows import waits
+from maos_testing.manual_clock import ManualClock
 from tests.engine.conftest import home  # noqa: F401
 
 Engine = Callable[[], AbstractAsyncContextManager[Maos]]

@@ -14,7 +14,6 @@ from typing import Any
 
 import maos
 from maos.app import Maos
-from maos.testing.crash import ack
 from maos.workflows import (
     NOT_DONE,
     Found,
@@ -28,6 +27,7 @@ from maos.workflows import (
     signal,
     sleep,
 )
+from maos_testing.crash import ack
 
 EFFECTS = Path(os.devnull)
 

@@ -14,9 +14,9 @@ import pytest
 import maos
 from maos.app import Maos
 from maos.journal.journal import Journal
-from maos.testing.manual_clock import ManualClock
 from maos.workflows import checkpoint, gate, publish
 from maos.workflows.policy import FREQUENCIES, CheckpointPolicy
+from maos_testing.manual_clock import ManualClock
 from tests.workflows import policy_life
 from tests.workflows.conftest import Engine
 from tests.workflows.define import eventually, workflow

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import maos
-from maos.testing.crash import Life, Starter, crash_loop
+from maos_testing.crash import Life, Starter, crash_loop
 from tests.workflows import flow_life
 
 Place = Callable[[int], tuple[str, str, Path]]

@@ -14,11 +14,11 @@ from maos.engine.types import WORKFLOW_RUN
 from maos.errors import NotFound, StoreUnavailable
 from maos.model.attempt import Attempt
 from maos.runs.outcomes import LIMIT_UNKNOWN_S
-from maos.testing.manual_clock import ManualClock
 from maos.workflows import agent, child, children, record, signal
 from maos.workflows import waits as waits_module
 from maos.workflows.errors import StepFailed
 from maos.workflows.handle import Handle
+from maos_testing.manual_clock import ManualClock
 from tests.engine.conftest import processes_below
 from tests.workflows.conftest import Engine
 from tests.workflows.define import eventually, workflow

@@ -12,8 +12,8 @@ import maos
 from maos.app import Maos
 from maos.errors import InvalidInput, NotFound, StoreUnavailable
 from maos.model.schedule import Schedule
-from maos.testing.manual_clock import ManualClock
 from maos.workflows import Workflow, schedules
+from maos_testing.manual_clock import ManualClock
 from tests.workflows.define import eventually
 
 MINUTE = 60

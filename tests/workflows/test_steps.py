@@ -17,8 +17,8 @@ import pytest
 
 import maos
 from maos.app import Maos
-from maos.testing.manual_clock import ManualClock
 from maos.workflows import StepFailed, WorkflowFailed, key, signal
+from maos_testing.manual_clock import ManualClock
 from tests.workflows.conftest import Engine
 from tests.workflows.define import Outside, eventually, workflow
 

@@ -9,9 +9,9 @@ import pytest
 import maos
 from maos.app import Maos
 from maos.journal.journal import Record
-from maos.testing.manual_clock import ManualClock
 from maos.workflows import NotWaiting, Workflow, gate, gather, signal, sleep
 from maos.workflows.execution import Execution
+from maos_testing.manual_clock import ManualClock
 from tests.workflows.conftest import Engine
 from tests.workflows.define import eventually, workflow
 

@@ -10,8 +10,8 @@ import json
 import sys
 from pathlib import Path
 
-from maos.testing.crash import ack
 from maos.workspaces import Merged, Workspace, checkpoint, merge, prepare, remove, restore, verify
+from maos_testing.crash import ack
 from tests.workspaces.repositories import git, repository, write
 
 STEPS = ("prepare", "save", "restore", "repair", "merge", "remove")

@@ -12,8 +12,8 @@ from random import Random
 import pytest
 
 from maos.errors import MaosError
-from maos.testing.crash import ChildProcess, Life, crash_loop
 from maos.workspaces import Workspace, checkpoint, exists, left_behind, prepare, restore
+from maos_testing.crash import ChildProcess, Life, crash_loop
 from tests.workspaces.life import STEPS, begin, step
 from tests.workspaces.repositories import commit, contents, git, repository, users_things, write
 

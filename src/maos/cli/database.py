@@ -110,7 +110,7 @@ class DatabaseTarget:
 
     def _check_whose(self) -> None:
         """Refuse a database of the original, which by default has the same name, with what to do."""
-        from maos.legacy.file import is_one
+        from maos_import_legacy.file import is_one
 
         if "://" not in self.name and is_one(Path(self.name)):
             raise InvalidInput(

@@ -19,10 +19,11 @@ from maos.cli.runs import bundles
 from maos.errors import InvalidInput
 
 if TYPE_CHECKING:
+    from maos_import_legacy.legacy_import import LegacyImport
+
     from maos.app import Maos
-    from maos.legacy.legacy_import import LegacyImport
-    from maos.legacy.parser import LegacyContents
     from maos.transfer.exporter import Exported
+    from maos_import_legacy.parser import LegacyContents
 
 SUFFIX = ".maos"
 
@@ -155,8 +156,8 @@ def import_(database: DatabaseTarget, source: str, wanted: str, cwd: str | None,
     resume`. Finished tasks are finished here too, and those that were interrupted go on in their own conversations.
     Importing it again brings what is new in it, and is harmless otherwise; what was carried on here stays as it is.
     """
-    from maos.legacy import legacy_import
     from maos.transfer.file import is_bundle
+    from maos_import_legacy import legacy_import
 
     if source == "-" or is_bundle(Path(source).expanduser()):
         if wanted:

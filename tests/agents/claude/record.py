@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from maos.testing.model_stub import ModelStub, ScriptFault, ScriptStep, TokenCount, ToolCall
+from maos_testing.model_stub import ModelStub, ScriptFault, ScriptStep, TokenCount, ToolCall
 from tests.agents.claude.stage import agent, bash, mcp_server, texts, turn
 from tests.agents.driving import Run
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from maos.agents.claude.dialect import Claude
 from maos.agents.contract import LaunchOrder, McpServer
-from maos.testing.model_stub import ModelStub, ScriptStep, ToolCall
+from maos_testing.model_stub import ModelStub, ScriptStep, ToolCall
 from tests.agents.driving import Run, an_order, started
 
 KEY = "key-of-the-test"

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from maos.model.failure import TABLE, Ending, understand
-from maos.testing.model_stub import ModelStub, ScriptFault, ScriptStep
+from maos_testing.model_stub import ModelStub, ScriptFault, ScriptStep
 from tests.agents.claude.stage import agent, texts, turn
 
 NO_RETRY = {"CLAUDE_CODE_MAX_RETRIES": "0"}

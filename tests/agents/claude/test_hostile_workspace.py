@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from maos.agents.claude.dialect import Claude
-from maos.testing.model_stub import ModelStub, ScriptStep
+from maos_testing.model_stub import ModelStub, ScriptStep
 from tests.agents.claude.stage import KEY, PATH, agent, bash, environment, texts, turn
 from tests.agents.driving import an_order, command_of, started
 

@@ -7,7 +7,7 @@ import uuid
 from pathlib import Path
 
 from maos.agents.claude.dialect import Claude
-from maos.testing.model_stub import ModelStub, ScriptFault, ScriptStep
+from maos_testing.model_stub import ModelStub, ScriptFault, ScriptStep
 from tests.agents.claude.stage import SESSION, SlowTool, agent, bash, texts, turn
 from tests.agents.driving import an_order
 from tests.events import plain

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from maos.agents.claude.dialect import Claude
-from maos.testing.model_stub import ModelStub, ScriptFault, ScriptStep, TokenCount, ToolCall
+from maos_testing.model_stub import ModelStub, ScriptFault, ScriptStep, TokenCount, ToolCall
 from tests.agents.claude.stage import KEY, PATH, SESSION, SlowTool, agent, bash, mcp_server, texts, turn
 
 

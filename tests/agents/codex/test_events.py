@@ -10,7 +10,7 @@ import pytest
 from maos.agents.codex.dialect import Codex
 from maos.agents.codex.events import OPEN_MAX, CodexConversation, failure_of, reset_of
 from maos.model.events.facts import Fact
-from maos.testing.manual_clock import ManualClock
+from maos_testing.manual_clock import ManualClock
 from tests.agents.driving import an_order
 from tests.events import plain
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from maos.agents.codex.dialect import Codex
 from maos.model.events.facts import Fact
-from maos.testing.manual_clock import ManualClock
+from maos_testing.manual_clock import ManualClock
 from tests.agents.codex.test_recorded import RECORDED
 from tests.agents.driving import an_order
 from tests.events import plain

@@ -9,7 +9,7 @@ import pytest
 from maos.agents.codex.dialect import Codex
 from maos.model.events.facts import Fact, ToolResult, ToolUse, Unknown
 from maos.model.failure import Ending, understand
-from maos.testing.manual_clock import ManualClock
+from maos_testing.manual_clock import ManualClock
 from tests.agents.driving import an_order
 from tests.events import plain
 

@@ -11,7 +11,7 @@ import pytest
 from maos.agents.codex.dialect import Codex
 from maos.agents.contract import AgentMissing, AgentProgram, LaunchCommand, LaunchOrder, McpServer
 from maos.errors import InvalidInput
-from maos.testing.manual_clock import ManualClock
+from maos_testing.manual_clock import ManualClock
 from tests.agents.driving import an_order
 from tests.events import plain
 
