@@ -14,6 +14,7 @@ PREFECT    := $(BENCH_VENV)-prefect
 PINS_VENV  := $(VENV)-pins
 NPM_VENV   := $(VENV)-npm
 AGENTS     := .agents
+BESIDE     := distributions/maos-import-legacy distributions/maos-testing
 PY         := $(VENV)/bin/python
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check --no-input
 FROM_PINS   := --require-hashes --only-binary :all:
@@ -96,7 +97,7 @@ release: $(VENV)/.ready ## check, test, build and tag VERSION=x.y.z; nothing is 
 clean: ## remove everything that was built, the environments too
 	rm -rf $(VENV) $(VENV)-3.* $(BENCH_VENV) $(ORIGINAL) $(PREFECT) $(PINS_VENV) $(NPM_VENV) $(AGENTS) build dist .bench .coverage \
 		.coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
-	find src tests benchmarks examples -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
+	find src distributions tests benchmarks examples -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
 
 # An environment is ready when its last step has left .ready; a half-built one is built again from nothing.
 # pip writes byte code whatever PYTHONDONTWRITEBYTECODE says, so the first start is not slower than the second.
@@ -123,9 +124,9 @@ $(AGENTS)/.ready: requirements/agents.npm tests/agents_large/install.py | $(NPM_
 	@$(PYTHON) tests/agents_large/install.py --npm $(NPM_VENV)/bin/npm --into $(AGENTS) requirements/agents.npm
 	@touch $@
 
-$(VENV)/.ready $(BENCH_VENV)/.ready: %/.ready: %/.installed pyproject.toml
-	@echo "==> $*: install maos from this directory"
-	@$*/bin/python $(PIP_INSTALL) --no-build-isolation --no-deps --editable .
+$(VENV)/.ready $(BENCH_VENV)/.ready: %/.ready: %/.installed pyproject.toml $(BESIDE:=/pyproject.toml)
+	@echo "==> $*: install maos and the distributions beside it from this directory"
+	@$*/bin/python $(PIP_INSTALL) --no-build-isolation --no-deps $(patsubst %,--editable %,. $(BESIDE))
 	@touch $@
 
 $(PINS_VENV)/.ready:

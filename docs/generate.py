@@ -244,7 +244,7 @@ HIDDEN = {
     "access_ns", "add", "check", "clock_ns", "codec", "decode", "grow", "hits", "loader", "look", "loose", "misses",
     "of", "owner", "page",
     "page_back", "put", "raw", "refreshes", "shape", "snapshot_store", "store", "total", "warm_with",
-    "apply_file", "execute_agent", "find", "handle", "import_original", "logged", "needs_consent", "notices", "now_us",
+    "apply_file", "execute_agent", "find", "handle", "import_runs", "logged", "needs_consent", "notices", "now_us",
     "schedule_with", "start_child", "stop_agent", "upcoming", "without_secrets",
 }  # fmt: skip
 """Public for maos' own modules; not part of what is promised to others."""

@@ -1,9 +1,9 @@
 """Makes a release: `make release VERSION=x.y.z`. CONTRIBUTING.md says what comes before and after.
 
 Checks that the tree is clean and the changelog has news, runs `make check` and `make test`, sets the version, builds
-the source distribution and the wheel, installs the wheel in a new environment and tries it out; then commits and tags.
-Nothing is fetched and nothing is pushed. With --dry-run the project stays as it is: its checks and tests are not run,
-and all else happens in a copy.
+maos and the distributions beside it, which have the same version, installs the wheels in a new environment and tries
+them out; then commits and tags. Nothing is fetched and nothing is pushed. With --dry-run the project stays as it is:
+its checks and tests are not run, and all else happens in a copy.
 """
 
 import argparse
@@ -21,7 +21,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 UNRELEASED = "## [Unreleased]\n"
-VERSION_LINES = {"pyproject.toml": 'version = "{}"', "src/maos/__init__.py": '__version__ = "{}"'}
+BESIDE = ("distributions/maos-import-legacy", "distributions/maos-testing")
+VERSION_LINES = [
+    ("pyproject.toml", 'version = "{}"'),
+    ("src/maos/__init__.py", '__version__ = "{}"'),
+    *((f"{each}/pyproject.toml", line) for each in BESIDE for line in ('version = "{}"', '    "maos=={}",')),
+]
 
 
 def say(text: str) -> None:
@@ -29,7 +34,7 @@ def say(text: str) -> None:
 
 
 def run(*command: str | Path, cwd: Path, **environment: str) -> str:
-    """What a command prints; when it fails, the release ends here."""
+    """Return what a command prints; end the release when it fails."""
     done = subprocess.run(
         command, cwd=cwd, env={**os.environ, **environment}, capture_output=True, text=True, check=False
     )
@@ -61,12 +66,12 @@ def _numbers(version: str) -> list[int]:
 
 
 def set_version(root: Path, present: str, version: str) -> list[str]:
-    """Write the version where it is said, and date the news; return the files."""
-    for name, line in VERSION_LINES.items():
+    """Write the version into every file that has it, and date the news; return the files."""
+    for name, line in VERSION_LINES:
         _replace(root / name, line.format(present) + "\n", line.format(version) + "\n")
     today = datetime.now(UTC).date().isoformat()
     _replace(root / "CHANGELOG.md", UNRELEASED, f"{UNRELEASED}\n## [{version}] - {today}\n")
-    return [*VERSION_LINES, "CHANGELOG.md"]
+    return [*dict(VERSION_LINES), "CHANGELOG.md"]
 
 
 def _replace(path: Path, old: str, new: str) -> None:
@@ -89,41 +94,52 @@ def copy_of(root: Path) -> Iterator[Path]:
 
 
 def build(tree: Path) -> list[Path]:
-    """The source distribution and the wheel, built by this environment."""
-    run(sys.executable, "-m", "hatchling", "build", "--directory", "dist", cwd=tree)
+    """Build the source distributions and the wheels with this environment."""
+    for each in (".", *BESIDE):
+        run(sys.executable, "-m", "hatchling", "build", "--directory", tree / "dist", cwd=tree / each)
     return sorted((tree / "dist").iterdir())
 
 
-def check_content(wheel: Path, source: Path) -> None:
-    """Refuse a wheel that lacks a file of the package, be it a module or not."""
-    with zipfile.ZipFile(wheel) as file:
-        inside = set(file.namelist())
-    ours = {path.relative_to(source).as_posix() for path in source.rglob("*") if path.is_file()}
-    if missing := sorted(ours - inside):
-        sys.exit(f"{wheel.name} lacks {', '.join(missing)}")
+def check_content(wheels: list[Path], tree: Path) -> None:
+    """Refuse a wheel that lacks a file of its package, be it a module or not."""
+    for wheel in wheels:
+        with zipfile.ZipFile(wheel) as file:
+            inside = set(file.namelist())
+        [package] = tree.glob(f"**/src/{wheel.name.split('-')[0]}")
+        ours = {path.relative_to(package.parent).as_posix() for path in package.rglob("*") if path.is_file()}
+        if missing := sorted(ours - inside):
+            sys.exit(f"{wheel.name} lacks {', '.join(missing)}")
 
 
-def try_out(wheel: Path, version: str) -> None:
-    """Install the wheel in a new environment, with the pinned packages of this one, and use it."""
+def try_out(wheels: list[Path], version: str) -> None:
+    """Install the wheels in a new environment, with the pinned packages of this one, and use them."""
     with tempfile.TemporaryDirectory(prefix="maos-wheel-") as folder:
         home = Path(folder)
         run(sys.executable, "-m", "venv", "--without-pip", "venv", cwd=home)
         python, command = home / "venv/bin/python", home / "venv/bin/maos"
         pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", python)
-        run(*pip, "install", "--quiet", "--no-index", "--no-deps", wheel, cwd=home)
+        run(*pip, "install", "--quiet", "--no-index", "--no-deps", *wheels, cwd=home)
         # Only the folder is added: its own .pth files, and with them the editable maos, are not followed.
         packages = Path(run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", cwd=home).strip())
         (packages / "pinned.pth").write_text(sysconfig.get_path("purelib") + "\n")
         run(*pip, "check", cwd=home)
-        found = run(python, "-P", "-c", "import maos; print(maos.__file__)", cwd=home).strip()
-        if not Path(found).is_relative_to(packages):
-            sys.exit(f"not the wheel was tried, but {found}")
+        for name in ("maos", "maos_import_legacy.importer", "maos_testing.crash"):
+            code = f"import importlib; print(importlib.import_module('{name}').__file__)"
+            found = run(python, "-P", "-c", code, cwd=home).strip()
+            if not Path(found).is_relative_to(packages):
+                sys.exit(f"the wheel was not tried, but {found}")
         clean = {"MAOS_HOME": str(home / "home"), "PYTHONPATH": ""}
         if (said := run(command, "--version", cwd=home, **clean).strip()) != f"maos {version}":
             sys.exit(f"`maos --version` says {said!r}")
         said = run(command, "agent", "run", "--name", "smoke", "--", "echo", "it works", cwd=home, **clean)
         if "it works" not in said:
             sys.exit(f"an agent that prints `it works` gave {said!r}")
+        (home / "notes.txt").write_text("some text")
+        refused = subprocess.run(
+            [command, "--db", "other.db", "import", "notes.txt"], cwd=home, capture_output=True, text=True, check=False
+        )
+        if "maos-cli" not in refused.stderr:
+            sys.exit(f"`maos import` did not find the importer for maos-cli: {refused.stderr!r}")
         run(command, "state", "verify", cwd=home, **clean)
 
 
@@ -146,10 +162,10 @@ def main() -> None:
         built = build(copy)
         for each in built:
             say(f"  {each.name}, {each.stat().st_size / 1000:.0f} kB")
-        say("install the wheel in a new environment and try it out")
-        [wheel] = [each for each in built if each.suffix == ".whl"]
-        check_content(wheel, copy / "src")
-        try_out(wheel, version)
+        say("install the wheels in a new environment and try them out")
+        wheels = [each for each in built if each.suffix == ".whl"]
+        check_content(wheels, copy)
+        try_out(wheels, version)
         if options.dry_run:
             say(f"this would change {', '.join(files)}, commit them and tag v{version}; nothing was changed")
             return

@@ -12,16 +12,21 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-SOURCE, TESTS = ROOT / "src", ROOT / "tests"
+TESTS = ROOT / "tests"
+SOURCES = {ROOT / "src" / "maos": TESTS} | {
+    path: TESTS / path.name.removeprefix("maos_") for path in (ROOT / "distributions").glob("*/src/*")
+}
+"""The packages, with the folder below tests/ that is theirs."""
 
 
 @cache
 def modules() -> dict[str, Path]:
-    """Every module of maos and of the tests, by its dotted name."""
+    """Every module of maos, of the distributions beside it and of the tests, by its dotted name."""
     found = {}
-    for base, folder in ((SOURCE, SOURCE / "maos"), (ROOT, TESTS)):
+    for folder in (*SOURCES, TESTS):
         for path in sorted(folder.rglob("*.py")):
-            found[".".join(path.relative_to(base).with_suffix("").parts).removesuffix(".__init__")] = path
+            name = path.relative_to(folder.parent).with_suffix("")
+            found[".".join(name.parts).removesuffix(".__init__")] = path
     return found
 
 
@@ -73,8 +78,10 @@ def _tests_of(module: str) -> set[str]:
 
 def _beside(path: Path) -> set[str]:
     """The test files of the folder below tests/ that is named like the file's own, or like the one around it."""
-    for folder in path.relative_to(SOURCE / "maos").parents[:-1]:
-        if found := {each.relative_to(ROOT).as_posix() for each in (TESTS / folder).glob("test_*.py")}:
+    package = next(each for each in SOURCES if path.is_relative_to(each))
+    for folder in path.relative_to(package).parents:
+        tests = SOURCES[package] / folder
+        if tests != TESTS and (found := {each.relative_to(ROOT).as_posix() for each in tests.glob("test_*.py")}):
             return found
     return set()
 

@@ -22,8 +22,6 @@ from maos.store.contract import Store
 from maos.store.sql_store import SqlStore
 
 if TYPE_CHECKING:
-    from maos_import_legacy.legacy_import import LegacyImport
-
     from maos.bus.bus import Bus
     from maos.engine.tool_servers import ToolServers
     from maos.ops.doctor import Finding
@@ -38,7 +36,6 @@ if TYPE_CHECKING:
     from maos.views.overview import Overview
     from maos.views.questions import Questions
     from maos.workflows.service import Workflows
-    from maos_import_legacy.parser import LegacyContents as Contents
 
 T = TypeVar("T")
 
@@ -212,18 +209,6 @@ class Maos:
         from maos.ops.notices import notices
 
         return sorted([each async for each in notices(self.runs)], key=lambda each: each.time_us)
-
-    async def import_original(
-        self, contents: Contents, folder: Path, *, wanted: str = "", dry_run: bool = False
-    ) -> list[LegacyImport]:
-        """Import what was read from a database of the original; `folder` is where its agents work from now on."""
-        from maos.runs import agent_types
-        from maos_import_legacy import legacy_import
-        from maos_import_legacy.builder import ImportTarget
-
-        place = ImportTarget(folder, self.agents.folder, agent_types.known(folder, settings.config_folder()))
-        importer = legacy_import.LegacyImporter(self.journal, self._clock, place, claude=legacy_import.claude_folder())
-        return [each async for each in importer.bring(contents, wanted=wanted, dry_run=dry_run)]
 
     async def effects(self, id: str = "", *, unknown: bool = False) -> list[Effect]:
         """What a run, a workflow, an agent or everybody did outside: tools, commands and steps, and what came of each.

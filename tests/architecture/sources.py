@@ -1,4 +1,4 @@
-"""The source of maos as syntax trees, for tests that read it."""
+"""The source of maos and of the distributions beside it as syntax trees, for tests that read it."""
 
 import ast
 from collections.abc import Iterator
@@ -9,22 +9,26 @@ from typing import NamedTuple
 import maos
 
 PACKAGE = Path(maos.__file__).parent
+ROOT = Path(__file__).parents[2]
+BESIDE = sorted((ROOT / "distributions").glob("*/src"))
+"""The source folders of the distributions beside maos."""
 
 
 class Source(NamedTuple):
     """A module."""
 
     name: str
-    """Relative to the package: store/sqlite.py"""
+    """Relative to the package: store/sqlite.py; with the package for another distribution: maos_testing/crash.py"""
     tree: ast.Module
 
 
 @cache
 def sources() -> list[Source]:
-    """All modules of the package."""
+    """All modules of maos and of the distributions beside it."""
     return [
-        Source(path.relative_to(PACKAGE).as_posix(), ast.parse(path.read_text(encoding="utf-8"), str(path)))
-        for path in sorted(PACKAGE.rglob("*.py"))
+        Source(path.relative_to(folder).as_posix(), ast.parse(path.read_text(encoding="utf-8"), str(path)))
+        for folder in (PACKAGE, *BESIDE)
+        for path in sorted(folder.rglob("*.py"))
     ]
 
 

@@ -39,8 +39,9 @@ def test_less_than_nine_tenths_of_the_code_covered_fails_the_suite() -> None:
     assert int(least[1]) >= 90
     recipe = makefile.partition("\ntest:")[2].partition("\n\n")[0]
     assert "--cov-fail-under=$(COVERAGE_PERCENT_MIN)" in recipe
+    beside = sorted(each.relative_to(ROOT) for each in (ROOT / "distributions").iterdir())
     run = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["coverage"]["run"]
-    assert run["source"] == ["src/maos"]
+    assert run["source"] == ["src/maos", *(f"{each}/src/{each.name.replace('-', '_')}" for each in beside)]
     assert "subprocess" in run["patch"]
     assert "omit" not in run
     assert re.search(r"^make test$", (ROOT / ".ci" / "run").read_text(), re.MULTILINE)

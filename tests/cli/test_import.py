@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from maos.transfer import importers
 from tests.cli.conftest import Invoke, Run
 
 DUMP = Path(__file__).parents[1] / "import_legacy" / "0.9.4.sql"
@@ -74,6 +75,21 @@ def test_what_cannot_be_imported_is_refused_and_nothing_is_made(no_db: Path, inv
     assert "error: " in refused.stderr
     assert "hint: " in refused.stderr
     assert not no_db.exists()
+
+
+def test_without_the_importer_the_package_to_install_is_named(
+    original: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The importer is a distribution of its own, found by its entry point."""
+    monkeypatch.setattr(importers, "entry_points", lambda group: [])
+    refused = invoke("--db", "runs.db", "import", "maos.db")
+    assert refused.exit_code == 2
+    assert "is a database of maos-cli" in refused.stderr
+    assert "pip install maos-import-legacy" in refused.stderr
+    Path("notes.txt").write_text("some text\n")
+    assert "notes.txt is not a bundle" in invoke("--db", "runs.db", "import", "notes.txt").stderr
+    assert "there is no file nothing.db" in invoke("--db", "runs.db", "import", "nothing.db").stderr
+    assert not Path("runs.db").exists()
 
 
 def test_a_file_without_orchestrations(original: Path, invoke: Invoke) -> None:

@@ -6,13 +6,12 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from maos_import_legacy.legacy_import import LegacyImport, LegacyImporter
 
 import maos
 from maos.app import Maos
-from maos.clock import SystemClock
-from maos_import_legacy import legacy_import
-from maos_import_legacy.builder import ImportTarget
+from maos.transfer.importers import ImportedRun
+from maos_import_legacy import file, parser
+from maos_import_legacy.importer import LegacySource
 from tests.engine.conftest import home  # noqa: F401
 
 HERE = Path(__file__).parent
@@ -44,12 +43,11 @@ async def m(tmp_path: Path, home: Path) -> AsyncIterator[Maos]:  # noqa: F811
         yield opened
 
 
-async def bring(m: Maos, path: Path, *, wanted: str = "", dry_run: bool = False) -> dict[str, LegacyImport]:
+async def bring(m: Maos, path: Path, *, wanted: str = "", dry_run: bool = False) -> dict[str, ImportedRun]:
     """Import a file; what became of each orchestration, by its id here."""
-    place = ImportTarget(path.parent, m.agents.folder, {})
-    importer = LegacyImporter(m.journal, SystemClock(), place, claude=path.parent / "claude")
-    found = legacy_import.read(path)
-    return {each.run.id: each async for each in importer.bring(found, wanted=wanted, dry_run=dry_run)}
+    source = LegacySource(parser.parse(file.read(path)), claude=path.parent / "claude")
+    imported = await m.transfer.import_runs(source, folder=path.parent, wanted=wanted, dry_run=dry_run)
+    return {each.run.id: each for each in imported}
 
 
 def killed(path: Path) -> str:

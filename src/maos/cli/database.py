@@ -110,9 +110,9 @@ class DatabaseTarget:
 
     def _check_whose(self) -> None:
         """Refuse a database of the original, which by default has the same name, with what to do."""
-        from maos_import_legacy.file import is_one
+        from maos.transfer.importers import is_legacy
 
-        if "://" not in self.name and is_one(Path(self.name)):
+        if "://" not in self.name and is_legacy(Path(self.name)):
             raise InvalidInput(
                 f"{self.name} is a database of the original maos, which this one does not change",
                 hint=f"bring its orchestrations into one of this maos: `maos --db runs.db import {self.name}`",

@@ -19,11 +19,9 @@ from maos.cli.runs import bundles
 from maos.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from maos_import_legacy.legacy_import import LegacyImport
-
     from maos.app import Maos
     from maos.transfer.exporter import Exported
-    from maos_import_legacy.parser import LegacyContents
+    from maos.transfer.importers import ImportedRun, RunSource
 
 SUFFIX = ".maos"
 
@@ -156,8 +154,8 @@ def import_(database: DatabaseTarget, source: str, wanted: str, cwd: str | None,
     resume`. Finished tasks are finished here too, and those that were interrupted go on in their own conversations.
     Importing it again brings what is new in it, and is harmless otherwise; what was carried on here stays as it is.
     """
+    from maos.transfer import importers
     from maos.transfer.file import is_bundle
-    from maos_import_legacy import legacy_import
 
     if source == "-" or is_bundle(Path(source).expanduser()):
         if wanted:
@@ -166,11 +164,11 @@ def import_(database: DatabaseTarget, source: str, wanted: str, cwd: str | None,
         return
     path = Path(source).expanduser()
     _check_target(database, path)
-    found = legacy_import.read(path)
+    found = importers.read(path)
     folder = Path(cwd).absolute() if cwd else path.absolute().parent
 
-    async def work(m: Maos) -> list[LegacyImport]:
-        return await m.import_original(found, folder, wanted=wanted, dry_run=dry_run)
+    async def work(m: Maos) -> list[ImportedRun]:
+        return await m.transfer.import_runs(found, folder=folder, wanted=wanted, dry_run=dry_run)
 
     if dry_run:
         brought = database.foresee(work)
@@ -200,12 +198,12 @@ def _check_target(database: DatabaseTarget, path: Path) -> None:
     )
 
 
-def _row(each: LegacyImport) -> documents.Document:
-    run, before = each.run, each.orchestration
+def _row(each: ImportedRun) -> documents.Document:
+    run = each.run
     return {
         "id": run.id,
-        "original_id": before.id,
-        "original_status": before.said_status or None,
+        "original_id": each.original_id,
+        "original_status": each.original_status or None,
         "what": each.what,
         "status": run.status,
         "request": run.request,
@@ -220,8 +218,8 @@ def _row(each: LegacyImport) -> documents.Document:
     }
 
 
-def _imported(*, dry_run: bool) -> Listing[LegacyImport]:
-    def now(each: LegacyImport) -> str:
+def _imported(*, dry_run: bool) -> Listing[ImportedRun]:
+    def now(each: ImportedRun) -> str:
         return (
             f"would be {bundles.WORDS[each.what]}"
             if dry_run and each.what in ("new", "more")
@@ -244,7 +242,7 @@ def _imported(*, dry_run: bool) -> Listing[LegacyImport]:
     )
 
 
-def _show_imported(path: Path, found: LegacyContents, brought: list[LegacyImport], *, dry_run: bool) -> None:
+def _show_imported(path: Path, found: RunSource, brought: list[ImportedRun], *, dry_run: bool) -> None:
     if not brought:
         render.line(f"{clean(str(path))} has no orchestrations")
     else:
@@ -254,7 +252,7 @@ def _show_imported(path: Path, found: LegacyContents, brought: list[LegacyImport
     _show_what_next(brought, dry_run=dry_run)
 
 
-def _show_what_next(brought: list[LegacyImport], *, dry_run: bool) -> None:
+def _show_what_next(brought: list[ImportedRun], *, dry_run: bool) -> None:
     open_ones = [each for each in brought if each.run.status != "completed" and each.what != "moved_on"]
     if not open_ones:
         return

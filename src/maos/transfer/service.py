@@ -15,6 +15,7 @@ from maos.journal.journal import Journal
 from maos.transfer import bundle_import, exporter, file
 from maos.transfer.bundle_import import BundleImporter, Imported
 from maos.transfer.exporter import Exported
+from maos.transfer.importers import ImportedRun, ImportTarget, RunSource
 
 
 class Transfer:
@@ -52,6 +53,15 @@ class Transfer:
             place = Path(os.getcwd(), folder)
             importer = BundleImporter(self._journal, self._clock, folder=place, home=self._attempts.folder)
             return await importer.bring(bundle, dry_run=dry_run)
+
+    async def import_runs(
+        self, source: RunSource, *, folder: Path, wanted: str = "", dry_run: bool = False
+    ) -> list[ImportedRun]:
+        """Import runs of another program, which `importers.read` found in a file. `folder` is where their agents will
+        work. Importing again brings what is new.
+        """
+        target = ImportTarget(self._journal, self._clock, folder, self._attempts.folder)
+        return [each async for each in source.import_into(target, wanted=wanted, dry_run=dry_run)]
 
 
 @contextmanager

@@ -9,7 +9,6 @@ import hashlib
 import re
 import uuid
 from collections.abc import Collection, Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
@@ -25,7 +24,6 @@ from maos.model.events import facts
 from maos.model.events.attempt import AttemptEnded, AttemptOutput, AttemptStarted, AttemptTranscript
 from maos.model.events.core import EventBase
 from maos.model.events.facts import Fact
-from maos.model.events.parts import Owner
 from maos.model.events.run import (
     RunCheckpointed,
     RunCreated,
@@ -46,6 +44,7 @@ from maos.model.status import AttemptStatus, RunStatus
 from maos.redact import Redactor
 from maos.runs import agent_types
 from maos.runs.agent_types import AgentType
+from maos.transfer.importers import ImportTarget
 from maos.workspaces import Workspace
 from maos_import_legacy.parser import FAILED_TASK, INTERRUPTED, LegacyAgent, LegacyMessage, LegacyRun
 
@@ -62,16 +61,6 @@ WHY = {
 }
 _SESSIONS = uuid.UUID("6f1c2b1e-5f0e-4c51-9d7b-3c1a86d0a0c4")
 _UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
-
-
-class ImportTarget(NamedTuple):
-    """Where imported runs continue."""
-
-    folder: Path
-    """The folder that maos-cli worked in."""
-    home: Path
-    """The folder for the files of agents on this machine."""
-    types: Mapping[str, AgentType]
 
 
 class KnownAgents(NamedTuple):
@@ -103,23 +92,23 @@ class RunBuilder:
         self,
         orchestration: LegacyRun,
         known: KnownAgents,
-        place: ImportTarget,
+        target: ImportTarget,
+        types: Mapping[str, AgentType],
         *,
         names: Mapping[str, str],
         transcripts: Mapping[str, Sequence[AttemptTranscript]],
-        owner: Owner,
-        now_us: int,
     ) -> None:
         """Prepare to build. `names` are the names of agents in the imported runs, `transcripts` the transcripts of
         their sessions on this machine."""
         self._from = orchestration
         self._known = known
-        self._place = place
+        self._target = target
+        self._types = types
         self._names = names
         self._transcripts = transcripts
-        self._owner = owner
+        self._owner = target.owner(known.run.id)
         self._redactor = Redactor({})
-        self._created_us = orchestration.created_us or now_us
+        self._created_us = orchestration.created_us or target.clock.now_us()
         self._events: list[RunEvent] = []
         self._others: list[Append] = []
 
@@ -150,11 +139,11 @@ class RunBuilder:
         plan = Plan(tasks=[self._task(each) for each in self._from.agents])
         options = {
             "kind": KIND, "model": "", "permission": PERMISSION, "in_place": True, "concurrency": CONCURRENCY,
-            "time_limit_s": TIME_LIMIT_S, "budget": {}, "agents": agent_types.to_data(plan, self._place.types),
+            "time_limit_s": TIME_LIMIT_S, "budget": {}, "agents": agent_types.to_data(plan, self._types),
             "imported": self._imported(),
         }  # fmt: skip
         request = self._clean(self._from.request)
-        folder, at_us = str(self._place.folder), self._created_us
+        folder, at_us = str(self._target.folder), self._created_us
         return RunCreated(request=request, folder=folder, options=options, owner=self._owner, at_us=at_us)
 
     def _imported(self) -> dict[str, Any]:
@@ -229,8 +218,8 @@ class RunBuilder:
     def _record(self, agent: LegacyAgent, number: int, began_us: int, ended_us: int) -> None:
         name = agent_name(self._known.run.id, agent.name)
         id = attempt.attempt_id(name, number)
-        role = self._place.types.get(agent.type) or AgentType(name=agent.type)
-        home, folder = self._place.home, self._place.folder
+        role = self._types.get(agent.type) or AgentType(name=agent.type)
+        home, folder = self._target.home, self._target.folder
         order = LaunchOrder(
             attempt=id,
             task=self._clean(agent.task),

