@@ -49,7 +49,16 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 PARTS: list[tuple[str, str, list[tuple[str, list[str]]]]] = [
     ("Open and close", "", [("app.py", ["open", "Maos"])]),
-    ("State of agents", "", [("state/agents.py", ["AgentStates"])]),
+    (
+        "State of agents",
+        "",
+        [
+            ("state/agents.py", ["AgentStates"]),
+            ("state/history.py", ["StateHistory"]),
+            ("state/snapshots.py", ["StateSnapshots"]),
+            ("state/compaction.py", ["StateCompaction"]),
+        ],
+    ),
     (
         "What an update may say",
         "Markers with a meaning of their own among the values given to `update`.",
@@ -61,8 +70,8 @@ PARTS: list[tuple[str, str, list[tuple[str, list[str]]]]] = [
         [
             ("state/records.py", ["State", "Update"]),
             ("model/changes.py", ["Change", "MISSING"]),
-            ("state/records.py", ["Version", "StateEvent", "Replay", "Peek", "Summary"]),
-            ("state/records.py", ["Retention", "SnapshotInfo", "Restored", "Compaction"]),
+            ("state/records.py", ["StateVersion", "StateEvent", "Replay", "Peek", "StateSummary", "StatePreview"]),
+            ("state/records.py", ["Retention", "SnapshotInfo", "SnapshotRestored", "Compaction"]),
         ],
     ),
     ("Cache", "", [("state/cache.py", ["Cache"]), ("state/records.py", ["CacheStatistics"])]),
@@ -157,15 +166,9 @@ STATES: list[tuple[str, str, list[tuple[str, str]]]] = [
     ),
     (
         "Runs, as seen",
-        "How it stands with a run (`state`): what `maos status` and `maos orchestration list` show. A run that is over"
+        "The state of a run (`state`): what `maos status` and `maos orchestration list` show. A run that is over"
         " has the state that is recorded, unless what failed needs a person.",
-        [
-            (
-                "model/run_status.py",
-                "INITIALIZING WORKING WAITING_FOR_USER WAITING_FOR_TASKS BLOCKED IDLE INTERRUPTED",
-            ),
-            ("model/status.py", "RunStatus.COMPLETED RunStatus.FAILED RunStatus.CANCELLED"),
-        ],
+        [("model/status.py", "SupervisorState")],
     ),
     ("Tasks", "Each task of a run is one of these.", [("model/status.py", "TaskStatus")]),
     (
@@ -176,8 +179,8 @@ STATES: list[tuple[str, str, list[tuple[str, str]]]] = [
     ),
     (
         "Agents, as seen",
-        "What `maos agent list` shows of an attempt that has not ended, when the process that recorded it is gone.",
-        [("model/agent_state.py", "AgentState.DETACHED AgentState.INTERRUPTED")],
+        "What `maos agent list` shows of an attempt that has not ended, when the process that recorded it has exited.",
+        [("model/status.py", "AgentState.DETACHED AgentState.INTERRUPTED")],
     ),
     (
         "Workflows",
@@ -208,8 +211,8 @@ STATES: list[tuple[str, str, list[tuple[str, str]]]] = [
     ),
     (
         "Notices",
-        "What became of a notice at an address (`maos notify list`).",
-        [("model/notice.py", "PLANNED SENT FAILED UNKNOWN")],
+        "The status of a notice at an address (`maos notify list`).",
+        [("model/status.py", "NoticeStatus")],
     ),
 ]
 
@@ -234,16 +237,18 @@ EVENT_PAGES: list[tuple[str, str]] = [
 """The modules of `maos.model.events`, and what they are called."""
 
 HANDLES = {
-    "Maos": "m", "AgentStates": "m.state", "Cache": "m.state.cache", "Journal": "m.journal",
+    "Maos": "m", "AgentStates": "m.state", "StateHistory": "m.state", "StateSnapshots": "m.state",
+    "StateCompaction": "m.state", "Cache": "m.state.cache", "Journal": "m.journal",
     "Workflows": "m.workflows", "TimeTravel": "m.travel", "Bundles": "m.transfer",
 }  # fmt: skip
 """What an object is called by those who use it."""
 
 EXPORTED = set(maos.__all__)
 HIDDEN = {
-    "access_ns", "add", "check", "clock_ns", "codec", "decode", "grow", "hits", "loader", "look", "loose", "misses",
+    "access_ns", "add", "check", "check_snapshots", "clock_ns", "codec", "decode", "grow",
+    "hits", "loader", "look", "loose", "misses",
     "of", "owner", "page",
-    "page_back", "put", "raw", "refreshes", "shape", "snapshot_store", "store", "total", "warm_with",
+    "page_back", "put", "raw", "refreshes", "shape", "store", "total", "warm_with",
     "apply_file", "execute_agent", "find", "handle", "import_runs", "logged", "needs_consent", "notices", "now_us",
     "schedule_with", "start_child", "stop_agent", "upcoming", "without_secrets",
 }  # fmt: skip
@@ -602,9 +607,17 @@ def _event_fields(node: ast.ClassDef, classes: dict[str, ast.ClassDef]) -> Itera
             if isinstance(each.value, ast.Call):  # a field whose name in JSON is another one
                 given = {one.arg: ast.unparse(one.value) for one in each.value.keywords}
                 name, default = given["name"].strip("'"), given.get("default", "")
-            kind = ast.unparse(each.annotation).replace("|", "\\|")
+            kind = ast.unparse(_plain_type(each.annotation)).replace("|", "\\|")
             text = " ".join(_text_after(node.body, index).split())
             yield f"| `{name}` | `{kind}` | {f'`{default}`' if default else ''} | {text} |"
+
+
+def _plain_type(annotation: ast.expr) -> ast.expr:
+    """A type without what `Annotated` says of it."""
+    if isinstance(annotation, ast.Subscript) and ast.unparse(annotation.value) == "Annotated":
+        assert isinstance(annotation.slice, ast.Tuple)
+        return annotation.slice.elts[0]
+    return annotation
 
 
 PLAN_YAML = """\

@@ -8,7 +8,7 @@ import pytest
 
 import maos
 from maos import errors
-from maos.model import attempt, run, run_status, workflow
+from maos.model import attempt, run, status, workflow
 from maos.model.events import EVENTS
 from maos.plans.parser import parse
 from maos.plans.source import TOML, YAML, Source
@@ -124,7 +124,7 @@ def test_states_are_those_of_the_code() -> None:
     text = (REFERENCE / "states.md").read_text()
     for title, names in {
         "Runs": (run.PLANNING, run.RUNNING, run.PAUSED, run.COMPLETED, run.FAILED, run.CANCELLED),
-        "Runs, as seen": run_status.STATES,
+        "Runs, as seen": list(status.SupervisorState),
         "Tasks": (run.WAITING, run.RUNNING, run.GATED, run.DONE, run.FAILED),
         "Agents and their attempts": (*attempt.OPEN, attempt.DONE, attempt.FAILED, attempt.STOPPED),
         "Workflows": (*workflow.OPEN, workflow.COMPLETED, workflow.FAILED, workflow.CANCELLED),

@@ -71,7 +71,7 @@ async def test_what_the_original_recorded_is_all_there(m: Maos, make: Make) -> N
     assert attempt.total_cost_usd == pytest.approx(0.25)
     kept = [each.data["original"] async for each in m.journal.read(f"run/{run.id}") if each.type == "run_note_added"]
     assert next(each for each in kept if each["of"] == "orchestration")["orchestration"] == row
-    assert [each["name"] for each in run.checkpoints] == [f"orchestration_{row['id'][:8]}"]
+    assert [each.name for each in run.checkpoints] == [f"orchestration_{row['id'][:8]}"]
 
 
 async def test_one_that_was_killed_before_it_was_recorded_is_found(m: Maos, make: Make) -> None:

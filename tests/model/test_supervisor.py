@@ -7,7 +7,8 @@ import pytest
 
 from maos.model.attempt import Attempt, Permission, Tool
 from maos.model.run import Run
-from maos.model.run_status import STATES, SupervisorStatus, pending_commands, status_of
+from maos.model.run_status import SupervisorStatus, pending_commands, status_of
+from maos.model.status import SupervisorState
 from tests.events import event
 
 NOW_US = 1_000_000_000
@@ -97,7 +98,7 @@ def test_the_state_follows_from_what_is_recorded(state: str, run: Run, attempts:
 
 
 def test_every_state_can_be_reached() -> None:
-    assert {state for state, _run, _attempts in CASES} | {"interrupted"} == set(STATES)
+    assert {state for state, _run, _attempts in CASES} | {"interrupted"} == set(SupervisorState)
 
 
 @pytest.mark.parametrize(("state", "run", "attempts"), CASES)

@@ -38,5 +38,5 @@ async def test_a_run_and_its_agents_are_given_checkpoints_by_themselves(
         (tmp_path / "enough").touch()
         run = await carrying
         assert run.status == "completed"
-        assert {each["name"].partition("-")[0] for each in run.checkpoints} == {"timer"}
+        assert {each.name.partition("-")[0] for each in run.checkpoints} == {"timer"}
         assert (await m.agents.get(agent_name(run.id, "a"))).checkpoints[0].trigger == "timer"

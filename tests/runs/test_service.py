@@ -16,12 +16,11 @@ from maos.engine.consent import NotAgreed
 from maos.engine.questions import Answered
 from maos.errors import StoreUnavailable
 from maos.journal.journal import Journal
-from maos.model import bundle
 from maos.model.events.facts import Line
 from maos.model.events.records import BundleImported
 from maos.model.message import PERSON
 from maos.model.plan import BadPlan, Plan, Task
-from maos.model.run import Run, TaskState, stream
+from maos.model.run import Run, TaskState, bundle_stream, stream
 from maos.runs import notify, upkeep
 from maos.runs.additions import addition
 from maos.runs.consent import Act
@@ -205,7 +204,7 @@ async def test_a_run_executed_from_python_cleans_up(
 async def foreign(m: Maos, folder: Path) -> Run:
     """A run that came with a file, of which nobody has agreed to anything."""
     run = await m.runs.create(HELLO, folder=folder, options=IN_PLACE)
-    await m.journal.append(bundle.stream(run.id), BundleImported(at_us=1))
+    await m.journal.append(bundle_stream(run.id), BundleImported(at_us=1))
     return run
 
 

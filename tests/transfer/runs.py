@@ -15,7 +15,7 @@ from maos.engine.types import RUN
 from maos.engine.workplace import Workplace
 from maos.journal.codec import Event
 from maos.journal.journal import Append
-from maos.model import attempt, chat, notice, run, tool_calls
+from maos.model import attempt, notice, run, tool_calls
 from maos.model.branch import begin, digest
 from maos.model.events import facts
 from maos.transfer import bundle_import, exporter, file
@@ -89,7 +89,7 @@ def told() -> dict[str, list[Event]]:
         "acks/r-1.two": [Event("message_delivered", {"versions": [1]})],
         "dead-letters/r-1.two": [Event("dead_letter_added", {"version": 1, "why": "late", "tries": 3, "message": "m"})],
         "messages/r-1": [Event("message_sent", {**said, "to": [two]})],
-        chat.stream(ID): [event("chat_said", text="how is it going?")],
+        run.chat_stream(ID): [event("chat_said", text="how is it going?")],
         notice.stream(ID): [
             event("notice_planned", id="n", what="paused", title="t", body="b", addresses=["1 (json)"]),
             event("notice_sent", id="n", address="1 (json)"),
@@ -115,8 +115,8 @@ async def branch_off(m: Maos) -> None:
     fold = await RUN.load(m.journal, ID)
     before = await m.agents.get("r-1.two")
     assert fold is not None
-    state, _names = begin(fold, id=ID, branch=1, workspace=None, why="taken back to version 7")
-    told = {"to": 7, "position": 9, "branch": 1, "state": state, "digest": digest(fold), "inbox_version": 1}
+    state = begin(fold, id=ID, branch=1, workspace=None, why="taken back to version 7")
+    told = {"to": 7, "position": 9, "branch": 1, "state": state.data, "digest": digest(fold), "inbox_version": 1}
     found = {key: value for key, value in msgspec.to_builtins(before).items() if key not in ("id", "version")}
     found |= {"agent": "r-1.two.b1", "number": 1}
     workspace = before.workspace | {"name": "r-1.two.b1"}

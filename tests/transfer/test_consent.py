@@ -16,9 +16,9 @@ from maos.cli.program import program
 from maos.clock import SystemClock
 from maos.engine import consent
 from maos.journal.codec import Event
-from maos.model import bundle as imports
 from maos.model.events.records import BundleImported
 from maos.model.plan import Plan, Task
+from maos.model.run import bundle_stream
 from maos.transfer import contents, file
 from maos.workflows import agent, signal
 from tests.transfer.runs import AT_US, ID, Parts, assemble, bring, exported, planned
@@ -113,7 +113,7 @@ async def test_nothing_is_loaded_for_what_nobody_agreed_to_whatever_is_recorded_
         options = {"where": {"file": str(code)}}
         begun = event("workflow_started", name="unheard-of", code="x", arguments={}, owner={}, options=options)
         await there.journal.append("workflow/w-1", begun)
-        await there.journal.append(imports.stream("w-1"), BundleImported(at_us=1))
+        await there.journal.append(bundle_stream("w-1"), BundleImported(at_us=1))
 
     def resume(*how: str) -> int:
         return CliRunner().invoke(program, ["--db", str(database), "workflow", "resume", "w-1", *how]).exit_code
@@ -169,9 +169,9 @@ async def test_the_agent_of_a_call_does_what_the_code_says_or_nothing(tmp_path: 
 async def test_whoever_belongs_to_two_waits_for_both(here: Maos) -> None:
     """That one of them is agreed to says nothing of the other."""
     note = BundleImported(at_us=1)
-    await here.journal.append(imports.stream("w-1"), note)
-    await here.journal.append(imports.stream("w-2"), note)
-    await here.journal.append(imports.stream("w-1.child"), BundleImported(of="w-2", at_us=1))
+    await here.journal.append(bundle_stream("w-1"), note)
+    await here.journal.append(bundle_stream("w-2"), note)
+    await here.journal.append(bundle_stream("w-1.child"), BundleImported(of="w-2", at_us=1))
     assert await consent.waits(here.journal, "w-1.child") == "w-2"
     await consent.agree(here.journal, SystemClock(), "w-2")
     assert await consent.waits(here.journal, "w-1.child") == "w-1"

@@ -102,7 +102,7 @@ async def test_every_moment_of_an_imported_run_is_what_it_was(tmp_path: Path, he
     again = [each.stream for each in await there.journal.store.read_log(limit=9_999) if each.stream.startswith(MINE)]
     assert again == ["agent/somebody", *order], "in the order in which they were recorded"
     for version in range(2, run.version + 1):
-        one, other = await here.travel.moment("r-1", version), await there.travel.moment("r-1", version)
+        one, other = await here.travel.point("r-1", version), await there.travel.point("r-1", version)
         found = await past_of(there, other)
         found.pop("agent/somebody")
         assert found == await past_of(here, one), version

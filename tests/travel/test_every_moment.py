@@ -118,7 +118,7 @@ async def test_every_position_of_the_journal_is_a_moment_of_the_run(tmp_path: Pa
         if current not in recorded.digests:
             continue  # nothing was planned yet
         journey = await m.travel.rollback(run.id, f"@{position}", dry_run=True)
-        assert (journey.moment.version, journey.digest) == (current, recorded.digests[current]), position
+        assert (journey.point.version, journey.digest) == (current, recorded.digests[current]), position
         assert {each.task: each.then for each in journey.steps} == recorded.statuses[current], position
         assert journey.commit == recorded.commits[current], position
         for each in journey.steps:

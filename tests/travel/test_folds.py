@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from maos.engine.types import RUN
-from maos.model.branch import Segment, begin, digest, leads_here, line_of, parted
+from maos.model.branch import RunSegment, begin, digest, leads_here, line_of, parted
 from maos.model.run import DONE, FAILED, GATED, RUNNING, WAITING, Run
 from tests.events import event
 
@@ -81,8 +81,8 @@ class History:
 
     def back(self, to: int) -> None:
         then = self.fold(to)
-        state, _names = begin(then, id="r-1", branch=self.run.branch + 1, workspace=None, why="back")
-        self.add("run_rolled_back", to=to, position=to, branch=self.run.branch + 1, state=state)
+        state = begin(then, id="r-1", branch=self.run.branch + 1, workspace=None, why="back")
+        self.add("run_rolled_back", to=to, position=to, branch=self.run.branch + 1, state=state.data)
 
     def fold(self, until: int | None = None) -> Run:
         run = Run(id="r-1")
@@ -184,7 +184,7 @@ def test_whoever_checks_or_mends_the_work_of_an_agent_belongs_to_its_branch() ->
 
 
 def test_lines_of_strangers_have_nothing_in_common() -> None:
-    assert parted([Segment("r-1", 1, 9)], [Segment("r-2", 1, 9)]) is None
+    assert parted([RunSegment("r-1", 1, 9)], [RunSegment("r-2", 1, 9)]) is None
 
 
 def test_a_checksum_that_was_recorded_holds_for_ever() -> None:

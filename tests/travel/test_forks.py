@@ -59,7 +59,7 @@ async def test_no_run_has_a_name_that_one_of_its_agents_could_have(tmp_path: Pat
     before = await m.journal.head()
     for refused in (
         travel.fork("r-1", now, into="r-1.a"),
-        travel.foresee(run, now, into="r-1.a"),
+        travel.preview(run, now, into="r-1.a"),
         m.runs.create({"tasks": [{"name": "x", "command": ["true"]}]}, folder=tmp_path, id="r-1.a"),
         m.workflows.start(nothing, id="r-1.a"),
     ):

@@ -102,7 +102,7 @@ async def test_files_conversation_mail_and_saved_values_go_back_together(scene: 
     await m.state.create(agent, {"saved": {"note": "then"}})
     await m.bus.subscribe(agent, "news")
     await scene.mark()
-    recorded = (await m.runs.get(scene.run.id)).checkpoints[0]["state"]
+    recorded = (await m.runs.get(scene.run.id)).checkpoints[0].state
     await (await anext(receiver)).ack()
     await receiver.close()
     await m.bus.send("other", agent, "sent later")
@@ -213,8 +213,8 @@ async def test_a_run_that_is_carried_out_does_not_go_back_behind_its_engine(scen
     moment = await points_in_time.named(scene.m.journal, run, "mark")
     with pytest.raises(Held, match="is run by process"):
         await travel.rollback(run.id, moment)
-    foreseen = await travel.foresee(run, moment)
-    assert [each.agent for each in foreseen.steps] == [f"{run.id}.w.b1"]
+    previewed = await travel.preview(run, moment)
+    assert [each.agent for each in previewed.steps] == [f"{run.id}.w.b1"]
     assert (await scene.m.agents.get(scene.agent)).is_open
     assert (await scene.m.runs.get(run.id)).version == run.version
 

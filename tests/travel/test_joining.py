@@ -55,9 +55,9 @@ async def test_what_only_one_side_did_is_taken_and_the_files_are_merged(
     await m.runs.add(theirs.id, Plan(tasks=[Task(name="d", command=says("d"), needs=["c"])]))
     theirs = await m.runs.get(theirs.id)
     before, left = digest(ours), digest(theirs)
-    foreseen = await joining.foresee(ours.id, theirs.id)
+    previewed = await joining.preview(ours.id, theirs.id)
     done = await joining.join(ours.id, theirs.id)
-    assert foreseen._replace(before=0) == done._replace(before=0, commit="")
+    assert previewed._replace(before=0) == done._replace(before=0, commit="")
     assert (list(done.added), list(done.taken), list(done.conflicts)) == (["c", "d"], [], [])
     assert done.base.run == ours.id
     ours = await m.runs.get(ours.id)
@@ -146,9 +146,9 @@ async def test_what_was_taken_back_is_not_what_two_runs_have_in_common(
     run = await more(m, run, Task(name="b", command=says("b")))
     await travel.fork(run.id, await points_in_time.newest(m.journal, run), into="r-late")
     await travel.rollback(run.id, await points_in_time.at_version(m.journal, run, then))
-    foreseen = await joining.foresee(run.id, "r-late")
-    assert foreseen.base == (run.id, then)
-    assert list(foreseen.added) == ["b"]
+    previewed = await joining.preview(run.id, "r-late")
+    assert previewed.base == (run.id, then)
+    assert list(previewed.added) == ["b"]
 
 
 async def test_runs_that_have_nothing_in_common_are_not_joined(

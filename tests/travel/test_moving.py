@@ -194,7 +194,7 @@ async def test_a_way_back_leads_to_the_moved_files_and_a_fork_begins_there(proje
         await m.runs.move("r-1", new)
         (project.root / "go").touch()
         run = await m.runs.execute("r-1")
-        recorded = run.checkpoints[0]["state"]
+        recorded = run.checkpoints[0].state
         journey = await m.travel.fork("r-1", "half", into="r-2")
         await m.travel.rollback("r-1", "half")
         for id in ("r-1", "r-2"):

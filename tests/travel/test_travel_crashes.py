@@ -64,7 +64,7 @@ async def test_a_journey_killed_anywhere_is_finished_by_asking_again(
     async with maos.open(database, home=home) as m:
         run = await prepared(m, tmp_path)
         before, head = digest(run), await m.journal.head()
-        wanted = next(each["state"] for each in run.checkpoints if each["name"] == "mark")
+        wanted = next(each.state for each in run.checkpoints if each.name == "mark")
 
     def argv_for(number: int) -> list[str | Path]:
         return [sys.executable, travel_life.__file__, database, home, what, run.id, f"r-fork{number}"]

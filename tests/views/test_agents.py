@@ -12,8 +12,8 @@ from maos.engine import ownership
 from maos.engine.attempts import Running
 from maos.engine.ownership import Liveness
 from maos.errors import InvalidInput, NotFound
-from maos.model.agent_state import AgentState
 from maos.model.events import facts
+from maos.model.status import AgentState
 from maos.views import agents
 from tests.views.test_effects import ran
 

@@ -38,12 +38,12 @@ from maos.model.attempt import (
     agent_of,
     attempt_id,
     check_agent,
+    restoration,
     stream,
 )
 from maos.model.events.attempt import AttemptClaimed, AttemptEnded, AttemptStarted
 from maos.model.events.commands import GRACE_S, PermissionAnswered, StopRequested
 from maos.model.message import inbox, render
-from maos.model.restoration import restoration
 from maos.model.status import AttemptStatus
 from maos.model.tool_calls import NAME as TOOL_SERVER
 from maos.redact import REDACTED

@@ -32,7 +32,7 @@ def check_name(run: Run, name: str) -> str:
     if not _NAME.fullmatch(name) or ".." in name or name.endswith((".", ".lock")):
         hint = "use up to 64 letters, digits, dots, dashes, underscores"
         raise InvalidInput(f"{name!r} cannot name a checkpoint", hint=hint)
-    if any(each.get("name") == name for each in run.checkpoints):
+    if any(each.name == name for each in run.checkpoints):
         raise InvalidInput(f"{run.id} has a checkpoint {name!r} already", hint="choose another name")
     return name
 
@@ -69,7 +69,7 @@ async def made_by_anybody(journal: Journal, clock: Clock, run: Run, name: str) -
     """A run with a checkpoint of that name, made by us or by the engine that carries it out: this waits for it."""
 
     def is_made(each: Run) -> bool:
-        return any(point.get("name") == name for point in each.checkpoints)
+        return any(point.name == name for point in each.checkpoints)
 
     while not await make(journal, clock, run, name):
         while not is_made(run) and not ownership.liveness(run.owner).has_ended:
@@ -114,6 +114,6 @@ async def now_and_then(
             waited_s += min(left_s, NOTICE_S)
             continue
         waited_s = 0.0
-        named = run.checkpoints[-1]["version"] if run.checkpoints else 0
+        named = run.checkpoints[-1].version if run.checkpoints else 0
         if run.version > named and run.is_open:
             note(made(run, f"timer-{run.version}", "timer", clock.now_us()))

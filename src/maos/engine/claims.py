@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 
 from maos.clock import MICROSECONDS, Clock
 from maos.engine import ownership
 from maos.engine.ownership import Liveness
-from maos.engine.recorder import LEASE_S, Fold
+from maos.engine.recorder import LEASE_S, Fold, Recorder
+from maos.engine.types import RUN
 from maos.errors import Conflict
 from maos.journal.journal import Journal
+from maos.model.run import PAUSED, Run, stream
 from maos.store.contract import Lease
 
 CLAIM_S = 10.0
@@ -55,3 +58,21 @@ async def claim(
             who = f"process {fold.owner['pid']} on {fold.owner['host']}" if fold else "another process"
             raise Held(name, who, hint)
         await asyncio.sleep(CLAIM_POLL_S)
+
+
+@asynccontextmanager
+async def held(journal: Journal, clock: Clock, run: Run) -> AsyncIterator[Recorder[Run]]:
+    """A run under our own lease until the end of the block; Held while an engine executes it."""
+    hint = f"pause it first, with `maos orchestration pause {run.id}`"
+    is_open = bool(run.version) and run.is_open and run.status != PAUSED
+    known = run if run.version else None
+    lease = await claim(journal, clock, stream(run.id), known, is_open=is_open, hint=hint)
+    newest = await RUN.load(journal, run.id) or run
+    recorder = Recorder(journal, RUN, newest, lease, lease_s=CLAIM_S)  # no record would show that we have exited
+    keeping = asyncio.create_task(recorder.keep_lease())
+    try:
+        yield recorder
+    finally:
+        keeping.cancel()
+        await asyncio.gather(keeping, return_exceptions=True)
+        await journal.release(recorder.lease)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from maos.clock import Clock
 from maos.errors import InvalidInput
 from maos.journal.journal import Journal
-from maos.model.bundle import owners, stream
 from maos.model.events.records import BundleImported, BundleTrusted
+from maos.model.run import bundle_stream, owners
 
 
 class NotAgreed(InvalidInput):
@@ -23,8 +23,8 @@ class NotAgreed(InvalidInput):
 async def waits(journal: Journal, name: str) -> str:
     """The run or workflow that a person has yet to agree to before somebody of that name may act; empty if none."""
     for id in dict.fromkeys(owners(name)):
-        version = await journal.version(stream(id))
-        newest = await journal.event(stream(id), version) if version else None
+        version = await journal.version(bundle_stream(id))
+        newest = await journal.event(bundle_stream(id), version) if version else None
         if newest is not None and isinstance(newest.event, BundleImported):
             of = newest.event.of or id
             found = of if of == id else await waits(journal, of)
@@ -42,4 +42,4 @@ async def check(journal: Journal, name: str) -> None:
 async def agree(journal: Journal, clock: Clock, id: str, *, by: str = "person") -> None:
     """Note that a person has seen what would be done, and wants it to be."""
     if await waits(journal, id):
-        await journal.append(stream(id), BundleTrusted(by=by, at_us=clock.now_us()))
+        await journal.append(bundle_stream(id), BundleTrusted(by=by, at_us=clock.now_us()))

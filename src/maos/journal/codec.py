@@ -29,7 +29,8 @@ COMPRESS_BYTES_MIN = 400
 DEPTH_MAX = 100
 TYPE_CHARS_MAX = 100
 
-_SCALARS = frozenset((str, int, bool, type(None)))
+_PLAIN: set[type] = {str, int, bool, type(None)}
+"""Types whose values JSON keeps as they are; classes without loose fields are added when one is first seen."""
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Data).decode
@@ -194,7 +195,7 @@ def _body(kind: EventType, event: EventBase) -> bytes:
     """The body of a typed event. It is decoded again: only that shows that values have the types of their fields."""
     for name in kind.loose:
         value = getattr(event, name)
-        if type(value) not in _SCALARS and not is_plain(value, 1):
+        if type(value) not in _PLAIN and not is_plain(value, 1):
             check_plain(value, f"/{name}", 1)
     try:
         body = _encode(event)
@@ -241,7 +242,7 @@ def _culprit(value: Any, path: str = "") -> str:
 def is_plain(value: Any, depth: int = 0) -> bool:
     """Whether JSON keeps a value as it is. Half the work of `check_plain`, which can say what is wrong, and where."""
     kind = type(value)
-    if kind in _SCALARS:
+    if kind in _PLAIN:
         return True
     if kind is float:
         return math.isfinite(value)
@@ -249,18 +250,21 @@ def is_plain(value: Any, depth: int = 0) -> bool:
         return False
     if kind is dict:
         for key, item in value.items():
-            if type(key) is not str or (type(item) not in _SCALARS and not is_plain(item, depth + 1)):
+            if type(key) is not str or (type(item) not in _PLAIN and not is_plain(item, depth + 1)):
                 return False
         return True
     if kind is list:
         for item in value:  # noqa: SIM110 - all() of a generator takes twice as long
-            if type(item) not in _SCALARS and not is_plain(item, depth + 1):
+            if type(item) not in _PLAIN and not is_plain(item, depth + 1):
                 return False
         return True
     if isinstance(value, msgspec.Struct):
-        for name in loose_fields(kind):  # type: ignore[arg-type]  # a class is hashable
+        loose = loose_fields(kind)  # type: ignore[arg-type]  # a class is hashable
+        if not loose:
+            _PLAIN.add(kind)
+        for name in loose:
             item = getattr(value, name)
-            if type(item) not in _SCALARS and not is_plain(item, depth + 1):
+            if type(item) not in _PLAIN and not is_plain(item, depth + 1):
                 return False
         return True
     return False
@@ -276,7 +280,8 @@ def _skeleton(shape: type[msgspec.Struct]) -> type[msgspec.Struct]:
     """A class that checks the types of all fields but those that can hold anything, which can be large."""
     fields: list[Any] = []
     for each in msgspec.structs.fields(shape):
-        item = getattr(each.type, "__args__", (each.type,))[-1]
+        plain = each.type.__origin__ if hasattr(each.type, "__metadata__") else each.type
+        item = getattr(plain, "__args__", (plain,))[-1]
         kind = msgspec.Raw if item is Any else each.type
         fields.append((each.encode_name, kind) if each.required else (each.encode_name, kind, None))
     return msgspec.defstruct(shape.__name__, fields, kw_only=True)

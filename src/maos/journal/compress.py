@@ -16,8 +16,8 @@ import cramjam
 import zstandard
 
 from maos.errors import Corrupt, InvalidInput
+from maos.journal.dictionary import ZSTD_LEVEL
 
-ZSTD_LEVEL = 3
 GZIP_LEVEL = 6
 SIZE_BYTES_MAX = 1 << 30
 

@@ -12,8 +12,8 @@ from collections.abc import Callable
 import zstandard
 
 from maos.errors import Corrupt
-from maos.journal.compress import ZSTD_LEVEL
 
+ZSTD_LEVEL = 3
 STREAM = "journal/dictionaries"
 TYPE = "dictionary_trained"
 MAGIC = b"\x37\xa4\x30\xec"

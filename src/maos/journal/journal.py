@@ -46,7 +46,7 @@ class Append(NamedTuple):
     expected: int | None = None
 
 
-class Record(msgspec.Struct):
+class Record(msgspec.Struct, gc=False):
     """An event read from the journal, verified and decoded."""
 
     position: int

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from maos.model.changes import Op
-from maos.model.events import EVENTS
+from maos.model.events.core import EVENTS
 from maos.model.events.state import Compacted, CompactionBase, StateEventBase
 
 PREFIX = "agent/"

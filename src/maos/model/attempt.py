@@ -7,6 +7,7 @@ running attempt (a message, a stop) they put into `inbox/<agent>`.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any, assert_never
 
 import msgspec
@@ -14,7 +15,9 @@ import msgspec
 from maos.errors import InvalidInput
 from maos.model.events import attempt as events
 from maos.model.events import facts
+from maos.model.events.facts import Line
 from maos.model.events.parts import AttemptOrigin, Owner
+from maos.model.failure import TABLE
 from maos.model.message import PERSON
 from maos.model.status import AttemptStatus
 
@@ -28,6 +31,17 @@ OPEN = (PLANNED, RUNNING, STOPPING)
 
 DISCOVERIES_KEPT = 50
 FORMAT = 2
+TOOL_CHARS_MAX = 300
+RESULT_CHARS_MAX = 4000
+TAKEN_BACK = (
+    "The run you are part of goes on from an earlier moment. You were interrupted there, and now go on. Your files are "
+    "as they were then, in a folder of your own: {folder}. Work there, whatever other folder you remember. What you or "
+    "others did after that moment does not count."
+)
+MOVED = (
+    "Your files were moved meanwhile: what was in {before} is now in {folder}. Work there, whatever other folder you "
+    "remember."
+)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
@@ -217,7 +231,12 @@ class Attempt(msgspec.Struct, kw_only=True):
                 if event.conversation is not None:
                     self.conversation = event.conversation
                 for fact in event.facts:
-                    self._hear(fact)
+                    if type(fact) is Line:  # most facts, and a match takes twice as long
+                        self.lines += 1
+                        self.last_text = fact.text
+                        self.activity = _first_line(fact.text)
+                    else:
+                        self._apply_fact(fact)
             case events.AttemptPlanned():
                 self._plan(event)
             case events.AttemptClaimed():
@@ -281,14 +300,10 @@ class Attempt(msgspec.Struct, kw_only=True):
 
     # --- facts -----------------------------------------------------------------------------------------------
 
-    def _hear(self, fact: facts.Fact) -> None:
+    def _apply_fact(self, fact: facts.Fact) -> None:
         match fact:
             case facts.Text():
-                self._hear_text(fact)
-            case facts.Line():
-                self.lines += 1
-                self.last_text = fact.text
-                self.activity = _first_line(fact.text)
+                self._apply_text(fact)
             case facts.ToolUse():
                 self.in_turn = True
                 self.tools_open = {**self.tools_open, fact.id: Tool(fact.name, fact.input)}
@@ -329,7 +344,7 @@ class Attempt(msgspec.Struct, kw_only=True):
                 self.stopping = self.stopping or fact.why
                 self.stop_sent = True
 
-    def _hear_text(self, fact: facts.Text) -> None:
+    def _apply_text(self, fact: facts.Text) -> None:
         self.in_turn = True
         self.last_text = fact.text
         self.activity = _first_line(fact.text)
@@ -366,3 +381,41 @@ class Attempt(msgspec.Struct, kw_only=True):
 
 def _first_line(text: str) -> str:
     return text.strip().partition("\n")[0][:200]
+
+
+def restoration(before: Attempt, *, remembers: bool, messages: Sequence[str] = ()) -> str:
+    """The message for an agent whose last attempt was `before`.
+
+    `remembers` is whether it goes on in its own session; without it, it must be told the task and what it had found.
+    `messages` are told as they are: `maos.model.message.spoken` has quoted what must be.
+    """
+    why = TABLE[before.failure].meaning if before.failure in TABLE else "it had finished its turn"
+    parts = [f"You were interrupted ({why}) and now go on. Your files are as you left them."]
+    if before.origin:
+        parts = [TAKEN_BACK.format(folder=before.order["cwd"])]
+    elif before.moved_from:
+        parts.append(MOVED.format(before=before.moved_from, folder=before.order["cwd"]))
+    if not remembers:
+        parts.append(f"You do not remember it, so here is the task again:\n\n{before.task}")
+        if before.last_text:
+            parts.append(f"The last you said was:\n\n{_short(before.last_text, RESULT_CHARS_MAX)}")
+        found = [f"- {each.text}" for each in before.discoveries]
+        if found:
+            parts.append("You had reported:\n" + "\n".join(found))
+    if before.tools_done:
+        parts.append(f"{before.tools_done} tool calls were completed and recorded; do not repeat them.")
+    if before.tools_open:
+        unknown = before.tools_open.values()
+        tools = [f"- {tool.name}: {_short(str(tool.input), TOOL_CHARS_MAX)}" for tool in unknown]
+        parts.append(
+            "It is not known whether these took effect. Check before you rely on them or run them again:\n"
+            + "\n".join(tools)
+        )
+    if messages:
+        parts.append("\n\n".join(("These messages came meanwhile.", *messages)))
+    parts.append("Continue from where you stopped and finish the task.")
+    return "\n\n".join(parts)
+
+
+def _short(text: str, chars_max: int) -> str:
+    return text if len(text) <= chars_max else text[:chars_max] + " …"

@@ -1,7 +1,7 @@
-"""Branches of runs: what of a run goes back in time, where two of them parted, and a checksum of what it had come to.
+"""Branches of runs: what of a run a rollback restores, where two runs parted, and a checksum of what a run has come to.
 
-A run that is taken back, or forked, gets its whole content from one event (`Run._restored`), so no fold looks at
-anything else. What was done after that moment stays in the journal, under the names of agents that are used no more.
+A run that is rolled back, or forked, gets its whole content from one event (`Run._restore`), so no fold reads anything
+else. What was done after that point stays in the journal, under names of agents that are not used any more.
 """
 
 from __future__ import annotations
@@ -12,89 +12,102 @@ from typing import Any, NamedTuple
 import msgspec
 
 from maos.model.checksum import checksum
-from maos.model.run import COMPLETED, DONE, FAILED, GATE, PAUSED, Content, Run, TaskState, agent_name, asked_for
+from maos.model.events.parts import WorkspaceData
+from maos.model.run import (
+    COMPLETED,
+    DONE,
+    FAILED,
+    GATE,
+    Content,
+    Question,
+    Run,
+    TaskState,
+    agent_name,
+    asked_for,
+)
+from maos.model.status import RunStatus
 
 OURS = ("workspace", "notes", "workflow")
 """Options that say where files are, and not what a run has come to."""
 
 
-def content(run: Run) -> dict[str, Any]:
-    """What of a run goes back in time, in plain data."""
-    found: dict[str, Any] = msgspec.to_builtins({name: getattr(run, name) for name in Content.__struct_fields__})
-    return found
+def content(run: Run) -> Content:
+    """A copy of what of a run a rollback restores."""
+    return msgspec.convert(
+        msgspec.to_builtins({name: getattr(run, name) for name in Content.__struct_fields__}), Content
+    )
 
 
-def still_asked(questions: Mapping[str, Any], tasks: Mapping[str, TaskState], run: Run) -> dict[str, Any]:
-    """The questions of a run without those that its tasks, as they are from now on, have asked and do not wait for.
+def still_asked(found: Content, run: Run) -> dict[str, Question]:
+    """The questions of new content of a run, without those that its tasks asked before and do not wait for any more.
 
-    A task that is begun anew, here or in the place of another run, asks under the same ids once more; with an answer
-    of before it would never be asked.
+    A task that starts again, here or in the place of another run, asks under the same ids once more; with an earlier
+    answer it would never be asked.
     """
-    return {id: each for id, each in questions.items() if _counts(each, tasks.get(asked_for(id)), run)}
+    return {id: each for id, each in found.questions.items() if _counts(each, found.tasks.get(asked_for(id)), run)}
 
 
-def _counts(question: Mapping[str, Any], task: TaskState | None, run: Run) -> bool:
-    id = question["id"]
-    if not asked_for(id) or (task is not None and task.status == DONE and question["answer"] is not None):
+def _counts(question: Question, task: TaskState | None, run: Run) -> bool:
+    id = question.id
+    if not asked_for(id) or (task is not None and task.status == DONE and question.answer is not None):
         return True
     if task is None or not task.attempts or id not in run.questions:
         return False
-    if question["answer"] is not None:
+    if question.answer is not None:
         return True
     is_gate = id.startswith(GATE)
-    return task.asks == id and (not is_gate or task.plan["gates"][task.gate]["person"] == question["question"])
+    return task.asks == id and (not is_gate or task.plan["gates"][task.gate]["person"] == question.question)
 
 
 def digest(run: Run) -> str:
-    """A checksum of what a run has come to: the same wherever and whenever, whoever does its tasks (I13, I15).
+    """A checksum of what a run has come to: the same on every machine, whichever agents do its tasks (I13, I15).
 
-    Where its files are is none of it: they can be moved, and it can go on on another machine.
-
-    What is empty is left out. So the checksums that were recorded still hold when there is more to know of runs.
+    Where its files are does not count: they can be moved, and it can be resumed on another machine. What is empty is
+    left out, so the checksums that were recorded still hold when more is known of runs.
     """
     found = content(run)
     tasks = {run.agent(name): name for name in run.tasks}
-    for task in found["tasks"].values():
-        del task["agent"]
-    for question in found["questions"].values():
-        question["asked_by"] = [tasks.get(each, each) for each in question["asked_by"]]
-    found["folder"] = ""
-    found["options"] = {name: value for name, value in found["options"].items() if name not in OURS}
+    for task in found.tasks.values():
+        task.agent = ""
+    for question in found.questions.values():
+        question.asked_by = [tasks.get(each, each) for each in question.asked_by]
+    found.folder = ""
+    found.options = {name: value for name, value in found.options.items() if name not in OURS}
+    data = found.data
     if run.is_open:
-        found["status"] = found["why"] = ""  # whether somebody is at work on it is not what it has come to
+        data["status"] = data["why"] = ""  # whether an engine executes it is not what it has come to
     for name in ("tasks", "questions"):
-        found[name] = {key: _told(each) for key, each in found[name].items()}
-    return f"{checksum(_told(found)):032x}"
+        data[name] = {key: _told(each) for key, each in data[name].items()}
+    return f"{checksum(_told(data)):032x}"
 
 
 def _told(data: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in data.items() if value}
 
 
-def begin(
-    then: Run, *, id: str, branch: int, workspace: Mapping[str, Any] | None, why: str
-) -> tuple[dict[str, Any], dict[str, str]]:
-    """The content that a run has when it goes on from the state `then`, and the new names of agents by the old.
+def begin(then: Run, *, id: str, branch: int, workspace: WorkspaceData | None, why: str) -> Content:
+    """The content of a run that resumes from the state `then`.
 
-    What is done stays done, by whoever did it. Everything else goes on under new names: whatever those who had begun it
-    still send or answer, reaches nobody. Nobody is at work on it, so it is paused unless it was over.
+    What is done stays done, by the same agents. Everything else is done under new names, so that what the agents of the
+    branch that is given up still send or answer reaches no one. No engine executes it, so it is paused unless it was
+    over.
     """
     found = content(then)
     names = {}
-    for name, task in found["tasks"].items():
+    for name, task in found.tasks.items():
         before = then.agent(name)
-        task["agent"] = before if task["status"] == DONE else agent_name(id, name, branch)
-        names[before] = task["agent"]
-    for question in found["questions"].values():
-        question["asked_by"] = [names.get(each, each) for each in question["asked_by"]]
+        task.agent = before if task.status == DONE else agent_name(id, name, branch)
+        names[before] = task.agent
+    for question in found.questions.values():
+        question.asked_by = [names.get(each, each) for each in question.asked_by]
     if workspace is not None:
-        found["options"]["workspace"] = dict(workspace)
+        found.options["workspace"] = workspace
     if then.status not in (COMPLETED, FAILED):
-        found["status"], found["why"] = PAUSED, why
-    return found, names
+        found.status, found.why = RunStatus.PAUSED, why
+    return found
 
 
-class Segment(NamedTuple):
+class RunSegment(NamedTuple):
     """Versions of a run that lead to a state, the first and the last."""
 
     run: str
@@ -109,8 +122,8 @@ class BranchPoint(NamedTuple):
     version: int
 
 
-def line_of(runs: Mapping[str, Run], run: str, version: int) -> list[Segment]:
-    """What leads to a version of a run, the newest first: across what was taken back, and the runs it was forked from.
+def line_of(runs: Mapping[str, Run], run: str, version: int) -> list[RunSegment]:
+    """What leads to a version of a run, the newest first: across rollbacks, and the runs it was forked from.
 
     `runs` has it and those that it comes from, as far as they are known.
     """
@@ -118,7 +131,7 @@ def line_of(runs: Mapping[str, Run], run: str, version: int) -> list[Segment]:
     while True:
         known = runs[run]
         begun = [each for each in known.branches if each.version <= version]
-        found.append(Segment(run, begun[-1].version if begun else 1, version))
+        found.append(RunSegment(run, begun[-1].version if begun else 1, version))
         if begun:
             version = begun[-1].to
         elif known.origin and known.origin["run"] in runs:
@@ -133,7 +146,7 @@ def leads_here(run: Run, version: int) -> bool:
     return any(each.first <= version <= each.last for each in line_of({run.id: alone}, run.id, run.version))
 
 
-def parted(one: Sequence[Segment], other: Sequence[Segment]) -> BranchPoint | None:
+def parted(one: Sequence[RunSegment], other: Sequence[RunSegment]) -> BranchPoint | None:
     """The last version that two lines have in common; None when they have nothing."""
     for each in one:
         for against in other:

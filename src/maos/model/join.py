@@ -1,17 +1,18 @@
 """Two runs that come from one, brought together again: a three-way comparison of their tasks and questions.
 
-What only one side changed since they parted is taken from that side. Where both did, somebody must choose.
+What only one side changed since they parted is taken from that side. Where both did, a person or a policy chooses.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 import msgspec
 
 from maos.model.branch import content, still_asked
-from maos.model.run import COMPLETED, DONE, PAUSED, RUNNING, Question, Run, TaskState, agent_name
+from maos.model.run import DONE, Content, Question, Run, TaskState, agent_name
+from maos.model.status import RunStatus
 
 OURS, THEIRS, NEWEST = CHOICES = ("ours", "theirs", "newest")
 JOIN = "join/"
@@ -46,47 +47,44 @@ class JoinConflict(NamedTuple):
 class Joined(NamedTuple):
     """Both sides together."""
 
-    content: dict[str, Any]
+    content: Content
     taken: list[str]
     """Tasks that are as the other run has them."""
     added: list[str]
     """Tasks that only the other run had."""
     conflicts: list[JoinConflict]
     open: list[JoinConflict]
-    """Those that nobody has decided; as long as there are any, the content is of no use."""
+    """Those without a decision; as long as there are any, the content is of no use."""
     answers: list[Question]
     """Answers that only the other run has, to what this one still asks."""
 
 
 Choose = Callable[[JoinConflict], str]
-"""Which side is taken; empty as long as nobody has said."""
+"""Which side counts; empty as long as there is no decision."""
 
 
 def join(base: Run, ours: Run, theirs: Run, *, branch: int, choose: Choose) -> Joined:
-    """What becomes of our run when the other one is joined to it. Work that the other has not finished stays there."""
+    """What our run becomes when the other one is joined to it. Work that the other has not finished stays there."""
     found = Joined(content(ours), [], [], [], [], [])
-    _join_questions(base, ours, theirs, found, choose)
-    tasks: dict[str, TaskState] = {}
-    for name in dict.fromkeys((*ours.tasks, *theirs.tasks)):
-        tasks[name] = _joined_task(base, ours, theirs, name, branch, found, choose)
-    _count(tasks, found.content)
-    found.content["questions"] = still_asked(found.content["questions"], tasks, ours)
-    found.answers[:] = [each for each in found.answers if each.id in found.content["questions"]]
-    found.content["cost_usd"] = ours.cost_usd + max(0.0, theirs.cost_usd - base.cost_usd)
-    found.content["tokens"] = ours.tokens + max(0, theirs.tokens - base.tokens)
+    made = found.content
+    _join_questions(base, theirs, found, choose)
+    names = dict.fromkeys((*ours.tasks, *theirs.tasks))
+    made.set_tasks({name: _joined_task(base, ours, theirs, name, branch, found, choose) for name in names})
+    made.questions = still_asked(made, ours)
+    found.answers[:] = [each for each in found.answers if each.id in made.questions]
+    made.cost_usd = ours.cost_usd + max(0.0, theirs.cost_usd - base.cost_usd)
+    made.tokens = ours.tokens + max(0, theirs.tokens - base.tokens)
     both = {*ours.sleeping, *theirs.sleeping}
-    found.content["sleeping"] = {
-        kind: max(ours.sleeping.get(kind, 0), theirs.sleeping.get(kind, 0)) for kind in sorted(both)
-    }
-    found.content["summary"] = ours.summary or theirs.summary
-    is_done = found.content["done"] == len(tasks)
-    found.content["status"], found.content["why"] = (COMPLETED, "") if is_done else (PAUSED, f"joined with {theirs.id}")
-    found.content["ended_us"] = max(ours.ended_us, theirs.ended_us) if is_done else 0
+    made.sleeping = {kind: max(ours.sleeping.get(kind, 0), theirs.sleeping.get(kind, 0)) for kind in sorted(both)}
+    made.summary = ours.summary or theirs.summary
+    is_done = made.done == len(made.tasks)
+    made.status, made.why = (RunStatus.COMPLETED, "") if is_done else (RunStatus.PAUSED, f"joined with {theirs.id}")
+    made.ended_us = max(ours.ended_us, theirs.ended_us) if is_done else 0
     return found
 
 
 def decided(conflict: JoinConflict, said: str) -> str:
-    """The side that somebody's word means."""
+    """The side that an answer or a policy means; empty when it means none."""
     return conflict.newest if said == NEWEST else said if said in (OURS, THEIRS) else ""
 
 
@@ -131,8 +129,8 @@ def _taken(ours: Run, theirs: Run, task: TaskState, branch: int) -> TaskState:
     return TaskState(name=task.name, plan=dict(task.plan), needs=list(task.needs), agent=agent)
 
 
-def _join_questions(base: Run, ours: Run, theirs: Run, found: Joined, choose: Choose) -> None:
-    asked = {id: each for id, each in ours.questions.items() if not id.startswith(JOIN)}
+def _join_questions(base: Run, theirs: Run, found: Joined, choose: Choose) -> None:
+    asked = {id: each for id, each in found.content.questions.items() if not id.startswith(JOIN)}
     for id, other in theirs.questions.items():
         own, before = asked.get(id), base.questions.get(id)
         if other.answer is None or id.startswith(JOIN) or (before is not None and before.answer == other.answer):
@@ -145,7 +143,7 @@ def _join_questions(base: Run, ours: Run, theirs: Run, found: Joined, choose: Ch
             conflict = JoinConflict(QUESTION, id, own.answer, other.answer, own.answered_us, other.answered_us)
             if _chosen(conflict, found, choose) == THEIRS:
                 asked[id] = other
-    found.content["questions"] = msgspec.to_builtins(asked)
+    found.content.questions = asked
 
 
 def _chosen(conflict: JoinConflict, found: Joined, choose: Choose) -> str:
@@ -154,16 +152,3 @@ def _chosen(conflict: JoinConflict, found: Joined, choose: Choose) -> str:
     if not said:
         found.open.append(conflict)
     return said
-
-
-def _count(tasks: Mapping[str, TaskState], found: dict[str, Any]) -> None:
-    """What follows from how it stands with the tasks."""
-    needed_by: dict[str, list[str]] = {}
-    for name, task in tasks.items():
-        task.missing = sum(need not in tasks or tasks[need].status != DONE for need in task.needs)
-        for need in task.needs:
-            needed_by.setdefault(need, []).append(name)
-    found["tasks"] = msgspec.to_builtins(tasks)
-    found["needed_by"] = needed_by
-    found["done"] = sum(task.status == DONE for task in tasks.values())
-    found["running"] = sum(task.status == RUNNING for task in tasks.values())

@@ -1,7 +1,8 @@
-"""What a person is told elsewhere about a run (a mail, a chat, a push message), in the stream `notices/<run>`.
+"""Notices about a run that are sent to a person elsewhere (a mail, a chat, a push message), in the stream
+`notices/<run>`.
 
-What is to be told is recorded before it is sent, and then what became of it at each address. Addresses have secrets in
-them, so none is recorded: only its number and its scheme.
+A notice is recorded before it is sent, and then its outcome at each address. Addresses have secrets in them, so none is
+recorded: only its number and its scheme.
 """
 
 from __future__ import annotations
@@ -9,15 +10,7 @@ from __future__ import annotations
 import msgspec
 
 from maos.model.events.records import NoticeFailed, NoticeOutcome, NoticePlanned, NoticeSent, NoticeUnknown
-
-PLANNED = "planned"
-"""To be sent, and shown as *being sent*. Sent, failed or, when the process dies, unknown."""
-SENT = "sent"
-"""The address has taken it. For good."""
-FAILED = "failed"
-"""The address did not take it, after some tries. For good."""
-UNKNOWN = "unknown"
-"""It was being sent when the process died. It is not sent twice."""
+from maos.model.status import NoticeStatus
 
 
 def stream(run: str) -> str:
@@ -26,30 +19,34 @@ def stream(run: str) -> str:
 
 
 class Notice(msgspec.Struct, kw_only=True):
-    """One thing to tell."""
+    """One notice."""
 
     id: str
-    """Made of what it is about, so that nothing is told twice."""
+    """Made of what it is about, so that nothing is sent twice."""
     what: str
     title: str
     body: str
     addresses: list[str]
     """Number and scheme of each."""
     at_us: int
-    became: dict[str, str] = {}
-    """What became of it, by address; nobody knows as long as there is nothing here."""
+    statuses: dict[str, NoticeStatus] = {}
+    """By address; planned where there is nothing here."""
     why: dict[str, str] = {}
 
-    def status(self, address: str) -> str:
-        """What became of it at an address."""
-        return self.became.get(address, PLANNED)
+    def status(self, address: str) -> NoticeStatus:
+        """Its status at an address."""
+        return self.statuses.get(address, NoticeStatus.PLANNED)
 
 
-_BECAME: dict[type[NoticeOutcome], str] = {NoticeSent: SENT, NoticeFailed: FAILED, NoticeUnknown: UNKNOWN}
+_STATUSES: dict[type[NoticeOutcome], NoticeStatus] = {
+    NoticeSent: NoticeStatus.SENT,
+    NoticeFailed: NoticeStatus.FAILED,
+    NoticeUnknown: NoticeStatus.UNKNOWN,
+}
 
 
 class Notices:
-    """Everything that was told about a run: a fold of its stream."""
+    """All notices about a run: a fold of their stream."""
 
     def __init__(self) -> None:
         self.version = 0
@@ -62,10 +59,10 @@ class Notices:
             self.by_id[event.id] = Notice(**msgspec.structs.asdict(event))
             return
         notice = self.by_id[event.id]
-        notice.became[event.address] = _BECAME[type(event)]
+        notice.statuses[event.address] = _STATUSES[type(event)]
         notice.why[event.address] = event.why
 
     def unknown(self) -> list[tuple[Notice, str]]:
-        """Notices of whose fate at an address nothing is recorded."""
+        """Notices, and the addresses at which no outcome is recorded for them."""
         return [(each, address) for each in self.by_id.values() for address in each.addresses
-                if each.status(address) == PLANNED]  # fmt: skip
+                if each.status(address) == NoticeStatus.PLANNED]  # fmt: skip

@@ -6,6 +6,7 @@ with it at once, and says where. How plans are written in files is in `maos.plan
 
 from __future__ import annotations
 
+import difflib
 import math
 import re
 from collections.abc import Collection, Iterator, Sequence
@@ -14,10 +15,11 @@ from typing import Any, NamedTuple
 import msgspec
 
 from maos.errors import InvalidInput
-from maos.model.spelling import Guesses, shown
 from maos.settings.positions import Path, Position
 
 TASKS_MAX = 100_000
+NAME_CHARS_MAX = 64
+SHOWN_CHARS_MAX = 60
 CIRCLE_SHOWN_MAX = 12
 ASK, BY_AGENT = "ask", "agent"
 """What is done when the work of two tasks cannot be merged: a person is asked, or an agent tries first."""
@@ -245,3 +247,24 @@ def _spoken(path: str) -> str:
     if match is None:
         return path.removeprefix("$.")
     return f"task {int(match[1]) + 1}" + (f", {match[2]}" if match[2] else "")
+
+
+class Guesses:
+    """Hints for one text; the work is bounded, so that many unknown names in a large text take no longer than a few."""
+
+    def __init__(self, comparisons_max: int = 10_000) -> None:
+        self._left = comparisons_max
+
+    def hint(self, name: str, known: Collection[str], otherwise: str = "") -> str:
+        """`did you mean 'x'?` when a known name is close; else `otherwise`."""
+        self._left -= len(known)
+        if self._left < 0 or len(name) > NAME_CHARS_MAX:
+            return otherwise
+        close = difflib.get_close_matches(name, [each for each in known if len(each) <= NAME_CHARS_MAX], n=1)
+        return f"did you mean {close[0]!r}?" if close else otherwise
+
+
+def shown(value: object) -> str:
+    """A value in quotes as a message has it, shortened."""
+    text = value if isinstance(value, str) else str(value)
+    return repr(text if len(text) <= SHOWN_CHARS_MAX else text[: SHOWN_CHARS_MAX - 1] + "…")

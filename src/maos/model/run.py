@@ -7,7 +7,7 @@ All tasks of a run live in one stream, so that finishing one and beginning those
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, assert_never
 
 import msgspec
@@ -45,6 +45,29 @@ def asked_for(question: str) -> str:
 def stream(run: str) -> str:
     """The stream of a run."""
     return f"run/{run}"
+
+
+def chat_stream(run: str) -> str:
+    """The stream of what a person said in `maos chat` about a run. Outcomes are in the streams of the run, its agents
+    and its messages, and their order in the journal tells what was said when."""
+    return f"chat/{run}"
+
+
+def bundle_stream(id: str) -> str:
+    """The stream that says which file a run or a workflow run was imported from, and whether a person agreed to it.
+
+    It is a stream of its own: nothing in the file can write to it, so nothing in the file can agree for a person.
+    """
+    return f"bundle/{id}"
+
+
+def owners(agent: str) -> Iterator[str]:
+    """The runs and workflow runs that an agent of that name can belong to, itself among them."""
+    yield agent
+    yield agent.removesuffix("-plan")
+    while "." in agent:
+        agent = agent.rpartition(".")[0]
+        yield agent
 
 
 def agent_name(run: str, task: str, branch: int = 0) -> str:
@@ -137,7 +160,7 @@ class Question(msgspec.Struct, kw_only=True):
 
 
 class Content(msgspec.Struct, kw_only=True):
-    """What of a run goes back in time: all that its tasks have come to, and nothing of who carries it out."""
+    """What of a run a rollback restores: all that its tasks have come to, and nothing of who executes it."""
 
     status: RunStatus
     request: str
@@ -156,6 +179,22 @@ class Content(msgspec.Struct, kw_only=True):
     commit: str
     needed_by: dict[str, list[str]]
 
+    @property
+    def data(self) -> dict[str, Any]:
+        """The content as plain data, as events have it."""
+        found: dict[str, Any] = msgspec.to_builtins(self)
+        return found
+
+    def set_tasks(self, tasks: dict[str, TaskState]) -> None:
+        """Replace the tasks, and everything that is counted of them."""
+        self.tasks, self.needed_by = tasks, {}
+        for name, task in tasks.items():
+            task.missing = sum(need not in tasks or tasks[need].status != DONE for need in task.needs)
+            for need in task.needs:
+                self.needed_by.setdefault(need, []).append(name)
+        self.done = sum(task.status == DONE for task in tasks.values())
+        self.running = sum(task.status == RUNNING for task in tasks.values())
+
 
 class Branch(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Where a branch of a run begins."""
@@ -167,6 +206,18 @@ class Branch(msgspec.Struct, kw_only=True, omit_defaults=True):
     at_us: int
     joined: tuple[str, int] | None = None
     """The run that was joined, and its version."""
+
+
+class RunCheckpoint(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A version of a run that has a name."""
+
+    version: int
+    at_us: int
+    name: str = ""
+    trigger: str = ""
+    commit: str = ""
+    state: str = ""
+    """A checksum of what the run had come to."""
 
 
 class Run(msgspec.Struct, kw_only=True):
@@ -195,7 +246,7 @@ class Run(msgspec.Struct, kw_only=True):
     restored_from: str = ""
     sleeping: dict[str, int] = {}
     """Kinds of agents whose rate limit was reached, and until when they sleep or slept."""
-    checkpoints: list[dict[str, Any]] = []
+    checkpoints: list[RunCheckpoint] = []
     commit: str = ""
     """Where the merged work of finished tasks is."""
     inbox_cursor: int = 0
@@ -287,7 +338,15 @@ class Run(msgspec.Struct, kw_only=True):
                 self.status, self.ended_us = event.status, event.at_us
                 self.summary, self.why = event.summary, event.why
             case events.RunCheckpointed():
-                self.checkpoints.append({**event.data, "version": self.version})
+                made = RunCheckpoint(
+                    version=self.version,
+                    at_us=event.at_us,
+                    name=event.name,
+                    trigger=event.trigger,
+                    commit=event.commit,
+                    state=event.state,
+                )
+                self.checkpoints.append(made)
             case events.RunHibernated():
                 self.sleeping[event.kind] = max(event.until_us, self.sleeping.get(event.kind, 0))
             case events.RunWoken():

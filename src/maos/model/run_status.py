@@ -1,4 +1,5 @@
-"""How it stands with a run (R-204): a pure function of its fold, its agents, what waits in its inbox, and who lives.
+"""The status of a run (R-204): a pure function of its fold, its agents, the commands in its inbox, and whether its
+engine lives.
 
 Nothing of this is recorded. Every event of a run, of its agents or of its inbox changes it at once (R-205), and after a
 crash it is what it was.
@@ -31,25 +32,7 @@ from maos.model.run import (
     Run,
     TaskState,
 )
-
-INITIALIZING = "initializing"
-"""It has no plan yet, or no engine has begun. Working."""
-IDLE = "idle"
-"""Paused. `maos resume`."""
-WORKING = "working"
-"""At least one agent is at work. Whatever the agents come to."""
-WAITING_FOR_USER = "waiting_for_user"
-"""Nobody can go on before a person has answered. `maos answer`, or `maos agent answer`."""
-WAITING_FOR_TASKS = "waiting_for_tasks"
-"""It waits for a time: the end of a rate limit, or the next try. Goes on by itself; `maos resume --now` at once."""
-BLOCKED = "blocked"
-"""What failed, a person must mend first: a login, credit, a permission, a conflict. Mend it, then `maos resume`."""
-INTERRUPTED = "interrupted"
-"""The process that carried it out is gone. `maos resume`; `maos recover` lists all that were."""
-STATES = (
-    INITIALIZING, IDLE, WORKING, WAITING_FOR_USER, WAITING_FOR_TASKS, BLOCKED, COMPLETED, FAILED, CANCELLED,
-    INTERRUPTED,
-)  # fmt: skip
+from maos.model.status import SupervisorState
 
 ASKING_TOOL = "ask_person"
 READING_TOOL = "read_messages"
@@ -64,13 +47,13 @@ class PendingCommands(NamedTuple):
     unrecorded: frozenset[str] = frozenset()
     """Ids of those whose question or answer only lies in the inbox."""
     pause: str = ""
-    """Why somebody wants it paused; empty when nobody does."""
+    """Why it is to be paused; empty when no command asks for that."""
 
 
 class SupervisorStatus(NamedTuple):
-    """How it stands with a run."""
+    """The status of a run."""
 
-    state: str
+    state: SupervisorState
     activity: str
     progress: int
     """In percent."""
@@ -79,7 +62,7 @@ class SupervisorStatus(NamedTuple):
     to_do: str
     """What a person can do about it."""
     waiting: tuple[str, ...]
-    """Ids of questions that nobody has answered."""
+    """Ids of questions without an answer."""
     asking: tuple[str, ...]
     """Agents that wait to be allowed something."""
     spawned: tuple[str, ...]
@@ -87,15 +70,18 @@ class SupervisorStatus(NamedTuple):
     stuck: tuple[str, ...]
     """Tasks that cannot begin, since one that they need has failed."""
     until_us: int
-    """When it goes on by itself; 0 when it does not wait for a time."""
+    """When it continues by itself; 0 when it does not wait for a time."""
     restored: int
     restored_us: int
     restored_from: str
 
     @property
     def needs_person(self) -> bool:
-        """Whether somebody waits for a person, even if others go on (R-208)."""
-        return bool(self.waiting or self.asking) or self.state in (WAITING_FOR_USER, BLOCKED)
+        """Whether an agent or the run waits for a person, even if others continue (R-208)."""
+        return bool(self.waiting or self.asking) or self.state in (
+            SupervisorState.WAITING_FOR_USER,
+            SupervisorState.BLOCKED,
+        )
 
 
 def pending_commands(run: Run, commands: Iterable[EventBase]) -> PendingCommands:
@@ -124,19 +110,19 @@ def pending_commands(run: Run, commands: Iterable[EventBase]) -> PendingCommands
 
 
 def status_of(
-    run: Run, attempts: Mapping[str, Attempt], wishes: PendingCommands, *, lives: bool, now_us: int
+    run: Run, attempts: Mapping[str, Attempt], pending: PendingCommands, *, lives: bool, now_us: int
 ) -> SupervisorStatus:
-    """How it stands with a run.
+    """The status of a run.
 
-    `attempts` has the newest attempt of each agent that is at work, by name; `lives` is whether the engine that carries
-    the run out may still live.
+    `attempts` has the newest attempt of each agent that is at work, by name; `lives` is whether the engine that
+    executes the run may still live.
     """
-    waiting = tuple(each.id for each in wishes.questions.values() if each.answer is None) if run.is_open else ()
+    waiting = tuple(each.id for each in pending.questions.values() if each.answer is None) if run.is_open else ()
     asking = tuple(name for name, each in attempts.items() if each.is_open and permissions(each)) if run.is_open else ()
     tasks = run.tasks.values()
     failed = [each for each in tasks if each.status == FAILED]
     stuck = _stuck(run, failed) if run.is_open else ()
-    at_work = _at_work(run, attempts, wishes, waiting)
+    at_work = _at_work(run, attempts, pending, waiting)
     asleep = {kind: until_us for kind, until_us in run.sleeping.items() if until_us > now_us}
     later = [each.not_before_us for each in tasks if each.status == WAITING and each.not_before_us > now_us]
     until_us = min((*asleep.values(), *later), default=0)
@@ -144,7 +130,7 @@ def status_of(
     error, to_do = _trouble(run, failed, state)
     return SupervisorStatus(
         state=state,
-        activity=_activity(state, run, attempts, wishes, at_work, waiting, asking, asleep),
+        activity=_activity(state, run, attempts, pending, at_work, waiting, asking, asleep),
         progress=run.progress,
         error=error,
         to_do=to_do,
@@ -152,8 +138,8 @@ def status_of(
         asking=asking,
         spawned=tuple(each.name for each in tasks if each.attempts),
         stuck=stuck,
-        until_us=until_us if state in (WAITING_FOR_TASKS, WAITING_FOR_USER) else 0,
-        restored=max(0, run.restored - 1),  # the first time an engine took it is its beginning
+        until_us=until_us if state in (SupervisorState.WAITING_FOR_TASKS, SupervisorState.WAITING_FOR_USER) else 0,
+        restored=max(0, run.restored - 1),  # the first claim is its beginning
         restored_us=run.restored_us if run.restored > 1 else 0,
         restored_from=run.restored_from if run.restored > 1 else "",
     )
@@ -180,33 +166,34 @@ def _state(
     until_us: int,
     failed: Sequence[TaskState],
     stuck: Sequence[str],
-) -> str:
+) -> SupervisorState:
     if run.status in (COMPLETED, CANCELLED):
-        return run.status
+        return SupervisorState(run.status)
     if run.status == FAILED:
-        return BLOCKED if failed and all(_needs_person(each) for each in failed) else FAILED
+        needs_person = failed and all(_needs_person(each) for each in failed)
+        return SupervisorState.BLOCKED if needs_person else SupervisorState.FAILED
     if run.status == PAUSED:
-        return IDLE
+        return SupervisorState.IDLE
     if not lives:
-        return INTERRUPTED
+        return SupervisorState.INTERRUPTED
     if run.status != RUNNING or not run.restored:
-        return INITIALIZING
+        return SupervisorState.INITIALIZING
     if at_work:
-        return WORKING
+        return SupervisorState.WORKING
     if person:
-        return WAITING_FOR_USER
+        return SupervisorState.WAITING_FOR_USER
     if until_us:
-        return WAITING_FOR_TASKS
+        return SupervisorState.WAITING_FOR_TASKS
     if stuck or failed:
-        return BLOCKED
-    return WORKING if run.running else IDLE
+        return SupervisorState.BLOCKED
+    return SupervisorState.WORKING if run.running else SupervisorState.IDLE
 
 
 def _at_work(
-    run: Run, attempts: Mapping[str, Attempt], wishes: PendingCommands, waiting: Sequence[str]
+    run: Run, attempts: Mapping[str, Attempt], pending: PendingCommands, waiting: Sequence[str]
 ) -> list[TaskState]:
-    """Tasks on which somebody does something, and does not only wait for a person."""
-    asked = {agent for id in waiting for agent in wishes.questions[id].asked_by}
+    """Tasks whose agents do something, and do not only wait for a person."""
+    asked = {agent for id in waiting for agent in pending.questions[id].asked_by}
     gates = {id.split("/")[1] for id in waiting if id.startswith((GATE, MERGE))}
     found = []
     for task in run.tasks.values():
@@ -242,11 +229,11 @@ def _needs_person(task: TaskState) -> bool:
     return known is not None and known.action == ASK
 
 
-def _trouble(run: Run, failed: Sequence[TaskState], state: str) -> tuple[str, str]:
+def _trouble(run: Run, failed: Sequence[TaskState], state: SupervisorState) -> tuple[str, str]:
     if state == COMPLETED:
         return "", ""
-    if state == INTERRUPTED:
-        return "the process that carried it out is gone", f"`maos resume {run.id}` goes on with it"
+    if state == SupervisorState.INTERRUPTED:
+        return "the process that executed it has exited", f"`maos resume {run.id}` resumes it"
     said = "; ".join(f"{each.name}: {each.why}" for each in failed[:NAMES_SHOWN_MAX])
     if len(failed) > NAMES_SHOWN_MAX:
         said += f"; and {len(failed) - NAMES_SHOWN_MAX} more"
@@ -255,38 +242,38 @@ def _trouble(run: Run, failed: Sequence[TaskState], state: str) -> tuple[str, st
 
 
 def _activity(
-    state: str,
+    state: SupervisorState,
     run: Run,
     attempts: Mapping[str, Attempt],
-    wishes: PendingCommands,
+    pending: PendingCommands,
     at_work: Sequence[TaskState],
     waiting: Sequence[str],
     asking: Sequence[str],
     asleep: Mapping[str, int],
 ) -> str:
-    if wishes.pause and state not in (INTERRUPTED, IDLE):
+    if pending.pause and state not in (SupervisorState.INTERRUPTED, SupervisorState.IDLE):
         return "is being paused"
     match state:
-        case "initializing":
+        case SupervisorState.INITIALIZING:
             return "about to begin" if run.tasks else "being planned"
-        case "working" if len(at_work) == 1:
+        case SupervisorState.WORKING if len(at_work) == 1:
             attempt = next((attempts[each] for each in agents_of(run, at_work[0]) if each in attempts), None)
             doing = attempt.activity if attempt is not None else ""
             return f"{at_work[0].name}: {doing}" if doing else f"{at_work[0].name} at work"
-        case "working":
+        case SupervisorState.WORKING:
             return f"{_names([each.name for each in at_work])} at work" if at_work else "at work"
-        case "waiting_for_user" if waiting:
+        case SupervisorState.WAITING_FOR_USER if waiting:
             more = len(waiting) + len(asking) - 1
-            return f"asks: {wishes.questions[waiting[0]].question}{f' (and {more} more)' if more else ''}"
-        case "waiting_for_user":
+            return f"asks: {pending.questions[waiting[0]].question}{f' (and {more} more)' if more else ''}"
+        case SupervisorState.WAITING_FOR_USER:
             return f"{_names(asking)} asks for a permission"
-        case "waiting_for_tasks" if asleep:
+        case SupervisorState.WAITING_FOR_TASKS if asleep:
             until, kinds = datetime.fromtimestamp(min(asleep.values()) / 1e6, UTC), _names(list(asleep))
             return f"hibernating until {until:%Y-%m-%d %H:%M:%S} UTC: the rate limit of {kinds} is reached"
-        case "waiting_for_tasks":
+        case SupervisorState.WAITING_FOR_TASKS:
             late = next((each for each in run.tasks.values() if each.status == WAITING and each.not_before_us), None)
-            return f"{late.name} waits: {late.why}" if late is not None and late.why else "waits until it may go on"
-        case "idle" if run.status == PAUSED:
+            return f"{late.name} waits: {late.why}" if late is not None and late.why else "waits until it may continue"
+        case SupervisorState.IDLE if run.status == PAUSED:
             return f"paused: {run.why}" if run.why not in ("", "asked") else "paused"
     return run.why
 

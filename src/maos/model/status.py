@@ -1,4 +1,4 @@
-"""What runs, tasks, attempts and workflow runs can be, and which status can follow which.
+"""What runs, tasks, attempts, agents, notices and workflow runs can be, and which status can follow which.
 
 The first sentence of each text says what a status means, the rest what leads out of it. The tables are what the folds
 of `maos.model` do: a test compares them with every event in every status.
@@ -19,6 +19,32 @@ class RunStatus(StrEnum):
     """An engine executes it, or should. Paused or ended."""
     PAUSED = "paused"
     """Stopped by a person, or since a limit of the whole run was reached. `maos resume` continues it."""
+    COMPLETED = "completed"
+    """Every task is done. `maos resume --task` adds work, and it runs again."""
+    FAILED = "failed"
+    """A task failed, and nothing else could be done; `why` says more. `maos resume` runs it again."""
+    CANCELLED = "cancelled"
+    """Ended by a person before every task was done. `maos resume` runs what is left after all."""
+
+
+class SupervisorState(StrEnum):
+    """What a run is, as seen from this machine (R-204)."""
+
+    INITIALIZING = "initializing"
+    """It has no plan yet, or no engine has begun. Working."""
+    WORKING = "working"
+    """At least one agent is at work. Whatever the agents come to."""
+    WAITING_FOR_USER = "waiting_for_user"
+    """Nothing continues before a person has answered. `maos answer`, or `maos agent answer`."""
+    WAITING_FOR_TASKS = "waiting_for_tasks"
+    """It waits for a time: the end of a rate limit, or the next try. Continues by itself; `maos resume --now` at
+    once."""
+    BLOCKED = "blocked"
+    """What failed, a person must fix first: a login, credit, a permission, a conflict. Fix it, then `maos resume`."""
+    IDLE = "idle"
+    """Paused. `maos resume`."""
+    INTERRUPTED = "interrupted"
+    """The process that executed it has exited. `maos resume`; `maos recover` lists all interrupted runs."""
     COMPLETED = "completed"
     """Every task is done. `maos resume --task` adds work, and it runs again."""
     FAILED = "failed"
@@ -58,6 +84,53 @@ class AttemptStatus(StrEnum):
     """It ended badly; `failure` says why. `maos agent resume` begins another attempt."""
     STOPPED = "stopped"
     """It was stopped on request. `maos agent resume` begins another attempt."""
+
+
+class AgentState(StrEnum):
+    """What an agent is, as seen from this machine: its recorded status, unless the processes that it speaks of have
+    exited."""
+
+    PLANNED = "planned"
+    RUNNING = "running"
+    STOPPING = "stopping"
+    DETACHED = "detached"
+    """The agent works, and its holder keeps the output until an engine attaches. `maos agent attach`, or `maos resume`
+    attaches one."""
+    INTERRUPTED = "interrupted"
+    """The agent has exited, and so has the engine that recorded it. `maos agent resume`, or `maos resume`."""
+    DONE = "done"
+    FAILED = "failed"
+    STOPPED = "stopped"
+
+    @property
+    def is_open(self) -> bool:
+        """Whether its attempt has no recorded end."""
+        return self not in (AgentState.DONE, AgentState.FAILED, AgentState.STOPPED)
+
+    @property
+    def meaning(self) -> str:
+        """What a person should know of it; empty where the word says everything."""
+        return _MEANINGS.get(self, "")
+
+
+_MEANINGS = {
+    AgentState.PLANNED: "about to start",
+    AgentState.DETACHED: "the agent works, and what it says is kept until a process takes it up",
+    AgentState.INTERRUPTED: "the agent is gone and so is the process that recorded it",
+}
+
+
+class NoticeStatus(StrEnum):
+    """What is recorded of a notice at one address."""
+
+    PLANNED = "planned"
+    """To be sent, and shown as *being sent*. Sent, failed or, when the process exits, unknown."""
+    SENT = "sent"
+    """The address has accepted it. For good."""
+    FAILED = "failed"
+    """The address did not accept it, after some tries. For good."""
+    UNKNOWN = "unknown"
+    """It was being sent when the process exited. It is not sent twice."""
 
 
 class WorkflowStatus(StrEnum):

@@ -21,9 +21,9 @@ from maos.holder import client, registry
 from maos.holder.registry import HolderInfo, Stray
 from maos.journal.journal import Journal
 from maos.journal.verify import Report
-from maos.model.agent_state import AgentState
 from maos.model.attempt import Attempt, agent_of
 from maos.model.run import COMPLETED, Run
+from maos.model.status import AgentState
 from maos.model.workflow import WorkflowRun
 from maos.ops import folds
 from maos.ops.folds import Differing

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from typing import NamedTuple
 
-from maos.model.notice import PLANNED, UNKNOWN, Notice
+from maos.model.notice import Notice
 from maos.model.run import Run
+from maos.model.status import NoticeStatus
 from maos.runs import notify
 from maos.runs.notify import Address
 from maos.runs.service import Runs
@@ -50,7 +51,7 @@ async def notices(runs: Runs) -> AsyncIterator[NoticeInfo]:
 
 
 def _info(run: Run, notice: Notice) -> NoticeInfo:
-    pending = BEING_SENT if is_executing(run) else UNKNOWN
-    became = {each: notice.status(each) for each in notice.addresses}
-    became = {each: pending if status == PLANNED else status for each, status in became.items()}
-    return NoticeInfo(run.id, notice.id, notice.what, notice.title, became, notice.why, notice.at_us)
+    pending = BEING_SENT if is_executing(run) else NoticeStatus.UNKNOWN
+    statuses = {each: str(notice.status(each)) for each in notice.addresses}
+    statuses = {each: pending if status == NoticeStatus.PLANNED else status for each, status in statuses.items()}
+    return NoticeInfo(run.id, notice.id, notice.what, notice.title, statuses, notice.why, notice.at_us)

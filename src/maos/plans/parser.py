@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from maos.model.plan import BadPlan, Gate, Plan, Problem, Task, check, unknown_need
-from maos.model.spelling import Guesses, shown
+from maos.model.plan import BadPlan, Gate, Guesses, Plan, Problem, Task, check, shown, unknown_need
 from maos.plans.format import VERSION, Command, FilePlan, FileTask, Scalar
 from maos.plans.source import JSON, Located, Source, of_data, read
 from maos.settings.positions import Path

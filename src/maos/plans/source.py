@@ -13,8 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, BinaryIO, NamedTuple
 
 from maos.errors import InvalidInput
-from maos.model.plan import BadPlan, Problem
-from maos.model.spelling import shown
+from maos.model.plan import BadPlan, Problem, shown
 from maos.plans.format import Scalar
 from maos.settings.positions import Path, Position, Positions, find_positions
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from maos.model.spelling import shown
+from maos.model.plan import shown
 from maos.settings.positions import Path, Position, Positions
 
 NODES_MAX = 100_000

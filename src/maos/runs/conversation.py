@@ -9,7 +9,7 @@ from maos.bus.history import SentMessage
 from maos.clock import Clock
 from maos.engine import attempt_spec
 from maos.journal.journal import Journal, Record
-from maos.model import chat, run
+from maos.model import run
 from maos.model.events.records import ChatSaid
 
 
@@ -31,20 +31,20 @@ class Conversations:
     async def record(self, id: str, text: str, **more: Any) -> None:
         """Keep what a person said, without keys and passwords that were pasted."""
         said = ChatSaid(text=attempt_spec.without_secrets(text, {}), at_us=self._clock.now_us(), **more)
-        await self._journal.append(chat.stream(id), said)
+        await self._journal.append(run.chat_stream(id), said)
 
     async def read(self, id: str) -> list[Record | SentMessage]:
         """Return what a person said, what happened to the run, and its messages, in the order of the journal."""
         found: list[Record | SentMessage] = [each async for each in history.read(self._journal, id, history.Filter())]
-        for name in (chat.stream(id), run.stream(id)):
+        for name in (run.chat_stream(id), run.stream(id)):
             found += [record async for record in self._journal.read(name)]
         return sorted(found, key=lambda each: each.position)
 
     async def unplanned(self, beginning: str = "") -> Unplanned | None:
         """The newest conversation without a run whose id begins like this; not one whose plan was refused."""
         newest: Unplanned | None = None
-        async for name in self._journal.streams(chat.stream(beginning)):
-            id = name.removeprefix(chat.stream(""))
+        async for name in self._journal.streams(run.chat_stream(beginning)):
+            id = name.removeprefix(run.chat_stream(""))
             if await self._journal.version(run.stream(id)):
                 continue
             request, at_us, refused = "", 0, False

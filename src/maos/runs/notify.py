@@ -285,7 +285,7 @@ class Notifier:
                     known = self._known.by_id.get(event.id)
                     if known is not None and isinstance(event, NoticePlanned):
                         return known.at_us == event.at_us  # it was written after all, or somebody else has
-                    if known is not None and isinstance(event, NoticeOutcome) and event.address in known.became:
+                    if known is not None and isinstance(event, NoticeOutcome) and event.address in known.statuses:
                         return False
                     continue
                 self._known.apply(event)

@@ -23,20 +23,19 @@ from maos.model.notice import Notice
 from maos.model.question import Open
 from maos.model.run import COMPLETED, Run, stream
 from maos.model.run_status import (
-    INTERRUPTED,
     PendingCommands,
     SupervisorStatus,
     agents_of,
     pending_commands,
     status_of,
 )
+from maos.model.status import SupervisorState
 from maos.runs import cleanup, notify, preview
 from maos.runs.budgets import Budget
 from maos.runs.conversation import Conversations
 from maos.runs.feed import Feed
 from maos.runs.preview import Next
 from maos.travel import points_in_time
-from maos.travel.branches import newest_at
 from maos.travel.points_in_time import PointInTime
 from maos.workspaces import Blocked as Blocked
 from maos.workspaces import Conflicted as Conflicted
@@ -89,7 +88,7 @@ class RunStatus(NamedTuple):
     @property
     def duration_us(self) -> int:
         """How long it took, or takes until now."""
-        runs_on = self.run.is_going and self.now.state != INTERRUPTED
+        runs_on = self.run.is_going and self.now.state is not SupervisorState.INTERRUPTED
         until_us = self.run.ended_us or (self.at_us if runs_on else self.run.updated_us)
         return max(0, until_us - self.run.created_us)
 
@@ -189,7 +188,7 @@ class RunViews(RunReader):
         then = await points_in_time.run_at(self._journal, moment)
         attempts = {}
         for agent in (each for task in then.tasks.values() if then.is_open for each in agents_of(then, task)):
-            found = await newest_at(self._journal, agent, moment.position)
+            found = await points_in_time.newest_at(self._journal, agent, moment.position)
             if found is not None:
                 attempts[agent] = found
         waiting = self._journal.read(inbox(then.id), after=then.inbox_cursor)

@@ -9,10 +9,12 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from maos.state.folds import Tally
 from maos.state.records import CacheStatistics, State
+
+if TYPE_CHECKING:
+    from maos.state.folds import Tally
 
 BYTES_MAX = 64 << 20
 ENTRY_BYTES_MIN = 1024

@@ -23,11 +23,10 @@ from maos.faults import crash_point
 from maos.ids import event_id
 from maos.journal.journal import Append, Journal, Record
 from maos.model.attempt import Attempt
-from maos.model.bundle import owners, stream
 from maos.model.events.core import EventBase
 from maos.model.events.records import BundleImported
 from maos.model.message import inbox
-from maos.model.run import Run
+from maos.model.run import Run, bundle_stream, owners
 from maos.model.workflow import WorkflowRun
 from maos.store.contract import Lease
 from maos.transfer import contents, membership, validation
@@ -244,7 +243,7 @@ class BundleImporter:
 
     async def _write(self, bundle: Opened, place: RebaseTarget, versions: dict[str, int]) -> None:
         manifest, checked, streams = bundle.contents.manifest, bundle.checked, bundle.contents.streams
-        fitter = Rebaser(place, streams, manifest.id, checked.members)
+        rebaser = Rebaser(place, streams, manifest.id, checked.members)
         own = f"{'run' if manifest.kind == RUN else 'workflow'}/{manifest.id}"
         new, later = _in_order(bundle.contents, versions, own)
         noted = BundleImported(
@@ -256,16 +255,16 @@ class BundleImporter:
             later=later,
             at_us=self._clock.now_us(),
         )
-        appends = [Append(stream(manifest.id), [noted])]  # first: its position tells theirs
+        appends = [Append(bundle_stream(manifest.id), [noted])]  # first: its position tells theirs
         expected: dict[str, int | None] = dict(versions)
         for name, found in groupby(new, key=itemgetter(0)):
-            events = [fitter.fit(event) for _name, event in found]
+            events = [rebaser.rebase(event) for _name, event in found]
             appends.append(Append(name, events, expected=expected.pop(name, None)))
         appends += [Append(name, [], expected=version) for name, version in expected.items()]
         pointer = BundleImported(of=manifest.id, at_us=noted.at_us)
         members = checked.members
         apart = sorted(name for name in members.roots | members.also if manifest.id not in owners(name))
-        appends += [Append(stream(name), [pointer]) for name in apart]
+        appends += [Append(bundle_stream(name), [pointer]) for name in apart]
         crash_point("import:before append")
         await self._journal.append_all(appends)
         crash_point("import:after append")

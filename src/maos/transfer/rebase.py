@@ -1,14 +1,14 @@
-"""What of an event is of one machine: its folders and processes. Left out when events are compared, and put in anew
-when they are imported, so no path and no process of a file is ever used here.
+"""Machine-specific parts of events (folders, processes, owners): ignored when events are compared, replaced when they
+are imported, so that no path and no process of a file is ever used here. `maos.model.events` declares which they are.
 
-Tool servers and variables that an agent was given go too: whoever goes on with it gives them again.
+Tool servers and variables that an agent was given are removed: the engine that resumes it gives them again.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,47 +19,23 @@ from maos.errors import Corrupt
 from maos.journal.codec import Data, Event
 from maos.journal.journal import Record
 from maos.model.attempt import attempt_id
-from maos.model.events.parts import Owner
+from maos.model.events.attempt import AttemptBranched, AttemptMoved, AttemptPlanned
+from maos.model.events.core import local_fields
+from maos.model.events.parts import Local, Owner
 from maos.model.tool_calls import NAME as TOOL_SERVER
 from maos.transfer.membership import Members
 from maos.workspaces import Workspace, is_object
 
-PLANNED, BRANCHED = "attempt_planned", "attempt_branched"
-"""How an attempt begins: by itself, or with all that another agent had come to."""
-
-_OF_A_MACHINE: Mapping[str, tuple[str, ...]] = {
-    "run_created": ("owner", "folder", "options.workspace", "options.workflow"),
-    "run_planned": ("options.workspace", "options.workflow"),
-    "run_claimed": ("owner", "options.workspace", "options.workflow"),
-    "run_moved": ("folder", "from", "workspace"),
-    PLANNED: (
-        "owner",
-        "folder",
-        "workspace",
-        "pid",
-        "moved_from",
-        "order.cwd",
-        "order.home",
-        "order.from",
-        "order.mcp",
-        "order.env",
-    ),
-    "attempt_moved": ("folder", "workspace", "cwd", "home"),
-    "attempt_claimed": ("owner",),
-    "attempt_started": ("pid", "holder_pid"),
-    "workflow_started": ("owner", "options.where"),
-    "workflow_claimed": ("owner",),
-}
-FOLDED = "workflow_compacted"
-"""All that a workflow had come to, in one event: of a machine is in it what is so when one is started."""
-STATES = ("run_rolled_back", "run_forked", "run_joined", "run_changed")
-"""Events that say all of what a run is from then on."""
 _BESIDE = re.compile(r"(.+)-(?:gate[0-9]+-[0-9]+|merge[0-9]+)")
 """An agent that works in the files of another: it checks them, or resolves a conflict in them."""
+_REMOVED = object()
+
+Change = Callable[[Any], Any]
+"""The new value of a local field by its old one, which is None where there is none; `_REMOVED` removes it."""
 
 
 class RebaseTarget(NamedTuple):
-    """Where a run goes on that comes from elsewhere."""
+    """Where an imported run is to be resumed."""
 
     folder: Path
     """The folder that its agents work in, or begin with a copy of."""
@@ -70,7 +46,7 @@ class RebaseTarget(NamedTuple):
     prefix: str
     """The way from the root of the files of the repository to the folder."""
     owner: Owner
-    """Who brings it: a process that is gone when anybody looks."""
+    """The importing process, which will have exited when the run is resumed."""
 
     @property
     def root(self) -> Path:
@@ -78,144 +54,106 @@ class RebaseTarget(NamedTuple):
         return self.home / "workspaces"
 
     def workspace(self, name: str, base: str | None) -> Workspace:
-        """The worktree that somebody will have; nothing is made yet."""
+        """The worktree that an agent or a run will have; nothing is created yet."""
         assert self.repository is not None
         tree = self.root / name
         gitdir = self.repository / "worktrees" / name
         return Workspace(name, tree / self.prefix if self.prefix else tree, tree, self.repository, gitdir, base)
 
 
-def neutral(event: Event | Record) -> Event:
-    """An event without what is of one machine."""
-    data = event.data
-    if event.type in STATES:
-        return Event(event.type, {**data, "state": _neutral_state(data["state"])})
-    if event.type == BRANCHED:
-        return Event(event.type, {**data, "state": _without(data["state"], _OF_A_MACHINE[PLANNED])})
-    if event.type == FOLDED:
-        return Event(event.type, {**data, "workflow": _without(data["workflow"], _OF_A_MACHINE["workflow_started"])})
-    return Event(event.type, _without(data, _OF_A_MACHINE.get(event.type, ())))
-
-
-def _without(data: Mapping[str, Any], ways: Iterable[str]) -> Mapping[str, Any]:
-    for way in ways:
-        first, _, second = way.partition(".")
-        if not second:
-            data = {key: value for key, value in data.items() if key != first}
-        elif isinstance(data.get(first), dict):
-            data = {**data, first: {key: value for key, value in data[first].items() if key != second}}
-    return data
-
-
-def _neutral_state(state: Mapping[str, Any]) -> dict[str, Any]:
-    options = {key: value for key, value in state["options"].items() if key not in ("workspace", "workflow")}
-    tasks = {name: {**task, "agent": ""} for name, task in state["tasks"].items()}
-    return {**state, "folder": "", "options": options, "tasks": tasks}
-
-
-def digest(event: Event | Record) -> bytes:
+def digest(record: Record) -> bytes:
     """What is the same for the same event on every machine."""
-    kind, data = neutral(event)
-    return hashlib.sha256(kind.encode() + b"\0" + msgspec.json.encode(data, order="deterministic")).digest()
+    data = record.data
+    for path, _local in local_fields(record.type):
+        data = _changed(data, path, lambda _old: _REMOVED)
+    return hashlib.sha256(record.type.encode() + b"\0" + msgspec.json.encode(data, order="deterministic")).digest()
+
+
+def _changed(data: Data, path: tuple[str, ...], change: Change) -> Data:
+    """Data with another value at a path; what it does not have stays away, unless the change gives it a value."""
+    first, *rest = path
+    if first == "*":
+        return {name: _changed(each, tuple(rest), change) for name, each in data.items()}
+    if rest:
+        inner = data.get(first)
+        return {**data, first: _changed(inner, tuple(rest), change)} if isinstance(inner, dict) else data
+    value = change(data.get(first))
+    if value is _REMOVED:
+        return {name: each for name, each in data.items() if name != first}
+    return {**data, first: value}
 
 
 class Rebaser:
-    """Puts this machine in the place of another."""
+    """Replaces what events say of another machine by what is true of this one."""
 
     def __init__(self, place: RebaseTarget, streams: Mapping[str, Iterable[Record]], id: str, members: Members) -> None:
         self._place = place
         self._members = members
         self._id = id
-        begun = [plan_of(event) for events in streams.values() for event in events if event.type in (PLANNED, BRANCHED)]
-        self._in_git = {plan["agent"] for plan in begun if plan["workspace"].get("repository") is not None}
+        begun = [
+            _attempt(record)
+            for records in streams.values()
+            for record in records
+            if isinstance(record.event, (AttemptPlanned, AttemptBranched))
+        ]
+        self._in_git = {each["agent"] for each in begun if each["workspace"].get("repository") is not None}
 
-    def fit(self, event: Record) -> Event:
+    def rebase(self, record: Record) -> Event:
         """An event as it is to be written here."""
-        data: Data = dict(event.data)
-        if "owner" in data and "owner" in _OF_A_MACHINE.get(event.type, ()):
-            data["owner"] = self._place.owner
-        if event.type == "run_created":
-            data["folder"] = str(self._place.folder)
-        elif event.type == "run_moved":
-            data |= {"folder": str(self._place.folder), "from": str(self._place.folder)}
-            data |= self._options({"workspace": data["workspace"]}) if data.get("workspace") else {}
-        elif event.type in STATES:
-            data["state"] = self._state(data["state"])
-        elif event.type == PLANNED:
-            self._fit_attempt(data)
-        elif event.type == "attempt_moved":
-            data |= self._spot(data["agent"], data["number"], data["workspace"])
-        elif event.type == BRANCHED:
-            data["state"] = {**data["state"], "owner": self._place.owner, "pid": 0}
-            self._fit_attempt(data["state"])
-        elif event.type == "attempt_started":
-            data |= {key: 0 for key in ("pid", "holder_pid") if key in data}
-        elif event.type == "workflow_started":
-            data["options"] = {**data.get("options", {}), "where": {}}
-        elif event.type == FOLDED:
-            data["workflow"] = self._flow(data["workflow"])
-        if event.type.startswith("run_") and isinstance(data.get("options"), dict):
-            data["options"] = self._options(data["options"])
-        return Event(event.type, data)
+        data, attempt = record.data, _attempt(record)
+        changes = self._changes(attempt)
+        for path, local in local_fields(record.type):
+            data = _changed(data, path, changes[local])
+        return Event(record.type, data)
 
-    def _options(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        workspace = options.get("workspace")
-        options = {key: value for key, value in options.items() if key != "workflow"}  # its file is there, not here
-        if not workspace:
-            return options
-        return {**options, "workspace": self._place.workspace(self._id, base_of(workspace)).to_data()}
-
-    def _state(self, state: Mapping[str, Any]) -> dict[str, Any]:
-        """Agents of the run that it was forked from did not come with it, and those of others are not for it."""
-        tasks = {
-            name: {**task, "agent": task["agent"] if self._members.has(task.get("agent", "")) else ""}
-            for name, task in state["tasks"].items()
+    def _changes(self, attempt: Mapping[str, Any]) -> dict[Local, Change]:
+        place = self._place
+        found: dict[Local, Change] = {
+            Local.OWNER: lambda _: place.owner,
+            Local.PROCESS: lambda old: _REMOVED if old is None else 0,
+            Local.FOLDER: lambda _: str(place.folder),
+            Local.WORKSPACE: lambda old: place.workspace(self._id, base_of(old)).to_data() if old else _REMOVED,
+            Local.DEFINITION: lambda _: _REMOVED,  # the file is there, not here
+            # Agents of the run that it was forked from did not come with it, and those of others are not for it.
+            Local.AGENT: lambda old: old if self._members.has(old or "") else "",
         }
-        return {**state, "folder": str(self._place.folder), "options": self._options(state["options"]), "tasks": tasks}
+        return found | self._changes_of_attempt(attempt) if attempt else found
 
-    def _flow(self, flow: Mapping[str, Any]) -> dict[str, Any]:
-        """The file that a workflow is defined in is there, not here: whoever goes on with it names one."""
-        return {**_without(flow, _OF_A_MACHINE["workflow_started"]), "owner": self._place.owner}
-
-    def _spot(self, agent: str, number: int, before: Mapping[str, Any]) -> dict[str, Any]:
-        """Where an attempt is on this machine."""
-        if agent in self._in_git:
-            workspace = self._place.workspace(agent, base_of(before))
-        else:
-            beside = _BESIDE.fullmatch(agent)
-            path = self._place.folder
-            if beside is not None and beside[1] in self._in_git:
-                path = self._place.workspace(beside[1], None).path
-            workspace = Workspace(agent, path, path, None, None, None, (ASKED,))
-        home = self._place.home
+    def _changes_of_attempt(self, attempt: Mapping[str, Any]) -> dict[Local, Change]:
+        agent, home = attempt["agent"], self._place.home
+        workspace = self._workspace(agent, attempt.get("workspace"))
+        before, cwd = attempt.get("order", {}).get("cwd", ""), str(workspace.path)
         return {
-            "workspace": workspace.to_data(),
-            "folder": str(home / "holders" / attempt_id(agent, number)),
-            "cwd": str(workspace.path),
-            "home": str(home / "homes" / agent),
-        }
-
-    def _fit_attempt(self, data: Data) -> None:
-        spot = self._spot(data["agent"], data["number"], data["workspace"])
-        data |= {"workspace": spot["workspace"], "folder": spot["folder"]}
-        data["order"] = {
-            **data["order"],
-            "cwd": spot["cwd"],
-            "home": spot["home"],
-            "from": data["order"]["cwd"] if data["order"]["cwd"] != spot["cwd"] else "",
-            "mcp": [
-                {"name": TOOL_SERVER, "argv": [], "env": []}
-                for each in data["order"]["mcp"]
-                if each.get("name") == TOOL_SERVER
+            Local.WORKTREE: lambda _: workspace.to_data(),
+            Local.HOLDER: lambda _: str(home / "holders" / attempt_id(agent, attempt["number"])),
+            Local.CWD: lambda _: cwd,
+            Local.HOME: lambda _: str(home / "homes" / agent),
+            Local.MOVED_FROM: lambda _: before if before != cwd else "",
+            Local.SERVERS: lambda old: [
+                {"name": TOOL_SERVER, "argv": [], "env": []} for each in old or () if each.get("name") == TOOL_SERVER
             ],
-            "env": [],
+            Local.VARIABLES: lambda _: [],
         }
 
+    def _workspace(self, agent: str, before: Any) -> Workspace:
+        """Where an agent works on this machine."""
+        if agent in self._in_git:
+            return self._place.workspace(agent, base_of(before))
+        beside = _BESIDE.fullmatch(agent)
+        path = self._place.folder
+        if beside is not None and beside[1] in self._in_git:
+            path = self._place.workspace(beside[1], None).path
+        return Workspace(agent, path, path, None, None, None, (ASKED,))
 
-def plan_of(event: Record) -> Mapping[str, Any]:
-    """What an attempt was to do, as the event says that it begins with."""
-    found: Mapping[str, Any] = event.data["state"] if event.type == BRANCHED else event.data
-    return found
+
+def _attempt(record: Record) -> Mapping[str, Any]:
+    """Whose attempt an event tells of that says where its files are, and what it says; empty for any other event."""
+    match record.event:
+        case AttemptBranched(state=state):
+            return state
+        case AttemptPlanned() | AttemptMoved():
+            return record.data
+    return {}
 
 
 def base_of(workspace: Any) -> str | None:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from maos.errors import Corrupt, InvalidInput, MaosError
+from maos.journal.codec import DEPTH_MAX
 from maos.journal.journal import Record
 from maos.model.attempt import Attempt, check_agent, check_run, stream
 from maos.model.events.attempt import AttemptMoved, AttemptPlanned, AttemptTranscript
@@ -27,11 +28,17 @@ from maos.model.tool_calls import Reports
 from maos.model.workflow import WorkflowRun
 from maos.runs import agent_types
 from maos.state import loader
-from maos.transfer import bounds, membership
+from maos.transfer import membership
 from maos.transfer.contents import RUN, Contents, Manifest
 from maos.transfer.membership import FAMILIES, Members
 from maos.workspaces import check_workspace_name, is_object
 
+TIME_US_MAX = 253_402_300_799_000_000
+"""The last second of the year 9999."""
+NUMBER_MAX = 1 << 53
+
+_ANYTHING = ("result", "value")
+"""What a workflow has returned, or was sent: it may be any number."""
 TRANSCRIPT_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
 _SESSION = re.compile(r"[A-Za-z0-9._:-]{0,200}")
 _TASK = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
@@ -92,8 +99,8 @@ def _check_types(name: str, events: Sequence[Record]) -> None:
     for version, event in enumerate(events, 1):
         if not isinstance(event.event, FAMILIES[whose[0]]):
             raise _bad(f"{name}@{version} is {event.type!r}, which does not belong there")
-        bounds.check_depth(event.data, f"{name}@{version}")
-        bounds.check_numbers(event.event, f"{name}@{version}")
+        _check_depth(event.data, f"{name}@{version}")
+        _check_numbers(event.event, f"{name}@{version}")
 
 
 def _check_belonging(manifest: Manifest, streams: Mapping[str, Sequence[Record]], members: Members) -> None:
@@ -120,11 +127,42 @@ def _folded(fold: Any, events: Sequence[Record], name: str) -> Any:
             version += 1
         if isinstance(fold, msgspec.Struct):
             msgspec.convert(msgspec.to_builtins(fold), type(fold))
-            bounds.check_numbers(fold, name)
+            _check_numbers(fold, name)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         what = f"{name}@{version} does not follow from what is before it: {type(error).__name__}: {error}"
         raise _bad(what) from error
     return fold
+
+
+def _check_numbers(found: msgspec.Struct, where: str) -> None:
+    """Corrupt unless all times and numbers of an event or a fold are within the limits."""
+    for name in found.__struct_fields__:
+        value = getattr(found, name)
+        _check_number(name, value, where)
+        if isinstance(value, msgspec.Struct):
+            _check_numbers(value, where)
+        for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+            if isinstance(item, msgspec.Struct):
+                _check_numbers(item, where)
+            elif name == "sleeping":
+                _check_number("until_us", item, where)
+
+
+def _check_number(name: str, value: Any, where: str) -> None:
+    is_time = name.endswith("_us")
+    if type(value) not in (int, float) or name in _ANYTHING:
+        return
+    if not 0 <= value <= TIME_US_MAX if is_time else abs(value) > NUMBER_MAX:
+        raise Corrupt(f"{where}: {name} is {value!r}, which makes no sense", hint="nothing was imported")
+
+
+def _check_depth(value: Any, where: str, depth: int = 0) -> None:
+    """Corrupt for data that is nested more deeply than the journal allows."""
+    inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    if inside and depth >= DEPTH_MAX:
+        raise Corrupt(f"{where} is nested too deeply", hint="nothing was imported")
+    for item in inside:
+        _check_depth(item, where, depth + 1)
 
 
 def _run(run: Run) -> Run:

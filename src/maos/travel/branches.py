@@ -1,6 +1,7 @@
-"""Agents that go on from an earlier moment of another's life: its conversation, inbox, saved values and files of then.
+"""New branches of a run: agents that continue from an earlier point in time of another agent, with its conversation,
+inbox, saved values and files of then.
 
-An agent can go on from where its files and its conversation were saved together, so a moment in between counts as the
+An agent can continue from where its files and its conversation were saved together, so a time in between counts as the
 save before it. What is prepared here can be prepared again; it counts only with the append that names it.
 """
 
@@ -8,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,15 +34,43 @@ from maos.model.events.attempt import (
 from maos.model.events.core import EventBase
 from maos.model.events.parts import AttemptOrigin, WorkspaceData
 from maos.model.message import TOPICS, Acknowledgements, Message, Topics, acks, history, inbox, indexed, message
+from maos.model.run import Run
+from maos.model.run import stream as run_stream
 from maos.model.status import AttemptStatus
 from maos.state.agents import AgentStates
-from maos.travel.points_in_time import PointInTime
+from maos.travel.points_in_time import PointInTime, begun_by
 
+GRACE_S = 10.0
 NOT_TOLD = ("id", "version")
 
 
+async def position_before(journal: Journal, run: Run) -> int:
+    """Where the journal ended before the newest event of a run."""
+    newest = await journal.event(run_stream(run.id), run.version)
+    assert newest is not None
+    return newest.position - 1
+
+
+async def keep_merged(run: Run) -> None:
+    """Keep the merged work of a branch that is given up under a ref, so that git does not remove it."""
+    place = run.options.get("workspace")
+    if place and run.commit:
+        into = workspaces.Workspace.from_data(place)
+        assert into.repository is not None
+        await workspaces.keep(into.repository, into.name, f"left-{run.branch}", run.commit)
+
+
+def merge_appends(appends: Sequence[Append]) -> list[Append]:
+    """One append for each stream."""
+    found: dict[str, Append] = {}
+    for each in appends:
+        known = found.get(each.stream)
+        found[each.stream] = each if known is None else known._replace(events=[*known.events, *each.events])
+    return list(found.values())
+
+
 class Cut(NamedTuple):
-    """The moment of an agent's life that another goes on from."""
+    """The point in time of one agent that another continues from."""
 
     task: str
     attempt: Attempt
@@ -53,10 +82,10 @@ class Cut(NamedTuple):
     """Its files; empty for those it began with."""
     transcript: str
     messages: tuple[Message, ...]
-    """What it had been sent, and not heard."""
+    """What it had been sent, and had not received."""
     topics: tuple[str, ...]
     values: dict[str, Any] | None
-    """Its own state, as saved through its door."""
+    """Its own state, as saved through its tool server."""
 
 
 class BranchInbox(NamedTuple):
@@ -66,30 +95,30 @@ class BranchInbox(NamedTuple):
     topics: tuple[str, ...]
 
 
-async def mail_of(journal: Journal, agent: str, *, heard: int, sent: int) -> BranchInbox:
-    """What an agent had been sent by a position, and not heard by another; and what it wanted to hear of."""
-    messages = [each async for each in _unheard(journal, agent, heard=heard, sent=sent)]
+async def inbox_at(journal: Journal, agent: str, *, received: int, sent: int) -> BranchInbox:
+    """What an agent had been sent by one position and not received by another, and the topics it had subscribed to."""
+    messages = [each async for each in _unreceived(journal, agent, received=received, sent=sent)]
     return BranchInbox(tuple(messages), await _topics(journal, agent, sent))
 
 
-async def cut(journal: Journal, states_of: AgentStates, task: str, agent: str, moment: PointInTime) -> Cut | None:
-    """How it stood with an agent at a moment; None when it had not begun.
+async def cut(journal: Journal, states_of: AgentStates, task: str, agent: str, point: PointInTime) -> Cut | None:
+    """What an agent had come to at a point in time; None when it had not begun.
 
     A checkpoint of a run asks its agents to save their files. That takes a little while, so what they saved under its
     name is what belongs to it.
     """
-    begun = [number async for number in _begun(journal, agent, moment.position)]
+    begun = [number async for number in begun_by(journal, agent, point.position)]
     if not begun:
         return None
     number = max(begun)
-    version, position, saved = await _last_save(journal, attempt_id(agent, number), moment)
+    version, position, saved = await _last_save(journal, attempt_id(agent, number), point)
     attempt = await ATTEMPT.at(journal, attempt_id(agent, number), version=version)
     assert attempt is not None
     commits = [each.commit for each in attempt.checkpoints if each.commit]
     for earlier in sorted(begun, reverse=True)[1:]:
         past = None if commits else await ATTEMPT.load(journal, attempt_id(agent, earlier))
         commits = commits or [each.commit for each in (past.checkpoints if past else ()) if each.commit]
-    until = max(position, moment.position) if saved == moment.name else moment.position
+    until = max(position, point.position) if saved == point.name else point.position
     return Cut(
         task,
         attempt,
@@ -97,36 +126,20 @@ async def cut(journal: Journal, states_of: AgentStates, task: str, agent: str, m
         saved,
         commits[-1] if commits else "",
         await _transcript(journal, agent, sorted(begun), attempt),
-        *await mail_of(journal, agent, heard=position, sent=until),
+        *await inbox_at(journal, agent, received=position, sent=until),
         await _values(journal, states_of, agent, position),
     )
 
 
-async def newest_at(journal: Journal, agent: str, position: int) -> Attempt | None:
-    """The attempt that an agent was at, as it was then; None when it had not begun."""
-    begun = [number async for number in _begun(journal, agent, position)]
-    return await ATTEMPT.at(journal, attempt_id(agent, max(begun)), position=position) if begun else None
-
-
-async def _begun(journal: Journal, agent: str, position: int) -> AsyncIterator[int]:
-    """The attempts of an agent that were planned by then."""
-    async for name in journal.streams(stream(f"{agent}.")):
-        tail = name.rpartition(".")[2]
-        if tail.isdigit() and name == stream(attempt_id(agent, int(tail))):
-            first = await journal.event(name, 1)
-            if first is not None and first.position <= position:
-                yield int(tail)
-
-
-async def _last_save(journal: Journal, attempt: str, moment: PointInTime) -> tuple[int, int, str]:
-    """Version, position and name of the last time that an attempt was saved, or ended, by a moment."""
+async def _last_save(journal: Journal, attempt: str, point: PointInTime) -> tuple[int, int, str]:
+    """Version, position and name of the last time that an attempt was saved, or ended, by a point in time."""
     found: tuple[int, int, str] = (1, 0, "")
     async for record in journal.read(stream(attempt)):
         saved = record.event if isinstance(record.event, AttemptCheckpointed) else None
-        if saved and moment.name and (saved.name, saved.trigger) == (moment.name, "asked"):
-            return record.version, record.position, moment.name
-        if record.position > moment.position:
-            if not moment.name:
+        if saved and point.name and (saved.name, saved.trigger) == (point.name, "asked"):
+            return record.version, record.position, point.name
+        if record.position > point.position:
+            if not point.name:
                 break
             continue
         match record.event:
@@ -137,7 +150,7 @@ async def _last_save(journal: Journal, attempt: str, moment: PointInTime) -> tup
             case AttemptPlanned() | AttemptBranched():
                 found = (record.version, record.position, "")
             case AttemptTranscript() if found[0] == record.version - 1 and not found[2]:
-                found = (record.version, record.position, "")  # of an attempt that itself goes on from another
+                found = (record.version, record.position, "")  # of an attempt that itself continues from another
     return found
 
 
@@ -152,10 +165,10 @@ async def _transcript(journal: Journal, agent: str, numbers: list[int], attempt:
     return "".join(pieces)
 
 
-async def _unheard(journal: Journal, agent: str, *, heard: int, sent: int) -> AsyncIterator[Message]:
+async def _unreceived(journal: Journal, agent: str, *, received: int, sent: int) -> AsyncIterator[Message]:
     fold = Acknowledgements(id=agent)
     async for record in journal.read(acks(agent)):
-        if record.position > heard:
+        if record.position > received:
             break
         fold.apply(record.type, record.data)
     async for record in journal.read(inbox(agent), after=fold.floor):
@@ -187,7 +200,7 @@ async def _values(journal: Journal, states_of: AgentStates, agent: str, position
 
 
 class Continuation(NamedTuple):
-    """An agent that goes on from a cut, in files of its own."""
+    """An agent that continues from a cut, in files of its own."""
 
     name: str
     run: str
@@ -197,7 +210,7 @@ class Continuation(NamedTuple):
 
 
 async def prepare(attempts: Attempts, name: str, run: str, found: Cut, folder: Path) -> Continuation:
-    """A worktree with the files of a cut, under a new name; in place, the folder as it is."""
+    """Create a worktree with the files of a cut, under a new name; in place, use the folder as it is."""
     before = workspaces.Workspace.from_data(found.attempt.workspace)
     if before.in_place:
         place = before._replace(name=name, path=folder, tree=folder)
@@ -215,7 +228,7 @@ async def fresh(
     start: str | None = None,
     at: str | None = None,
 ) -> workspaces.Workspace:
-    """A workspace that nobody has worked in yet, be it that an earlier call was killed and left another one there."""
+    """Create a workspace without changes in it, even when a call that was killed has left another one there."""
     root = attempts.folder / "workspaces"
     for _ in range(2):
         place = await workspaces.prepare(folder, name, root=root, base=base, start=start, at=at)
@@ -224,31 +237,31 @@ async def fresh(
             raise NotFound(f"{folder} is not in a git repository any more", hint="put it back from a copy")
         if place.base == base and wanted is not None and not await workspaces.diff(place, wanted):
             return place
-        await workspaces.checkpoint(place, "left behind")  # whatever it is, it is not for us to lose
+        await workspaces.checkpoint(place, "left behind")  # whatever it is, we may not lose it
         await workspaces.remove(place)
-    raise NotFound(f"there is no clean worktree to be had at {place.tree}", hint="try again")
+    raise NotFound(f"no clean worktree could be created at {place.tree}", hint="try again")
 
 
-async def put_values(states_of: AgentStates, goes_on: Continuation) -> None:
+async def put_values(states_of: AgentStates, made: Continuation) -> None:
     """Give an agent the state that the other had saved."""
-    wanted = goes_on.cut.values
+    wanted = made.cut.values
     if wanted is None:
         return
     try:
-        known = (await states_of.get(goes_on.name)).raw()
+        known = (await states_of.get(made.name)).raw()
     except NotFound:
-        await states_of.create(goes_on.name, wanted, source=goes_on.cut.attempt.id)
+        await states_of.create(made.name, wanted, source=made.cut.attempt.id)
         return
     changes = {key: Replace(value) for key, value in wanted.items() if known.get(key) != value}
     gone = {key: DELETE for key in known if key not in wanted}
-    if changes or gone:  # an earlier call was killed, and meant another moment
-        await states_of.update(goes_on.name, {**changes, **gone}, source=goes_on.cut.attempt.id)
+    if changes or gone:  # an earlier call was killed, and meant another point in time
+        await states_of.update(made.name, {**changes, **gone}, source=made.cut.attempt.id)
 
 
-def appends(attempts: Attempts, goes_on: Continuation, at_us: int, why: str) -> list[Append]:
-    """What makes a prepared agent one that can be resumed: it has ended where the other was, and has its mail."""
-    name, found = goes_on.name, goes_on.cut
-    state = _state(attempts, goes_on)
+def appends(attempts: Attempts, made: Continuation, at_us: int, why: str) -> list[Append]:
+    """What makes a prepared agent one that can be resumed: it has ended where the other was, and has its inbox."""
+    name, found = made.name, made.cut
+    state = _state(attempts, made)
     origin: AttemptOrigin = {
         "attempt": found.attempt.id,
         "version": found.attempt.version,
@@ -256,49 +269,41 @@ def appends(attempts: Attempts, goes_on: Continuation, at_us: int, why: str) -> 
     }
     events: list[EventBase] = [_planned(state), AttemptBranched(state=state, origin=origin, at_us=at_us)]
     if found.transcript:
-        text = moved(found.transcript, found.attempt.workspace["tree"], goes_on.workspace["tree"])
+        text = moved(found.transcript, found.attempt.workspace["tree"], made.workspace["tree"])
         name_of_file = found.attempt.transcript_name
         events.append(AttemptTranscript(name=name_of_file, from_=0, until=len(text.encode()), text=text))
     was = found.attempt
     if was.is_open:
         events.append(AttemptEnded(status=AttemptStatus.STOPPED, failure="stopped", message=why, at_us=at_us))
     else:
-        events.append(
-            AttemptEnded(
-                status=was.status,
-                failure=was.failure,
-                message=was.message,
-                exit=was.exit,
-                reset_us=was.reset_us,
-                at_us=was.ended_us,
-            )
-        )
+        same = {name: getattr(was, name) for name in ("status", "failure", "message", "exit", "reset_us")}
+        events.append(AttemptEnded(at_us=was.ended_us, **same))
     own = Append(stream(attempt_id(name, found.attempt.number)), events, expected=0)
-    return [own, *forwarded(name, goes_on.run, BranchInbox(found.messages, found.topics))]
+    return [own, *forwarded(name, made.run, BranchInbox(found.messages, found.topics))]
 
 
-def forwarded(name: str, run: str, mail: BranchInbox) -> list[Append]:
-    """What gives an agent the mail of another."""
-    said = [each._replace(to=(name,) if each.to else (), run=run) for each in mail.messages]
+def forwarded(name: str, run: str, waiting: BranchInbox) -> list[Append]:
+    """What gives an agent the messages and subscriptions of another."""
+    said = [each._replace(to=(name,) if each.to else (), run=run) for each in waiting.messages]
     new = [
         Append(inbox(name), [Event("message_sent", each.data()) for each in said]),
         Append(history(run), [Event(*indexed(each, [name])) for each in said]),
-        Append(TOPICS, [Event("topic_joined", {"topic": topic, "name": name}) for topic in mail.topics]),
+        Append(TOPICS, [Event("topic_joined", {"topic": topic, "name": name}) for topic in waiting.topics]),
     ]
     return [each for each in new if each.events]
 
 
-def _state(attempts: Attempts, goes_on: Continuation) -> dict[str, Any]:
+def _state(attempts: Attempts, made: Continuation) -> dict[str, Any]:
     """All that the agent had come to, in a place of its own."""
-    found, id = goes_on.cut, attempt_id(goes_on.name, goes_on.cut.attempt.number)
+    found, id = made.cut, attempt_id(made.name, made.cut.attempt.number)
     state: dict[str, Any] = msgspec.to_builtins(found.attempt)
     if found.commit and not any(each.commit == found.commit for each in found.attempt.checkpoints):
         last = AttemptCheckpoint("start", 0, "branch", found.attempt.planned_us, found.commit, found.attempt.session)
         state["checkpoints"].append(msgspec.to_builtins(last))
     state |= {
-        "agent": goes_on.name,
+        "agent": made.name,
         "folder": str(attempts.folder / "holders" / id),
-        "workspace": goes_on.workspace,
+        "workspace": made.workspace,
         "pid": 0,
         "inbox_cursor": 0,
         "told": [],
@@ -307,8 +312,8 @@ def _state(attempts: Attempts, goes_on: Continuation) -> dict[str, Any]:
         "stopping": "",
         "moved_from": "",
     }
-    home = str(attempts.folder / "homes" / goes_on.name)
-    state["order"] |= {"cwd": str(goes_on.cwd), "home": home, "run": goes_on.run}
+    home = str(attempts.folder / "homes" / made.name)
+    state["order"] |= {"cwd": str(made.cwd), "home": home, "run": made.run}
     return {name: value for name, value in state.items() if name not in NOT_TOLD}
 
 

@@ -1,4 +1,4 @@
-"""How two moments differ, of one run or of two: tasks, questions, findings, what was said, and merged files."""
+"""How two points in time differ, of one run or of two: tasks, questions, findings, what was said, and merged files."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from maos import workspaces as workspaces
 from maos.bus.history import Bodies
 from maos.engine.types import ATTEMPT, RUN
 from maos.journal.journal import Journal
-from maos.model import bundle, tool_calls
+from maos.model import tool_calls
 from maos.model.attempt import attempt_id
-from maos.model.branch import Segment, line_of
+from maos.model.branch import RunSegment, line_of
 from maos.model.message import Message, history
-from maos.model.run import Run, TaskState, stream
+from maos.model.run import Run, TaskState, bundle_stream, stream
 from maos.travel import points_in_time
 from maos.travel.points_in_time import PointInTime
 
 
 class Side(NamedTuple):
-    """A run at a moment."""
+    """A run at a point in time."""
 
-    moment: PointInTime
+    point: PointInTime
     run: Run
     """As it was then."""
     messages: Mapping[str, Message]
@@ -56,10 +56,10 @@ class Difference(NamedTuple):
     patch: str = ""
 
 
-async def side(journal: Journal, moment: PointInTime) -> Side:
-    """All there is to know of a run at a moment."""
-    run = await points_in_time.run_at(journal, moment)
-    return Side(moment, run, await _messages(journal, run, moment), await _findings(journal, run, moment))
+async def side(journal: Journal, point: PointInTime) -> Side:
+    """All there is to know of a run at a point in time."""
+    run = await points_in_time.run_at(journal, point)
+    return Side(point, run, await _messages(journal, run, point), await _findings(journal, run, point))
 
 
 async def compare(one: Side, other: Side, *, patch: bool = False) -> Difference:
@@ -121,14 +121,14 @@ async def lineage(journal: Journal, run: Run) -> dict[str, Run]:
     return found
 
 
-async def _messages(journal: Journal, run: Run, moment: PointInTime) -> dict[str, Message]:
-    """What was said on the way to a moment."""
+async def _messages(journal: Journal, run: Run, point: PointInTime) -> dict[str, Message]:
+    """What was said on the way to a point in time."""
     newest = await RUN.load(journal, run.id) or run
     runs = await lineage(journal, newest)
     found: dict[str, Message] = {}
-    until = moment.position
+    until = point.position
     windows = []
-    for each in line_of(runs, run.id, moment.version):
+    for each in line_of(runs, run.id, point.version):
         first = await journal.event(stream(each.run), each.first)
         windows.append((each.run, first.position if first is not None and each.first > 1 else 0, until))
         until = await _parted_at(journal, runs, each)
@@ -143,7 +143,7 @@ async def _messages(journal: Journal, run: Run, moment: PointInTime) -> dict[str
     return found
 
 
-async def _parted_at(journal: Journal, runs: Mapping[str, Run], stretch: Segment) -> int:
+async def _parted_at(journal: Journal, runs: Mapping[str, Run], stretch: RunSegment) -> int:
     """The position that a stretch of a run goes on from. Of one that was imported only the version is known: positions
     are those of the journal that it comes from."""
     run = runs[stretch.run]
@@ -154,22 +154,22 @@ async def _parted_at(journal: Journal, runs: Mapping[str, Run], stretch: Segment
         of, position, version = runs[run.origin["run"]], run.origin["position"], run.origin["version"]
     else:
         return 0
-    if not await journal.version(bundle.stream(run.id)):
+    if not await journal.version(bundle_stream(run.id)):
         return position
     return (await points_in_time.at_version(journal, of, version)).position
 
 
-async def _findings(journal: Journal, run: Run, moment: PointInTime) -> dict[tuple[str, str], str]:
+async def _findings(journal: Journal, run: Run, point: PointInTime) -> dict[tuple[str, str], str]:
     found: dict[tuple[str, str], str] = {}
     for name, task in run.tasks.items():
         agent = run.agent(name)
         for number in range(1, task.attempts + 1):
-            attempt = await ATTEMPT.at(journal, attempt_id(agent, number), position=moment.position)
+            attempt = await ATTEMPT.at(journal, attempt_id(agent, number), position=point.position)
             for each in attempt.discoveries if attempt is not None else ():
                 found[(name, each.text)] = each.keyword
         reports = tool_calls.Reports()
         async for record in journal.read(tool_calls.stream(agent)):
-            if record.position > moment.position:
+            if record.position > point.position:
                 break
             reports.apply(record.event)
         found |= {(name, each["text"]): each["keyword"] for each in reports.discoveries}

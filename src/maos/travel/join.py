@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from maos import workspaces as workspaces
 from maos.clock import Clock
-from maos.engine import consent, questions, stopping
+from maos.engine import claims, consent, questions, stopping
 from maos.engine.attempts import Attempts
 from maos.engine.run_reader import RunReader
 from maos.engine.workplace import check_places
@@ -30,8 +30,8 @@ from maos.model.message import inbox
 from maos.model.question import Open
 from maos.model.run import Question, Run
 from maos.travel import branches, points_in_time
+from maos.travel.branches import GRACE_S, keep_merged, merge_appends, position_before
 from maos.travel.comparison import lineage
-from maos.travel.rollback import GRACE_S, held, joined, keep, position_before
 
 
 class Union(NamedTuple):
@@ -42,14 +42,14 @@ class Union(NamedTuple):
     base: BranchPoint
     """Where the two parted."""
     before: int
-    """The position of the journal before it; going back there undoes this."""
+    """The position of the journal before it; a rollback to there undoes this."""
     taken: Sequence[str]
     added: Sequence[str]
     conflicts: Sequence[JoinConflict]
     chosen: dict[str, str]
     """How each of them was decided, by its id."""
     open: Sequence[JoinConflict]
-    """Those that nobody has decided: nothing was joined."""
+    """Those that are not decided: nothing was joined."""
     commit: str = ""
     """The merged files, once they are."""
     asked: Sequence[Open] = ()
@@ -57,7 +57,7 @@ class Union(NamedTuple):
 
     @property
     def undo(self) -> str:
-        """The moment to go back to, to undo it."""
+        """The point in time to roll back to, to undo it."""
         return f"@{self.before}"
 
 
@@ -70,17 +70,17 @@ class Join:
         self._runs = runs
         self._attempts = attempts
 
-    async def foresee(self, id: str, other: str, *, policy: str = "") -> Union:
+    async def preview(self, id: str, other: str, *, policy: str = "") -> Union:
         """What joining would do; nothing is changed."""
         ours, theirs = await self._runs.get(id), await self._runs.get(other)
         union, _found = await self._union(ours, theirs, policy)
         return union
 
     async def join(self, id: str, other: str, *, policy: str = "") -> Union:
-        """Bring the work of another run into a run. With conflicts that nobody has decided, nothing but questions."""
+        """Bring the work of another run into a run. With conflicts that are not decided, nothing but questions."""
         theirs = await self._runs.get(other)
         await consent.check(self._journal, theirs.id)  # what it would do, ours would
-        async with held(self._journal, self._clock, await self._runs.get(id)) as recorder:
+        async with claims.held(self._journal, self._clock, await self._runs.get(id)) as recorder:
             ours = recorder.fold
             union, found = await self._union(ours, theirs, policy)
             if union.open:
@@ -90,12 +90,12 @@ class Join:
                 before = await position_before(self._journal, ours)
                 return union._replace(before=before, commit=ours.commit)  # it was done before
             await stopping.end_all(self._attempts, ours.id, GRACE_S)
-            await keep(ours)
+            await keep_merged(ours)
             prefer = union.chosen.get(FILES, "")
-            found.content["commit"], place = await self._merged(ours, theirs, prefer)
+            found.content.commit, place = await self._merged(ours, theirs, prefer)
             if place is not None:
-                found.content["options"]["workspace"] = place
-            at_us, heard = self._clock.now_us(), await self._journal.version(inbox(ours.id))
+                found.content.options["workspace"] = place
+            at_us, handled = self._clock.now_us(), await self._journal.version(inbox(ours.id))
             event = RunJoined(
                 to=ours.version,
                 position=await self._journal.head(),
@@ -103,18 +103,18 @@ class Join:
                 other={"run": theirs.id, "version": theirs.version, "digest": digest(theirs)},
                 base={"run": union.base.run, "version": union.base.version},
                 chosen=dict(union.chosen),
-                state=found.content,
-                inbox_version=heard,
+                state=found.content.data,
+                inbox_version=handled,
                 at_us=at_us,
             )
             crash_point("travel: joined files")
-            wishes = [*await self._wishes(ours, until=heard), *_answers(found.answers, at_us)]
-            also = joined([Append(inbox(ours.id), [each]) for each in wishes])
+            commands = [*await self._commands(ours, until=handled), *_answers(found.answers, at_us)]
+            also = merge_appends([Append(inbox(ours.id), [each]) for each in commands])
             await recorder.append(event, also=also)
             return union._replace(before=await position_before(self._journal, ours), commit=ours.commit)
 
     async def ask(self, union: Union) -> list[Open]:
-        """Put what nobody has decided to a person; asked twice, it is asked once."""
+        """Ask a person about the conflicts that are not decided; repeated, they are asked once."""
         run = await self._runs.get(union.run)
         known = (await questions.wishes_of(self._journal, run)).questions
         theirs = await self._runs.get(union.other)
@@ -140,8 +140,8 @@ class Join:
             check_places(each)
         base = await self._parted(ours, theirs)
         runs = {**await lineage(self._journal, ours), **await lineage(self._journal, theirs)}
-        moment = await points_in_time.at_version(self._journal, runs[base.run], base.version)
-        then = await points_in_time.run_at(self._journal, moment)
+        point = await points_in_time.at_version(self._journal, runs[base.run], base.version)
+        then = await points_in_time.run_at(self._journal, point)
         answers = (await questions.wishes_of(self._journal, ours)).questions
         chosen: dict[str, str] = {}
 
@@ -213,9 +213,9 @@ class Join:
             raise Corrupt(f"the files of {theirs.id} could not be merged: {done.files}", hint="join them again")
         return done.commit, into.to_data()
 
-    async def _wishes(self, ours: Run, *, until: int) -> list[EventBase]:
-        """What was wanted of our run and nobody has carried out, but what this join itself asked. What comes later
-        stays where it is."""
+    async def _commands(self, ours: Run, *, until: int) -> list[EventBase]:
+        """Commands in the inbox of our run that no engine has handled, except what this join itself asked. Later ones
+        stay where they are."""
         found: list[EventBase] = []
         async for record in self._journal.read(inbox(ours.id), after=ours.inbox_cursor, until=until):
             match record.event:

@@ -1,23 +1,25 @@
-"""Moments of a run: a version of it, and the position of the journal up to which everything else counts as well."""
+"""Points in time of a run: a version of it, and the position of the journal up to which everything else counts."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import AsyncIterator
 from datetime import datetime
 from typing import NamedTuple
 
 from maos.clock import to_us
-from maos.engine.types import RUN
+from maos.engine.types import ATTEMPT, RUN
 from maos.errors import Corrupt, InvalidInput, NotFound
 from maos.journal.journal import PAGE_EVENTS, Journal, Record
-from maos.model import bundle
+from maos.model.attempt import Attempt, attempt_id
+from maos.model.attempt import stream as attempt_stream
 from maos.model.branch import digest, leads_here
 from maos.model.events.records import BundleImported
-from maos.model.run import Run, stream
+from maos.model.run import Run, bundle_stream, stream
 
 
 class PointInTime(NamedTuple):
-    """A moment of a run."""
+    """A point in time of a run."""
 
     run: str
     version: int
@@ -32,19 +34,19 @@ class PointInTime(NamedTuple):
 
     @property
     def spoken(self) -> str:
-        """It as people say it."""
+        """The point as messages name it."""
         return f"checkpoint {self.name}, version {self.version}" if self.name else f"version {self.version}"
 
 
 When = PointInTime | int | str | datetime | None
-"""How a moment can be told: a version (12, or -1 for the one before the newest), the name of a checkpoint,
+"""How a caller can name a point in time: a version (12, or -1 for the one before the newest), the name of a checkpoint,
 "@POSITION" of the journal, a time; None for now."""
 
 _POSITION = re.compile(r"@([0-9]{1,18})")
 
 
 async def find(journal: Journal, run: Run, when: When) -> PointInTime:
-    """The moment that is meant."""
+    """The point in time that is meant."""
     if isinstance(when, PointInTime):
         return when
     if when is None:
@@ -58,10 +60,12 @@ async def find(journal: Journal, run: Run, when: When) -> PointInTime:
 
 
 async def last_checkpoint(journal: Journal, run: Run) -> PointInTime:
-    """The moment of the newest checkpoint of a run; one of a branch that was given up is not meant."""
-    found = [each["version"] for each in run.checkpoints if leads_here(run, each["version"])]
+    """The point in time of the newest checkpoint of a run; one of a branch that was given up is not meant."""
+    found = [each.version for each in run.checkpoints if leads_here(run, each.version)]
     if not found:
-        raise InvalidInput(f"{run.id} has no checkpoints", hint="say which moment is meant: a version, or a time")
+        raise InvalidInput(
+            f"{run.id} has no checkpoints", hint="say which point in time is meant: a version, or a time"
+        )
     return await at_version(journal, run, found[-1])
 
 
@@ -71,20 +75,20 @@ async def newest(journal: Journal, run: Run) -> PointInTime:
 
 
 async def at_version(journal: Journal, run: Run, version: int) -> PointInTime:
-    """The moment at which a version was recorded, with what was sent to others in the same append."""
+    """The point in time at which a version was recorded, with what was sent to others in the same append."""
     if not 1 <= version <= run.version:
         raise NotFound(f"{run.id} has no version {version}", hint=f"its versions are 1 to {run.version}")
     own = await journal.event(stream(run.id), version)
     if own is None:
         raise NotFound(f"{run.id} has no version {version}", hint="`maos orchestration checkpoints` lists some")
-    checkpoint = next((each for each in run.checkpoints if each["version"] == version), {})
+    name, state = next(((each.name, each.state) for each in run.checkpoints if each.version == version), ("", ""))
     position = await _imported(journal, run.id, own) or await _end_of_append(journal, own)
-    return PointInTime(run.id, version, position, own.time_us, checkpoint.get("name", ""), checkpoint.get("state", ""))
+    return PointInTime(run.id, version, position, own.time_us, name, state)
 
 
 async def _imported(journal: Journal, id: str, own: Record) -> int:
     """The same for an event that was imported: all of an import is one append here; 0 when it was not imported."""
-    async for record in journal.read(bundle.stream(id)):
+    async for record in journal.read(bundle_stream(id)):
         brought = record.event
         if isinstance(brought, BundleImported) and 0 < own.position - record.position <= brought.events:
             return own.position + brought.later.get(str(own.version), 0)
@@ -106,15 +110,15 @@ async def _end_of_append(journal: Journal, own: Record) -> int:
 
 
 async def named(journal: Journal, run: Run, name: str) -> PointInTime:
-    """The moment of a checkpoint."""
+    """The point in time of a checkpoint."""
     for each in run.checkpoints:
-        if each.get("name") == name:
-            return await at_version(journal, run, each["version"])
+        if each.name == name:
+            return await at_version(journal, run, each.version)
     raise NotFound(f"{run.id} has no checkpoint {name!r}", hint=f"`maos orchestration checkpoints {run.id}` lists them")
 
 
 async def at_position(journal: Journal, run: Run, position: int) -> PointInTime:
-    """The moment of a position of the journal: between two versions, agents went on."""
+    """The point in time of a position of the journal: between two versions, agents went on."""
     version = time_us = 0
     async for record in journal.read(stream(run.id)):
         if record.position > position:
@@ -126,7 +130,7 @@ async def at_position(journal: Journal, run: Run, position: int) -> PointInTime:
 
 
 async def at_time(journal: Journal, run: Run, time_us: int) -> PointInTime:
-    """The moment of a time of day, by the clock of the database."""
+    """The point in time of a time of day, by the clock of the database."""
     first, last = 0, await journal.head()
     while first < last:  # the last position whose time is not later
         middle = (first + last + 1) // 2
@@ -140,25 +144,41 @@ async def at_time(journal: Journal, run: Run, time_us: int) -> PointInTime:
     return await at_position(journal, run, first)
 
 
-async def run_at(journal: Journal, moment: PointInTime) -> Run:
+async def newest_at(journal: Journal, agent: str, position: int) -> Attempt | None:
+    """The attempt that an agent was at, as it was then; None when it had not begun."""
+    begun = [number async for number in begun_by(journal, agent, position)]
+    return await ATTEMPT.at(journal, attempt_id(agent, max(begun)), position=position) if begun else None
+
+
+async def begun_by(journal: Journal, agent: str, position: int) -> AsyncIterator[int]:
+    """The numbers of the attempts of an agent that were planned by a position."""
+    async for name in journal.streams(attempt_stream(f"{agent}.")):
+        tail = name.rpartition(".")[2]
+        if tail.isdigit() and name == attempt_stream(attempt_id(agent, int(tail))):
+            first = await journal.event(name, 1)
+            if first is not None and first.position <= position:
+                yield int(tail)
+
+
+async def run_at(journal: Journal, point: PointInTime) -> Run:
     """The run as it was; Corrupt when that is not what was recorded of it at the time (I13).
 
     What it works on is where it is now: files that were moved since do not move back.
     """
-    found = await RUN.at(journal, moment.run, version=moment.version)
-    if found is None or found.version != moment.version:
-        raise NotFound(f"{moment.run} has no version {moment.version}", hint="choose another one")
-    if moment.digest and digest(found) != moment.digest:
-        raise Corrupt(f"{moment.run} at {moment.spoken} is not what was recorded then", stream=stream(moment.run))
-    newest = await RUN.load(journal, moment.run)
-    if newest is not None and newest.moved > moment.version:
+    found = await RUN.at(journal, point.run, version=point.version)
+    if found is None or found.version != point.version:
+        raise NotFound(f"{point.run} has no version {point.version}", hint="choose another one")
+    if point.digest and digest(found) != point.digest:
+        raise Corrupt(f"{point.run} at {point.spoken} is not what was recorded then", stream=stream(point.run))
+    newest = await RUN.load(journal, point.run)
+    if newest is not None and newest.moved > point.version:
         found.folder = newest.folder
         place = newest.options.get("workspace")
         found.options = {**found.options, **({"workspace": place} if place else {})}
     return found
 
 
-def check_planned(then: Run, moment: PointInTime) -> None:
-    """Refuse a moment at which there was nothing to go on with."""
+def check_planned(then: Run, point: PointInTime) -> None:
+    """Refuse a point in time at which there was nothing to go on with."""
     if not then.tasks:
-        raise InvalidInput(f"nothing was planned yet at {moment.spoken} of {moment.run}", hint="choose a later one")
+        raise InvalidInput(f"nothing was planned yet at {point.spoken} of {point.run}", hint="choose a later one")

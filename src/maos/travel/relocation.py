@@ -1,8 +1,8 @@
-"""A run whose files are elsewhere now: the folder was moved or renamed, or another machine has a copy of it.
+"""Relocation: the folder of a run was moved or renamed, or another machine has a copy of it.
 
-What says where things are is put right on disk first, which can be done again and changes no file of anybody's. Then
-one append tells the run and the newest attempt of each of its agents. Everything else follows from these: the next
-attempts, gates and merges, and ways back to moments before (`moments.run_at`).
+The records of git that name folders are corrected on disk first, which can be repeated and changes no file of an agent.
+Then one append records the new folders for the run and the newest attempt of each of its agents. Everything else
+follows from these: the next attempts, gates and merges, and rollbacks (`points_in_time.run_at`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ from maos.model.events.attempt import AttemptMoved
 from maos.model.events.run import RunMoved
 from maos.model.run import DONE, Run
 from maos.model.run import stream as stream_of
-from maos.travel.rollback import held
 from maos.workspaces import Workspace, commits
 
 NAMES_SHOWN_MAX = 3
@@ -76,7 +75,7 @@ class _Agent(NamedTuple):
     before: Workspace
     now: Workspace
     saved: str
-    """The commit of the files that it would go on with; empty when none was saved."""
+    """The commit of the files that it would continue with; empty when none was saved."""
     needed: bool
     """Whether it has something left to do."""
 
@@ -84,17 +83,17 @@ class _Agent(NamedTuple):
 async def move(
     journal: Journal, clock: Clock, attempts: Attempts, id: str, folder: Path, *, dry_run: bool = False
 ) -> Moved:
-    """Have a run go on in another folder, with the same repository or a copy of it; Held while somebody carries it out.
+    """Have a run resume in another folder, with the same repository or a copy of it; Held while an engine executes it.
 
     InvalidInput when that cannot work: its commits are not there, or it is another part of the repository.
     """
     run = await RUN.load(journal, id)
     assert run is not None
     if dry_run:
-        return await _Move(journal, clock, attempts, run, folder).foresee()
-    async with held(journal, clock, run) as recorder:
+        return await _Move(journal, clock, attempts, run, folder).preview()
+    async with claims.held(journal, clock, run) as recorder:
         found = _Move(journal, clock, attempts, recorder.fold, folder)
-        moved = await found.foresee()
+        moved = await found.preview()
         place = await found.lay_out()
         crash_point("move: laid out")
         if moved.changed:
@@ -111,11 +110,11 @@ async def move(
 
 
 async def merged_work(folder: Path, place: Workspace, commit: str) -> Workspace:
-    """The worktree that the work of all tasks is merged into, made if it is gone, at a commit; empty for its base."""
+    """The worktree that the work of all tasks is merged into, at a commit (empty: its base); created if missing."""
     wanted = commit or place.base
     how: dict[str, Any] = {"root": place.tree.parent, "base": place.base, "at": wanted}
     made = await workspaces.prepare(folder, place.name, **how)
-    if await workspaces.head(made) != wanted:  # its repository knows it no more, or the work went on elsewhere
+    if await workspaces.head(made) != wanted:  # its repository knows it no more, or the work continued elsewhere
         await workspaces.checkpoint(made, "before it is brought up to date")
         await workspaces.remove(made)
         made = await workspaces.prepare(folder, place.name, **how)
@@ -133,8 +132,8 @@ class _Move:
         self.ways: _Ways
         self.agents: list[_Agent] = []
 
-    async def foresee(self) -> Moved:
-        """What it comes to; InvalidInput when it cannot work."""
+    async def preview(self) -> Moved:
+        """Find out what the move does; InvalidInput when it cannot work."""
         run, given = self._run, await asyncio.to_thread(self._given.resolve)
         if not await asyncio.to_thread(given.is_dir):
             raise InvalidInput(f"{self._given} is not a folder", hint="give the folder that the run works in now")
@@ -165,7 +164,7 @@ class _Move:
         return Moved(run.id, run.folder, str(given), repository_now, found, anew, changed)
 
     async def lay_out(self) -> Workspace | None:
-        """Put right what says where things are, and make what is gone; the workspace of the run, if it has one."""
+        """Correct the folders that git has recorded, create what is missing, and return the workspace of the run."""
         waits = bool(await consent.waits(self._journal, self._run.id))  # then they are made once a person has agreed
         own = None if self._own is None else self.ways.workspace(self._own)
         await self._keep()
@@ -243,7 +242,7 @@ class _Move:
 
 
 def _checked(run: Run, given: Path, target: commits.CommitTarget, before: Workspace) -> Path:
-    """The repository of a folder, if the run can go on there."""
+    """The repository of a folder, if the run can be resumed there."""
     if target.repository is None:
         raise InvalidInput(
             f"{given} is not in a git repository, and the files of {run.id} are commits",
@@ -263,7 +262,7 @@ def _checked(run: Run, given: Path, target: commits.CommitTarget, before: Worksp
 
 @asynccontextmanager
 async def _alone(journal: Journal, clock: Clock, attempt: Attempt) -> AsyncIterator[None]:
-    """An attempt that has not ended, for us alone: Held while somebody runs it."""
+    """An attempt that has not ended, for us alone: Held while an engine runs it."""
     hint = f"`maos agent stop {attempt.agent}` ends it"
     name = f"attempt/{attempt.agent}"
     lease = await claims.claim(journal, clock, name, attempt, is_open=True, hint=hint)

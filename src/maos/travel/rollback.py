@@ -1,17 +1,15 @@
-"""Going back in time, and going on from there: in the run itself (rollback) or in a second one (fork).
+"""Rollback and fork: a run, or a second one, resumes from an earlier point in time.
 
-Everything that can fail is done first and can be done again: agents are stopped, worktrees made. Then one append says
-what the run is now, with the agents that go on, their conversations and their mail. Nothing is rewritten, so the way
-back can itself be taken back.
+Everything that can fail is done first and can be repeated: agents are stopped, worktrees created. Then one append says
+what the run is now, with the agents that continue, their conversations and their messages. Nothing is rewritten, so a
+rollback can itself be rolled back.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -29,48 +27,48 @@ from maos.journal.journal import Append, Journal
 from maos.model.attempt import check_agent, check_run
 from maos.model.branch import begin, digest
 from maos.model.events.commands import TasksRequested
+from maos.model.events.core import EventBase
 from maos.model.events.parts import RunOrigin
 from maos.model.events.run import QuestionAnswered, QuestionAsked, RunCreated, RunForked, RunRolledBack
 from maos.model.message import TOPICS, inbox
-from maos.model.run import DONE, PAUSED, Run, agent_name, stream
+from maos.model.run import DONE, Content, Run, agent_name
 from maos.state.agents import AgentStates
 from maos.travel import branches, points_in_time
-from maos.travel.branches import Cut
+from maos.travel.branches import GRACE_S, Cut, keep_merged, merge_appends, position_before
 from maos.travel.points_in_time import PointInTime
 
-GRACE_S = 10.0
 KEPT, GOES_ON, ANEW, GIVEN_UP = "kept", "goes on", "begins", "given up"
 
 
 class PlannedStep(NamedTuple):
-    """What becomes of a task."""
+    """What a rollback or a fork does with a task."""
 
     task: str
     what: str
     """kept: it was done, and stays so · goes on: from where it was · begins: it had not begun · given up: it was
     planned later."""
     now: str
-    """How it stands with it now; empty when this run does not have it."""
+    """Its status now; empty when this run does not have it."""
     then: str
     agent: str
-    """Who does it, or will."""
+    """The agent that did it, or will."""
     saved: str = ""
-    """The checkpoint that its agent goes on from."""
+    """The checkpoint that its agent continues from."""
     saved_us: int = 0
     messages: int = 0
-    """How many it gets again that it had not heard."""
+    """How many messages it gets again that it had not received."""
     remembers: bool = False
-    """Whether it goes on in its conversation."""
+    """Whether it continues its conversation."""
 
 
 class TravelPlan(NamedTuple):
-    """What going to a moment does, or did."""
+    """What a rollback or a fork does, or did."""
 
     run: str
     """The run that has the state of then."""
-    moment: PointInTime
+    point: PointInTime
     before: int
-    """The position of the journal before it; going back there undoes this."""
+    """The position of the journal before it; a rollback to there undoes this."""
     steps: Sequence[PlannedStep]
     commit: str
     """The merged work of then."""
@@ -85,12 +83,23 @@ class TravelPlan(NamedTuple):
 
     @property
     def undo(self) -> str:
-        """The moment to go back to, to undo it."""
+        """The point in time to roll back to, to undo it."""
         return f"@{self.before}"
 
 
+class _Departure(NamedTuple):
+    """A run as it was, and where it resumes."""
+
+    point: PointInTime
+    then: Run
+    cuts: Mapping[str, Cut]
+    """What its agents had come to, by task."""
+    id: str
+    branch: int
+
+
 class Travel:
-    """Takes runs to moments of their past."""
+    """Rolls runs back, and forks them."""
 
     def __init__(self, journal: Journal, clock: Clock, runs: RunReader, attempts: Attempts) -> None:
         self._journal = journal
@@ -99,141 +108,137 @@ class Travel:
         self._attempts = attempts
         self._states = AgentStates(journal, clock)
 
-    async def foresee(self, run: Run, moment: PointInTime, *, into: str = "") -> TravelPlan:
+    async def preview(self, run: Run, point: PointInTime, *, into: str = "") -> TravelPlan:
         """What a rollback would do, or with `into` a fork of that name; nothing is changed."""
-        then = await points_in_time.run_at(self._journal, moment)
-        points_in_time.check_planned(then, moment)
+        then = await self._run_at(point)
         id, branch = (check_run(into), 0) if into else (run.id, run.branch + 1)
-        return await self._journey(run, moment, then, await self._cuts(then, moment), id, branch, ())
+        return await self._plan(run, await self._depart(then, point, id, branch))
 
-    async def rollback(self, id: str, moment: PointInTime, *, without_files: bool = False) -> TravelPlan:
+    async def rollback(self, id: str, point: PointInTime, *, without_files: bool = False) -> TravelPlan:
         """Make a run what it was; what came after stays in the journal, and nothing of it counts any more (I14)."""
-        async with held(self._journal, self._clock, await self._runs.get(id)) as recorder:
+        async with claims.held(self._journal, self._clock, await self._runs.get(id)) as recorder:
             run = recorder.fold
-            then = await points_in_time.run_at(self._journal, moment)
-            points_in_time.check_planned(then, moment)
+            then = await self._run_at(point)
             check_files(then, without_files=without_files)
             check_places(run)
             stopped = await stopping.end_all(self._attempts, run.id, GRACE_S)
             crash_point("travel: stopped")
-            cuts, branch = await self._cuts(then, moment), run.branch + 1
-            journey = await self._journey(run, moment, then, cuts, run.id, branch, stopped)
-            if self._is_there(run, moment):
-                return journey._replace(before=await position_before(self._journal, run))
-            await keep(run)
-            name = f"{run.id}-b{branch}"
-            state, also = await self._prepared(
-                then, cuts, moment.position, run.id, branch, name, f"taken back to {moment.spoken}"
-            )
+            departure = await self._depart(then, point, run.id, run.branch + 1)
+            plan = await self._plan(run, departure, stopped)
+            if self._is_there(run, point):
+                return plan._replace(before=await position_before(self._journal, run))
+            await keep_merged(run)
+            workspace, why = f"{run.id}-b{departure.branch}", f"taken back to {point.spoken}"
+            content, also = await self._prepared(departure, workspace, why)
             rolled_back = RunRolledBack(
-                to=moment.version,
-                position=moment.position,
-                branch=branch,
-                given_up={"version": run.version, "cost_usd": journey.cost_usd},
-                state=state,
-                digest=journey.digest,
+                to=point.version,
+                position=point.position,
+                branch=departure.branch,
+                given_up={"version": run.version, "cost_usd": plan.cost_usd},
+                state=content.data,
+                digest=plan.digest,
                 inbox_version=await self._journal.version(inbox(run.id)),
                 at_us=self._clock.now_us(),
             )
-            wishes = await self._wishes(then, moment, run.id, state)
-            also = await self._subscribed(joined([*also, *wishes]))
-            await recorder.append(rolled_back, also=also)
-            return journey._replace(before=await position_before(self._journal, run))
+            await self._append(recorder, [rolled_back], also)
+            return plan._replace(before=await position_before(self._journal, run))
 
-    async def fork(self, id: str, moment: PointInTime, *, into: str = "", without_files: bool = False) -> TravelPlan:
-        """A second run that begins where another one was; the first is not touched, and may be going on.
+    async def fork(self, id: str, point: PointInTime, *, into: str = "", without_files: bool = False) -> TravelPlan:
+        """Create a second run that begins where another one was; the first is not touched, and may be running.
 
-        With the same `into` it is made once.
+        With the same `into` it is created once.
         """
-        origin = await self._runs.get(id)
-        await consent.check(self._journal, origin.id)  # a copy of it would do what nobody has agreed to
-        then = await points_in_time.run_at(self._journal, moment)
-        points_in_time.check_planned(then, moment)
+        source = await self._runs.get(id)
+        await consent.check(self._journal, source.id)  # a copy of it would do what no person has agreed to
+        then = await self._run_at(point)
         check_files(then, without_files=without_files)
-        check_places(origin)
+        check_places(source)
         into = check_run(into) if into else new_id()
         for name in then.tasks:
             check_agent(agent_name(into, name))
-        cuts = await self._cuts(then, moment)
-        journey = await self._journey(origin, moment, then, cuts, into, 0, ())
-        source: RunOrigin = {"run": origin.id, "version": moment.version, "position": moment.position}
+        departure = await self._depart(then, point, into, 0)
+        plan = await self._plan(source, departure)
+        origin: RunOrigin = {"run": source.id, "version": point.version, "position": point.position}
         known = await RUN.load(self._journal, into)
         if known is not None:
-            _check_made(known, source, moment)
-            return journey
-        async with held(self._journal, self._clock, Run(id=into)) as recorder:
-            if recorder.fold.version:  # somebody was faster
-                _check_made(recorder.fold, source, moment)
-                return journey
-            state, also = await self._prepared(
-                then, cuts, moment.position, into, 0, into, f"forked from {origin.id}, {moment.spoken}"
-            )
+            _check_made(known, origin, point)
+            return plan
+        async with claims.held(self._journal, self._clock, Run(id=into)) as recorder:
+            if recorder.fold.version:  # another process was first
+                _check_made(recorder.fold, origin, point)
+                return plan
+            content, also = await self._prepared(departure, into, f"forked from {source.id}, {point.spoken}")
             at_us = self._clock.now_us()
             created = RunCreated(
                 request=then.request,
                 folder=then.folder,
-                options=state["options"],
-                origin=source,
+                options=content.options,
+                origin=origin,
                 owner=ownership.identity(recorder.lease),
                 at_us=at_us,
             )
             forked = RunForked(
-                to=moment.version,
-                position=moment.position,
+                to=point.version,
+                position=point.position,
                 branch=0,
-                state=state,
-                digest=journey.digest,
+                state=content.data,
+                digest=plan.digest,
                 at_us=at_us,
             )
-            wishes = await self._wishes(then, moment, into, state)
-            also = await self._subscribed(joined([*also, *wishes]))
-            await recorder.append(created, forked, also=also)
-            return journey
+            await self._append(recorder, [created, forked], also)
+            return plan
 
     # --- inside ----------------------------------------------------------------------------------------------
 
-    async def _cuts(self, then: Run, moment: PointInTime) -> dict[str, Cut]:
-        """How it stood with the agents of tasks that had begun and were not done."""
-        found = {}
+    async def _run_at(self, point: PointInTime) -> Run:
+        then = await points_in_time.run_at(self._journal, point)
+        points_in_time.check_planned(then, point)
+        return then
+
+    async def _depart(self, then: Run, point: PointInTime, id: str, branch: int) -> _Departure:
+        """What the agents of tasks had come to that had begun and were not done."""
+        cuts = {}
         for name, task in then.tasks.items():
             if task.status != DONE and task.attempts:
-                cut = await branches.cut(self._journal, self._states, name, then.agent(name), moment)
+                cut = await branches.cut(self._journal, self._states, name, then.agent(name), point)
                 if cut is not None:
-                    found[name] = cut
-        return found
+                    cuts[name] = cut
+        return _Departure(point, then, cuts, id, branch)
 
-    async def _prepared(
-        self, then: Run, cuts: Mapping[str, Cut], position: int, id: str, branch: int, workspace: str, why: str
-    ) -> tuple[dict[str, Any], list[Append]]:
-        """The content of the run, and all that belongs to its agents; their worktrees are there when this returns."""
+    async def _prepared(self, departure: _Departure, workspace: str, why: str) -> tuple[Content, list[Append]]:
+        """The content of the run, and the appends of its agents; their worktrees exist when this returns."""
+        point, then, cuts, id, branch = departure
         folder, place = Path(then.folder), then.options.get("workspace")
         if place:
             base = workspaces.Workspace.from_data(place).base
             into = await branches.fresh(self._attempts, workspace, folder, base=base, at=then.commit or base)
             place = into.to_data()
         crash_point("travel: merged files")
-        state, _names = begin(then, id=id, branch=branch, workspace=place, why=why)
+        content = begin(then, id=id, branch=branch, workspace=place, why=why)
         also: list[Append] = []
         at_us = self._clock.now_us()
-        for name, cut in cuts.items():
-            agent = state["tasks"][name]["agent"]
-            goes_on = await branches.prepare(self._attempts, agent, id, cut, folder)
-            await branches.put_values(self._states, goes_on)
-            also += branches.appends(self._attempts, goes_on, at_us, why)
-        for name, task in then.tasks.items():  # somebody who has not begun can have been sent something
-            if task.status != DONE and name not in cuts:
-                mail = await branches.mail_of(self._journal, then.agent(name), heard=position, sent=position)
-                also += branches.forwarded(state["tasks"][name]["agent"], id, mail)
+        for name, task in then.tasks.items():
+            agent = content.tasks[name].agent
+            if name in cuts:
+                made = await branches.prepare(self._attempts, agent, id, cuts[name], folder)
+                await branches.put_values(self._states, made)
+                also += branches.appends(self._attempts, made, at_us, why)
+            elif task.status != DONE:  # an agent that has not begun can have been sent something
+                waiting = await branches.inbox_at(
+                    self._journal, then.agent(name), received=point.position, sent=point.position
+                )
+                also += branches.forwarded(agent, id, waiting)
         crash_point("travel: files")
-        return state, also
+        return content, [*also, *await self._commands(departure, content)]
 
-    async def _wishes(self, then: Run, moment: PointInTime, id: str, state: Mapping[str, Any]) -> list[Append]:
-        """What agents and people wanted of the run by then, and nobody had carried out: it is wanted again. A pause or
-        a wake-up of that time is not."""
-        names = {then.agent(name): task["agent"] for name, task in state["tasks"].items()}
+    async def _commands(self, departure: _Departure, content: Content) -> list[Append]:
+        """The commands in the run's inbox at that point that no engine had handled: they are sent again, except to
+        pause or to wake up."""
+        point, then, _cuts, id, _branch = departure
+        names = {then.agent(name): task.agent for name, task in content.tasks.items()}
         found = []
         async for record in self._journal.read(inbox(then.id), after=then.inbox_cursor):
-            if record.position > moment.position:
+            if record.position > point.position:
                 break
             match record.event:
                 case TasksRequested(asked_by=by) as command:
@@ -245,31 +250,27 @@ class Travel:
                     found.append(Append(inbox(id), [command]))
         return found
 
-    async def _subscribed(self, appends: Sequence[Append]) -> list[Append]:
-        """Note what agents want to hear of, and give back the rest. The stream of that is everybody's, so nothing in it
-        has the token of one run; and whoever is subscribed before they are there gets nothing."""
+    async def _append(self, recorder: Recorder[Run], events: Sequence[EventBase], also: Sequence[Append]) -> None:
+        """Write the events of the run with everything that belongs to them.
+
+        Subscriptions come first and alone: their stream belongs to all runs, so nothing in it has the token of one, and
+        an agent that is subscribed before it exists receives nothing.
+        """
+        appends = merge_appends(also)
         topics = [each for each in appends if each.stream == TOPICS]
         if topics:
             await self._journal.append_all(topics)
-        return [each for each in appends if each.stream != TOPICS]
+        await recorder.append(*events, also=[each for each in appends if each.stream != TOPICS])
 
-    def _is_there(self, run: Run, moment: PointInTime) -> bool:
-        """Whether it was taken there just now, by a call that was killed before it could say so."""
+    def _is_there(self, run: Run, point: PointInTime) -> bool:
+        """Whether it was rolled back there just now, by a call that was killed before it could return."""
         if not run.branches or run.branches[-1].joined:
             return False
         last = run.branches[-1]
-        return (last.version, last.to, last.position) == (run.version, moment.version, moment.position)
+        return (last.version, last.to, last.position) == (run.version, point.version, point.position)
 
-    async def _journey(
-        self,
-        run: Run,
-        moment: PointInTime,
-        then: Run,
-        cuts: Mapping[str, Cut],
-        id: str,
-        branch: int,
-        stopped: Sequence[str],
-    ) -> TravelPlan:
+    async def _plan(self, run: Run, departure: _Departure, stopped: Sequence[str] = ()) -> TravelPlan:
+        point, then, cuts, id, branch = departure
         steps = [_step(run, then, name, id, branch, cuts.get(name)) for name in then.tasks]
         for name, task in run.tasks.items():
             if name not in then.tasks and id == run.id:
@@ -282,7 +283,7 @@ class Travel:
             notes.append("commands that had begun are run again, in the files of then")
         return TravelPlan(
             id,
-            moment,
+            point,
             await self._journal.head(),
             steps,
             then.commit,
@@ -294,10 +295,10 @@ class Travel:
         )
 
 
-def _check_made(known: Run, source: RunOrigin, moment: PointInTime) -> None:
+def _check_made(known: Run, origin: RunOrigin, point: PointInTime) -> None:
     """InvalidInput unless a run is the fork that is wanted. Now is later each time that it is asked for."""
-    same = None if known.origin is None else {**known.origin, "position": source["position"]}
-    if (same if moment.is_now else known.origin) != source:
+    same = None if known.origin is None else {**known.origin, "position": origin["position"]}
+    if (same if point.is_now else known.origin) != origin:
         raise InvalidInput(f"there is an orchestration {known.id!r} already", hint="choose another id")
 
 
@@ -308,48 +309,6 @@ def check_files(then: Run, *, without_files: bool) -> None:
             f"the agents of {then.id} work in {then.folder} itself, so its files cannot go back",
             hint="--without-files goes back with everything else",
         )
-
-
-@asynccontextmanager
-async def held(journal: Journal, clock: Clock, run: Run) -> AsyncIterator[Recorder[Run]]:
-    """A run for us alone until the end of the block; Held while somebody carries it out."""
-    hint = f"pause it first, with `maos orchestration pause {run.id}`"
-    is_open = bool(run.version) and run.is_open and run.status != PAUSED
-    lease = await claims.claim(journal, clock, stream(run.id), run if run.version else None, is_open=is_open, hint=hint)
-    known = await RUN.load(journal, run.id) or run
-    recorder = Recorder(journal, RUN, known, lease, lease_s=claims.CLAIM_S)  # nobody could tell that we are gone
-    keeping = asyncio.create_task(recorder.keep_lease())
-    try:
-        yield recorder
-    finally:
-        keeping.cancel()
-        await asyncio.gather(keeping, return_exceptions=True)
-        await journal.release(recorder.lease)
-
-
-async def position_before(journal: Journal, run: Run) -> int:
-    """Where the journal ended before the newest event of a run."""
-    newest = await journal.event(stream(run.id), run.version)
-    assert newest is not None
-    return newest.position - 1
-
-
-async def keep(run: Run) -> None:
-    """Have the merged work of a branch that is given up stay under a ref: nothing else may lead to it for long."""
-    place = run.options.get("workspace")
-    if place and run.commit:
-        into = workspaces.Workspace.from_data(place)
-        assert into.repository is not None
-        await workspaces.keep(into.repository, into.name, f"left-{run.branch}", run.commit)
-
-
-def joined(appends: Sequence[Append]) -> list[Append]:
-    """One append for each stream."""
-    found: dict[str, Append] = {}
-    for each in appends:
-        known = found.get(each.stream)
-        found[each.stream] = each if known is None else known._replace(events=[*known.events, *each.events])
-    return list(found.values())
 
 
 def _step(run: Run, then: Run, name: str, id: str, branch: int, cut: Cut | None) -> PlannedStep:

@@ -1,4 +1,4 @@
-"""Runs at other moments, for programs: shown as they were, compared, taken back, forked, joined."""
+"""Points in time of runs, for programs: show, compare, roll back, fork and join runs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from maos.travel.rollback import Travel, TravelPlan
 
 
 class Comparison(NamedTuple):
-    """Two moments, and how they differ."""
+    """Two points in time, and how they differ."""
 
     before: Side
     after: Side
@@ -26,11 +26,11 @@ class Comparison(NamedTuple):
 
 
 class TimeTravel:
-    """Runs at other moments: shown as they were, compared, taken back, forked and joined.
+    """Points in time of runs: show, compare, roll back, fork and join runs.
 
-    A moment is a version (12, or -1 for the one before the newest), the name of a checkpoint, "@POSITION" of the
-    journal, a `datetime`, or a `Moment` that a call gave back. Nothing is ever rewritten: a way back is one more event,
-    and can be undone.
+    A point in time is a version (12, or -1 for the one before the newest), the name of a checkpoint, "@POSITION" of the
+    journal, a `datetime`, or a `PointInTime` that a call returned. Nothing is ever rewritten: a rollback is one more
+    event, and can be undone.
     """
 
     def __init__(self, journal: Journal, clock: Clock, runs: RunReader, attempts: Attempts) -> None:
@@ -40,13 +40,13 @@ class TimeTravel:
         self._travel = Travel(journal, clock, runs, attempts)
         self._joining = Join(journal, clock, runs, attempts)
 
-    async def moment(self, id: str, when: When = None) -> PointInTime:
-        """Which moment is meant: its version, position and time; now, if nothing is said.
+    async def point(self, id: str, when: When = None) -> PointInTime:
+        """Which point in time is meant: its version, position and time; now, if nothing is said.
 
         Example::
 
-            moment = await m.travel.moment("r-1", -1)
-            print(moment.version, moment.position)
+            point = await m.travel.point("r-1", -1)
+            print(point.version, point.position)
         """
         return await points_in_time.find(self._journal, await self._runs.get(id), when)
 
@@ -69,23 +69,23 @@ class TimeTravel:
                 print(each.name, each.version)
         """
         run = await self._runs.get(id)
-        return [await points_in_time.at_version(self._journal, run, each["version"]) for each in run.checkpoints]
+        return [await points_in_time.at_version(self._journal, run, each.version) for each in run.checkpoints]
 
     async def at(self, id: str, when: When) -> Run:
-        """A run as it was at a moment.
+        """A run as it was at a point in time.
 
         Example::
 
             then = await m.travel.at("r-1", 2)
             print(then.done, "of", len(then.tasks))
         """
-        return await points_in_time.run_at(self._journal, await self.moment(id, when))
+        return await points_in_time.run_at(self._journal, await self.point(id, when))
 
     async def diff(
         self, id: str, before: When = None, after: When = None, *, other: str = "", patch: bool = False
     ) -> Comparison:
-        """How two moments of a run differ, or with `other` this run and another one: tasks, questions, what was said
-        and found, merged files, and with `patch` their lines.
+        """How two points in time of a run differ, or with `other` this run and another one: tasks, questions, messages,
+        findings, merged files, and with `patch` their lines.
 
         Example::
 
@@ -93,44 +93,44 @@ class TimeTravel:
             print([each.name for each in found.difference.tasks])
         """
         sides = (
-            await comparison.side(self._journal, await self.moment(id, before)),
-            await comparison.side(self._journal, await self.moment(other or id, after)),
+            await comparison.side(self._journal, await self.point(id, before)),
+            await comparison.side(self._journal, await self.point(other or id, after)),
         )
         return Comparison(*sides, await comparison.compare(*sides, patch=patch))
 
     async def rollback(
         self, id: str, to: When = None, *, without_files: bool = False, dry_run: bool = False
     ) -> TravelPlan:
-        """Make a run what it was at a moment, by default its newest checkpoint: tasks, questions, conversations, mail
-        and files. Nobody may be carrying it out. With `dry_run` nothing is changed.
+        """Make a run what it was at a point in time, by default its newest checkpoint: tasks, questions, conversations,
+        inboxes and files. No engine may be executing it. With `dry_run` nothing is changed.
 
         Example::
 
-            journey = await m.travel.rollback("r-1", 2)
-            await m.travel.rollback("r-1", journey.undo)
+            plan = await m.travel.rollback("r-1", 2)
+            await m.travel.rollback("r-1", plan.undo)
         """
         run = await self._runs.get(id)
-        moment = await (points_in_time.last_checkpoint(self._journal, run) if to is None else self.moment(run.id, to))
+        point = await (points_in_time.last_checkpoint(self._journal, run) if to is None else self.point(run.id, to))
         if dry_run:
-            return await self._travel.foresee(run, moment)
-        return await self._travel.rollback(run.id, moment, without_files=without_files)
+            return await self._travel.preview(run, point)
+        return await self._travel.rollback(run.id, point, without_files=without_files)
 
     async def fork(
         self, id: str, at: When = None, *, into: str = "", without_files: bool = False, dry_run: bool = False
     ) -> TravelPlan:
-        """A second run that begins at a moment of another one, by default now; the first is not touched, and may be
-        going on. `into` is its id: with the same it is made once.
+        """Create a second run that begins at a point in time of another one, by default now; the first is not touched,
+        and may be running. `into` is its id: with the same id it is created once.
 
         Example::
 
-            journey = await m.travel.fork("r-1", 2, into="r-2")
+            plan = await m.travel.fork("r-1", 2, into="r-2")
             print((await m.runs.get("r-2")).origin)
         """
         run = await self._runs.get(id)
-        moment = await self.moment(run.id, at)
+        point = await self.point(run.id, at)
         if dry_run:
-            return await self._travel.foresee(run, moment, into=into or "NEW")
-        return await self._travel.fork(run.id, moment, into=into, without_files=without_files)
+            return await self._travel.preview(run, point, into=into or "NEW")
+        return await self._travel.fork(run.id, point, into=into, without_files=without_files)
 
     async def join(self, id: str, other: str, *, policy: str = "", dry_run: bool = False) -> Union:
         """Bring what another run of the same origin has done into a run. Where both changed the same, `policy` (ours,
@@ -142,6 +142,6 @@ class TimeTravel:
             print((await m.travel.join("r-1", "r-2", policy="ours")).added)
         """
         if dry_run:
-            return await self._joining.foresee(id, other, policy=policy)
+            return await self._joining.preview(id, other, policy=policy)
         done = await self._joining.join(id, other, policy=policy)
         return done._replace(asked=await self._joining.ask(done)) if done.open else done

@@ -23,12 +23,12 @@ from maos.engine.ownership import Liveness
 from maos.errors import InvalidInput, MaosError, NotFound
 from maos.ids import match_id
 from maos.journal.journal import Record
-from maos.model.agent_state import AgentState
 from maos.model.attempt import Attempt, Permission, Tokens, agent_of, stream
 from maos.model.events.commands import GRACE_S
 from maos.model.events.parts import Owner
 from maos.model.failure import TABLE
 from maos.model.message import inbox
+from maos.model.status import AgentState
 from maos.workspaces import FileChange, Workspace
 
 RECENT_US = 86_400 * MICROSECONDS

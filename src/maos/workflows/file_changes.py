@@ -16,17 +16,18 @@ from typing import Any, NamedTuple
 import msgspec
 
 from maos.clock import Clock
+from maos.engine import claims
 from maos.errors import InvalidInput
 from maos.journal.journal import Journal
 from maos.model.branch import content, still_asked
 from maos.model.events.run import RunChanged
 from maos.model.plan import ASK, BadPlan, Plan, Task, checked
-from maos.model.run import DONE, FAILED, GATED, PAUSED, RUNNING, WAITING, Run, TaskState, agent_name
+from maos.model.run import DONE, FAILED, GATED, RUNNING, WAITING, Run, TaskState, agent_name
+from maos.model.status import RunStatus
 from maos.plans.parser import ParsedPlan, parse
 from maos.plans.source import load
 from maos.runs import agent_types
 from maos.runs.additions import known_types
-from maos.travel.rollback import held
 from maos.workflows.errors import WorkflowChanged
 
 OPTION = "workflow"
@@ -246,7 +247,7 @@ async def go_over(journal: Journal, clock: Clock, run: Run, read: ParsedPlan, *,
 
     No process executes it meanwhile. `agents` are the types of agents that the new plan names.
     """
-    async with held(journal, clock, run) as recorder:
+    async with claims.held(journal, clock, run) as recorder:
         run = recorder.fold
         made_from = origin(run)
         assert made_from is not None
@@ -272,22 +273,13 @@ async def go_over(journal: Journal, clock: Clock, run: Run, read: ParsedPlan, *,
 def _state(run: Run, plan: Plan, read: ParsedPlan, made_from: Origin, agents: Mapping[str, Any]) -> dict[str, Any]:
     """The content of a run with a new plan."""
     found = content(run)
-    states = {task.name: _task(run, task) for task in plan.tasks}
-    tasks: dict[str, Any] = msgspec.to_builtins(states)
-    needed_by: dict[str, list[str]] = {}
-    for task in plan.tasks:
-        tasks[task.name]["missing"] = sum(
-            need not in run.tasks or run.tasks[need].status != DONE for need in task.needs
-        )  # fmt: skip
-        for need in task.needs:
-            needed_by.setdefault(need, []).append(task.name)
-    options = {**run.options, **made_from.option(), **_settings(read)}
-    options["agents"] = {**agents, **(run.options.get("agents") or {})}
-    found |= {"tasks": tasks, "needed_by": needed_by, "options": options}
-    found["questions"] = still_asked(found["questions"], states, run)
-    if any(task["status"] != DONE for task in tasks.values()):
-        found |= {"status": PAUSED, "ended_us": 0, "why": f"{Path(made_from.file).name} has changed"}
-    return found
+    found.set_tasks({task.name: _task(run, task) for task in plan.tasks})
+    found.options = {**run.options, **made_from.option(), **_settings(read)}
+    found.options["agents"] = {**agents, **(run.options.get("agents") or {})}
+    found.questions = still_asked(found, run)
+    if found.done < len(found.tasks):
+        found.status, found.ended_us, found.why = RunStatus.PAUSED, 0, f"{Path(made_from.file).name} has changed"
+    return found.data
 
 
 def _task(run: Run, task: Task) -> TaskState:

@@ -179,7 +179,7 @@ class RunBuilder:
         self._record(agent, number, began_us, ended_us)
 
     def _keep_checkpoints(self) -> None:
-        names = {each["name"] for each in self._known.run.checkpoints}
+        names = {each.name for each in self._known.run.checkpoints}
         for row in self._from.checkpoints:
             name = self._clean(str(row["name"]))
             if name not in names:

@@ -19,7 +19,7 @@ from maos.cli.failures import note
 from maos.cli.plain import clean
 from maos.clock import MICROSECONDS
 from maos.errors import InvalidInput
-from maos.model.agent_state import AgentState
+from maos.model.status import AgentState
 
 if TYPE_CHECKING:
     from maos.app import Maos

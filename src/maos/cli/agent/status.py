@@ -17,7 +17,7 @@ from maos.cli.database import DatabaseTarget
 from maos.cli.failures import FAILED, LIMIT_REACHED, MAY_PASS, NEEDS_PERSON, STOPPED
 from maos.cli.plain import clean, wrap
 from maos.model import failure as failures
-from maos.model.agent_state import AgentState
+from maos.model.status import AgentState
 
 if TYPE_CHECKING:
     from maos.agents.kinds import Installed

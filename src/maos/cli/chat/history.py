@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from maos.bus.history import SentMessage
 from maos.cli.agent import words
 from maos.cli.runs import narration
-from maos.model import chat, message, run
+from maos.model import message, run
 from maos.runs.status import is_executing
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ async def read(m: Maos, id: str) -> Past:
             said = each.message
             if said.sender != message.PERSON:
                 lines.append((narration.task_of(id, said.sender), f"→ {words.one_line(said.text, 300)}", ""))
-        elif each.stream == chat.stream(id):
+        elif each.stream == run.chat_stream(id):
             typed.append(each.data["text"])
             lines.append(("", f"› {words.one_line(each.data['text'], 1000)}", "bold"))
         else:

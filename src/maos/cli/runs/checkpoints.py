@@ -17,7 +17,7 @@ from maos.cli.runs.options import id_argument
 if TYPE_CHECKING:
     from maos.app import Maos
     from maos.model.attempt import Attempt
-    from maos.model.run import Run
+    from maos.model.run import Run, RunCheckpoint
 
 
 @click.command(cls=LazyCommand, examples=["maos orchestration checkpoint r-1a2b3c --name before-refactoring"])
@@ -38,12 +38,12 @@ def checkpoint(database: DatabaseTarget, id: str, name: str, as_json: bool) -> N
         return await m.runs.get(run.id)
 
     run = database.write(work)
-    made = next(each for each in run.checkpoints if each["name"] == name)
+    made = next(each for each in run.checkpoints if each.name == name)
     if as_json:
         shared.show({"id": run.id, **_document(made)})
         return
 
-    render.line("checkpoint ", (name, "bold"), f" of {run.id}, at version {made['version']}")
+    render.line("checkpoint ", (name, "bold"), f" of {run.id}, at version {made.version}")
 
 
 @click.command(
@@ -101,15 +101,15 @@ def checkpoints(database: DatabaseTarget, id: str, everything: bool, as_json: bo
     render.table(columns, rows)
 
 
-def _document(each: dict[str, Any]) -> shared.Document:
+def _document(each: RunCheckpoint) -> shared.Document:
     return {
-        "name": each.get("name", ""),
+        "name": each.name,
         "agent": None,
         "attempt": None,
-        "version": each["version"],
-        "trigger": each.get("trigger", ""),
-        "commit": each.get("commit") or None,
-        **shared.time(each["at_us"]),
+        "version": each.version,
+        "trigger": each.trigger,
+        "commit": each.commit or None,
+        **shared.time(each.at_us),
     }
 
 

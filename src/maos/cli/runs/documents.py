@@ -65,7 +65,7 @@ def whole(status: RunStatus) -> Document:
         "agents": agents(status),
         "pending_questions": questions.documents_of(status.questions),
         "checkpoints": [
-            {"name": each.get("name", ""), "version": each["version"], **time(each["at_us"])}
+            {"name": each.name, "version": each.version, **time(each.at_us)}
             for each in run.checkpoints
         ],
     }  # fmt: skip

@@ -83,7 +83,7 @@ def rollback(
         show(plan)
         if dry_run:
             return
-        ask(f"Take {plan.run} back to {plan.moment.spoken}?")
+        ask(f"Take {plan.run} back to {plan.point.spoken}?")
 
     async def work(m: Maos) -> tuple[Run, TravelPlan]:
         from maos.runs.status import is_executing
@@ -91,7 +91,7 @@ def rollback(
         run = await m.runs.find(plan.run)
         if is_executing(run):
             await m.runs.pause_and_wait(run.id)
-        done = await m.travel.rollback(plan.run, plan.moment, without_files=without_files)
+        done = await m.travel.rollback(plan.run, plan.point, without_files=without_files)
         return await m.runs.get(plan.run), done
 
     run, done = database.write(work)
@@ -101,7 +101,7 @@ def rollback(
 
     if yes:
         show(done)
-    render.line((run.id, "bold"), f" is now at version {run.version}, with the state of {done.moment.spoken}")
+    render.line((run.id, "bold"), f" is now at version {run.version}, with the state of {done.point.spoken}")
     _on(run)
     render.line(("to undo this: ", "dim"), f"maos orchestration rollback {run.id} --to {done.undo}")
 
@@ -144,7 +144,7 @@ def fork(
         return
     show(done)
     if run is not None:
-        origin = f"{done.moment.run}, {done.moment.spoken}"
+        origin = f"{done.point.run}, {done.point.spoken}"
         render.line((run.id, "bold"), f" begins with the state of {clean(origin)}")
         _on(run)
 
@@ -185,7 +185,7 @@ def _said(step: PlannedStep) -> str:
 
 def document(journey: TravelPlan, *, dry_run: bool) -> Document:
     """What becomes of each task, for programs."""
-    moment = journey.moment
+    moment = journey.point
     return {
         "dry_run": dry_run,
         "id": journey.run,
@@ -210,13 +210,13 @@ def document(journey: TravelPlan, *, dry_run: bool) -> Document:
 
 async def point(m: Maos, run: Run, text: str | None) -> PointInTime:
     """The point in time that a person means; now, if the text is empty."""
-    return await m.travel.moment(run.id, _when(run, text))
+    return await m.travel.point(run.id, _when(run, text))
 
 
 def _when(run: Run, text: str | None) -> When:
     if not text:
         return None
-    if any(each.get("name") == text for each in run.checkpoints) or _POSITION.fullmatch(text):
+    if any(each.name == text for each in run.checkpoints) or _POSITION.fullmatch(text):
         return text
     if _VERSION.fullmatch(text):
         found = VERSION.convert(text, None, None)
@@ -271,7 +271,7 @@ async def _moments(m: Maos, run: Run, first: str, second: str | None) -> tuple[P
 
     if second is not None:
         return await point(m, run, first), await point(m, run, second)
-    now = await m.travel.moment(run.id)
+    now = await m.travel.point(run.id)
     try:
         return await point(m, run, first), now
     except (InvalidInput, NotFound):
@@ -281,7 +281,7 @@ async def _moments(m: Maos, run: Run, first: str, second: str | None) -> tuple[P
             other = None
         if other is None:
             raise
-        return now, await m.travel.moment(other.id)
+        return now, await m.travel.point(other.id)
 
 
 def _show_difference(one: Side, other: Side, found: Difference) -> None:
@@ -332,7 +332,7 @@ def _short(text: str) -> str:
 
 
 def _name(side: Side) -> str:
-    return f"{side.run.id}, {side.moment.spoken}"
+    return f"{side.run.id}, {side.point.spoken}"
 
 
 def _difference(one: Side, other: Side, found: Difference) -> Document:
@@ -357,7 +357,7 @@ def _difference(one: Side, other: Side, found: Difference) -> Document:
 def _side(side: Side, commit: str) -> Document:
     from maos.model.branch import digest
 
-    moment = side.moment
+    moment = side.point
     return {"id": moment.run, "version": moment.version, "position": moment.position, "commit": commit or None,
             "checkpoint": moment.name or None, "state": digest(side.run), **shared.time(moment.time_us)}  # fmt: skip
 

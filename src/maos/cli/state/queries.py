@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from maos.app import Maos
     from maos.model.changes import Change
     from maos.state import records
-    from maos.state.records import Peek, State, Summary
+    from maos.state.records import Peek, State, StateSummary
 
 HISTORY_LAST = 50
 
@@ -32,11 +32,11 @@ def _status(status: Any) -> str:
     return "" if status is None else status if isinstance(status, str) else render.compact(status)
 
 
-def _range(each: records.Version) -> str:
+def _range(each: records.StateVersion) -> str:
     return str(each.version) if each.spans == 1 else f"{each.version - each.spans + 1}–{each.version}"
 
 
-AGENTS: Listing[Summary] = Listing(
+AGENTS: Listing[StateSummary] = Listing(
     "agents",
     (
         Field("agent", lambda each: each.agent, style="bold", yields=1),
@@ -49,7 +49,7 @@ AGENTS: Listing[Summary] = Listing(
     empty="no agents; `maos state create AGENT` makes one",
 )
 
-VERSIONS: Listing[records.Version] = Listing(
+VERSIONS: Listing[records.StateVersion] = Listing(
     "versions",
     (
         Field("version", _range, right=True, style="bold"),
@@ -73,7 +73,7 @@ def list_(ctx: click.Context, prefix: str, as_json: bool) -> None:
     """
     damaged: list[Corrupt] = []
 
-    async def work(m: Maos) -> list[Summary]:
+    async def work(m: Maos) -> list[StateSummary]:
         found = []
         async for name in m.state.names(prefix):
             try:
@@ -240,7 +240,7 @@ def peek(database: DatabaseTarget, agent: str, path: str, last: int, full: bool,
 def history(database: DatabaseTarget, agent: str, last: int, everything: bool, as_json: bool) -> None:
     """List the versions of an agent, the newest last."""
 
-    async def work(m: Maos) -> list[records.Version]:
+    async def work(m: Maos) -> list[records.StateVersion]:
         newest = await NEWEST.resolve(m, agent)
         return await m.state.history(agent, after=0 if everything else max(0, newest - last))
 

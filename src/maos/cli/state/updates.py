@@ -28,7 +28,7 @@ from maos.model.changes import DELETE, Extend
 
 if TYPE_CHECKING:
     from maos.app import Maos
-    from maos.state.records import Preview, Restored, State, Update
+    from maos.state.records import SnapshotRestored, State, StatePreview, Update
 
 _key_option = click.option("--key", help="Makes repeating the command harmless: the same key, the same change, once.")
 _correlation_option = click.option("--correlation", help="What it belongs to, such as the id of a run.")
@@ -213,7 +213,7 @@ def rollback(
     if not dry_run:
         need_yes(f"a rollback changes agent {agent!r}", yes=yes, as_json=as_json)
 
-    async def look(m: Maos) -> Preview:
+    async def look(m: Maos) -> StatePreview:
         return await m.state.preview_rollback(agent, await version.resolve(m, agent))
 
     if dry_run or not yes:
@@ -272,17 +272,19 @@ def restore(
     if not dry_run:
         need_yes(f"restoring a snapshot changes agent {agent!r}", yes=yes, as_json=as_json)
 
-    async def look(m: Maos) -> Preview:
+    async def look(m: Maos) -> StatePreview:
         return await m.state.preview_restore(agent, snapshot)
 
+    expected: int | None = None
     if dry_run or not yes:
         preview = database.read(look)
         question = f"Restore {agent} from snapshot {preview.target}?"
         if not _agreed(agent, preview, "snapshot", question, dry_run=dry_run, full=full, as_json=as_json):
             return
+        expected = preview.newest  # what was agreed to is what was shown
 
-    async def work(m: Maos) -> Restored:
-        return await m.state.restore(agent, snapshot, source=source)
+    async def work(m: Maos) -> SnapshotRestored:
+        return await m.state.restore(agent, snapshot, expected=expected, source=source)
 
     done = database.write(work)
     if as_json:
@@ -297,7 +299,7 @@ def restore(
 
 
 def _agreed(
-    agent: str, preview: Preview, noun: str, question: str, *, dry_run: bool, full: bool, as_json: bool
+    agent: str, preview: StatePreview, noun: str, question: str, *, dry_run: bool, full: bool, as_json: bool
 ) -> bool:
     """Print what would change, and ask whether to do it; `noun` is what has the state that it leads to."""
     if as_json:

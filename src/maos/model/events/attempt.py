@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
 from maos.model.events.core import EventBase, event
 from maos.model.events.facts import Fact
-from maos.model.events.parts import AttemptOrigin, OrderData, Owner, WorkspaceData
+from maos.model.events.parts import AttemptOrigin, Local, LocalPart, OrderData, Owner, WorkspaceData
 from maos.model.status import AttemptStatus
 
 
@@ -26,10 +26,10 @@ class AttemptPlanned(AttemptEventBase, frozen=True, kw_only=True):
     task: str
     """What the person asked for; `order.task` is what the agent is told."""
     session: str
-    owner: Owner
-    folder: str
+    owner: Annotated[Owner, Local.OWNER]
+    folder: Annotated[str, Local.HOLDER]
     """Where its holder keeps its files."""
-    workspace: WorkspaceData
+    workspace: Annotated[WorkspaceData, Local.WORKTREE]
     inbox_cursor: int
     told: list[int] = []
     """The messages that are told with the task, by their versions in the inbox."""
@@ -43,15 +43,15 @@ class AttemptPlanned(AttemptEventBase, frozen=True, kw_only=True):
 class AttemptClaimed(AttemptEventBase, frozen=True, kw_only=True):
     """Another engine resumes it."""
 
-    owner: Owner
+    owner: Annotated[Owner, Local.OWNER]
 
 
 @event("attempt_started", plain=True)
 class AttemptStarted(AttemptEventBase, frozen=True, kw_only=True):
     """Its process runs."""
 
-    pid: int
-    holder_pid: int = 0
+    pid: Annotated[int, Local.PROCESS]
+    holder_pid: Annotated[int, Local.PROCESS] = 0
     at_us: int
 
 
@@ -111,7 +111,19 @@ class AttemptCheckpointed(AttemptEventBase, frozen=True, kw_only=True):
 class AttemptBranched(AttemptEventBase, frozen=True, kw_only=True):
     """It begins with all that the attempt of another agent had come to at some version."""
 
-    state: dict[str, Any]
+    state: Annotated[
+        dict[str, Any],
+        LocalPart("owner", Local.OWNER),
+        LocalPart("pid", Local.PROCESS),
+        LocalPart("folder", Local.HOLDER),
+        LocalPart("workspace", Local.WORKTREE),
+        LocalPart("moved_from", Local.MOVED_FROM),
+        LocalPart("order.cwd", Local.CWD),
+        LocalPart("order.home", Local.HOME),
+        LocalPart("order.from", Local.MOVED_FROM),
+        LocalPart("order.mcp", Local.SERVERS),
+        LocalPart("order.env", Local.VARIABLES),
+    ]
     origin: AttemptOrigin
     at_us: int = 0
 
@@ -122,10 +134,10 @@ class AttemptMoved(AttemptEventBase, frozen=True, kw_only=True):
 
     agent: str
     number: int
-    workspace: WorkspaceData
-    folder: str
-    cwd: str
-    home: str
+    workspace: Annotated[WorkspaceData, Local.WORKTREE]
+    folder: Annotated[str, Local.HOLDER]
+    cwd: Annotated[str, Local.CWD]
+    home: Annotated[str, Local.HOME]
 
 
 @event("attempt_ended", plain=True)

@@ -7,16 +7,19 @@ readable in the stored body.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, TypeVar
+import functools
+from collections.abc import Callable, Iterator, Mapping
+from typing import Annotated, Any, ClassVar, NotRequired, TypeVar, get_origin, get_type_hints, is_typeddict
 
 import msgspec
+
+from maos.model.events.parts import Local, LocalPart
 
 Upcast = Callable[[dict[str, Any]], dict[str, Any]]
 """Turns data of one format of a type into data of the next format."""
 
 
-class EventBase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class EventBase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """An event of a known type."""
 
     type: ClassVar[str]
@@ -50,3 +53,27 @@ def event(name: str, *, plain: bool = False) -> Callable[[type[E]], type[E]]:
         return cls
 
     return register
+
+
+@functools.cache
+def local_fields(name: str) -> tuple[tuple[tuple[str, ...], Local], ...]:
+    """The path of each local field in the data of a type of events, and what it says; none for types of others."""
+    kind = EVENTS.get(name)
+    if kind is None:
+        return ()
+    names = {each.name: each.encode_name for each in msgspec.structs.fields(kind)}
+    hints = get_type_hints(kind, include_extras=True).items()
+    return tuple(found for name, hint in hints if name in names for found in _local((names[name],), hint))
+
+
+def _local(path: tuple[str, ...], hint: Any) -> Iterator[tuple[tuple[str, ...], Local]]:
+    hint = hint.__args__[0] if get_origin(hint) is NotRequired else hint
+    for each in getattr(hint, "__metadata__", ()):
+        if isinstance(each, Local):
+            yield path, each
+        elif isinstance(each, LocalPart):
+            yield (*path, *each.path.split(".")), each.local
+    inner = hint.__origin__ if get_origin(hint) is Annotated else hint
+    if is_typeddict(inner):
+        for name, part in get_type_hints(inner, include_extras=True).items():
+            yield from _local((*path, name), part)

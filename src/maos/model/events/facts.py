@@ -12,7 +12,7 @@ from typing import Any, Self
 import msgspec
 
 
-class FactBase(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="kind"):
+class FactBase(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="kind", gc=False):
     """Something that was observed of an agent."""
 
     @property

@@ -2,7 +2,45 @@
 
 from __future__ import annotations
 
-from typing import NotRequired, TypedDict
+from enum import Enum, auto
+from typing import Annotated, NamedTuple, NotRequired, TypedDict
+
+
+class Local(Enum):
+    """What a field says of the machine that wrote it: ignored when events of two machines are compared, and replaced
+    when events are imported. A field declares it with `Annotated`."""
+
+    OWNER = auto()
+    """The process that holds a lease."""
+    PROCESS = auto()
+    """A process id."""
+    FOLDER = auto()
+    """The folder that a run works in."""
+    WORKSPACE = auto()
+    """The worktree that the work of a run is merged into."""
+    DEFINITION = auto()
+    """The file that has the workflow."""
+    AGENT = auto()
+    """The agent of a task, which has another name in each branch and fork."""
+    WORKTREE = auto()
+    """The workspace of an agent."""
+    HOLDER = auto()
+    """The folder that the holder of an attempt keeps its files in."""
+    CWD = auto()
+    HOME = auto()
+    MOVED_FROM = auto()
+    """The folder that an agent knows, when its files have moved since."""
+    SERVERS = auto()
+    """Tool servers that an agent was given."""
+    VARIABLES = auto()
+    """Names of variables of the environment that an agent was given."""
+
+
+class LocalPart(NamedTuple):
+    """A part of a field of plain data that is local: `options.workspace`, or `tasks.*.agent` for that of every task."""
+
+    path: str
+    local: Local
 
 
 class Owner(TypedDict, total=False):
@@ -84,8 +122,8 @@ OrderData = TypedDict(
     {
         "task": str,
         "resume": bool,
-        "cwd": str,
-        "home": str,
+        "cwd": Annotated[str, Local.CWD],
+        "home": Annotated[str, Local.HOME],
         "model": str,
         "instructions": str,
         "turns_max": int,
@@ -93,12 +131,12 @@ OrderData = TypedDict(
         "tools_allowed": list[str],
         "permission": str,
         "takes_input": bool,
-        "mcp": list[ServerData],
-        "env": list[str],
+        "mcp": Annotated[list[ServerData], Local.SERVERS],
+        "env": Annotated[list[str], Local.VARIABLES],
         "argv": list[str],
         "time_limit_s": float,
         "run": NotRequired[str],
-        "from": NotRequired[str],
+        "from": NotRequired[Annotated[str, Local.MOVED_FROM]],
     },
 )
 """What an attempt is started with. `from` is the folder that the agent knows, when its files have moved since."""

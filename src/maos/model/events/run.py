@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
 from maos.model.events.core import EventBase, event
-from maos.model.events.parts import GivenUp, JoinedRun, Owner, RunOrigin, RunVersion, WorkspaceData
+from maos.model.events.parts import GivenUp, JoinedRun, Local, LocalPart, Owner, RunOrigin, RunVersion, WorkspaceData
 from maos.model.status import RunStatus
+
+_WORKSPACE = LocalPart("workspace", Local.WORKSPACE)
+_DEFINITION = LocalPart("workflow", Local.DEFINITION)
 
 
 class RunEventBase(EventBase, frozen=True, kw_only=True):
@@ -25,9 +28,9 @@ class RunCreated(RunEventBase, frozen=True, kw_only=True):
     """A plan was approved."""
 
     request: str
-    folder: str
-    options: dict[str, Any]
-    owner: Owner
+    folder: Annotated[str, Local.FOLDER]
+    options: Annotated[dict[str, Any], _WORKSPACE, _DEFINITION]
+    owner: Annotated[Owner, Local.OWNER]
     commit: str = ""
     origin: RunOrigin | None = None
     """Where it was forked from."""
@@ -37,10 +40,10 @@ class RunCreated(RunEventBase, frozen=True, kw_only=True):
 class RunClaimed(RunEventBase, frozen=True, kw_only=True):
     """An engine begins to execute it, or resumes it."""
 
-    owner: Owner
+    owner: Annotated[Owner, Local.OWNER]
     source: str
     """Why: `manual`, or what resumed it."""
-    options: dict[str, Any] = {}
+    options: Annotated[dict[str, Any], _WORKSPACE, _DEFINITION] = {}
     """Options that count from now on."""
 
 
@@ -50,7 +53,7 @@ class RunPlanned(RunEventBase, frozen=True, kw_only=True):
 
     tasks: list[dict[str, Any]]
     """Tasks as in a plan."""
-    options: dict[str, Any] = {}
+    options: Annotated[dict[str, Any], _WORKSPACE, _DEFINITION] = {}
     asked_by: str = ""
     """The agent that requested them."""
 
@@ -210,7 +213,13 @@ class RunRestoredBase(RunEventBase, frozen=True, kw_only=True):
     position: int
     """The position of the journal up to which everything else counts."""
     branch: int
-    state: dict[str, Any]
+    state: Annotated[
+        dict[str, Any],
+        LocalPart("folder", Local.FOLDER),
+        LocalPart("options.workspace", Local.WORKSPACE),
+        LocalPart("options.workflow", Local.DEFINITION),
+        LocalPart("tasks.*.agent", Local.AGENT),
+    ]
     """All that the run's tasks have come to."""
     digest: str = ""
 
@@ -252,9 +261,9 @@ class RunChanged(RunRestoredBase, frozen=True, kw_only=True):
 class RunMoved(RunEventBase, frozen=True, kw_only=True):
     """What the run works on is in another folder now."""
 
-    folder: str
-    from_: str = msgspec.field(name="from")
-    workspace: WorkspaceData | None = None
+    folder: Annotated[str, Local.FOLDER]
+    from_: Annotated[str, Local.FOLDER] = msgspec.field(name="from")
+    workspace: Annotated[WorkspaceData | None, Local.WORKSPACE] = None
 
 
 RunRestored = RunRolledBack | RunForked | RunJoined | RunChanged

@@ -5,10 +5,10 @@ A step is something that the workflow's function does outside of itself; `place`
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 from maos.model.events.core import EventBase, event
-from maos.model.events.parts import Owner
+from maos.model.events.parts import Local, LocalPart, Owner
 from maos.model.status import WorkflowStatus
 
 
@@ -28,10 +28,10 @@ class WorkflowStarted(WorkflowEventBase, frozen=True, kw_only=True):
     code: str
     """A digest of the definition."""
     arguments: dict[str, Any]
-    owner: Owner
+    owner: Annotated[Owner, Local.OWNER]
     definition: str = ""
     """The version that the author gave the definition."""
-    options: dict[str, Any] = {}
+    options: Annotated[dict[str, Any], LocalPart("where", Local.DEFINITION)] = {}
     parent: str = ""
 
 
@@ -39,7 +39,7 @@ class WorkflowStarted(WorkflowEventBase, frozen=True, kw_only=True):
 class WorkflowClaimed(WorkflowEventBase, frozen=True, kw_only=True):
     """An engine resumes it."""
 
-    owner: Owner
+    owner: Annotated[Owner, Local.OWNER]
     code: str | None = None
     overruled: int | None = None
     """Up to which version of the inbox commands to pause do not count."""
@@ -99,7 +99,7 @@ class WorkflowEnded(WorkflowEventBase, frozen=True, kw_only=True):
 class WorkflowCompacted(WorkflowEventBase, frozen=True, kw_only=True):
     """It ended long ago and was compacted: stands for all events before."""
 
-    workflow: dict[str, Any]
+    workflow: Annotated[dict[str, Any], LocalPart("owner", Local.OWNER), LocalPart("options.where", Local.DEFINITION)]
 
 
 class StepEventBase(WorkflowEventBase, frozen=True, kw_only=True):
