@@ -206,7 +206,7 @@ STATES: list[tuple[str, str, list[tuple[str, str]]]] = [
     ),
     (
         "Messages",
-        "What a message is for each of its receivers (`receivers` in `maos messages list --json`).",
+        "What a message is for each of its receivers (`receivers` in `maos message list --json`).",
         [("views/messages.py", "Delivery.WAITING Delivery.DONE Delivery.DEAD")],
     ),
     (

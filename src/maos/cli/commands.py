@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from importlib import import_module
+from types import MappingProxyType
 from typing import Any
 
 import click
@@ -46,23 +48,36 @@ class LazyCommand(click.Command):
 
 Entry = tuple[str, str]
 """Where a command is, as `module:name`, and the first paragraph of its help."""
+NO_ALIASES: Mapping[str, str] = MappingProxyType({})
 
 
 class LazyGroup(click.Group):
-    """A group that imports a command when it is used; its own help is in the table and imports nothing."""
+    """A group that imports a command when it is used; its own help is in the table and imports nothing.
 
-    def __init__(self, *args: Any, lazy: Mapping[str, Entry], examples: Sequence[str] = (), **attributes: Any) -> None:
+    `aliases` are further names that the help does not list: `module:name`.
+    """
+
+    def __init__(
+        self,
+        *args: Any,
+        lazy: Mapping[str, Entry],
+        aliases: Mapping[str, str] = NO_ALIASES,
+        examples: Sequence[str] = (),
+        **attributes: Any,
+    ) -> None:
         super().__init__(*args, **attributes)
         self.lazy = lazy
+        self.aliases = aliases
         self.examples = tuple(examples)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.lazy)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in self.lazy:
+        location = self.lazy[cmd_name][0] if cmd_name in self.lazy else self.aliases.get(cmd_name, "")
+        if not location:
             return None
-        module, _, name = self.lazy[cmd_name][0].partition(":")
+        module, _, name = location.partition(":")
         command: click.Command = getattr(import_module(module), name)
         return command
 
@@ -78,10 +93,9 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
-        if name not in self.lazy and not name.startswith("-") and not ctx.resilient_parsing:
-            from difflib import get_close_matches
-
-            near = get_close_matches(name, self.lazy, n=1)
+        known = [*self.lazy, *self.aliases]
+        if name not in known and not name.startswith("-") and not ctx.resilient_parsing:
+            near = get_close_matches(name, known, n=1)
             also = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(self.lazy)}"
             raise click.UsageError(f"no command {name!r}; {also}", ctx)
         return super().resolve_command(ctx, args)

@@ -68,8 +68,8 @@ class RootGroup(LazyGroup):
             "List what was done outside: tools that agents ran, commands, and steps of workflows.",
         ),
         "notify": ("maos.cli.notify:notify", "Be told elsewhere when a run needs you or has ended."),
-        "agent": ("maos.cli.agent:agent", "Run agents that go on when we are gone, and watch them."),
-        "messages": ("maos.cli.messages:messages", "Read and send messages of agents."),
+        "agent": ("maos.cli.agent:agent", "Run agents that keep running after maos exits."),
+        "message": ("maos.cli.messages:messages", "Read and send messages of agents."),
         "state": ("maos.cli.state:state", "Look at the state of agents, change it, and travel in its history."),
         "copy": ("maos.cli.transfer:copy", "Copy everything to a new file, while others go on writing."),
         "export": (
@@ -85,6 +85,7 @@ class RootGroup(LazyGroup):
         "mcp": ("maos.cli.mcp:mcp", "Serve one agent: an MCP server on standard input and output."),
         "completion": ("maos.cli.completion:completion", "Print what a shell needs to complete what you type."),
     },
+    aliases={"messages": "maos.cli.messages:messages"},
     examples=[
         "maos agent run -- make test",
         """maos state create reviewer '{"status": "idle"}'""",

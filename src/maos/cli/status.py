@@ -15,8 +15,7 @@ from maos.cli.database import DatabaseTarget
 from maos.cli.runs import documents, page
 from maos.cli.runs import list as listing
 from maos.cli.runs.page import STYLES
-from maos.cli.workflow import listing as workflows
-from maos.cli.workflow import showing
+from maos.cli.workflow import status as workflows
 
 if TYPE_CHECKING:
     from maos.app import Maos
@@ -55,7 +54,7 @@ def _show_document(found: Overview, *, messages: bool) -> None:
         "interrupted": [each.run.id for each in found.runs if each.now.state == "interrupted"],
         "orchestrations": [documents.summary(each) for each in found.runs],
         "agents": shared.of(found.agents),
-        "workflows": [showing.summary(each) for each in found.flows],
+        "workflows": [workflows.summary(each) for each in found.flows],
         "unknown": shared.of(found.unknown),
         "failed_before": found.failed_before,
     }
@@ -71,9 +70,9 @@ def _show(found: Overview, *, messages: bool) -> None:
         questions.show_open(found.questions, found.questions)
     for each in needy:
         trouble(each)
-    stopped = [each for each in found.flows if showing.go_on(each)]
+    stopped = [each for each in found.flows if workflows.needs_resume(each)]
     for flow in stopped:
-        showing.trouble(flow)
+        workflows.show_stopped(flow)
     effects.warn(found.unknown)
     if (found.questions or needy or found.unknown or stopped) and (found.runs or found.agents or found.flows):
         render.line()
@@ -86,7 +85,7 @@ def _show(found: Overview, *, messages: bool) -> None:
     if found.flows:
         if found.runs or found.agents:
             render.line()
-        workflows.table([workflows.Listed.of(each) for each in found.flows])
+        workflows.show_list(found.flows)
     if not found.runs and not found.agents and not found.questions and not found.flows:
         render.line("nothing runs and nobody waits")
     if messages:

@@ -63,10 +63,10 @@ def data(done: Done) -> dict[str, Any]:
     return found
 
 
-def test_an_outcome_that_nobody_knows_is_seen_everywhere(charged: Path, call: Call) -> None:
+def test_an_unknown_outcome_is_seen_everywhere(charged: Path, call: Call) -> None:
     """I31: in the list of effects, in the status, and in what resuming would do."""
     assert "! o1 unknown whether it took effect: charge(7)" in call("status").stdout
-    assert "to go on: maos workflow resume o1" in call("status").stdout
+    assert "resume with: maos workflow resume o1" in call("status").stdout
     unknown = data(call("status", "--json"))["unknown"]
     assert [(each["by"], each["id"], each["what"], each["given"]) for each in unknown] == [("o1", "3", "charge", "7")]
     assert [each["id"] for each in data(call("status", "--json"))["workflows"]] == ["o1"]
@@ -75,24 +75,24 @@ def test_an_outcome_that_nobody_knows_is_seen_everywhere(charged: Path, call: Ca
     assert len(listed) == 2
     assert "charge" in listed[1]
     foreseen = call("workflow", "resume", "o1", "--dry-run").stdout
-    assert "o1 is interrupted, 3 calls done" in foreseen
-    assert "3  charge(7)  nobody knows whether it took effect, and you are asked" in foreseen
+    assert "o1 is interrupted, 3 steps done" in foreseen
+    assert "3  charge(7)  may or may not have taken effect: you are asked" in foreseen
     document = data(call("workflow", "resume", "--dry-run", "--json"))
     assert (document["definition"], document["refused"], document["unknown"]) == ("same", False, ["3"])
     assert "interrupted" in call("workflow", "list").stdout
     assert (charged / "charges.txt").read_text() == "charged 7\n"
 
 
-def test_it_is_settled_before_anybody_goes_on(charged: Path, call: Call) -> None:
-    assert "unknown are: 3" in told(call("workflow", "settle", "o1", "1:1.1", "again"), 2)
-    assert "is not JSON" in told(call("workflow", "settle", "o1", "3", "done", "--value", "nonsense"), 2)
-    done = call("workflow", "settle", "o1", "3", "done", "--value", '"r"')
-    assert "nobody runs it: maos workflow resume o1" in done.stdout
-    assert "goes on as you have settled it" in call("workflow", "resume", "--dry-run").stdout
+def test_a_step_is_resolved_before_the_workflow_is_resumed(charged: Path, call: Call) -> None:
+    assert "unknown are: 3" in told(call("workflow", "resolve", "o1", "1:1.1", "again"), 2)
+    assert "is not JSON" in told(call("workflow", "resolve", "o1", "3", "done", "--value", "nonsense"), 2)
+    done = call("workflow", "resolve", "o1", "3", "done", "--value", '"r"')
+    assert "not running; resume with: maos workflow resume o1" in done.stdout
+    assert "continues as you have resolved it" in call("workflow", "resume", "--dry-run").stdout
     assert call("workflow", "resume", "o1").stdout == 'result: "r"\n'
     assert call("effects", "--unknown").stdout == "nothing is unknown\n"
     assert "nothing runs and nobody waits" in call("status").stdout
-    assert "it has ended, and only tells its result" in call("workflow", "resume", "o1", "--dry-run").stdout
+    assert "it has ended: a resume only prints its result" in call("workflow", "resume", "o1", "--dry-run").stdout
     assert (charged / "charges.txt").read_text() == "charged 7\n"
 
 
@@ -126,13 +126,13 @@ def test_files_and_functions_are_in_one_list(shop_here: Path, call: Call) -> Non
         ("function", "quick", "completed"), ("function", "quick", "completed"), ("file", "release", "completed"),
     ]  # fmt: skip
     run = found[-1]["id"]
-    assert (found[-1]["calls"], found[-1]["calls_done"]) == (2, 2)
+    assert (found[-1]["steps"], found[-1]["steps_done"]) == (2, 2)
     assert all(len(line) <= 80 for line in call("workflow", "list").stdout.splitlines())
     shown = call("workflow", "show", run).stdout
     assert "made from" in shown
     assert "completed" in shown
     assert data(call("workflow", "state", "show", run, "--json"))["workflow"] == "release"
-    assert "is told things as any orchestration is" in told(call("workflow", "signal", run, "go"), 2)
+    assert "takes the commands of runs" in told(call("workflow", "signal", run, "go"), 2)
     assert "is completed" in told(call("workflow", "resume", run), 2)
     assert "no workflow is failed" in call("workflow", "list", "--status", "failed").stdout
     assert "one" in call("effects", run).stdout
@@ -145,10 +145,10 @@ def test_an_orchestration_is_no_workflow(shop_here: Path, call: Call) -> None:
     assert call("orchestrate", "--plan", str(plan), "--auto").returncode == 0
     run = data(call("orchestration", "list", "--json"))["orchestrations"][0]["id"]
     assert data(call("workflow", "list", "--json")) == {"workflows": []}
-    assert call("workflow", "list").stdout == "no workflows; `maos workflow run` begins one\n"
+    assert call("workflow", "list").stdout == "no workflows; `maos workflow run` starts one\n"
     assert "made from no plan file" in told(call("workflow", "show", run), 2)
     assert "made from no plan file" in told(call("workflow", "resume", run), 2)
-    assert "there is no workflow to go on with" in told(call("workflow", "resume"), 3)
+    assert "there is no workflow to resume" in told(call("workflow", "resume"), 3)
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_an_orchestration_is_no_workflow(shop_here: Path, call: Call) -> None:
         (["workflow", "resume", "o1", "--workflow-id", "o2"], 2, "are two workflows"),
         (["workflow", "signal", "nope", "x"], 3, "there is no workflow"),
         (["workflow", "signal", "o1", "x"], 1, "the workflow o1 is completed"),
-        (["workflow", "settle", "o1", "1", "done"], 2, "no call of it is unknown"),
+        (["workflow", "resolve", "o1", "1", "done"], 2, "no step of it is unknown"),
         (["workflow", "pause", "o1"], 1, "is completed"),
         (["workflow", "cancel", "o1"], 1, "is completed"),
         (["effects", "nope"], 3, "there is no run, workflow or agent 'nope'"),
@@ -212,7 +212,7 @@ def test_schedules_are_listed_and_removed(shop_here: Path, call: Call) -> None:
     ]
     assert found[0]["next"].endswith(":00:00.000000Z")
     assert data(call("workflow", "schedule", "remove", "n", "--json")) == {"removed": "n"}
-    assert "nothing begins by itself" in call("workflow", "schedule", "list").stdout
+    assert "no schedules" in call("workflow", "schedule", "list").stdout
 
 
 def test_what_is_old_is_named_before_it_is_cleaned_up(shop_here: Path, call: Call, two_ended: None) -> None:
