@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from maos.engine.tool_servers import ToolServers
     from maos.ops.doctor import Finding
     from maos.ops.notices import NoticeInfo
+    from maos.runs.agent_tools import AgentTools
     from maos.runs.service import Runs
     from maos.settings.current import Current
     from maos.transfer.service import Transfer
@@ -264,6 +265,20 @@ class Maos:
             made_by = f"maos {maos.__version__}"
             self._transfer = Transfer(self.journal, self._clock, self.agents, made_by=made_by)
         return self._transfer
+
+    async def tools(self, agent: str, attempt: str, *, run: str = "") -> AgentTools:
+        """Return the tools of one agent, which its MCP server offers; repeated calls of earlier servers are found.
+
+        Example::
+
+            tools = await m.tools("r-1.fix", "r-1.fix.1", run="r-1")
+            await tools.report_progress(percent=50, activity="tests")
+        """
+        from maos.runs.agent_tools import AgentTools
+
+        tools = AgentTools(self.journal, self._clock, self.bus, self.state, agent=agent, attempt=attempt, run=run)
+        await tools.log.look_back()
+        return tools
 
     @property
     def bus(self) -> Bus:

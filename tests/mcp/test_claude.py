@@ -13,11 +13,11 @@ from maos.agents import kinds
 from maos.clock import SystemClock
 from maos.engine.attempts import Attempts
 from maos.engine.tool_servers import ToolServers
-from maos.mcp.handlers import id_of
 from maos.model import tool_calls
 from maos.model.attempt import Attempt
 from maos.model.message import inbox
 from maos.model.run import agent_name
+from maos.runs.agent_tools import question_id
 from maos_testing.model_stub import ModelStub, ScriptStep, ToolCall
 from tests.agents.claude.stage import environment
 from tests.engine.conftest import processes_below
@@ -81,7 +81,7 @@ async def test_it_reports_and_asks_and_is_answered(
     """R-104, R-207: without permission for anything else, it has the tools of its door."""
     running = await begin(attempts, world, tmp_path)
     await wait_for(lambda: world.events(inbox(world.run.id), "question_asked"), 60)
-    await world.runs.answer(world.run.id, id_of(QUESTION), "yes")
+    await world.runs.answer(world.run.id, question_id(QUESTION), "yes")
     attempt: Attempt = await running.wait()
     assert (attempt.status, attempt.result) == ("done", "All right.")
     assert answers(stub).count("Answer (person): yes") == 2
@@ -101,7 +101,7 @@ async def test_killed_while_it_asks_it_asks_once_and_finds_the_answer_when_it_is
     await wait_for(lambda: world.events(inbox(world.run.id), "question_asked"), 60)
     os.kill(running.attempt.pid, signal.SIGKILL)
     assert (await running.wait()).status == "failed"
-    await world.runs.answer(world.run.id, id_of(QUESTION), "no")
+    await world.runs.answer(world.run.id, question_id(QUESTION), "no")
     again = await attempts.resume(agent_name(world.run.id, "writer"))
     attempt: Attempt = await again.wait()
     assert (attempt.status, attempt.number, attempt.result) == ("done", 2, "All right.")

@@ -1,5 +1,6 @@
 """`maos mcp` for people, doors to other stores, and what becomes of calls when the input ends."""
 
+import inspect
 import json
 import os
 import subprocess
@@ -8,9 +9,9 @@ from pathlib import Path
 
 import maos
 from maos.engine.tool_servers import ARGV, ToolServers
-from maos.mcp.handlers import HANDLERS
 from maos.mcp.tools import BY_NAME
 from maos.model import tool_calls
+from maos.runs.agent_tools import TOOLS, AgentTools
 from tests.mcp.conftest import World
 from tests.mcp.raw import raw_door
 
@@ -22,7 +23,8 @@ def run(*args: str) -> str:
 
 
 def test_every_tool_is_listed_and_does_something() -> None:
-    assert set(BY_NAME) == set(HANDLERS)
+    assert tuple(BY_NAME) == TOOLS
+    assert all(inspect.iscoroutinefunction(getattr(AgentTools, name)) for name in TOOLS)
     assert [each["name"] for each in json.loads(run("--json"))["tools"]] == list(BY_NAME)
     assert "report_discovery(text, keyword?)\n" in run("--list")
 
@@ -59,7 +61,7 @@ async def test_a_door_to_postgresql(postgres_url: str, tmp_path: Path) -> None:
     async with maos.open(postgres_url, schema="elsewhere", mark_path=tmp_path / "mark") as m:
         server = ToolServers(postgres_url, schema="elsewhere").server("a", "a.1")
         with raw_door({**server.env, "XDG_STATE_HOME": str(tmp_path)}) as raw:
-            assert raw.call("save_state", key="k", value=[1]) == ("kept, in version 2 of your state", False)
+            assert raw.call("save_state", key="k", value=[1]) == ("saved, in version 2 of your state", False)
             assert raw.call("report_discovery", text="it works") == ("recorded", False)
         assert (await m.state.get("a")).data["saved"] == {"k": [1]}
         assert await m.journal.version(tool_calls.stream("a")) == 2

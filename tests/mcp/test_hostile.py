@@ -48,7 +48,7 @@ REFUSED: list[tuple[str, Any, str]] = [
     ("save_state", {"key": "a"}, "value is missing"),
     ("save_state", {"key": "a", "value": DEEP}, "nested deeper"),
     ("save_state", {"key": "a", "value": "x" * (VALUE_BYTES_MAX + 1)}, "bytes; at most"),
-    ("load_state", {"key": "../../agent/other"}, "nothing is kept"),
+    ("load_state", {"key": "../../agent/other"}, "nothing is saved"),
     ("load_state", {"agent": "somebody else"}, "'agent' is not an argument"),
     ("run_status", {"run": "r-000000"}, "'run' is not an argument"),
     ("run_status", [1], "not an object"),

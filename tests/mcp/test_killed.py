@@ -7,9 +7,6 @@ from typing import Any
 
 import pytest
 
-from maos.clock import SystemClock
-from maos.mcp.calls import Calls
-from maos.mcp.server import Identity
 from maos.model import tool_calls
 from maos.model.message import inbox
 from maos.model.run import agent_name
@@ -75,7 +72,7 @@ async def test_a_call_that_was_cut_short_is_made_again_and_does_its_work_once(
     expected = None
     for number in itertools.count(0):
         await world.begin("writer", "reader")
-        crash = {"MAOS_CRASH_AT": str(number), "MAOS_CRASH_ONLY": "door: bus:"} if number else {}
+        crash = {"MAOS_CRASH_AT": str(number), "MAOS_CRASH_ONLY": "tool: bus:"} if number else {}
         died = False
         with raw_door({**world.variables("writer"), **crash}) as raw:
             try:
@@ -103,7 +100,7 @@ async def test_messages_are_told_again_unless_their_reader_is_known_to_have_got_
         raw.call("send_message", to="reader", text="once")
     with raw_door(world.variables("reader")) as raw:
         assert "> once" in raw.call("read_messages")[0]
-    with raw_door({**world.variables("reader"), "MAOS_CRASH_AT": "1", "MAOS_CRASH_ONLY": "door:"}) as raw:
+    with raw_door({**world.variables("reader"), "MAOS_CRASH_AT": "1", "MAOS_CRASH_ONLY": "tool:"}) as raw:
         assert "> once" in raw.call("read_messages")[0]
         with pytest.raises(Gone):
             raw.call("read_messages")
@@ -134,16 +131,16 @@ async def test_what_an_agent_did_not_repeat_at_once_is_no_repeat_later(world: Wo
 
 
 async def test_a_request_that_was_written_before_an_answer_came_proves_nothing_of_it(world: World) -> None:
-    calls = Calls(world.m.journal, SystemClock(), Identity(world.variables("writer")))
-    first = await calls.once("report_progress", {"percent": 1, "activity": "x"})
-    calls.answered([first], [7], 5)
-    calls.prove(4)
-    await calls.acknowledge()
-    assert await calls.once("report_progress", {"percent": 1, "activity": "x"}) is first
-    calls.prove(5)
-    await calls.acknowledge()
-    assert await calls.once("report_progress", {"percent": 1, "activity": "x"}) is not first
     agent = agent_name(world.run.id, "writer")
+    tools = await world.m.tools(agent, f"{agent}.1", run=world.run.id)
+    first = await tools.report_progress(percent=1, activity="x")
+    tools.sent(first._replace(read=[7]), 5)
+    tools.prove(4)
+    await tools.acknowledge()
+    assert (await tools.report_progress(percent=1, activity="x")).calls == first.calls
+    tools.prove(5)
+    await tools.acknowledge()
+    assert (await tools.report_progress(percent=1, activity="x")).calls != first.calls
     assert [each["proved"] for each in await world.events(tool_calls.stream(agent))] == [[], [1]]
     assert [each["versions"] for each in await world.events(f"acks/{agent}")] == [[7]]
 

@@ -12,7 +12,7 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
 from maos.engine.tool_servers import ARGV
 from maos.mcp import server, tools
-from maos.mcp.server import LINE_BYTES_MAX
+from maos.mcp.protocol import LINE_BYTES_MAX
 from maos.model import tool_calls
 from tests.mcp.conftest import World
 from tests.mcp.raw import raw_door
@@ -114,7 +114,7 @@ def test_a_door_ends_with_its_client_even_while_it_waits(tmp_path: Path) -> None
 
 
 async def test_a_door_that_waits_ends_with_its_client(world: World) -> None:
-    patient = "from maos.mcp import dispatch, server; dispatch.FINISH_S_MAX = 1e9; raise SystemExit(server.main())"
+    patient = "from maos.mcp import server, session; session.FINISH_S_MAX = 1e9; raise SystemExit(server.main())"
     with raw_door(world.variables("reader"), argv=("-P", "-c", patient)) as raw:
         raw.send("tools/call", {"name": "read_messages", "arguments": {"wait_s": 600}}, id=1)
         assert raw.ask("ping")["result"] == {}

@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 from maos.engine.questions import Answered
-from maos.mcp.handlers import id_of
 from maos.model.message import inbox
 from maos.model.run import Run, TaskState, agent_name
+from maos.runs.agent_tools import question_id
 from maos.runs.scheduler import Outcome
 from tests.mcp.conftest import World
 from tests.mcp.raw import Gone, raw_door
 
 QUESTION = "Tabs or spaces?"
-ID = id_of(QUESTION)
+ID = question_id(QUESTION)
 
 
 class Patient:
@@ -88,8 +88,8 @@ async def test_a_question_that_nobody_answers_lets_the_agent_go(world: World) ->
     async with world.agent("writer") as agent:
         told = await agent.call("ask_person", question=QUESTION, wait_s=0.5)
         assert not told.failed
-        assert "you will be told the answer" in told
-        assert "stop here now" in told
+        assert "the answer will be sent to you" in told
+        assert "stop now" in told
         await agent.call("ask_person", question=QUESTION, wait_s=0)
     assert len(await world.events(inbox(world.run.id), "question_asked")) == 1
 
@@ -156,8 +156,8 @@ async def test_a_call_that_waits_can_be_cancelled_and_says_that_it_is_there(worl
         "_meta": {"progressToken": "p"},
     }
     hurried = (
-        "from maos.mcp import dispatch, handlers, server; dispatch.PROGRESS_S = handlers.NO_ENGINE_S = 0.2; "
-        "raise SystemExit(server.main())"
+        "from maos.mcp import server, session; from maos.runs import agent_tools; "
+        "session.PROGRESS_S = agent_tools.NO_ENGINE_S = 0.2; raise SystemExit(server.main())"
     )
     with raw_door(world.variables("writer"), argv=("-c", hurried)) as raw:
         raw.send("tools/call", params, id="long")
@@ -180,9 +180,9 @@ async def test_a_call_that_waits_can_be_cancelled_and_says_that_it_is_there(worl
 
 @pytest.mark.parametrize("same", ["tabs or spaces", " Tabs  or\nSPACES?! ", "“Tabs” or spaces…"])
 def test_a_question_has_one_name_however_it_is_written(same: str) -> None:
-    assert id_of(same) == ID
-    assert id_of(f"not {same}") != ID
-    assert id_of("?!") != id_of("!?")
+    assert question_id(same) == ID
+    assert question_id(f"not {same}") != ID
+    assert question_id("?!") != question_id("!?")
 
 
 async def test_who_was_answered_here_is_not_told_the_same_as_a_message(

@@ -39,7 +39,7 @@ async def test_an_agent_without_a_run_is_not_offered_what_needs_one(world: World
 async def test_a_discovery_is_recorded_and_told_to_the_others(world: World) -> None:
     """R-104, R-301."""
     async with world.agent("writer") as agent:
-        assert "told to 1 other" in await agent.call("report_discovery", text="the cache leaks", keyword="found")
+        assert "sent to 1 other" in await agent.call("report_discovery", text="the cache leaks", keyword="found")
     writer, reader = f"{world.run.id}.writer", f"{world.run.id}.reader"
     [called] = await world.events(tool_calls.stream(writer))
     assert called["tool"] == "report_discovery"
@@ -163,7 +163,7 @@ async def test_what_is_saved_is_loaded_again_by_the_next_attempt(world: World) -
     async with world.agent("writer") as agent:
         for n, value in enumerate(values):
             for key in (f"value {n}", "plan/β ~1"):
-                assert "kept" in await agent.call("save_state", key=key, value=value)
+                assert "saved" in await agent.call("save_state", key=key, value=value)
     async with world.agent("writer", number=2) as agent:
         for n, value in enumerate(values):
             assert json.loads(await agent.call("load_state", key=f"value {n}")) == value
@@ -172,7 +172,7 @@ async def test_what_is_saved_is_loaded_again_by_the_next_attempt(world: World) -
         await agent.call("save_state", key="plan/β ~1", value=None)
         missing = await agent.call("load_state", key="plan/β ~1")
         assert missing.failed
-        assert "nothing is kept under" in missing
+        assert "nothing is saved under" in missing
     state = await world.m.state.get(f"{world.run.id}.writer")
     assert state.data["status"] == "idle", "the agent's own keys are apart from what maos keeps of it"
 

@@ -16,10 +16,10 @@ from maos.app import Maos
 from maos.clock import SystemClock
 from maos.engine.attempts import Attempts
 from maos.engine.tool_servers import ToolServers
-from maos.mcp.handlers import id_of
 from maos.model.attempt import Attempt
 from maos.model.message import inbox
 from maos.model.plan import Plan, Task
+from maos.runs.agent_tools import question_id
 from maos.runs.service import Runs
 from maos.runs.worker import AgentWorker
 from maos_testing.model_stub import ModelStub, ScriptStep, ToolCall
@@ -98,10 +98,10 @@ async def test_an_agent_gets_the_answer_to_its_question_once(
             listener=lambda run, _events: seen.extend(run.questions),
         )
     )
-    await eventually(lambda: id_of(QUESTION) in seen)
+    await eventually(lambda: question_id(QUESTION) in seen)
     if script == "goes_on":
         await eventually(lambda: any("Bash" in each for each in seen))
-    await engine_m.runs.answer(run.id, id_of(QUESTION), "yes")
+    await engine_m.runs.answer(run.id, question_id(QUESTION), "yes")
     if script == "goes_on":
         (tmp_path / "go").touch()
     run = await going
@@ -110,7 +110,7 @@ async def test_an_agent_gets_the_answer_to_its_question_once(
     assert told.count("Answer (person): yes") == by_door
     assert told.count("Answer to your question") == by_message
     [said] = [each async for each in engine_m.bus.history(run=run.id)]
-    assert (said.message.type, said.message.metadata) == ("response", {"question": id_of(QUESTION)})
+    assert (said.message.type, said.message.metadata) == ("response", {"question": question_id(QUESTION)})
     assert [each async for each in engine_m.bus.waiting(f"{run.id}.a")] == []
 
 

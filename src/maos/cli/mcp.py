@@ -1,4 +1,4 @@
-"""`maos mcp`: the door through which an agent's program reaches maos."""
+"""`maos mcp`: the MCP server through which an agent's program reaches maos."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ def mcp(ctx: click.Context, database: DatabaseTarget, only_list: bool, as_json: 
     """Serve one agent: an MCP server on standard input and output.
 
     Agents' programs start it; maos tells them how. It gives an agent tools to report what it found and how far it is,
-    to write to other agents, to ask a person, and to keep what it must remember. It writes to the journal itself, so
+    to write to other agents, to ask a person, and to save what it must remember. It writes to the journal itself, so
     it works while no engine runs.
 
-    Whose door it is comes from the variables MAOS_AGENT, MAOS_ATTEMPT and, in an orchestration, MAOS_RUN. --list and
-    --json show the tools instead.
+    The variables MAOS_AGENT, MAOS_ATTEMPT and, in an orchestration, MAOS_RUN name the agent. --list and --json show
+    the tools instead.
     """
     from maos.mcp import tools
 
     if as_json:
-        documents.show({"tools": [tool.described() for tool in tools.TOOLS]})
+        documents.show({"tools": [tool.describe() for tool in tools.TOOLS]})
     elif only_list:
         from maos.cli import render
 

@@ -1,98 +1,199 @@
-"""The journal as one agent reaches it: opened at the first call of a tool, by the door itself."""
+"""Executes the tool calls of one client: several at a time, each of which may wait, and be cancelled while it waits."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+import json
+import sys
+import threading
+import traceback
+from collections import deque
+from collections.abc import Callable, Mapping
 from typing import Any
 
+import msgspec
+
 from maos.app import Maos
-from maos.app import open as open_journal
-from maos.bus.limits import OF_AGENTS
-from maos.clock import SystemClock
-from maos.engine.types import RUN
-from maos.errors import InvalidInput, NotFound
-from maos.mcp.calls import Calls, RecordedCall
-from maos.mcp.server import Identity
-from maos.model.attempt import check_agent
-from maos.model.run import Run
+from maos.app import open as open_maos
+from maos.errors import InvalidInput, MaosError
+from maos.mcp.protocol import BAD_PARAMETERS, BROKEN, INVALID, Channel, Id, Refused, RpcMessage
+from maos.mcp.tools import BY_NAME, check_arguments
+from maos.model import tool_calls as names
 from maos.redact import Redactor
-from maos.store.contract import Key
+from maos.runs.agent_tools import AgentTools, ToolReply
+
+CALLS_MAX = 16
+CALLS_PER_MINUTE_MAX = 600
+WAITING_MESSAGES_MAX = 64
+PROGRESS_S = 10.0
+FINISH_S_MAX = 10.0
+
+_SECRET_WORDS = ("KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL", "AUTH")
 
 
-class Session:
-    """One agent, its journal, and what it did so far."""
+class RunningCall:
+    """A tool call that is being executed."""
 
-    def __init__(self, maos: Maos, identity: Identity, clock: SystemClock) -> None:
-        self.maos = maos
-        self.journal = maos.journal
-        self.identity = identity
-        self.agent = identity.agent
-        self.clock = clock
-        self.calls = Calls(maos.journal, clock, identity)
-        self.bus = maos.bus.limited(OF_AGENTS, is_redacted=True)
-        self._redactor = Redactor(identity.secrets)
+    def __init__(self, channel: Channel, message: RpcMessage) -> None:
+        assert message.id is not None
+        self.id: Id = message.id
+        self.params = message.params
+        self.waits = False
+        """Whether it only waits for another agent or a person."""
+        self._channel = channel
+        meta = self.params.get("_meta")
+        token = meta.get("progressToken") if isinstance(meta, dict) else None
+        self._token = token if isinstance(token, str | int) and not isinstance(token, bool) else None
+        self._begun_s = self._last_s = asyncio.get_running_loop().time()
 
-    @staticmethod
-    async def open(identity: Identity) -> Session:
-        """Open the journal; it is never made: what an agent reports belongs where the engine is."""
-        check_agent(identity.agent)
-        clock = SystemClock()
-        more: dict[str, Any] = {"schema": identity.schema} if identity.schema else {}
-        maos = await open_journal(identity.database, create=False, clock=clock, **more)
-        session = Session(maos, identity, clock)
+    def on_wait(self, what: str) -> None:
+        """Report progress every PROGRESS_S, if the client wants to know, so that it does not give up."""
+        self.waits = True
+        now_s = asyncio.get_running_loop().time()
+        if self._token is not None and now_s - self._last_s >= PROGRESS_S:
+            self._last_s = now_s
+            progress = {"progressToken": self._token, "progress": round(now_s - self._begun_s, 3), "message": what}
+            self._channel.notify("notifications/progress", progress)
+
+
+class ToolSession:
+    """Executes the tool calls of one client, in the database that is opened with the first of them."""
+
+    def __init__(self, channel: Channel, environment: Mapping[str, str], respond: Callable[[RpcMessage], None]) -> None:
+        self._channel = channel
+        self._environment = environment
+        self._respond = respond
+        # Agents' programs pass their own variables on, keys included: their values never get into the journal.
+        secret = {name: value for name, value in environment.items() if any(w in name.upper() for w in _SECRET_WORDS)}
+        self._redactor = Redactor(secret)
+        self._maos: Maos | None = None
+        self._tools: AgentTools | None = None
+        self._opening = asyncio.Lock()
+        self._calls: dict[Id, tuple[asyncio.Task[None], RunningCall]] = {}
+        self._times: deque[float] = deque(maxlen=CALLS_PER_MINUTE_MAX)
+
+    def serve(self, first: RpcMessage) -> None:
+        """Execute calls until the input ends."""
+        asyncio.run(self._serve(first))
+
+    async def _serve(self, first: RpcMessage) -> None:
+        messages: asyncio.Queue[RpcMessage | None] = asyncio.Queue(WAITING_MESSAGES_MAX)
+        reader = threading.Thread(target=self._read, args=(asyncio.get_running_loop(), messages), daemon=True)
+        reader.start()
+        message: RpcMessage | None = first
         try:
-            await session.calls.look_back()
-        except BaseException:
-            await maos.close()
-            raise
-        return session
+            while message is not None:
+                self._handle(message)
+                message = await messages.get()
+            await self._finish()
+        finally:
+            tasks = [task for task, _call in self._calls.values()]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            if self._maos is not None:
+                await self._maos.close()
 
-    async def run(self) -> Run:
-        """The run this agent belongs to, as it stands now."""
-        if not self.identity.run:
-            raise InvalidInput("you are not part of a run", hint="do without this tool")
-        run = await RUN.load(self.journal, self.identity.run)
-        if run is None:
-            raise NotFound(f"the run {self.identity.run} is not in the journal", hint="do without this tool")
-        if not run.accepts_from(self.agent):
-            raise InvalidInput(f"the run was taken back, and {self.agent} is no part of it any more", hint="stop here")
-        return run
+    def _read(self, loop: asyncio.AbstractEventLoop, messages: asyncio.Queue[RpcMessage | None]) -> None:
+        """Read in a thread, because the input may be any kind of file; when the queue is full, the client waits."""
+        is_over = False
+        while not is_over:
+            message, is_over = self._channel.receive()
+            if message is not None or is_over:
+                try:
+                    asyncio.run_coroutine_threadsafe(messages.put(message), loop).result()
+                except RuntimeError:  # the loop has ended
+                    return
 
-    async def is_given_up(self) -> bool:
-        """Whether the agent belongs to a branch of its run that was given up: nobody hears of it any more (I14)."""
-        run = await RUN.load(self.journal, self.identity.run) if self.identity.run else None
-        return run is not None and not run.accepts_from(self.agent)
+    async def _finish(self) -> None:
+        """The input has ended: complete the calls that are being executed, except those that only wait."""
+        until_s = asyncio.get_running_loop().time() + FINISH_S_MAX
+        while self._calls and asyncio.get_running_loop().time() < until_s:
+            for task, call in self._calls.values():
+                if call.waits:
+                    task.cancel()
+            await asyncio.wait([task for task, _call in self._calls.values()], timeout=0.05)
 
-    def clean(self, value: Any) -> Any:
-        """A value as it may be written down: without secrets, and with nothing that is not text."""
+    def _handle(self, message: RpcMessage) -> None:
+        if message.method == "notifications/cancelled":
+            id = message.params.get("requestId")
+            if isinstance(id, str | int) and id in self._calls:
+                self._calls[id][0].cancel()
+        elif message.method == "tools/call" and message.id is not None:
+            if self._tools is not None:
+                self._tools.prove(message.seen)
+            if message.id in self._calls:
+                self._channel.send_error(Refused(INVALID, "that id is in use", id=message.id))
+                return
+            call = RunningCall(self._channel, message)
+            task = asyncio.create_task(self._execute(call))
+            self._calls[call.id] = (task, call)
+            task.add_done_callback(lambda _done: self._calls.pop(call.id, None))
+        else:
+            self._respond(message)
+
+    async def _execute(self, call: RunningCall) -> None:
+        failed = False
+        try:
+            reply = await self._call_tool(call)
+        except Refused as refused:
+            refused.id = call.id
+            self._channel.send_error(refused)
+            return
+        except MaosError as error:  # the model reads it, and can correct its call
+            reply, failed = ToolReply(str(error)), True
+        except Exception as error:  # noqa: BLE001 - a bug of maos: the log of the agent's program has the traceback
+            traceback.print_exc(file=sys.stderr)
+            self._channel.send_error(Refused(BROKEN, f"maos failed: {type(error).__name__}", id=call.id))
+            return
+        result = {"content": [{"type": "text", "text": reply.text}], "isError": failed}
+        number = self._channel.send_result(call.id, result)
+        if number and self._tools is not None:
+            self._tools.sent(reply, number)
+
+    async def _call_tool(self, call: RunningCall) -> ToolReply:
+        name = call.params.get("name")
+        tool = BY_NAME.get(name) if isinstance(name, str) else None
+        if tool is None:
+            raise Refused(BAD_PARAMETERS, f"there is no tool {name!r:.100}")
+        arguments = check_arguments(tool, call.params.get("arguments") or {})
+        self._check_pace()
+        tools = await self._open()
+        await tools.acknowledge()
+        arguments = self._clean(arguments) | ({"on_wait": call.on_wait} if tool.waits else {})
+        reply = await getattr(tools, tool.name)(**arguments)
+        return reply if isinstance(reply, ToolReply) else ToolReply(_json(reply))
+
+    def _check_pace(self) -> None:
+        if len(self._calls) > CALLS_MAX:
+            raise InvalidInput(f"more than {CALLS_MAX} calls at once", hint="wait for the replies to some of them")
+        now_s = asyncio.get_running_loop().time()
+        if len(self._times) == CALLS_PER_MINUTE_MAX and now_s - self._times[0] < 60:
+            raise InvalidInput(f"more than {CALLS_PER_MINUTE_MAX} calls a minute", hint="wait a minute")
+        self._times.append(now_s)
+
+    async def _open(self) -> AgentTools:
+        """Open the database, which must exist: an agent's reports belong into the one that the engine uses."""
+        async with self._opening:
+            if self._tools is None:
+                given = self._environment
+                more: Any = {"schema": given[names.SCHEMA]} if given.get(names.SCHEMA) else {}
+                if self._maos is None:
+                    self._maos = await open_maos(given[names.DATABASE], create=False, **more)
+                run = given.get(names.RUN, "")
+                self._tools = await self._maos.tools(given[names.AGENT], given[names.ATTEMPT], run=run)
+            return self._tools
+
+    def _clean(self, value: Any) -> Any:
+        """Return a value as it may be recorded: without secrets, and without half characters."""
         if isinstance(value, str):
             return self._redactor.text(value.encode("utf-8", "backslashreplace").decode())
         if isinstance(value, list):
-            return [self.clean(each) for each in value]
+            return [self._clean(each) for each in value]
         if isinstance(value, dict):
-            return {self.clean(name): self.clean(each) for name, each in value.items()}
+            return {self._clean(name): self._clean(each) for name, each in value.items()}
         return value
 
 
-class Errand:
-    """One call of a tool on its way: what it has recorded, and how its client hears that it is still being done."""
-
-    def __init__(self, tell: Callable[[str], None] | None = None) -> None:
-        self._tell = tell
-        self.calls: list[RecordedCall] = []
-        self.read: list[int] = []
-        """Messages it tells, by their places in the inbox."""
-        self.waits = False
-        """Whether it only waits for somebody else."""
-
-    async def once(self, session: Session, *call: Any, key: Key | None = None) -> str:
-        """Record a call and what it does, unless it is the repeat of one; its answer. See Calls.once."""
-        recorded = await session.calls.once(*call, key=key)
-        self.calls.append(recorded)
-        return recorded.answer
-
-    def still_there(self, what: str) -> None:
-        """What it waits for; the client is told now and then, if it wants to be."""
-        self.waits = True
-        if self._tell is not None:
-            self._tell(what)
+def _json(value: Any) -> str:
+    return json.dumps(msgspec.to_builtins(value), ensure_ascii=False)
