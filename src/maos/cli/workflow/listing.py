@@ -30,7 +30,7 @@ def list_(database: DatabaseTarget, status: str | None, as_json: bool) -> None:
     from maos.cli.workflow import finding, showing
 
     async def work(m: Maos) -> list[WorkflowRun | RunStatus]:
-        flows = [each.flow for each in await m.workflows.list(status or "")]
+        flows = [each.run for each in await m.workflows.list(status or "")]
         runs = [await m.runs.status_of(run) for run in await finding.of_files(m)]
         return [*flows, *(each for each in runs if status in (None, showing.file_status(each)))]
 

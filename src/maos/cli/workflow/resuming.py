@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from maos.app import Maos
     from maos.model.run import Run
     from maos.model.workflow import WorkflowRun
-    from maos.workflows.preview import Preview
+    from maos.workflows.status import WorkflowPreview
 
 
 @click.command(
@@ -123,19 +123,19 @@ NEXT = {
     "unknown": "nobody knows whether it took effect, and you are asked",
     "interrupted": "was interrupted: called again if it is idempotent, else its probe or you are asked",
     "later": "failed, and is tried again",
-    "settled": "goes on as you have settled it",
+    "resolved": "continues with the outcome that you gave it",
     "waits": "is waited for",
-    "taken_up": "is taken up",
+    "resumed": "is resumed",
 }
 
 
-def render_preview(found: Preview, on_change: str, file: str, *, as_json: bool) -> None:
+def render_preview(found: WorkflowPreview, on_change: str, file: str, *, as_json: bool) -> None:
     """Whether the definition is the same, which calls are not made again, and what happens to those under way."""
-    flow = found.status.flow
+    flow = found.status.run
     if as_json:
         calls = [
-            {"call": each.step_id, "kind": each.call.kind, "name": each.call.name, "next": each.next,
-             "given": each.call.about.get("given")}
+            {"call": each.step_id, "kind": each.step.kind, "name": each.step.name, "next": each.next,
+             "given": each.step.about.get("given")}
             for each in found.pending
         ]  # fmt: skip
         shared.show(
@@ -161,6 +161,6 @@ def render_preview(found: Preview, on_change: str, file: str, *, as_json: bool) 
         render.line(("  its code has changed since: ", "yellow"), meant)
     for each in found.pending:
         style = "yellow" if each.next in ("unknown", "interrupted") else ""
-        render.line(f"  {each.step_id}  ", (clean(showing.what(each.call)), "bold"), "  ", (NEXT[each.next], style))
+        render.line(f"  {each.step_id}  ", (clean(showing.what(each.step)), "bold"), "  ", (NEXT[each.next], style))
         if each.next == "unknown":
             render.line(f"     maos workflow settle {flow.id} {each.step_id} done --value JSON | failed | again")

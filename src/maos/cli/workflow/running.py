@@ -113,7 +113,7 @@ def _options(frequency: str | None, every: int | None, interval_s: float | None)
         return {}
     import msgspec
 
-    from maos.workflows.policy import CheckpointPolicy
+    from maos.workflows.record import CheckpointPolicy
 
     return {"checkpoints": CheckpointPolicy.as_set(msgspec.structs.replace(current().values.checkpoint, **given))}
 
@@ -131,7 +131,7 @@ async def until_ended(m: Maos, handle: Handle[Any], *, as_json: bool) -> int:
             task.cancel()
             return
         interrupted = True
-        handle.leave("paused", "Ctrl+C")
+        handle.stop("paused", "Ctrl+C")
         note(f"{handle.id} is paused when the steps that run have ended; Ctrl+C once more does not wait for them")
 
     task = asyncio.create_task(handle.wait())

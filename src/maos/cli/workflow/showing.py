@@ -130,7 +130,7 @@ async def narrate(m: Maos, handle: Handle[Any]) -> None:
     """Print what a person should know while a workflow runs."""
     from maos.cli.failures import note
 
-    async for each in m.workflows.notices(handle.id, after=max(0, handle.flow.version - 1)):
+    async for each in m.workflows.notices(handle.id, after=max(0, handle.run.version - 1)):
         if each.what == "waits":
             how = f"maos answer {handle.id}/{each.step_id} ANSWER" if each.kind == "gate" else (
                 f"maos workflow signal {handle.id} {each.name} [JSON]")  # fmt: skip

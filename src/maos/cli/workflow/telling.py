@@ -63,7 +63,7 @@ def settle(
         if call not in open_:
             there = f"unknown are: {', '.join(open_)}" if open_ else "no call of it is unknown"
             raise InvalidInput(f"the outcome of call {call!r} of {whole} is not unknown", hint=there)
-        await m.workflows.settle(whole, call, outcome, value=result, why=why)
+        await m.workflows.resolve(whole, call, outcome, value=result, why=why)
 
     _tell(database, id, work, f"settled call {call}: {outcome}", as_json)
 
@@ -108,7 +108,7 @@ def _tell(
         return await m.workflows.status(flow.id)
 
     status = database.write(work)
-    flow, runs = status.flow, status.name == "running"
+    flow, runs = status.run, status.name == "running"
     if as_json:
         shared.show({"id": flow.id, "done": said, "running": runs})
         return
