@@ -190,7 +190,7 @@ STATES: list[tuple[str, str, list[tuple[str, str]]]] = [
     (
         "Calls of workflows",
         "Each step, sleep, signal, question and child of a workflow is one of these.",
-        [("model/workflow.py", "STARTED DONE FAILED UNKNOWN LEFT")],
+        [("model/workflow.py", "STARTED DONE FAILED UNKNOWN ABANDONED")],
     ),
     (
         "Outcomes of effects",
