@@ -10,7 +10,8 @@ import click
 from maos.cli import documents, render
 from maos.cli.agent import words
 from maos.cli.arguments import WHEN
-from maos.cli.commands import LazyCommand, agent_argument, json_lines_option, json_option
+from maos.cli.commands import LazyCommand, json_lines_option, json_option
+from maos.cli.completion import agent_argument
 from maos.cli.database import DatabaseTarget
 from maos.cli.failures import CONFLICT, report
 from maos.cli.plain import clean

@@ -13,7 +13,8 @@ from click.core import ParameterSource
 from maos.cli import documents, render
 from maos.cli.agent import status
 from maos.cli.arguments import DURATION, TEXT, seconds
-from maos.cli.commands import LazyCommand, agent_argument, json_lines_option, json_option
+from maos.cli.commands import LazyCommand, json_lines_option, json_option
+from maos.cli.completion import agent_argument
 from maos.cli.database import DatabaseTarget
 from maos.cli.failures import note
 from maos.cli.plain import clean
@@ -236,8 +237,8 @@ def stop(database: DatabaseTarget, agent: str, grace: int, as_json: bool) -> Non
         render.line(name, f" had ended already: {how}")
         return
     render.line(name, f" {how}" if now.status is AgentState.STOPPED else f" ended before it was stopped: {how}")
-    if now.go_on:
-        render.line(("to go on: ", "dim"), now.go_on)
+    if now.resumable:
+        render.line(("to go on: ", "dim"), now.resumable)
 
 
 def _in_foreground(ctx: click.Context, begin: Begin, *, as_json: bool, create: bool = False) -> None:

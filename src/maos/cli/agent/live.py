@@ -115,8 +115,8 @@ class Feed:
                 self.note(f"{'allowed' if data['allow'] else 'refused'}: {asked}{words.because(data)}")
             case "attempt_ended":
                 self._ended(data)
-            case "unattended" if data["go_on"]:
-                self.note(f"{data['status'].meaning or data['status']}; `{data['go_on']}` goes on", "warning")
+            case "unattended" if data["resumable"]:
+                self.note(f"{data['status'].meaning or data['status']}; `{data['resumable']}` goes on", "warning")
         sys.stdout.flush()
         sys.stderr.flush()
 
@@ -465,7 +465,7 @@ class Foreground:
                 pass  # it was never ours
             elif self._as_json:
                 documents.show_line(
-                    {"kind": "let_go", "agent": begun.agent, "go_on": f"maos agent attach {begun.agent}"}
+                    {"kind": "let_go", "agent": begun.agent, "resumable": f"maos agent attach {begun.agent}"}
                 )
             else:
                 self._tell(f"{begun.agent} goes on without us; `maos agent attach {begun.agent}` takes it up again")

@@ -11,7 +11,8 @@ import click
 
 from maos.cli import documents, render
 from maos.cli.agent import words
-from maos.cli.commands import LazyCommand, agent_argument, full_option, json_option
+from maos.cli.commands import LazyCommand, full_option, json_option
+from maos.cli.completion import agent_argument
 from maos.cli.console import Field, Listing
 from maos.cli.database import DatabaseTarget
 from maos.cli.failures import FAILED, LIMIT_REACHED, MAY_PASS, NEEDS_PERSON, STOPPED
@@ -106,7 +107,7 @@ def show_list(found: Sequence[AgentStatus], *, older: int = 0) -> None:
     for each in found:
         if each.status in (AgentState.DETACHED, AgentState.INTERRUPTED):
             render.line(
-                (clean(each.agent), "bold"), f" is {each.status}: ", (each.go_on or "", "bold"), " goes on with it"
+                (clean(each.agent), "bold"), f" is {each.status}: ", (each.resumable or "", "bold"), " goes on with it"
             )
     if older:
         render.line((f"{render.many(older, 'agent')} ended more than a day ago (--all shows them)", "dim"))
@@ -168,7 +169,7 @@ class _Page:
             (now.status, STYLES.get(now.status, "")), f" since {render.when(now.since_us)}",
         )  # fmt: skip
         self._field("", now.status.meaning)
-        self._field("to go on", now.go_on or "", whole=True)
+        self._field("to go on", now.resumable or "", whole=True)
 
     def _trouble(self, now: AgentDetails) -> None:
         if now.status is AgentState.FAILED:
@@ -241,13 +242,13 @@ def show_end(now: AgentDetails) -> None:
     for line in _changes(now):
         _tell(line)
     advice = _hint(now)
-    if advice and not (now.go_on and "resume" in advice):
+    if advice and not (now.resumable and "resume" in advice):
         _tell(f"  {advice}")
     if now.failure and now.failure.reset_us:
         _tell(f"  it can go on from {render.when(now.failure.reset_us)}")
     if now.tools_unknown:
         _tell(f"  unknown whether they took effect: {', '.join(_tools_unknown(now))}")
-    _tell(f"  to go on: {now.go_on}" if now.go_on else f"  more: maos agent show {now.agent}")
+    _tell(f"  to go on: {now.resumable}" if now.resumable else f"  more: maos agent show {now.agent}")
 
 
 def place_of(attempt: Attempt) -> list[str]:

@@ -18,7 +18,7 @@ async def by_id(m: Maos, id: str) -> WorkflowRun | Run:
 
     if not id:
         raise InvalidInput("an empty id names no workflow", hint="`maos workflow list` shows them")
-    found = await m.find(id, "workflow", "run", noun="workflow", hint="`maos workflow list` shows them")
+    found = await m.find(id, "workflow", "run")
     if found.kind == "workflow":
         return await m.workflows.get(found.id)
     run = await m.runs.get(found.id)
