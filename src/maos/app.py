@@ -6,13 +6,12 @@ import os
 from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from maos import settings
 from maos.clock import Clock, SystemClock
 from maos.engine.types import RUN, TYPES
 from maos.errors import InvalidInput
-from maos.ids import match_id
 from maos.journal.codec import EventType
 from maos.journal.journal import Journal
 from maos.journal.verify import Report
@@ -24,6 +23,7 @@ from maos.store.sql_store import SqlStore
 if TYPE_CHECKING:
     from maos.bus.bus import Bus
     from maos.engine.tool_servers import ToolServers
+    from maos.ids import Target
     from maos.ops.doctor import Finding
     from maos.ops.notices import NoticeInfo
     from maos.runs.agent_tools import AgentTools
@@ -33,20 +33,13 @@ if TYPE_CHECKING:
     from maos.travel.service import TimeTravel
     from maos.views.agents import Agents
     from maos.views.effects import Effect
+    from maos.views.ids import Ids
     from maos.views.messages import Messages
     from maos.views.overview import Overview
     from maos.views.questions import Questions
     from maos.workflows.service import Workflows
 
 T = TypeVar("T")
-
-
-class FoundId(NamedTuple):
-    """What a person means by an id."""
-
-    kind: str
-    """`run` or `flow`."""
-    id: str
 
 
 class Maos:
@@ -161,17 +154,28 @@ class Maos:
             )
         return self._workflows
 
-    async def find(self, given: str, *kinds: str, noun: str, hint: str = "") -> FoundId:
-        """Find a run or workflow run by its id or a unique prefix of it; `kinds` are "run" and "workflow".
+    async def find(self, given: str, *kinds: str) -> Target:
+        """What a person means by an id: RUN, RUN/TASK, an agent, a workflow run, or a unique prefix of one.
+
+        `kinds` are "run", "agent" and "workflow"; a task of a run is found as an agent.
 
         Example::
 
-            print((await m.find("r-1", "run", noun="orchestration")).id)
+            print((await m.find("r-1")).kind)
         """
-        streams = [name for kind in kinds async for name in self.journal.streams(f"{kind}/{given}")]
-        known = {id: kind for kind, _, id in (name.partition("/") for name in reversed(streams))}
-        id = match_id(given, reversed(known), noun, hint=hint)
-        return FoundId(known[id], id)
+        return await self.ids.find(given, *kinds)
+
+    @property
+    def ids(self) -> Ids:
+        """Ids of everything, as people type them.
+
+        Example::
+
+            print(await m.ids.complete("r-"))
+        """
+        from maos.views.ids import Ids
+
+        return Ids(self.journal)
 
     @property
     def questions(self) -> Questions:

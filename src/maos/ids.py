@@ -6,11 +6,31 @@ import os
 import secrets
 import socket
 from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+from itertools import islice
+from typing import NamedTuple
 
 from maos.errors import InvalidInput, NotFound
 
 NAME_CHARS_MAX = 512
 CANDIDATES_SHOWN_MAX = 5
+OTHERS_MAX = 2_000
+"""Ids that a mistyped one is compared with: comparing takes a while."""
+
+
+RUN, TASK, AGENT, WORKFLOW = "run", "task", "agent", "workflow"
+
+
+class Target(NamedTuple):
+    """What a person means by an id."""
+
+    kind: str
+    """`run`, `task`, `agent` or `workflow`."""
+    id: str
+    """The id of the run or the workflow run; the name of the agent, also for a task."""
+    run: str = ""
+    """The run that a task belongs to."""
+    task: str = ""
 
 
 def incarnation() -> str:
@@ -42,20 +62,21 @@ def check_name(name: str, what: str) -> str:
     return name
 
 
-def match_id(given: str, known: Iterable[str], noun: str, *, hint: str = "") -> str:
+def match_id(given: str, known: Iterable[str], noun: str, *, hint: str = "", others: Iterable[str] = ()) -> str:
     """Return the one known id that is `given` or begins with it; a whole id wins over any longer one.
 
     For ids that a person types: a program that shortened ids would reach `order-71` when it meant an `order-7` that is
-    not there. NotFound and InvalidInput are those of `only`.
+    not there. NotFound names the nearest of `others`, else `hint`; InvalidInput names the several that match.
     """
     found = list(dict.fromkeys(each for each in known if given and each.startswith(given)))
-    return given if given in found else only(given, found, noun, hint=hint)
+    return given if given in found else only(given, found, noun, hint=hint, others=others)
 
 
-def only(given: str, found: Sequence[str], noun: str, *, hint: str = "") -> str:
-    """Return the one id found for `given`. NotFound, with `hint`, if there is none; InvalidInput names the several."""
+def only(given: str, found: Sequence[str], noun: str, *, hint: str = "", others: Iterable[str] = ()) -> str:
+    """Return the one id found for `given`; NotFound and InvalidInput are those of `match_id`."""
     if not found:
-        raise NotFound(f"there is no {noun} {given!r}", hint=hint)
+        near = get_close_matches(given, list(islice(others, OTHERS_MAX)), n=1)
+        raise NotFound(f"there is no {noun} {given!r}", hint=f"did you mean {near[0]}?" if near else hint)
     if len(found) > 1:
         shown = ", ".join(found[:CANDIDATES_SHOWN_MAX]) + (", …" if len(found) > CANDIDATES_SHOWN_MAX else "")
         raise InvalidInput(f"{given!r} could be any of {len(found)} {noun}s: {shown}", hint="give more of the id")

@@ -12,6 +12,7 @@ import pytest
 import maos
 from maos.cli.commands import LazyGroup
 from maos.cli.program import program
+from maos.cli.runs import orchestration
 from maos.model.agent import COMPRESSIONS
 from tests.cli.conftest import Invoke
 
@@ -55,6 +56,13 @@ def test_every_command_has_help_with_an_example(path: tuple[str, ...], no_db: Pa
             assert parameter.help, f"--{parameter.name} says nothing"
 
 
+NEED_A_RUN = {
+    "agent", "answer", "attach", "chat", "checkpoint", "completion", "demo", "diff", "effects", "export", "fork",
+    "import", "join", "logs", "merge", "notify", "pause", "pin", "resume", "rollback", "run", "workflow", "r-1a2b3c",
+    "r-1a2b3c/api",
+}  # fmt: skip
+"""Words in examples that need more than an agent with a state."""
+
 PRINTS_JSON_ANYWAY = {("workflow", "schema")}
 
 
@@ -72,22 +80,7 @@ def test_every_command_can_print_json(path: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize(("path", "example"), EXAMPLES, ids=[example for _path, example in EXAMPLES])
 def test_every_example_works(path: tuple[str, ...], example: str, db: Path, invoke: Invoke) -> None:
-    about_runs = {
-        "agent",
-        "answer",
-        "chat",
-        "completion",
-        "notify",
-        "demo",
-        "effects",
-        "export",
-        "import",
-        "orchestrate",
-        "orchestration",
-        "resume",
-        "workflow",
-    } & set(shlex.split(example))
-    if "postgresql://" in example or path == ("state", "stream") or about_runs:
+    if "postgresql://" in example or path == ("state", "stream") or NEED_A_RUN & {*path, *shlex.split(example)}:
         return  # these have tests of their own
     stdin, _, command = example.rpartition(" | ")
     args = shlex.split(command)
@@ -102,6 +95,36 @@ def test_every_example_works(path: tuple[str, ...], example: str, db: Path, invo
     result = invoke(*args[1:], *(["--yes"] if takes_yes else []), stdin=shlex.split(stdin)[1] if stdin else None)
     assert result.exit_code == 0, result.output
     assert result.stdout or "events" in args
+
+
+@pytest.mark.parametrize(("path", "example"), EXAMPLES, ids=[example for _path, example in EXAMPLES])
+def test_every_example_is_a_command_line(path: tuple[str, ...], example: str) -> None:
+    args = shlex.split(example.partition(" | ")[0].partition(" > ")[0])
+    if args[0] != "maos":
+        return  # the end of a pipe
+    command: click.Command | None = program
+    context = click.Context(program)
+    args = args[3:] if args[1] == "--db" else args[1:]
+    while isinstance(command, click.Group) and args:
+        _name, command, args = command.resolve_command(context, args)
+    assert command is not None
+    try:
+        command.make_context("maos", args, resilient_parsing=isinstance(command, click.Group))
+    except click.BadParameter:
+        pass  # a file that is not here
+
+
+def aliases() -> Iterator[tuple[str, ...]]:
+    for path, command in {**COMMANDS, **dict(walk(orchestration, ("orchestration",)))}.items():
+        for name in command.aliases if isinstance(command, LazyGroup) else ():
+            yield (*path, name)
+
+
+@pytest.mark.parametrize("path", aliases(), ids="-".join)
+def test_older_names_still_work(path: tuple[str, ...], no_db: Path, invoke: Invoke) -> None:
+    result = invoke(*path, "--help")
+    assert result.exit_code == 0
+    assert result.stdout.startswith(f"Usage: maos {' '.join(path)} ")
 
 
 def test_compressions_are_those_of_the_journal() -> None:

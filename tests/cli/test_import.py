@@ -37,7 +37,7 @@ def test_a_database_is_moved_over(original: Path, invoke: Invoke) -> None:
     again = invoke("--db", "runs.db", "import", "maos.db")
     assert again.stdout.count("already here") == 6
     assert original.read_bytes() == before
-    assert "What is running" in invoke("--db", "runs.db", "orchestration", "list").stdout
+    assert "What is running" in invoke("--db", "runs.db", "ps").stdout
     ahead = invoke("--db", "runs.db", "resume", "1111", "--dry-run").stdout
     assert "analyst-1100aaaa    done, and not run again" in ahead
     assert "> mind the empty line" in ahead

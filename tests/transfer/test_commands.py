@@ -35,7 +35,7 @@ async def machines(tmp_path: Path) -> AsyncIterator[list[Commands]]:
 
 async def failed_run(commands: Commands) -> str:
     """A run of which one task is done."""
-    code, _out, err = await commands.call("orchestrate", "--plan", commands.plan(TASKS), "--auto", "--json")
+    code, _out, err = await commands.call("run", "-f", commands.plan(TASKS), "--auto", "--json")
     assert code == 1, err
     return (await commands.runs())[0].id
 
@@ -60,7 +60,7 @@ async def test_a_run_moves_from_one_machine_to_another(machines: list[Commands],
     assert f"`maos resume {id}` goes on with it, once you have agreed" in out
     code, out, _err = await there.call("import", str(path))
     assert "already here" in out
-    code, out, _err = await there.call("orchestration", "status", id)
+    code, out, _err = await there.call("status", id)
     assert "1 of 2 tasks done" in out
     [ahead] = await there.run("resume", id, "--dry-run")
     assert (ahead["agreed"], ahead["starts"][0]["command"][0]) == (False, "sh")
@@ -71,7 +71,7 @@ async def test_a_run_moves_from_one_machine_to_another(machines: list[Commands],
     (there.root / "go").touch()
     documents = await there.run("resume", id, "--trust")
     assert (documents[-1]["status"], documents[-1]["done"]) == ("completed", 2)
-    code, _out, err = await there.call("orchestration", "merge", id)
+    code, _out, err = await there.call("merge", id)
     assert code == 0, err
     assert (there.folder / "two.txt").read_text() == "two\n"
     assert (there.folder / "one.txt").exists()

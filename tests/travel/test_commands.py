@@ -34,14 +34,14 @@ def tasks(folder: Path) -> list[dict[str, Any]]:
 
 async def begin(commands: Commands, folder: Path) -> tuple[asyncio.subprocess.Process, str]:
     """A run, until its second agent is at work; with a checkpoint of then."""
-    engine = await commands.start("orchestrate", "--plan", commands.plan(tasks(folder)), "--auto", "--kind", "shell")
+    engine = await commands.start("run", "-f", commands.plan(tasks(folder)), "--auto", "--kind", "shell")
 
     async def reached() -> bool:
         return (folder / "one").exists()
 
     await until(reached)
     [run] = await commands.runs()
-    await told(commands, "orchestration", "checkpoint", run.id, "--name", "mark")
+    await told(commands, "checkpoint", run.id, "--name", "mark")
 
     async def saved() -> bool:
         attempt = await commands.attempt("w")
@@ -78,47 +78,47 @@ async def test_a_person_goes_back_forks_compares_and_joins(tmp_path: Path, comma
     engine.send_signal(signal.SIGKILL)
     await engine.wait()
     assert not commands.nobody_is_left()
-    code, err = await refused(commands, "orchestration", "rollback", id, "--to", "mark")
+    code, err = await refused(commands, "rollback", id, "--to", "mark")
     assert (code, "nobody to ask" in err) == (2, True)
-    plan = await told(commands, "orchestration", "rollback", id, "--to", "mark", "--dry-run")
+    plan = await told(commands, "rollback", id, "--to", "mark", "--dry-run")
     [a, w] = plan["tasks"]
     assert (a["what"], w["what"], w["checkpoint"], w["agent"]) == ("kept", "goes on", "mark", f"{id}.w.b1")
     assert not commands.nobody_is_left(), "a dry run stops nobody"
-    done = await told(commands, "orchestration", "rollback", id, "--to", "mark", "--yes")
+    done = await told(commands, "rollback", id, "--to", "mark", "--yes")
     assert (done["dry_run"], done["status"], done["stopped"]) == (False, "paused", [f"{id}.w"])
     assert commands.nobody_is_left()
     async with commands.look() as m:
         assert on_disk(Path((await m.agents.get(f"{id}.w.b1")).order["cwd"]))["w.txt"] == "one\n"
 
-    fork = await told(commands, "orchestration", "fork", id, "--id", "r-other")
+    fork = await told(commands, "fork", id, "--id", "r-other")
     assert (fork["id"], fork["from"]) == ("r-other", id)
     await end(commands, tmp_path, id, "ours")
     await end(commands, tmp_path, "r-other", "theirs")
-    different = await told(commands, "orchestration", "diff", id, "r-other", "--patch")
+    different = await told(commands, "diff", id, "r-other", "--patch")
     assert [(each["name"], each["said_before"], each["said_after"]) for each in different["tasks"]] == [
         ("w", "ours", "theirs")
     ]
     assert [each["path"] for each in different["files"]] == ["w.txt"]
     assert "-ours\n+theirs\n" in different["patch"]
 
-    code, out, _err = await commands.call("orchestration", "join", id, "r-other", "--json")
+    code, out, _err = await commands.call("join", id, "r-other", "--json")
     joined = json.loads(out)
     assert (code, joined["joined"], [each["id"] for each in joined["conflicts"]]) == (4, False, ["task/w", "files"])
     code, out, _err = await commands.call("questions")
     assert "both have done w, with different results" in out
     for question in joined["questions"]:
         await told(commands, "answer", question, "theirs")
-    joined = await told(commands, "orchestration", "join", id, "r-other")
+    joined = await told(commands, "join", id, "r-other")
     assert joined["joined"]
     [run] = [each for each in await commands.runs() if each.id == id]
     assert files_of(commands.folder, run.commit)["w.txt"] == "theirs\n"
-    undone = await told(commands, "orchestration", "rollback", id, "--to", joined["undo"], "--yes")
+    undone = await told(commands, "rollback", id, "--to", joined["undo"], "--yes")
     [run] = [each for each in await commands.runs() if each.id == id]
     assert (run.status, run.tasks["w"].result) == ("completed", "ours")
     assert files_of(commands.folder, run.commit)["w.txt"] == "ours\n"
     assert git(commands.folder, "status", "--porcelain") == "", "nothing of the person's own is touched"
 
-    then = await told(commands, "orchestration", "status", id, "--at", "mark", "--tasks", "--messages")
+    then = await told(commands, "status", id, "--at", "mark", "--tasks", "--messages")
     assert (then["status"], [each["status"] for each in then["tasks"]]) == ("running", ["done", "running"])
     versions = await told(commands, "orchestration", "checkpoints", id, "--all")
     what = [each["what"] for each in versions["versions"]]
@@ -126,9 +126,9 @@ async def test_a_person_goes_back_forks_compares_and_joins(tmp_path: Path, comma
         f"taken back to version {plan['to']['version']}", "joined with r-other",
         f"taken back to version {undone['to']['version']}",
     ]  # fmt: skip
-    code, err = await refused(commands, "orchestration", "rollback", id, "--to", "nowhere", "--yes")
+    code, err = await refused(commands, "rollback", id, "--to", "nowhere", "--yes")
     assert (code, "has no moment 'nowhere'" in err) == (2, True)
-    code, err = await refused(commands, "orchestration", "rollback", id, "--to", "999", "--yes")
+    code, err = await refused(commands, "rollback", id, "--to", "999", "--yes")
     assert (code, "has no version 999" in err) == (3, True)
 
 
@@ -136,7 +136,7 @@ async def test_a_person_goes_back_forks_compares_and_joins(tmp_path: Path, comma
 async def test_a_run_that_is_carried_out_is_paused_before_it_goes_back(tmp_path: Path, commands: Commands) -> None:
     """I14: by whichever process carries it out, which then ends."""
     engine, id = await begin(commands, tmp_path)
-    code, out, err = await commands.call("orchestration", "rollback", id, "--yes")
+    code, out, err = await commands.call("rollback", id, "--yes")
     assert code == 0, err
     assert "with the state of checkpoint mark" in out
     assert f"to go on: maos resume {id}" in out
@@ -147,11 +147,11 @@ async def test_a_run_that_is_carried_out_is_paused_before_it_goes_back(tmp_path:
     [run] = await commands.runs()
     assert (run.status, run.tasks["w"].result) == ("completed", "two")
     in_place = commands.plan([{"name": "x", "command": ["true"]}])
-    await commands.call("orchestrate", "--plan", in_place, "--auto", "--kind", "shell", "--in-place")
+    await commands.call("run", "-f", in_place, "--auto", "--kind", "shell", "--in-place")
     [other] = [each.id for each in await commands.runs() if each.id != id]
-    code, err = await refused(commands, "orchestration", "rollback", other, "--to", "3", "--yes")
+    code, err = await refused(commands, "rollback", other, "--to", "3", "--yes")
     assert (code, "its files cannot go back" in err, "--without-files" in err) == (2, True, True)
-    done = await told(commands, "orchestration", "rollback", other, "--to", "3", "--yes", "--without-files")
+    done = await told(commands, "rollback", other, "--to", "3", "--yes", "--without-files")
     assert "files stay as they are" in done["notes"][0]
 
 
@@ -188,28 +188,26 @@ async def test_a_permanent_run_is_never_cleaned_up(commands: Commands) -> None:
     plan = commands.plan([{"name": "a", "command": ["sh", "-c", "echo a > a.txt"]}])
     ids = []
     for _ in range(2):
-        await commands.call("orchestrate", "--plan", plan, "--auto", "--kind", "shell")
+        await commands.call("run", "-f", plan, "--auto", "--kind", "shell")
         [new] = [each.id for each in await commands.runs() if each.id not in ids]
         ids.append(new)
     kept, other = ids
-    done = await told(commands, "orchestration", "keep", kept, "--why", "shipped in March")
+    done = await told(commands, "admin", "pin", kept, "--why", "shipped in March")
     assert done == {"id": kept, "permanent": True, "why": "shipped in March", "changed": True}
-    assert not (await told(commands, "orchestration", "keep", kept, "--why", "shipped in March"))["changed"]
-    listed = {
-        each["id"]: each["permanent"] for each in (await told(commands, "orchestration", "list"))["orchestrations"]
-    }
+    assert not (await told(commands, "admin", "pin", kept, "--why", "shipped in March"))["changed"]
+    listed = {each["id"]: each["permanent"] for each in (await told(commands, "ps"))["runs"]}
     assert listed == {kept: True, other: False}
-    _code, out, _err = await commands.call("orchestration", "status", kept)
+    _code, out, _err = await commands.call("status", kept)
     assert "shipped in March" in out
-    _code, out, _err = await commands.call("orchestration", "list")
+    _code, out, _err = await commands.call("ps")
     assert out.count("permanent") == 1
-    cleaned = await told(commands, "orchestration", "cleanup", "--older-than", "0")
+    cleaned = await told(commands, "admin", "cleanup", "--older-than", "0")
     assert [each["run"] for each in cleaned["removed"]] == [other]
     tree = commands.home
     assert [path.name for path in tree.glob("*/workspaces/*.a")] == [f"{kept}.a"]
-    undone = await told(commands, "orchestration", "keep", kept, "--undo")
+    undone = await told(commands, "admin", "pin", kept, "--undo")
     assert (undone["permanent"], undone["changed"]) == (False, True)
-    code, out, _err = await commands.call("orchestration", "keep", kept, "--undo")
+    code, out, _err = await commands.call("admin", "pin", kept, "--undo")
     assert (code, "as before" in out) == (0, True)
-    cleaned = await told(commands, "orchestration", "cleanup", "--older-than", "0")
+    cleaned = await told(commands, "admin", "cleanup", "--older-than", "0")
     assert [each["run"] for each in cleaned["removed"]] == [kept]

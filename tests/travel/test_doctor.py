@@ -85,7 +85,7 @@ def test_a_run_whose_folder_was_moved_is_named_with_the_way_on(folder: Path) -> 
     assert "maos resume r-1 --cwd NEW" in found["hint"]
 
 
-@pytest.mark.parametrize("words", [("orchestration", "list"), ("status",), ("resume",), ("agent", "list")])
+@pytest.mark.parametrize("words", [("ps"), ("status",), ("resume",), ("agent", "list")])
 def test_whoever_opens_a_database_of_the_original_is_told_how_to_bring_it(folder: Path, words: tuple[str, ...]) -> None:
     connection = sqlite3.connect("maos.db")
     connection.executescript(ORIGINAL.read_text())

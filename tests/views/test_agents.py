@@ -47,7 +47,7 @@ async def test_the_status_of_an_agent_that_has_ended(m: Maos, tmp_path: Path) ->
     status = await m.agents.status("a")
     assert (status.agent, status.attempt, status.status, status.result) == ("a", 1, AgentState.FAILED, "hello")
     assert status.failure is not None
-    assert (status.failure.name, status.go_on) == ("failed", "maos agent resume a")
+    assert (status.failure.name, status.resumable) == ("failed", "maos agent resume a")
     assert status.ended_us is not None
     assert status.since_us == status.ended_us
     found, older = await m.agents.statuses(everything=False)
@@ -69,10 +69,10 @@ async def test_an_agent_without_engine_and_holder_is_interrupted(m: Maos, monkey
     assert (await m.agents.status("a")).status is AgentState.RUNNING
     monkeypatch.setattr(ownership, "liveness", lambda _owner: Liveness.GONE)
     status = await m.agents.status("a")
-    assert (status.status, status.go_on) == (AgentState.INTERRUPTED, "maos agent resume a")
+    assert (status.status, status.resumable) == (AgentState.INTERRUPTED, "maos agent resume a")
     monkeypatch.setattr(ownership, "agent_liveness", lambda _attempt: Liveness.DETACHED)
     status = await m.agents.status("a")
-    assert (status.status, status.go_on) == (AgentState.DETACHED, "maos agent attach a")
+    assert (status.status, status.resumable) == (AgentState.DETACHED, "maos agent attach a")
 
 
 async def test_output_is_followed_until_the_attempt_has_ended(m: Maos, tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ async def test_a_follower_is_told_once_that_no_engine_records_the_agent(
         async with asyncio.timeout(0.5):
             async for event in m.agents.follow("a.1", after=3, owner={"pid": 1}):
                 seen.append(event.type)
-                assert event.data == {"status": AgentState.INTERRUPTED, "go_on": "maos agent resume a"}
+                assert event.data == {"status": AgentState.INTERRUPTED, "resumable": "maos agent resume a"}
     assert seen == [agents.UNATTENDED]
 
 

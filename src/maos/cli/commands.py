@@ -1,8 +1,9 @@
-"""What all commands have in common: they are loaded when needed, show examples, and take versions from the end."""
+"""What all commands share: they are loaded when needed, have aliases and examples, and accept versions from the end."""
 
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from importlib import import_module
@@ -11,7 +12,6 @@ from typing import Any
 
 import click
 
-from maos.cli import completing
 from maos.cli.arguments import VersionType
 
 _FROM_NEWEST = re.compile(r"-[0-9]+")
@@ -34,7 +34,7 @@ class LazyCommand(click.Command):
         return super().parse_args(ctx, args)
 
     def _with_versions(self, args: list[str]) -> list[str]:
-        """`-2` in the place of a version as `newest-2`: click would take it for an option."""
+        """Replace `-2` in the place of a version by `newest-2`: click would read it as an option."""
         valued = {name for each in self.params if isinstance(each, click.Option) and not each.is_flag
                   for name in each.opts}  # fmt: skip
         result: list[str] = []
@@ -54,7 +54,7 @@ NO_ALIASES: Mapping[str, str] = MappingProxyType({})
 class LazyGroup(click.Group):
     """A group that imports a command when it is used; its own help is in the table and imports nothing.
 
-    `aliases` are further names that the help does not list: `module:name`.
+    `aliases` are further names that the help does not list: `module:name`, and arguments that come first.
     """
 
     def __init__(
@@ -77,25 +77,37 @@ class LazyGroup(click.Group):
         location = self.lazy[cmd_name][0] if cmd_name in self.lazy else self.aliases.get(cmd_name, "")
         if not location:
             return None
-        module, _, name = location.partition(":")
+        module, _, name = location.partition(" ")[0].partition(":")
         command: click.Command = getattr(import_module(module), name)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        limit = formatter.width - 6 - max(map(len, self.lazy))
+        self.write_commands("Commands", self.lazy, formatter)
+
+    def write_commands(self, title: str, entries: Mapping[str, Entry], formatter: click.HelpFormatter) -> None:
+        """Write commands with their short help under a title."""
+        width = max(map(len, self.lazy), default=0)
+        limit = formatter.width - 6 - width
         rows = [
-            (name, click.Command(name, help=help).get_short_help_str(limit)) for name, (_, help) in self.lazy.items()
+            (name.ljust(width), click.Command(name, help=help).get_short_help_str(limit))
+            for name, (_, help) in entries.items()
         ]
-        with formatter.section("Commands"):
-            formatter.write_dl(rows)
+        if rows:
+            with formatter.section(title):
+                formatter.write_dl(rows)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        name = args[0]
-        known = [*self.lazy, *self.aliases]
-        if name not in known and not name.startswith("-") and not ctx.resilient_parsing:
-            near = get_close_matches(name, known, n=1)
+        name, *rest = args
+        if name in self.aliases:
+            _location, *preset = shlex.split(self.aliases[name])
+            args = [name, *preset, *rest]
+        elif name == "help":
+            click.echo(ctx.get_help())
+            ctx.exit()
+        elif name not in self.lazy and not name.startswith("-") and not ctx.resilient_parsing:
+            near = get_close_matches(name, [*self.lazy, *self.aliases], n=1)
             also = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(self.lazy)}"
             raise click.UsageError(f"no command {name!r}; {also}", ctx)
         return super().resolve_command(ctx, args)
@@ -112,13 +124,25 @@ def _write_examples(examples: Sequence[str], formatter: click.HelpFormatter) -> 
                 formatter.write(f"{'':>{formatter.current_indent}}{line}\n")
 
 
-agent_argument = click.argument("agent", metavar="AGENT", shell_complete=completing.agents)
+def forward(ctx: click.Context, path: str, *args: str) -> None:
+    """Run another command of the program in the place of this one; `path` is what a person would type."""
+    root = ctx.find_root()
+    command = root.command
+    for name in path.split():
+        assert isinstance(command, click.Group)
+        found = command.get_command(root, name)
+        assert found is not None
+        command = found
+    with command.make_context(path, list(args), parent=root) as context:
+        command.invoke(context)
+
+
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead.")
 json_lines_option = click.option("--json", "as_json", is_flag=True, help="Print a JSON document per line instead.")
 full_option = click.option("--full", is_flag=True, help="Shorten nothing.")
 yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 dry_run_option = click.option("--dry-run", is_flag=True, help="Only show what would be done.")
 source_option = click.option(
-    "--source", default="cli", show_default=True, help="Who makes the change, as shown in the history."
+    "--source", default="cli", show_default=True, help="The author of the change, as shown in the history."
 )
 path_option = click.option("--path", metavar="POINTER", help="Only the value at this path, such as /messages/0.")

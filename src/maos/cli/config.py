@@ -1,4 +1,4 @@
-"""`maos config`: what is set, where it is set, what is wrong with it, and how to change it."""
+"""`maos admin config`: settings, where each comes from, what is wrong with them, and how to change them."""
 
 from __future__ import annotations
 
@@ -28,31 +28,31 @@ HIDDEN = "(hidden)"
 @click.group(
     cls=LazyGroup,
     lazy={
-        "show": ("maos.cli.config:show", "Show the settings, and where each comes from."),
-        "validate": ("maos.cli.config:validate", "Say everything that is wrong with the settings, and where."),
-        "path": ("maos.cli.config:path", "Say which files the settings come from."),
-        "edit": ("maos.cli.config:edit", "Edit a file of settings in your editor ($VISUAL or $EDITOR)."),
+        "show": ("maos.cli.config:show", "Show settings, and where each comes from."),
+        "validate": ("maos.cli.config:validate", "Check settings; every problem is named by file and line."),
+        "path": ("maos.cli.config:path", "Print which files the settings come from."),
+        "edit": ("maos.cli.config:edit", "Edit a settings file in your editor ($VISUAL or $EDITOR)."),
     },
-    examples=["maos config show", "maos config show checkpoint.interval_s", "maos config edit"],
+    examples=["maos admin config show", "maos admin config show checkpoint.interval_s", "maos admin config edit"],
 )
 def config() -> None:
-    """Look at the settings, check and change them.
+    """Show, check and change settings.
 
     They come from your own maos.toml, from the nearest one in or above the current folder, from variables MAOS_… and
-    from flags; what is later in this list counts. Processes that run notice a change within seconds.
+    from flags; later ones in this list override earlier ones. Running processes notice a change within seconds.
     """
 
 
 @click.command(
     cls=LazyCommand,
-    examples=["maos config show", "maos config show checkpoint", "maos config show cleanup.every_hours --json"],
+    examples=["maos admin config show checkpoint", "maos admin config show cleanup.every_hours --json"],
 )
 @click.argument("names", metavar="[NAME]...", nargs=-1)
-@click.option("--changed", is_flag=True, help="Only what somebody has set.")
+@click.option("--changed", is_flag=True, help="Only settings that differ from the default.")
 @json_option
 @click.pass_obj
 def show(database: DatabaseTarget, names: tuple[str, ...], changed: bool, as_json: bool) -> None:
-    """Show the settings, and where each comes from.
+    """Show settings, and where each comes from.
 
     NAME is a setting or a table of them.
     """
@@ -107,22 +107,22 @@ def _named(entries: list[dict[str, Any]], name: str, *, changed: bool) -> list[d
     if not found and not changed:
         near = get_close_matches(name, [each["name"] for each in entries], n=1)
         raise NotFound(
-            f"there is no setting {name}", hint=f"did you mean {near[0]}?" if near else "`maos config show` lists them"
+            f"there is no setting {name}",
+            hint=f"did you mean {near[0]}?" if near else "`maos admin config show` lists them",
         )
     return found
 
 
-@click.command(cls=LazyCommand, examples=["maos config validate", "maos config validate --json"])
+@click.command(cls=LazyCommand, examples=["maos admin config validate", "maos admin config validate --json"])
 @click.argument("file", metavar="[FILE]", required=False, type=click.Path(exists=True, dir_okay=False))
 @json_option
 @click.pass_context
 def validate(ctx: click.Context, file: str | None, as_json: bool) -> None:
-    """Say everything that is wrong with the settings, and where.
+    """Check settings; every problem is named by file and line.
 
-    With FILE, with that one, as if it was the project's. Exit code 2 when something is wrong, 1 for a file of a newer
-    maos.
+    With FILE, that file is checked as if it was the project's. Exit code 2 when something is wrong, 1 for a file of a
+    newer maos.
     """
-
     sources = _found().sources
     if file:
         sources = [SettingsSource(Path(file), is_project=True)]
@@ -148,19 +148,17 @@ def validate(ctx: click.Context, file: str | None, as_json: bool) -> None:
         note(text)
     if not problems:
         there = [str(each.path) for each in sources if each.path.exists()]
-        render.line(
-            f"nothing is wrong with {clean(', '.join(there))}" if there else "there is no file; nothing is wrong"
-        )
+        render.line(f"ok: {clean(', '.join(there))}" if there else "ok: there is no settings file")
     ctx.exit(code)
 
 
-@click.command(cls=LazyCommand, examples=["maos config path", "maos config path --json"])
+@click.command(cls=LazyCommand, examples=["maos admin config path", "maos admin config path --json"])
 @json_option
 def path(as_json: bool) -> None:
-    """Say which files the settings come from.
+    """Print which files the settings come from.
 
-    The first is your own, the second that of the project; a file outweighs those before it. A file above the current
-    folder that belongs to a stranger is passed over.
+    The first is your own, the second that of the project, which overrides yours. A file above the current folder that
+    belongs to another user is ignored.
     """
     found = _found()
     if as_json:
@@ -177,28 +175,26 @@ def path(as_json: bool) -> None:
     project = clean(str(found.project)) if found.project else ""
     render.line("project  ", project, ("" if project else "(there is none in or above this folder)", "dim"))
     if found.passed_over:
-        note(f"{found.passed_over} belongs to another user and is passed over")
+        note(f"{found.passed_over} belongs to another user and is ignored")
 
 
 def _found() -> SettingsFiles:
-
     return settings.find_files(Path.cwd(), settings.config_folder())
 
 
-@click.command(cls=LazyCommand, examples=["maos config edit", "maos config edit --project"])
+@click.command(cls=LazyCommand, examples=["maos admin config edit", "maos admin config edit --project"])
 @click.option(
     "--project/--user", default=None,
     help="The project's file, a new one in this folder if there is none; or your own, even if the project has one.",
 )  # fmt: skip
 @json_option
 def edit(project: bool | None, as_json: bool) -> None:
-    """Edit a file of settings in your editor ($VISUAL or $EDITOR).
+    """Edit a settings file in your editor ($VISUAL or $EDITOR).
 
-    That of the project if there is one, else your own; a new one begins with all settings and their defaults. What you
-    leave is checked before it takes the place of the file, in one step.
+    The project's if there is one, else your own; a new file lists all settings and their defaults. The text is checked
+    before it replaces the file, in one step.
     """
-
-    found = settings.find_files(Path.cwd(), settings.config_folder())
+    found = _found()
     is_project = found.project is not None if project is None else project
     path = found.project or Path.cwd() / settings.FILE_NAME if is_project else found.user
     source = SettingsSource(path, is_project=is_project)
@@ -216,7 +212,7 @@ def edit(project: bool | None, as_json: bool) -> None:
 
 
 def _edited(text: str, source: SettingsSource) -> str | None:
-    """What a person makes of a text, as often as it takes to be right; None when they leave it."""
+    """The text as a person edited it, until it is valid; None when they left it unchanged."""
     while True:
         said = click.edit(text, extension=".toml")
         if said is None:

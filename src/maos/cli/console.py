@@ -7,7 +7,7 @@
     )
     AGENTS.show(found, as_json=as_json)
 
-The JSON is that of the typed rows (`documents.of`); the fields say only what people see.
+The JSON is that of the typed rows (`documents.of`), or what `document` makes of them; fields are for people only.
 """
 
 from __future__ import annotations
@@ -35,10 +35,18 @@ class Field(NamedTuple, Generic[T]):
 class Listing(Generic[T]):
     """How a list of one noun is rendered."""
 
-    def __init__(self, noun: str, fields: Sequence[Field[T]], *, empty: str = "") -> None:
+    def __init__(
+        self,
+        noun: str,
+        fields: Sequence[Field[T]],
+        *,
+        empty: str = "",
+        document: Callable[[T], documents.Document] = documents.of,
+    ) -> None:
         self._noun = noun
         self._fields = fields
         self._empty = empty
+        self._document = document
 
     def show(self, rows: Sequence[T], *, as_json: bool, **more: Any) -> None:
         """Print rows; with `as_json`, as one document under the noun, with `more` beside them."""
@@ -51,9 +59,15 @@ class Listing(Generic[T]):
 
     def document(self, rows: Sequence[T]) -> documents.Document:
         """The rows as JSON, under the noun."""
-        return {self._noun: documents.of(rows)}
+        return {self._noun: [self._document(row) for row in rows]}
 
-    def table(self, rows: Sequence[T]) -> None:
-        """Print rows under the titles of their fields."""
+    def table(self, rows: Sequence[T], *, shown_max: int | None = None) -> None:
+        """Print rows under the titles of their fields, at most so many."""
         columns = [render.Column(each.title, each.right, each.style, each.yields) for each in self._fields]
-        render.table(columns, [[each.text(row) for each in self._fields] for row in rows])
+        render.table(columns, [self.cells(row) for row in rows[:shown_max]])
+        if shown_max is not None and len(rows) > shown_max:
+            render.line((f"… and {len(rows) - shown_max} more (--json prints all)", "dim"))
+
+    def cells(self, row: T) -> list[str]:
+        """What people see of a row."""
+        return [each.text(row) for each in self._fields]

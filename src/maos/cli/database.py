@@ -118,13 +118,13 @@ class DatabaseTarget:
                 hint=f"bring its orchestrations into one of this maos: `maos --db runs.db import {self.name}`",
             )
 
-    def foresee(self, work: Callable[[Maos], Awaitable[T]]) -> T:
-        """Run a preview; a database that does not exist is not created for it."""
+    def preview(self, work: Callable[[Maos], Awaitable[T]]) -> T:
+        """Run work that changes nothing, on an empty database if there is none: none is created for it."""
         import asyncio
 
         from maos.app import open as open_
 
-        if "://" in self.name or (Path(self.name).exists() and Path(self.name).stat().st_size > 0):
+        if self.exists:
             return self.read(work)
 
         async def on_nothing() -> T:
@@ -132,6 +132,12 @@ class DatabaseTarget:
                 return await work(m)
 
         return asyncio.run(on_nothing())
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is a database, as far as can be known without opening it."""
+        path = Path(self.name)
+        return "://" in self.name or (path.exists() and (path.is_dir() or path.stat().st_size > 0))
 
     def check(self, *, create: bool = False) -> None:
         """Refuse a path that opening would create: a mistyped path is not a new database."""
@@ -142,10 +148,10 @@ class DatabaseTarget:
         path = Path(self.name)
         if path.is_dir():
             raise InvalidInput(f"{self.name} is a folder", hint=f"name the file in it, such as {path / 'maos.db'}")
-        if not path.exists() or path.stat().st_size == 0:
+        if not self.exists:
             raise InvalidInput(
                 f"there is no database {self.name}",
-                hint="name another one with --db or MAOS_DB, or begin one with `maos state create AGENT`",
+                hint="name one with --db or MAOS_DB, or create one with `maos run` or `maos state create AGENT`",
             )
 
 
@@ -159,7 +165,7 @@ def ask(question: str) -> None:
 def need_yes(what: str, *, yes: bool, as_json: bool) -> None:
     """Refuse to change something without --yes where no person can be asked."""
     if not yes and (as_json or sys.stdin is None or not sys.stdin.isatty()):
-        raise InvalidInput(f"{what}, and there is nobody to ask", hint="repeat it with --yes, or with --dry-run")
+        raise InvalidInput(f"{what}, and no person can be asked here", hint="repeat it with --yes, or with --dry-run")
 
 
 @contextmanager

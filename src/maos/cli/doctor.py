@@ -1,4 +1,4 @@
-"""`maos doctor`: what is here, what is wrong with it, and what was left behind."""
+"""`maos admin doctor`: what is here, what is wrong with it, and what was left behind."""
 
 from __future__ import annotations
 
@@ -22,17 +22,19 @@ if TYPE_CHECKING:
 STYLES = {"ok": "green", "note": "dim", "look": "bold yellow", "bad": "bold red"}
 
 
-@click.command(cls=LazyCommand, examples=["maos doctor", "maos doctor --fix", "maos doctor --fix --yes --json"])
+@click.command(
+    cls=LazyCommand, examples=["maos admin doctor", "maos admin doctor --fix", "maos admin doctor --fix --yes --json"]
+)
 @click.option("--fix", is_flag=True, help="End processes and remove files that were left behind, after asking.")
 @yes_option
 @json_option
 @click.pass_context
 def doctor(ctx: click.Context, fix: bool, yes: bool, as_json: bool) -> None:
-    """Check what is here, and what was left behind.
+    """Check the installation, the database, and leftovers.
 
-    The database, agents and the processes that hold them, strays, folders and worktrees, and the programs of agents.
-    `look` is something for a person to decide, `bad` something wrong; exits with 1 if anything bad remains. Nothing is
-    changed without --fix, and nothing that belongs to an agent which can go on, or to another database.
+    The database, agents and their holders, stray processes, folders and worktrees, and the programs of agents. `look`
+    is for a person to decide, `bad` is wrong; exits with 1 if anything bad remains. Nothing is changed without --fix,
+    and never what belongs to an agent that can be resumed, or to another database.
     """
     if fix:
         need_yes("fixing ends processes and removes files", yes=yes, as_json=as_json)
@@ -51,7 +53,7 @@ def doctor(ctx: click.Context, fix: bool, yes: bool, as_json: bool) -> None:
 
 
 class _Visit:
-    """One examination, shown, with repairs that a person agrees to."""
+    """One examination: its findings are printed, and repaired if a person agrees."""
 
     def __init__(self, *, fix: bool, yes: bool, as_json: bool) -> None:
         self._fix = fix
@@ -86,7 +88,7 @@ class _Visit:
         elif self.left:
             fixable = sum(each.fix is not None for each in self.left)
             it = "it" if fixable == 1 else fixable
-            how = f"; `maos doctor --fix` can put {it} right" if fixable and not self._fix else ""
+            how = f"; `maos admin doctor --fix` can fix {it}" if fixable and not self._fix else ""
             render.line(("bad", "bold red"), f": {render.many(len(self.left), 'thing')}{how}")
 
     async def _repair(self, finding: Finding) -> bool:

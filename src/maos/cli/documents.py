@@ -36,7 +36,7 @@ def iso(time_us: int) -> str:
 
 
 def of(value: Any) -> Any:
-    """A read model as plain data: its fields in their order. Those that end in `_us` are times and come twice.
+    """A read model as plain data: its fields in their order. Those that end in `_us` are times, in both forms.
 
     What is inside a plain mapping is data of users or of other programs, and stays as it is.
     """
@@ -46,7 +46,7 @@ def of(value: Any) -> Any:
         for name in names:
             field = getattr(value, name)
             is_time = name.endswith("_us") and name not in DURATIONS
-            document.update(time(field, name.removesuffix("_us")) if is_time else {name: of(field)})
+            document.update(time(field or None, name.removesuffix("_us")) if is_time else {name: of(field)})
         return document
     if isinstance(value, list | tuple):
         return [of(each) for each in value]

@@ -1,4 +1,4 @@
-"""`maos effects`: what agents and workflows did outside, and what is unknown."""
+"""`maos admin effects`: side effects of agents and workflows, and which outcomes are unknown."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from maos.cli import render
+from maos.cli import completion, render
 from maos.cli.agent import words
 from maos.cli.commands import LazyCommand, json_option
 from maos.cli.console import Field, Listing
@@ -34,18 +34,19 @@ EFFECTS: Listing[Effect] = Listing(
 
 
 @click.command(
-    cls=LazyCommand, examples=["maos effects --unknown", "maos effects r-1a2b3c", "maos effects order-7 --json"]
+    cls=LazyCommand,
+    examples=["maos admin effects --unknown", "maos admin effects r-1a2b3c", "maos admin effects order-7 --json"],
 )
-@click.argument("id", metavar="[ID]", required=False, default="")
-@click.option("--unknown", is_flag=True, help="Only those of which nobody knows whether they took effect.")
+@click.argument("id", metavar="[ID]", required=False, default="", shell_complete=completion.ids)
+@click.option("--unknown", is_flag=True, help="Only those whose outcome is unknown.")
 @json_option
 @click.pass_obj
 def effects(database: DatabaseTarget, id: str, unknown: bool, as_json: bool) -> None:
-    """List what was done outside: tools that agents ran, commands, and steps of workflows.
+    """List side effects: tool calls, commands and workflow steps.
 
-    ID is a run, an agent or a workflow; without it, everything. Each was recorded before it began and when it had
-    ended. One that began and did not end is unknown. An agent that is resumed is told which of its tools are; a step is
-    asked for, and `maos workflow settle` says what became of it; a command is started again from the beginning.
+    ID is RUN, RUN/TASK, an agent or a workflow run; without it, everything. Each effect is recorded before it starts
+    and when it has ended; the outcome of one that started and did not end is unknown. An agent that is resumed is told
+    which of its tool calls are; a command is started again; of a step you are asked (`maos workflow settle`).
     """
 
     async def work(m: Maos) -> list[Effect]:
@@ -53,7 +54,7 @@ def effects(database: DatabaseTarget, id: str, unknown: bool, as_json: bool) -> 
 
     found = database.read(work)
     if not found and not as_json:
-        render.line("nothing is unknown" if unknown else "nothing was done outside")
+        render.line("no outcome is unknown" if unknown else "no side effects")
         return
     EFFECTS.show(found, as_json=as_json)
 
@@ -65,4 +66,4 @@ def warn(unknown: Sequence[Effect]) -> None:
         told = f"{clean(each.what)}{f'({given})' if given else ''}"
         render.line(("! ", "bold red"), (clean(each.by), "bold"), " unknown whether it took effect: ", told)
     if len(unknown) > UNKNOWN_SHOWN_MAX:
-        render.line(("  … ", "dim"), f"and {len(unknown) - UNKNOWN_SHOWN_MAX} more: maos effects --unknown")
+        render.line(("  … ", "dim"), f"and {len(unknown) - UNKNOWN_SHOWN_MAX} more: maos admin effects --unknown")

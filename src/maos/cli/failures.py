@@ -1,4 +1,4 @@
-"""What goes wrong, as a message for people and a number for scripts."""
+"""Errors: a message for people and an exit code for programs."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ EXIT_CODES = (
     (FAILED, "the agent failed; damaged or lost data, an unknown format, or a question answered with no"),
     (USAGE, "wrong usage or input, or no such database"),
     (NOT_FOUND, "no such agent, version, snapshot or path; the agent's program is not installed"),
-    (CONFLICT, "somebody else was faster, holds the lease, or used the key"),
-    (UNAVAILABLE, "the disk or the server did not do its part"),
+    (CONFLICT, "another process was faster, holds the lease, or used the key"),
+    (UNAVAILABLE, "storage unavailable: the disk or the database server"),
     (STOPPED, "the agent was stopped on request"),
     (LIMIT_REACHED, "the agent reached a limit of time, turns or budget"),
     (NEEDS_PERSON, "the agent needs a person: a login, credit or a permission"),
-    (MAY_PASS, "the agent met trouble that may pass, such as a rate limit or a kill: resume it"),
-    (INTERRUPTED, "interrupted with Ctrl+C; 129 and 143: sent away by SIGHUP or SIGTERM, and the agent goes on"),
-    (PIPE_CLOSED, "whoever read the output went away"),
+    (MAY_PASS, "a temporary failure, such as a rate limit or a kill: resume it"),
+    (INTERRUPTED, "interrupted with Ctrl+C; 129 and 143: detached by SIGHUP or SIGTERM, the agent keeps running"),
+    (PIPE_CLOSED, "the reader of the output closed the pipe"),
 )
 
 _CODES: tuple[tuple[tuple[type[BaseException], ...], int], ...] = (
@@ -40,12 +40,12 @@ _CODES: tuple[tuple[tuple[type[BaseException], ...], int], ...] = (
 
 
 class _PipeClosed(Exception):
-    """The reader of the output is gone; not an OSError, for which click has a code of its own."""
+    """The reader of the output closed the pipe; not an OSError, for which click has an exit code of its own."""
 
 
 @contextmanager
 def closed_pipe_noticed() -> Iterator[None]:
-    """Say a closed pipe in a way that click leaves alone."""
+    """Raise an error for a closed pipe that click does not handle."""
     try:
         yield
     except BrokenPipeError as error:
@@ -53,7 +53,7 @@ def closed_pipe_noticed() -> Iterator[None]:
 
 
 def exit_code_of(work: Callable[[], Any]) -> int:
-    """Run the command line; the number to leave with, after saying what went wrong."""
+    """Run the command line and report what went wrong; the exit code."""
     _never_fail_to_encode()
     try:
         code = work()
@@ -83,7 +83,7 @@ def code_for(error: BaseException) -> int:
 
 
 def report(what: str, hint: str = "") -> None:
-    """Say on standard error what went wrong and what to do about it."""
+    """Print on standard error what went wrong and what to do about it."""
     styled = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
     label = click.style("error:", fg="red", bold=True) if styled else "error:"
     _echo("error: ", label, what)
@@ -92,7 +92,7 @@ def report(what: str, hint: str = "") -> None:
 
 
 def note(what: str) -> None:
-    """Say something beside the result."""
+    """Print something beside the result, on standard error."""
     _echo("note: ", "note:", what)
 
 
@@ -106,10 +106,10 @@ def _usage(error: click.ClickException) -> int:
     context = getattr(error, "ctx", None)
     path = context.command_path if context is not None else "maos"
     message = error.format_message()
-    if type(error).__name__ == "NoArgsIsHelpError":  # `maos` alone: the message is the help text
+    if type(error).__name__ == "NoArgsIsHelpError":  # a group alone: the message is the help text
         click.echo(message, err=True)
         return USAGE
-    hint = f"`{path} --help` shows how it is used"
+    hint = f"`{path} --help` shows the usage"
     if isinstance(error, click.NoSuchOption) and error.option_name == "--db":
         hint = f"--db comes before the command: `maos --db TEXT {path.partition(' ')[2]} …`"
     report(message[:1].lower() + message[1:].rstrip("."), hint)

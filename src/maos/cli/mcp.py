@@ -1,4 +1,4 @@
-"""`maos mcp`: the MCP server through which an agent's program reaches maos."""
+"""`maos mcp`: the MCP server by which an agent's program reaches maos."""
 
 from __future__ import annotations
 
@@ -10,19 +10,18 @@ from maos.cli.database import DatabaseTarget
 
 
 @click.command(cls=LazyCommand, examples=["maos mcp --list", "maos mcp --json"])
-@click.option("--list", "only_list", is_flag=True, help="Show the tools, and end.")
+@click.option("--list", "only_list", is_flag=True, help="List the tools instead.")
 @json_option
 @click.pass_obj
 @click.pass_context
 def mcp(ctx: click.Context, database: DatabaseTarget, only_list: bool, as_json: bool) -> None:
-    """Serve one agent: an MCP server on standard input and output.
+    """Run the MCP server of one agent on standard input and output.
 
-    Agents' programs start it; maos tells them how. It gives an agent tools to report what it found and how far it is,
-    to write to other agents, to ask a person, and to save what it must remember. It writes to the journal itself, so
-    it works while no engine runs.
+    Agents' programs start it; maos configures them to. Its tools let an agent report findings and progress, send
+    messages to other agents, ask a person, and store what it must remember. It writes to the journal itself, so it
+    works while no engine runs.
 
-    The variables MAOS_AGENT, MAOS_ATTEMPT and, in an orchestration, MAOS_RUN name the agent. --list and --json show
-    the tools instead.
+    Its agent is named by the variables MAOS_AGENT, MAOS_ATTEMPT and, in a run, MAOS_RUN.
     """
     from maos.mcp import tools
 

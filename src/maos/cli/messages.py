@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from maos.cli import completing, documents, render
+from maos.cli import completion, documents, render
 from maos.cli.arguments import DURATION, JSON_OBJECT, WHEN, seconds
 from maos.cli.commands import LazyCommand, LazyGroup, full_option, json_lines_option, json_option
 from maos.cli.console import Field, Listing
@@ -74,8 +74,8 @@ def messages() -> None:
         "maos message list --agent reviewer --full",
     ],
 )
-@click.option("--run", metavar="ID", shell_complete=completing.runs, help="Only messages of this run.")
-@click.option("--agent", default="", metavar="NAME", shell_complete=completing.agents,
+@click.option("--run", metavar="ID", shell_complete=completion.runs, help="Only messages of this run.")
+@click.option("--agent", default="", metavar="NAME", shell_complete=completion.agents,
               help="Only messages to or from this agent.")  # fmt: skip
 @click.option("--type", "types", multiple=True, type=click.Choice(TYPES), help="Only of this type. Can be repeated.")
 @click.option("--since", type=WHEN, help="Only messages at or after a time: ISO 8601, or 15m, 2h, 3d ago.")
@@ -129,7 +129,7 @@ def list_(
         "git log -1 | maos message send fixer -",
     ],
 )
-@click.argument("to", metavar="TO", shell_complete=completing.tasks)
+@click.argument("to", metavar="TO", shell_complete=completion.tasks)
 @click.argument("text", metavar="TEXT")
 @click.option("--topic", is_flag=True, help="TO is a topic: it goes to all agents that have joined it.")
 @click.option("--all", "everybody", is_flag=True, help="TO is a run: it goes to all its agents.")

@@ -1,4 +1,4 @@
-"""`maos notify`: whether a person can be told elsewhere about runs, and what they were told."""
+"""`maos admin notify`: test notifications, and list those that were sent."""
 
 from __future__ import annotations
 
@@ -22,26 +22,29 @@ if TYPE_CHECKING:
 @click.group(
     cls=LazyGroup,
     lazy={
-        "test": ("maos.cli.notify:test", "Send a test to every address."),
-        "list": ("maos.cli.notify:list_", "Show what you were told about runs, and what became of it."),
+        "test": ("maos.cli.notify:test", "Send a test notification to every address."),
+        "list": ("maos.cli.notify:list_", "List notifications, and whether each was sent."),
     },
-    examples=["maos notify test json://127.0.0.1:8080", "maos notify list"],
+    examples=["maos admin notify test json://127.0.0.1:8080", "maos admin notify list"],
 )
 def notify() -> None:
-    """Be told elsewhere when a run needs you or has ended.
+    """Test notifications, and list those that were sent.
 
-    At the addresses in MAOS_NOTIFY and after --notify, by apprise: mail, chats, push messages.
+    A run notifies you when it needs you or has ended, at the addresses in MAOS_NOTIFY and --notify, by apprise: mail,
+    chats, push messages.
     """
 
 
-@click.command(cls=LazyCommand, examples=["maos notify test", "maos notify test json://127.0.0.1:8080 --json"])
+@click.command(
+    cls=LazyCommand, examples=["maos admin notify test", "maos admin notify test json://127.0.0.1:8080 --json"]
+)
 @click.argument("urls", metavar="[URL]...", nargs=-1)
 @json_option
 @click.pass_context
 def test(ctx: click.Context, urls: tuple[str, ...], as_json: bool) -> None:
-    """Send a test to every address.
+    """Send a test notification to every address.
 
-    To those in MAOS_NOTIFY, and each URL. Exits with 1 if one of them does not take it.
+    The addresses are those in MAOS_NOTIFY, and each URL. Exits with 1 if one of them could not be reached.
     """
     from maos.ops import notices
 
@@ -62,13 +65,13 @@ def test(ctx: click.Context, urls: tuple[str, ...], as_json: bool) -> None:
         ctx.exit(FAILED)
 
 
-@click.command("list", cls=LazyCommand, examples=["maos notify list", "maos notify list --json"])
+@click.command("list", cls=LazyCommand, examples=["maos admin notify list", "maos admin notify list --json"])
 @json_lines_option
 @click.pass_obj
 def list_(database: DatabaseTarget, as_json: bool) -> None:
-    """Show what you were told about runs, and what became of it.
+    """List notifications, and whether each was sent.
 
-    `unknown` is what was about to be sent when the process that did it died: it is not sent again.
+    `unknown` is one that was about to be sent when its process died: it is not sent again.
     """
 
     async def work(m: Maos) -> list[NoticeInfo]:
@@ -82,4 +85,4 @@ def list_(database: DatabaseTarget, as_json: bool) -> None:
         states = ", ".join(f"{address} {state}" for address, state in each.addresses.items())
         render.line((render.when(each.time_us), "dim"), f"  {clean(each.title)}  ", (states, "dim"))
     if not found and not as_json:
-        render.line(("no notices", "dim"))
+        render.line(("no notifications", "dim"))

@@ -1,4 +1,4 @@
-"""The command `maos` itself."""
+"""The command `maos` itself: the table of its commands, and what it prints alone."""
 
 from __future__ import annotations
 
@@ -9,8 +9,49 @@ import click
 
 import maos
 from maos.cli import failures
-from maos.cli.commands import LazyGroup
+from maos.cli.commands import Entry, LazyGroup
 from maos.cli.database import DatabaseTarget
+
+SECTIONS: dict[str, dict[str, Entry]] = {
+    "Start": {
+        "run": ("maos.cli.runs.start:run", "Run a request, a plan file, or one command."),
+        "chat": ("maos.cli.chat.command:chat", "Begin a run and steer it in conversation."),
+        "demo": ("maos.cli.demo:demo", "See a run survive kill -9, with a proof."),
+    },
+    "Look": {
+        "ps": ("maos.cli.status:ps", "List runs, open ones first."),
+        "status": ("maos.cli.status:status", "Show what runs and what needs you, or one run, task or agent."),
+        "logs": ("maos.cli.runs.output:logs", "Print what a run or an agent did, in order."),
+        "attach": ("maos.cli.runs.output:attach", "Follow a run or an agent until it ends."),
+        "diff": ("maos.cli.runs.results:diff", "Show what a run or an agent changed, or compare two runs."),
+    },
+    "Answer": {
+        "inbox": ("maos.cli.questions:inbox", "List open questions."),
+        "answer": ("maos.cli.questions:answer", "Answer a question."),
+    },
+    "Control": {
+        "resume": ("maos.cli.runs.resume:resume", "Resume a paused, interrupted or failed run."),
+        "pause": ("maos.cli.runs.control:pause", "Pause a run; `maos resume` continues it."),
+        "merge": ("maos.cli.runs.results:merge", "Merge the work of a run or an agent into your branch."),
+    },
+    "Points in time": {
+        "checkpoint": ("maos.cli.runs.checkpoints:checkpoint", "Name the state of a run, or list its checkpoints."),
+        "rollback": ("maos.cli.runs.travel:rollback", "Roll a run back to an earlier point in time."),
+        "fork": ("maos.cli.runs.travel:fork", "Start a second run from any point in time of a run."),
+        "join": ("maos.cli.runs.travel:join", "Merge what a fork has done into a run, or vice versa."),
+    },
+    "Groups": {
+        "agent": ("maos.cli.agent:agent", "Run agents that go on when we are gone, and watch them."),
+        "workflow": ("maos.cli.workflow:workflow", "Run workflows that survive a crash."),
+        "state": ("maos.cli.state:state", "Look at the state of agents, change it, and travel in its history."),
+        "message": ("maos.cli.messages:messages", "Read and send messages of agents."),
+        "admin": ("maos.cli.program:admin", "Check, back up, move, clean up and configure."),
+    },
+    "Other programs": {
+        "mcp": ("maos.cli.mcp:mcp", "Run the MCP server of one agent on standard input and output."),
+        "completion": ("maos.cli.completion:completion", "Print the completion script of a shell."),
+    },
+}  # fmt: skip
 
 
 class RootGroup(LazyGroup):
@@ -38,6 +79,10 @@ class RootGroup(LazyGroup):
         with failures.closed_pipe_noticed():
             return super().invoke(ctx)
 
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        for title, entries in SECTIONS.items():
+            self.write_commands(title, entries, formatter)
+
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         super().format_epilog(ctx, formatter)
         with formatter.section("Exit codes"):
@@ -46,62 +91,66 @@ class RootGroup(LazyGroup):
 
 @click.group(
     cls=RootGroup,
-    lazy={
-        "demo": ("maos.cli.demo:demo", "See a run survive kill -9, with a proof."),
-        "orchestrate": (
-            "maos.cli.runs.start:orchestrate",
-            "Run a plan, or plan and run a request, with agents.",
-        ),
-        "chat": ("maos.cli.chat.command:chat", "Begin a run and steer it in conversation."),
-        "resume": (
-            "maos.cli.runs.resume:resume_latest",
-            "Resume a paused, interrupted or failed run.",
-        ),
-        "orchestration": ("maos.cli.runs:orchestration", "Look at runs, pause them, and go on with them."),
-        "workflow": ("maos.cli.workflow:workflow", "Run workflows that survive a crash."),
-        "status": ("maos.cli.status:status", "Show everything that runs or waits now, and what needs you first."),
-        "questions": ("maos.cli.questions:questions", "List open questions."),
-        "answer": ("maos.cli.questions:answer", "Answer a question."),
-        "recover": ("maos.cli.recover:recover", "List what was interrupted, and how to go on with each."),
-        "effects": (
-            "maos.cli.effects:effects",
-            "List what was done outside: tools that agents ran, commands, and steps of workflows.",
-        ),
-        "notify": ("maos.cli.notify:notify", "Be told elsewhere when a run needs you or has ended."),
-        "agent": ("maos.cli.agent:agent", "Run agents that keep running after maos exits."),
-        "message": ("maos.cli.messages:messages", "Read and send messages of agents."),
-        "state": ("maos.cli.state:state", "Look at the state of agents, change it, and travel in its history."),
-        "copy": ("maos.cli.transfer:copy", "Copy everything to a new file, while others go on writing."),
-        "export": (
-            "maos.cli.transfer:export",
-            "Write a run or a workflow to one file, for another machine: `maos import` reads it there.",
-        ),
-        "import": (
-            "maos.cli.transfer:import_",
-            "Import a run from another machine, or the orchestrations of the original.",
-        ),
-        "config": ("maos.cli.config:config", "Look at the settings, check and change them."),
-        "doctor": ("maos.cli.doctor:doctor", "Check what is here, and what was left behind."),
-        "mcp": ("maos.cli.mcp:mcp", "Serve one agent: an MCP server on standard input and output."),
-        "completion": ("maos.cli.completion:completion", "Print what a shell needs to complete what you type."),
+    lazy={name: entry for entries in SECTIONS.values() for name, entry in entries.items()},
+    aliases={
+        "orchestrate": "maos.cli.runs.start:run",
+        "orchestration": "maos.cli.runs:orchestration",
+        "questions": "maos.cli.questions:inbox",
+        "messages": "maos.cli.messages:messages",
+        "recover": "maos.cli.status:recover",
+        "doctor": "maos.cli.doctor:doctor",
+        "verify": "maos.cli.state.maintenance:verify",
+        "copy": "maos.cli.transfer:copy",
+        "export": "maos.cli.transfer:export",
+        "import": "maos.cli.transfer:import_",
+        "config": "maos.cli.config:config",
+        "notify": "maos.cli.notify:notify",
+        "effects": "maos.cli.effects:effects",
     },
     aliases={"messages": "maos.cli.messages:messages"},
     examples=[
-        "maos agent run -- make test",
-        """maos state create reviewer '{"status": "idle"}'""",
-        "maos state show reviewer",
-        "maos --db postgresql://maos@127.0.0.1/maos state list",
+        "maos run 'Add a --verbose option, with tests'",
+        "maos run -- make test",
+        "maos status",
+        "maos --db postgresql://maos@127.0.0.1/maos ps",
     ],
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    invoke_without_command=True,
 )
 @click.option(
     "--db",
     metavar="TEXT",
-    help="The database: a path or a postgresql:// URL. Comes before the command: `maos --db x.db state list`."
+    help="The database: a path or a postgresql:// URL. Comes before the command: `maos --db x.db ps`."
     "  [default: the variable MAOS_DB, else the setting database.path, else ./maos.db]",
 )
 @click.version_option(maos.__version__, prog_name="maos", message="%(prog)s %(version)s")
 @click.pass_context
 def program(ctx: click.Context, db: str | None) -> None:
-    """Agents that survive crashes, and their durable state: every version is kept, every change is an event."""
+    """Run agents that survive crashes: everything they do is recorded, and every run can be resumed."""
     ctx.obj = DatabaseTarget(db)
+    if ctx.invoked_subcommand is None:
+        from maos.cli.status import print_home
+
+        print_home(ctx.obj)
+
+
+@click.group(
+    cls=LazyGroup,
+    lazy={
+        "doctor": ("maos.cli.doctor:doctor", "Check the installation, the database, and leftovers."),
+        "verify": ("maos.cli.state.maintenance:verify", "Check that everything is as it was written."),
+        "copy": ("maos.cli.transfer:copy", "Copy the database to a new file while it is in use."),
+        "export": ("maos.cli.transfer:export", "Export a run or a workflow run to one file."),
+        "import": ("maos.cli.transfer:import_", "Import a run from another machine, or the runs of maos-cli."),
+        "cleanup": ("maos.cli.runs.cleanup:cleanup", "Remove the worktrees of runs that were completed long ago."),
+        "pin": ("maos.cli.runs.cleanup:pin", "Exempt a run from cleanup."),
+        "save-interval": ("maos.cli.runs.checkpoints:save_interval", "Set or show how often files are saved."),
+        "config": ("maos.cli.config:config", "Show, check and change settings."),
+        "notify": ("maos.cli.notify:notify", "Test notifications, and list those that were sent."),
+        "effects": ("maos.cli.effects:effects", "List side effects: tool calls, commands and workflow steps."),
+    },
+    aliases={"keep": "maos.cli.runs.cleanup:pin"},
+    examples=["maos admin doctor", "maos admin copy backup.db", "maos admin cleanup --dry-run"],
+)  # fmt: skip
+def admin() -> None:
+    """Check, back up, move, clean up and configure."""

@@ -1,4 +1,4 @@
-"""`maos questions` and `maos answer`: what a person is asked, by all runs and agents, also while no engine runs."""
+"""`maos inbox` and `maos answer`: what runs and agents ask a person, also while no engine runs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from maos.cli import completing, documents, render
+from maos.cli import completion, documents, render
 from maos.cli.agent import words
 from maos.cli.commands import LazyCommand, json_option
 from maos.cli.database import DatabaseTarget
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from maos.views.questions import Given
 
 
-@click.command(cls=LazyCommand, examples=["maos questions", "maos questions --json"])
+@click.command(cls=LazyCommand, examples=["maos inbox", "maos inbox --json"])
 @json_option
 @click.pass_obj
-def questions(database: DatabaseTarget, as_json: bool) -> None:
+def inbox(database: DatabaseTarget, as_json: bool) -> None:
     """List open questions.
 
     Questions of runs, gates of tasks, and permissions that agents ask for, the oldest first.
@@ -50,7 +50,7 @@ def questions(database: DatabaseTarget, as_json: bool) -> None:
         "maos answer r-1a2b3c.api yes",
     ],
 )
-@click.argument("id", metavar="ID", shell_complete=completing.questions)
+@click.argument("id", metavar="ID", shell_complete=completion.questions)
 @click.argument("answer", metavar="ANSWER")
 @click.option("--why", default="", help="With yes or no: a reason that the agent is told.")
 @json_option
@@ -58,9 +58,9 @@ def questions(database: DatabaseTarget, as_json: bool) -> None:
 def answer(database: DatabaseTarget, id: str, answer: str, why: str, as_json: bool) -> None:
     """Answer a question.
 
-    ID is one that `maos questions` shows, or as much of its beginning as tells it from the others. If the question has
-    choices, ANSWER is one of them or its number; gates and permissions take yes or no. The first answer counts. It is
-    recorded at once, also while nobody carries the run out.
+    ID is one that `maos inbox` shows, or a unique prefix. If the question has choices, ANSWER is one of them or its
+    number; gates and permissions take yes or no. The first answer counts. It is recorded at once, also while no engine
+    executes the run.
     """
 
     async def work(m: Maos) -> Given:
@@ -69,11 +69,13 @@ def answer(database: DatabaseTarget, id: str, answer: str, why: str, as_json: bo
     given = database.write(work)
     ref = given.question.ref
     if as_json:
-        documents.show({"id": ref, "answer": given.answer, "running": given.running, "go_on": given.go_on or None})
+        documents.show(
+            {"id": ref, "answer": given.answer, "running": given.running, "resumable": given.resumable or None}
+        )
         return
     render.line((clean(ref), "bold"), f" is answered: {clean(given.answer)}")
-    if given.go_on:
-        render.line("no engine runs it; to resume: ", (given.go_on, "bold"))
+    if given.resumable:
+        render.line("no engine runs it; to resume: ", (given.resumable, "bold"))
 
 
 def documents_of(asked: Sequence[Open]) -> list[documents.Document]:
@@ -91,7 +93,7 @@ def show_open(asked: Sequence[Open], everybody: Sequence[Open] | None = None) ->
         if each.context:
             render.line("  ", words.one_line(each.context, render.room_for_value(2)))
         if each.kind == "unknown":
-            continue  # the command that settles it is its context
+            continue  # the command that resolves it is its context
         is_free = each.kind == "question" or (each.kind == "workflow" and not each.choices)
         if each.choices and is_free:
             render.line(("  choose: ", "dim"), clean(" | ".join(each.choices)))

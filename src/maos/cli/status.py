@@ -1,83 +1,200 @@
-"""`maos status`: everything that runs or waits, those who need a person first."""
+"""`maos status`, `maos ps` and `maos` alone: everything that runs or waits, what needs a person first."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import click
 
+from maos.cli import completion, effects, questions, render
 from maos.cli import documents as shared
-from maos.cli import effects, questions, render
 from maos.cli.agent import status as agents
 from maos.cli.agent import words
-from maos.cli.commands import LazyCommand, json_option
+from maos.cli.commands import LazyCommand, LazyGroup, forward, json_option
 from maos.cli.database import DatabaseTarget
-from maos.cli.runs import documents, page
-from maos.cli.runs import list as listing
-from maos.cli.runs.page import STYLES
-from maos.cli.workflow import status as workflows
+from maos.cli.runs import page
+from maos.cli.runs.travel import point
+from maos.cli.workflow import listing as workflows
+from maos.cli.workflow import showing
+from maos.errors import InvalidInput
+from maos.ids import RUN, TASK, WORKFLOW, Target
 
 if TYPE_CHECKING:
     from maos.app import Maos
     from maos.runs.status import RunStatus
     from maos.views.overview import Overview
 
+STATUSES = ("planning", "running", "paused", "completed", "failed", "cancelled")
+STATES = (
+    "initializing", "idle", "working", "waiting_for_user", "waiting_for_tasks", "blocked", "interrupted",
+)  # fmt: skip
+NEXT_SHOWN_MAX = 3
 
-@click.command(cls=LazyCommand, examples=["maos status", "maos status --messages --json"])
-@click.option("--messages", is_flag=True, help="Also the newest messages between agents.")
-@json_option
-@click.pass_obj
-def status(database: DatabaseTarget, messages: bool, as_json: bool) -> None:
-    """Show everything that runs or waits now, and what needs you first.
+BEGINNING = """\
+maos runs coding agents and commands so that a crash loses nothing.
+There is no database in this folder yet. Create one by running something:
 
-    That is: what somebody asks you, runs that are blocked, interrupted or failed in the last week, runs that go on,
-    and agents that run by themselves. `maos orchestration list` and `maos agent list` show the others too.
+  maos run 'Add a --verbose option, with tests'   plan a request and run it with agents
+  maos run -- make test                           run one command as an agent
+  maos demo                                       see a run survive kill -9, in half a minute
+"""
+
+
+# --- one run, or everything --------------------------------------------------------------------------------------
+
+
+@click.command(
+    cls=LazyCommand,
+    examples=[
+        "maos status",
+        "maos status r-1a2b3c --tasks --messages",
+        "maos status r-1a2b3c/api",
+        "maos status r-1a2b3c --watch",
+        "maos status r-1a2b3c --at before-refactoring --tasks",
+    ],
+)
+@click.argument("id", metavar="[ID]", required=False, default="", shell_complete=completion.ids)
+@click.option("--watch", is_flag=True, help="Update until the run has ended or is paused.")
+@click.option("--tasks", is_flag=True, help="Also every task.")
+@click.option("--messages", is_flag=True, help="Also the messages between agents.")
+@click.option("--at", metavar="POINT", help="As it was then: a checkpoint, a version, @POSITION, or a time.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead; with --watch, one per line.")
+@click.pass_context
+def status(
+    ctx: click.Context, id: str, watch: bool, tasks: bool, messages: bool, at: str | None, as_json: bool
+) -> None:
+    """Show what runs and what needs you, or one run, task or agent.
+
+    Without ID: open questions, runs that are blocked, interrupted or failed in the last week, runs that are executed,
+    and agents and workflow runs that belong to no run. With --watch, --tasks or --at, the newest run is meant.
+
+    ID is RUN, RUN/TASK, an agent, a workflow run, or a unique prefix of one. With --watch the page is updated whenever
+    something happens, whichever process executes the run; Ctrl+C ends only the watching.
     """
+    if at and watch:
+        raise InvalidInput("the past does not change, so there is nothing to watch", hint="leave out --watch")
+    database: DatabaseTarget = ctx.obj
+    if not (id or watch or tasks or at):
+        _print_overview(database, messages=messages, as_json=as_json)
+        return
 
-    async def work(m: Maos) -> Overview:
-        return await m.overview()
+    async def work(m: Maos) -> Target | None:
+        target = await m.find(id) if id else Target(RUN, (await m.runs.newest()).id)
+        if target.kind == TASK:
+            return await _print_unstarted(m, target, as_json=as_json)
+        if target.kind != RUN:
+            return target
+        run = await m.runs.get(target.id)
+        if watch:
+            from maos.cli.runs.watch import Watch
 
-    found = database.read(work)
+            await Watch(m, run, tasks=tasks, messages=messages, as_json=as_json).follow()
+            return None
+        if at:
+            now, past = await m.runs.status_at(await point(m, run, at))
+            said = past if messages else None
+        else:
+            now = await m.runs.status_of(run)
+            newest = 0 if as_json else page.MESSAGES_SHOWN_MAX
+            said = await m.runs.messages(run.id, newest=newest) if messages else None
+        if as_json:
+            shared.show(page.document(now, tasks=tasks, messages=said))
+        else:
+            page.show(now, tasks=tasks, messages=said)
+        return None
+
+    other = database.read(work)
+    if other is not None:
+        command = "workflow show" if other.kind == WORKFLOW else "agent show"
+        forward(ctx, command, other.id, *(["--json"] if as_json else []))
+
+
+async def _print_unstarted(m: Maos, target: Target, *, as_json: bool) -> Target | None:
+    """Print a task that no agent has started; the target itself when one has, whose page says more."""
+    run = await m.runs.get(target.run)
+    task = run.tasks[target.task]
+    if task.attempts:
+        return target
     if as_json:
-        _show_document(found, messages=messages)
+        shared.show(page.task_document(task, run))
     else:
-        _show(found, messages=messages)
+        page.TASKS.table([task])
+    return None
 
 
-def _show_document(found: Overview, *, messages: bool) -> None:
-
-    document = {
-        "questions": questions.documents_of(found.questions),
-        "waiting_for_user": [each.run.id for each in found.runs if each.now.needs_person],
-        "blocked": [each.run.id for each in found.runs if each.now.state == "blocked"],
-        "failed": [each.run.id for each in found.runs if each.now.state == "failed"],
-        "interrupted": [each.run.id for each in found.runs if each.now.state == "interrupted"],
-        "orchestrations": [documents.summary(each) for each in found.runs],
-        "agents": shared.of(found.agents),
-        "workflows": [workflows.summary(each) for each in found.flows],
-        "unknown": shared.of(found.unknown),
-        "failed_before": found.failed_before,
-    }
+def _print_overview(database: DatabaseTarget, *, messages: bool, as_json: bool) -> None:
+    found = database.read(_overview)
+    if as_json:
+        _print_document(found, messages=messages)
+        return
+    _print_needs(found)
+    if not _print_open(found) and not found.questions:
+        render.line("nothing is running")
     if messages:
-        document["messages"] = [documents.said(each) for each in found.messages]
-    shared.show(document)
+        render.line()
+        page.show_messages(found.messages, len(found.messages))
+    if found.failed_before:
+        many = render.many(found.failed_before, "run")
+        render.line((f"{many} failed more than a week ago (`maos ps --status failed`)", "dim"))
 
 
-def _show(found: Overview, *, messages: bool) -> None:
+async def _overview(m: Maos) -> Overview:
+    """Everything that runs or waits, without interrupted runs that are older than `recovery.lookback_days`."""
+    found, since_us = await m.overview(), m.runs.lookback_us()
+    recent = [each for each in found.runs if each.now.state != "interrupted" or each.run.updated_us >= since_us]
+    return found._replace(runs=recent)
 
+
+def _print_document(found: Overview, *, messages: bool) -> None:
+    def of(state: str) -> list[str]:
+        return [each.run.id for each in found.runs if each.now.state == state]
+
+    shared.show(
+        {
+            "questions": questions.documents_of(found.questions),
+            "waiting_for_user": [each.run.id for each in found.runs if each.now.needs_person],
+            "blocked": of("blocked"),
+            "failed": of("failed"),
+            "interrupted": of("interrupted") + [each.id for each in found.flows if showing.go_on(each)],
+            **page.RUNS.document(found.runs),
+            "agents": shared.of(found.agents),
+            "workflows": [showing.summary(each) for each in found.flows],
+            "unknown": shared.of(found.unknown),
+            "failed_before": found.failed_before,
+            **(page.MESSAGES.document(found.messages) if messages else {}),
+        }
+    )
+
+
+def _print_needs(found: Overview) -> None:
+    """Print what needs a person, and a blank line after it."""
     needy = [each for each in found.runs if each.now.state in ("blocked", "failed", "interrupted")]
-    if found.questions:
-        questions.show_open(found.questions, found.questions)
+    stopped = [each for each in found.flows if showing.go_on(each)]
+    questions.show_open(found.questions, found.questions)
     for each in needy:
-        trouble(each)
-    stopped = [each for each in found.flows if workflows.needs_resume(each)]
+        _print_trouble(each)
     for flow in stopped:
         workflows.show_stopped(flow)
     effects.warn(found.unknown)
-    if (found.questions or needy or found.unknown or stopped) and (found.runs or found.agents or found.flows):
+    if found.questions or needy or stopped or found.unknown:
         render.line()
+
+
+def _print_trouble(each: RunStatus) -> None:
+    """Print a run that does not continue by itself, why, and what to do."""
+    run, now = each.run, each.now
+    why = words.one_line(now.error or run.why, render.room_for_value(30))
+    render.line(("! ", "bold red"), (run.id, "bold"), " is ", (now.state, page.STYLES[now.state]), f": {why}")
+    if now.to_do and now.state != "interrupted":
+        render.line(("  to do: ", "dim"), words.one_line(page.to_do(each), None))
+    render.line(("  resume with: ", "dim"), (each.resumable, "bold"))
+
+
+def _print_open(found: Overview) -> bool:
+    """Print runs, agents and workflow runs that are open; whether there are any."""
     if found.runs:
-        listing.table(found.runs)
+        page.RUNS.table(found.runs)
     if found.agents:
         if found.runs:
             render.line()
@@ -85,23 +202,105 @@ def _show(found: Overview, *, messages: bool) -> None:
     if found.flows:
         if found.runs or found.agents:
             render.line()
-        workflows.show_list(found.flows)
-    if not found.runs and not found.agents and not found.questions and not found.flows:
-        render.line("nothing runs and nobody waits")
-    if messages:
-        render.line()
-        page.message_table(found.messages, len(found.messages))
-    if found.failed_before:
-        many = render.many(found.failed_before, "orchestration")
-        render.line((f"{many} failed before (`maos orchestration list --status failed`)", "dim"))
+        workflows.table([workflows.Listed.of(each) for each in found.flows])
+    return bool(found.runs or found.agents or found.flows)
 
 
-def trouble(each: RunStatus) -> None:
-    """A run that does not go on by itself, why, and what to do."""
+@click.group(
+    cls=LazyGroup,
+    lazy={"cleanup": ("maos.cli.runs.cleanup:cleanup", "Remove the worktrees of runs that were completed long ago.")},
+    examples=["maos status"],
+    invoke_without_command=True,
+)
+@json_option
+@click.pass_context
+def recover(ctx: click.Context, as_json: bool) -> None:
+    """The older name of `maos status`: interrupted runs and agents, each with the command that resumes it."""
+    if ctx.invoked_subcommand is None:
+        _print_overview(ctx.obj, messages=False, as_json=as_json)
 
-    run, now = each.run, each.now
-    why = words.one_line(now.error or run.why, render.room_for_value(30))
-    render.line(("! ", "bold red"), (run.id, "bold"), " is ", (now.state, STYLES[now.state]), f": {why}")
-    if now.to_do and now.state != "interrupted":
-        render.line(("  to do: ", "dim"), words.one_line(now.to_do, None))
-    render.line(("  to go on: ", "dim"), (each.go_on, "bold"))
+
+# --- the list ----------------------------------------------------------------------------------------------------
+
+
+@click.command(cls=LazyCommand, examples=["maos ps", "maos ps --all --json", "maos ps --status running --agents"])
+@click.option("--all", "-a", "everything", is_flag=True, help="Also runs that ended more than a week ago.")
+@click.option(
+    "--status",
+    "wanted",
+    type=click.Choice([*STATUSES, *STATES]),
+    metavar="STATUS",
+    help=f"Only runs with a status ({', '.join(STATUSES)}) or in a state ({', '.join(STATES)}).",
+)
+@click.option("--agents", is_flag=True, help="Also the agents that are at work.")
+@json_option
+@click.pass_obj
+def ps(database: DatabaseTarget, everything: bool, wanted: str | None, agents: bool, as_json: bool) -> None:
+    """List runs, open ones first.
+
+    A run that no engine executes although it is neither paused nor ended is interrupted; `maos resume` continues it.
+    """
+
+    from maos.views.overview import RECENT_US
+
+    async def work(m: Maos) -> list[RunStatus]:
+        return await m.runs.list()
+
+    known = database.read(work)
+    found = [each for each in known if wanted in (each.run.status, each.now.state) or (not wanted and
+             (everything or each.run.is_open or each.at_us - each.run.ended_us < RECENT_US))]  # fmt: skip
+    others = len(known) - len(found)
+    if as_json:
+        rows = [
+            page.summary(each) | (page.AGENTS.document(list(each.attempts.items())) if agents else {}) for each in found
+        ]
+        shared.show({"runs": rows, "others": others})
+        return
+    if found:
+        page.RUNS.table(found)
+    elif not known:
+        render.line("no runs; `maos run` starts one")
+    for each in found if agents else ():
+        if each.attempts:
+            render.line()
+            render.line((each.run.id, "bold"))
+            page.AGENTS.table(list(each.attempts.items()))
+    if others:
+        which = f"not {wanted}" if wanted else "that ended more than a week ago"
+        render.line((f"{render.many(others, 'run')} {which} (`maos ps --all`)", "dim"))
+
+
+# --- `maos` alone ------------------------------------------------------------------------------------------------
+
+
+def print_home(database: DatabaseTarget) -> None:
+    """Print what needs a person, what runs, and three commands to continue with."""
+    if not database.exists:
+        click.echo(BEGINNING, nl=False)
+        return
+    found = database.read(_overview)
+    _print_needs(found)
+    if not _print_open(found):
+        render.line("nothing is running")
+    render.line()
+    commands = list(_next_commands(found))[:NEXT_SHOWN_MAX]
+    width = max(len(command) for command, _what in commands)
+    for command, what in commands:
+        render.line("  ", (f"{command:<{width}}", "bold"), f"  {what}")
+
+
+def _next_commands(found: Overview) -> Iterator[tuple[str, str]]:
+    """Commands that a person may want next, the most useful first, each with what it does."""
+    states = {each.now.state: each.run.id for each in reversed(found.runs)}
+    if found.questions:
+        yield "maos inbox", f"show {render.many(len(found.questions), 'open question')} in full"
+    for state in ("interrupted", "failed", "idle"):
+        if state in states:
+            yield f"maos resume {states[state]}", f"resume the {'paused' if state == 'idle' else state} run"
+    if "working" in states:
+        yield f"maos attach {states['working']}", "follow the run as it works"
+    if found.flows and not found.runs:
+        yield f"maos status {found.flows[0].id}", "show the workflow run step by step"
+    yield "maos run 'REQUEST'", "plan a request and run it with agents"
+    yield "maos ps --all", "list all runs"
+    yield "maos --help", "list all commands"

@@ -1,4 +1,4 @@
-"""`maos copy`, `export` and `import`: everything as a copy, and runs that go to other machines and come from them."""
+"""`maos admin copy`, `export` and `import`: backups, and runs that move between machines."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from maos.cli import completing, documents, render
+from maos.cli import completion, documents, render
 from maos.cli.agent import words
 from maos.cli.commands import LazyCommand, dry_run_option, json_option
 from maos.cli.console import Field, Listing
@@ -26,21 +26,23 @@ if TYPE_CHECKING:
 SUFFIX = ".maos"
 
 
-@click.command(cls=LazyCommand, examples=["maos copy backup.db", "maos --db /srv/agents.db copy backup.db --json"])
+@click.command(
+    cls=LazyCommand, examples=["maos admin copy backup.db", "maos --db /srv/agents.db admin copy backup.db --json"]
+)
 @click.argument("target", metavar="TARGET")
 @json_option
 @click.pass_obj
 def copy(database: DatabaseTarget, target: str, as_json: bool) -> None:
-    """Copy everything to a new file, while others go on writing.
+    """Copy the database to a new file while it is in use.
 
-    The copy is of one moment, and complete or not there at all. A SQLite database becomes another SQLite database that
-    maos can open; a PostgreSQL database becomes one line of JSON for each row. TARGET must not exist yet.
+    The copy is of one point in time, and complete or not there at all. A SQLite database becomes another SQLite
+    database that maos can open; a PostgreSQL database becomes one line of JSON for each row. TARGET must not exist yet.
     """
     path = Path(target)
     if path.exists() or path.is_symlink():
         raise InvalidInput(f"{target} exists already", hint="name a file that does not, or move that one away")
     if not path.parent.is_dir():
-        raise InvalidInput(f"there is no folder {path.parent}", hint="make it first")
+        raise InvalidInput(f"there is no folder {path.parent}", hint="create it first")
 
     async def work(m: Maos) -> int:
         return await m.copy_to(path)
@@ -56,36 +58,32 @@ def copy(database: DatabaseTarget, target: str, as_json: bool) -> None:
 @click.command(
     cls=LazyCommand,
     examples=[
-        "maos export r-1a2b3c",
-        "maos export r-1a -o parser.maos --json",
-        "maos export r-1a -o - | ssh other 'cd project && maos import -'",
+        "maos admin export r-1a2b3c",
+        "maos admin export r-1a -o parser.maos --json",
+        "maos admin export r-1a -o - | ssh other 'cd project && maos admin import -'",
     ],
 )
-@click.argument("id", metavar="ID", shell_complete=completing.runs)
-@click.option("-o", "--output", metavar="FILE", default="", help="Where to; - is standard output.  [default: ID.maos]")
+@click.argument("id", metavar="ID", shell_complete=completion.runs)
+@click.option("-o", "--output", metavar="FILE", default="", help="The file; - is standard output.  [default: ID.maos]")
 @click.option("--to-stdout", is_flag=True, help="The same as -o -.")
 @click.option("--without-files", is_flag=True, help="Without the commits of its files: only what is in the journal.")
 @json_option
 @click.pass_obj
 def export(database: DatabaseTarget, id: str, output: str, to_stdout: bool, without_files: bool, as_json: bool) -> None:
-    """Write a run or a workflow to one file, for another machine: `maos import` reads it there.
+    """Export a run or a workflow run to one file.
 
-    It has the events of the run and its agents, their messages and conversations, and the commits of their files with
-    the history that these need. All of it is of one moment; the run may go on meanwhile. The file is for you alone,
-    and so should its copies be: what agents said and did is in it, without keys and passwords.
+    The file holds the events of the run and its agents, their messages and conversations, and the commits of their
+    files with the history that these need, all as of one point in time; the run may continue meanwhile. Keep the file
+    and its copies private: it holds what agents said and did, without keys and passwords. `maos admin import` reads it.
     """
     is_piped = to_stdout or output == "-"
     if is_piped and (as_json or output not in ("", "-")):
         raise InvalidInput("standard output is for the bundle itself", hint="give one of -o FILE, --to-stdout, --json")
     if is_piped and sys.stdout.isatty():
-        raise InvalidInput("a bundle is not for a terminal to show", hint="send it to a file or a program: `… > FILE`")
+        raise InvalidInput("a terminal cannot show a bundle", hint="send it to a file or a program: `… > FILE`")
 
     async def work(m: Maos) -> tuple[str, Exported]:
-        found = (
-            await m.find(
-                id, "run", "workflow", noun="run", hint="`maos orchestration list` and `maos workflow list` show them"
-            )
-        ).id
+        found = (await m.find(id, "run", "workflow")).id
         if is_piped:
             made = await m.transfer.export(found, sys.stdout.buffer, files=not without_files)
             sys.stdout.buffer.flush()
@@ -95,24 +93,15 @@ def export(database: DatabaseTarget, id: str, output: str, to_stdout: bool, with
 
     target, made = database.read(work)
     if as_json:
-        documents.show(_exported(target, made))
+        counts = {"streams": len(made.manifest.streams), "refs": len(made.manifest.refs)}
+        document = {**documents.of(made.manifest), **counts, "events": made.events, "bytes": made.bytes}
+        documents.show({"file": target, **document, "sha256": made.sha256})
     elif not is_piped:
         _show_exported(target, made)
     for text in made.manifest.left_out:
         note(f"left out: {clean(text)}")
     if made.manifest.carried_out:
-        note(
-            f"{made.manifest.id} is being carried out: what is done from now on is not in the file; pause it to move it"
-        )
-
-
-def _exported(target: str, made: Exported) -> documents.Document:
-    manifest = made.manifest
-    return {
-        "file": target, "id": manifest.id, "kind": manifest.kind, "status": manifest.status, "bytes": made.bytes,
-        "sha256": made.sha256, "position": manifest.position, "streams": len(manifest.streams), "events": made.events,
-        "refs": len(manifest.refs), "carried_out": manifest.carried_out, "left_out": manifest.left_out,
-    }  # fmt: skip
+        note(f"an engine executes {made.manifest.id}: what it does from now on is not in the file; pause it to move it")
 
 
 def _show_exported(target: str, made: Exported) -> None:
@@ -129,16 +118,16 @@ def _show_exported(target: str, made: Exported) -> None:
     "import",
     cls=LazyCommand,
     examples=[
-        "maos import r-1a2b3c.maos --dry-run",
-        "maos import r-1a2b3c.maos --cwd ~/project",
-        "maos --db runs.db import maos.db --dry-run",
-        "maos --db runs.db import ~/project/maos.db --orchestration 7a0d8a68 --json",
+        "maos admin import r-1a2b3c.maos --dry-run",
+        "maos admin import r-1a2b3c.maos --cwd ~/project",
+        "maos --db runs.db admin import maos.db --dry-run",
+        "maos --db runs.db admin import ~/project/maos.db --orchestration 7a0d8a68 --json",
     ],
 )
 @click.argument("source", metavar="FILE")
 @click.option(
     "--orchestration", "wanted", metavar="ID", default="",
-    help="Only this one, of a maos.db; the beginning of its id will do.",
+    help="Only this one, of a maos.db; a unique prefix of its id is enough.",
 )  # fmt: skip
 @click.option("--cwd", type=click.Path(exists=True, file_okay=False), metavar="DIRECTORY",
               help="The folder that its agents work in: in a git repository, if their files were in one.  "
@@ -147,12 +136,12 @@ def _show_exported(target: str, made: Exported) -> None:
 @json_option
 @click.pass_obj
 def import_(database: DatabaseTarget, source: str, wanted: str, cwd: str | None, dry_run: bool, as_json: bool) -> None:
-    """Import a run from another machine, or the orchestrations of the original.
+    """Import a run from another machine, or the runs of maos-cli.
 
-    FILE is what `maos export` wrote, or - for standard input; or the maos.db of the original, maos-cli 0.8.9 to 0.9.4.
-    It is only read, and may be a stranger's: nothing that it brings is carried out before you agree to it, in `maos
-    resume`. Finished tasks are finished here too, and those that were interrupted go on in their own conversations.
-    Importing it again brings what is new in it, and is harmless otherwise; what was carried on here stays as it is.
+    FILE is what `maos admin export` wrote, or - for standard input; or a maos.db of maos-cli 0.8.9 to 0.9.4. It is only
+    read, and need not be trusted: nothing that it brings is executed before you agree to it, in `maos resume`. Finished
+    tasks are finished here too, and interrupted ones resume their own conversations. Importing it again adds what is
+    new in it, and is harmless otherwise; a run that was resumed here stays as it is.
     """
     from maos.transfer import importers
     from maos.transfer.file import is_bundle
@@ -171,7 +160,7 @@ def import_(database: DatabaseTarget, source: str, wanted: str, cwd: str | None,
         return await m.transfer.import_runs(found, folder=folder, wanted=wanted, dry_run=dry_run)
 
     if dry_run:
-        brought = database.foresee(work)
+        brought = database.preview(work)
     else:
         brought = database.write(work, create=True)
     if as_json:
@@ -194,7 +183,7 @@ def _check_target(database: DatabaseTarget, path: Path) -> None:
         return
     raise InvalidInput(
         f"{path} is also the database to import into",
-        hint=f"name another one, which will be made: `maos --db runs.db import {path}`; or rename the original's first",
+        hint=f"name another one, which will be created: `maos --db runs.db admin import {path}`; or rename the first",
     )
 
 
@@ -260,8 +249,8 @@ def _show_what_next(brought: list[ImportedRun], *, dry_run: bool) -> None:
     if begun:
         kept = sum(each.sessions for each in open_ones)
         render.line(
-            f"{render.many(begun, 'agent')} can go on: {kept} in their conversations, which are on this machine; "
+            f"{render.many(begun, 'agent')} can resume: {kept} in their conversations, which are on this machine; "
             f"{begun - kept} with what is known of their work"
         )
     if not dry_run:
-        render.line(f"`maos resume {open_ones[0].run.id} --dry-run` shows what going on would mean")
+        render.line(f"`maos resume {open_ones[0].run.id} --dry-run` shows what resuming it would do")

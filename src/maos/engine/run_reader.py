@@ -7,13 +7,18 @@ from collections.abc import AsyncIterator
 
 from maos.engine.types import RUN
 from maos.errors import NotFound
+from maos.ids import only
 from maos.journal.journal import Journal
 from maos.model.run import Run, stream
+
+ID = "r-"
+"""How the ids of runs begin; a person may leave it out."""
+HINT = "`maos ps --all` lists runs"
 
 
 def new_id() -> str:
     """An id for a run."""
-    return f"r-{secrets.token_hex(3)}"
+    return f"{ID}{secrets.token_hex(3)}"
 
 
 class RunReader:
@@ -26,7 +31,7 @@ class RunReader:
         """A run by its id."""
         found = await RUN.load(self._journal, id)
         if found is None:
-            raise NotFound(f"there is no orchestration {id!r}", hint="`maos orchestration list` shows them")
+            raise NotFound(f"there is no run {id!r}", hint=HINT)
         return found
 
     async def all(self) -> AsyncIterator[Run]:
@@ -40,3 +45,22 @@ class RunReader:
         """The ids of all runs that begin with a prefix; the runs are not read."""
         async for name in self._journal.streams(stream(prefix)):
             yield name.removeprefix(stream(""))
+
+    async def find(self, given: str) -> Run:
+        """A run by its id or a unique prefix of it, with or without `r-`.
+
+        Example::
+
+            run = await m.runs.find("r-1")
+        """
+        found = await self.matching(given)
+        others = [] if found else [id async for id in self.ids()]
+        return await self.get(only(given, found, "run", hint=HINT, others=others))
+
+    async def matching(self, given: str) -> list[str]:
+        """The ids of runs that a person may mean; a whole id alone, whichever longer ones there are."""
+        for prefix in (given, ID + given):
+            found = [id async for id in self.ids(prefix)] if prefix else []
+            if found:
+                return [prefix] if prefix in found else found
+        return []

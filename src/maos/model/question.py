@@ -55,7 +55,7 @@ def find(everybody: Sequence[Open], given: str) -> Open:
         if len(exact) == 1:
             return exact[0]
     found = {each.ref: each for each in everybody if given and given in (each.ref[: len(given)], each.id[: len(given)])}
-    return found[only(given, list(found), "question", hint="`maos questions` lists what waits for an answer")]
+    return found[only(given, list(found), "question", hint="`maos inbox` lists open questions")]
 
 
 def short(everybody: Sequence[Open], wanted: Open) -> str:

@@ -143,8 +143,8 @@ def _agents(attempts: Mapping[str, Attempt]) -> Iterator[Finding]:
     for name, attempt in attempts.items():
         state = state_of(attempt)
         if state.meaning:
-            go_on = status_of([attempt]).go_on or f"maos agent resume {name}"
-            yield Finding(Level.LOOK, "agent", f"{name} is {state}: {state.meaning}", f"go on: {go_on}")
+            resumable = status_of([attempt]).resumable or f"maos agent resume {name}"
+            yield Finding(Level.LOOK, "agent", f"{name} is {state}: {state.meaning}", f"go on: {resumable}")
         running += state in (AgentState.RUNNING, AgentState.STOPPING)
     if attempts:
         yield Finding(Level.OK, "agents", f"{len(attempts)} known, {running} running")

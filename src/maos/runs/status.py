@@ -14,7 +14,6 @@ from maos.engine import ownership, questions
 from maos.engine.attempts import Attempts
 from maos.engine.run_reader import RunReader
 from maos.errors import InvalidInput, MaosError, NotFound
-from maos.ids import only
 from maos.journal.journal import Journal, Record
 from maos.model.attempt import Attempt
 from maos.model.cleanup import Statistics
@@ -42,8 +41,6 @@ from maos.workspaces import Conflicted as Conflicted
 from maos.workspaces import FileChange, Workspace
 from maos.workspaces import Merged as Merged
 
-ID = "r-"
-"""How the ids of runs begin; a person may leave it out."""
 RESUMABLE = ("interrupted", "idle", "failed", "blocked", "cancelled")
 """States of runs that `maos resume` resumes."""
 DAY_US = 86_400 * MICROSECONDS
@@ -81,7 +78,7 @@ class RunStatus(NamedTuple):
     """Why no cleanup ever removes anything of it; None when one may."""
 
     @property
-    def go_on(self) -> str:
+    def resumable(self) -> str:
         """The command that resumes it; empty when it is completed, or is executed."""
         return f"maos resume {self.run.id}" if self.now.state in RESUMABLE else ""
 
@@ -120,22 +117,6 @@ class RunViews(RunReader):
 
     # --- finding ---------------------------------------------------------------------------------------------
 
-    async def find(self, given: str) -> Run:
-        """A run by its id, or by an unambiguous beginning of it, with or without `r-`.
-
-        Example::
-
-            run = await m.runs.find("r-1")
-        """
-        if not given.removeprefix(ID):
-            raise InvalidInput(f"{given!r} names no orchestration", hint="`maos orchestration list` shows them")
-        known: list[str] = []
-        for beginning in (given,) if given.startswith(ID) else (given, ID + given):
-            known = known or [name.partition("/")[2] async for name in self._journal.streams(stream(beginning))]
-        hint = "`maos orchestration list` shows them"
-        whole = [each for each in known if each in (given, ID + given)]
-        return await self.get(only(given, whole[:1] or known, "orchestration", hint=hint))
-
     async def unfinished(self) -> list[Run]:
         """Runs with something left to do, the newest first."""
         found = [run async for run in self.all() if run.status != COMPLETED]
@@ -145,8 +126,15 @@ class RunViews(RunReader):
         """The run that a person most likely wants to resume: the newest that no engine executes."""
         found = await self.unfinished()
         if not found:
-            raise NotFound("there is no orchestration to resume", hint="`maos orchestration list` shows all")
+            raise NotFound("there is no run to resume", hint="`maos ps --all` lists runs")
         return next((run for run in found if not is_executing(run)), found[0])
+
+    async def newest(self) -> Run:
+        """The run that something happened to last."""
+        found = [run async for run in self.all()]
+        if not found:
+            raise NotFound("there are no runs", hint="`maos run` starts one")
+        return max(found, key=lambda run: run.updated_us)
 
     async def interrupted(self) -> list[Run]:
         """Runs whose engine is gone, the newest first, as far back as `recovery.lookback_days` of the settings."""

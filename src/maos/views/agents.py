@@ -21,7 +21,7 @@ from maos.engine.attempts import Attempts, Running
 from maos.engine.claims import Held
 from maos.engine.ownership import Liveness
 from maos.errors import InvalidInput, MaosError, NotFound
-from maos.ids import match_id
+from maos.ids import AGENT
 from maos.journal.journal import Record
 from maos.model.attempt import Attempt, Permission, Tokens, agent_of, stream
 from maos.model.events.commands import GRACE_S
@@ -29,6 +29,7 @@ from maos.model.events.parts import Owner
 from maos.model.failure import TABLE
 from maos.model.message import inbox
 from maos.model.status import AgentState
+from maos.views.ids import Ids
 from maos.workspaces import FileChange, Workspace
 
 RECENT_US = 86_400 * MICROSECONDS
@@ -68,7 +69,7 @@ class AgentStatus(msgspec.Struct, kw_only=True):
     result: str
     failure: FailureInfo | None
     exit: dict[str, Any]
-    go_on: str | None
+    resumable: str | None
     """The command that attaches to it or resumes it; None when it is done, or runs."""
 
     @property
@@ -195,9 +196,8 @@ class Agents(Attempts):
     """Runs agents, and knows, follows and steers all that run or ran, whichever process runs them."""
 
     async def find(self, given: str) -> str:
-        """Return the name of the agent that is called `given`, or whose name alone begins so."""
-        known = [agent_of(name.removeprefix(stream(""))) async for name in self.journal.streams(stream(given))]
-        return match_id(given, known, "agent", hint="`maos agent list --all` shows those that run or ran")
+        """Return the name of the agent that is called `given` or alone begins so, or that does the task RUN/TASK."""
+        return (await Ids(self.journal).find(given, AGENT)).id
 
     async def names(self, prefix: str = "") -> AsyncIterator[str]:
         """The names of agents that run or ran and begin with a prefix, each once."""
@@ -216,7 +216,7 @@ class Agents(Attempts):
         Example::
 
             status = await m.agents.status("fixer")
-            print(status.status, status.activity, status.go_on)
+            print(status.status, status.activity, status.resumable)
         """
         return status_of(await self.history(agent))
 
@@ -305,7 +305,7 @@ class Agents(Attempts):
 
     async def _unattended(self, agent: str, attempt: str) -> AgentEvent:
         status, now_us = await self.status(agent), self._clock.now_us()
-        data = {"status": status.status, "go_on": status.go_on}
+        data = {"status": status.status, "resumable": status.resumable}
         return AgentEvent("", agent, int(attempt.rpartition(".")[2]), UNATTENDED, data, now_us, now_us)
 
     # --- commands --------------------------------------------------------------------------------------------
@@ -440,7 +440,7 @@ def _status(attempts: Sequence[Attempt]) -> dict[str, Any]:
         "result": newest.result or newest.last_text,
         "failure": failure_of(newest),
         "exit": newest.exit,
-        "go_on": _command(newest.agent, state),
+        "resumable": _command(newest.agent, state),
     }
 
 

@@ -11,19 +11,19 @@ from collections.abc import AsyncIterator
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+from maos import ids
 from maos.engine import ownership
 from maos.engine.attempt_reader import AttemptReader
 from maos.engine.ownership import Liveness
 from maos.engine.types import WORKFLOW_RUN
-from maos.ids import match_id
 from maos.journal.journal import Journal
 from maos.model.attempt import Attempt, stream
 from maos.model.events.attempt import AttemptOutput
 from maos.model.events.facts import ToolResult, ToolUse
 from maos.model.failure import ENDED_BY_ITSELF, REPEATABLE
-from maos.model.run import stream as run_stream
 from maos.model.workflow import AGENT, STEP, WorkflowRun
 from maos.model.workflow import stream as flow_stream
+from maos.views.ids import Ids
 
 GIVEN_CHARS_MAX = 400
 
@@ -76,14 +76,15 @@ async def find(attempts: AttemptReader, id: str = "", *, unknown: bool = False) 
 async def _owners(attempts: AttemptReader, given: str) -> tuple[list[str], list[str]]:
     """The agents and the workflows that are meant; NotFound when there are none."""
     everybody = [attempt.agent async for attempt in attempts.all()]
-    streams = attempts.journal.streams
-    flows = [name.removeprefix(flow_stream("")) async for name in streams(flow_stream(given))]
-    if not given or given in everybody:
-        return ([given], []) if given else (everybody, flows)
-    runs = [name.removeprefix(run_stream("")) async for name in streams(run_stream(given))]
-    hint = "`maos orchestration list`, `maos workflow list` and `maos agent list` show what there is"
-    id = match_id(given, [*runs, *flows], "run, workflow or agent", hint=hint)
-    return [agent for agent in everybody if agent.startswith(f"{id}.")], [id] if id in flows else []
+    if not given:
+        return everybody, [
+            name.removeprefix(flow_stream("")) async for name in attempts.journal.streams(flow_stream(""))
+        ]
+    found = await Ids(attempts.journal).find(given)
+    if found.kind in (ids.AGENT, ids.TASK):
+        return [found.id], []
+    agents = [agent for agent in everybody if agent.startswith(f"{found.id}.")]
+    return agents, [found.id] if found.kind == ids.WORKFLOW else []
 
 
 async def of_agent(reader: AttemptReader, agent: str) -> AsyncIterator[Effect]:

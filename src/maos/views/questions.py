@@ -45,7 +45,7 @@ class Given(NamedTuple):
     answer: str
     running: bool
     """Whether an engine that lives, as far as this machine can tell, will act on it."""
-    go_on: str
+    resumable: str
     """The command that goes on with its owner, when no engine does."""
 
 
@@ -105,15 +105,15 @@ class Questions:
         said = check(question, answer, why)
         if question.kind == PERMISSION:
             await self._agents.answer(question.owner, question.id, allow=said == "yes", why=why)
-            go_on = (await self._agents.status(question.owner)).go_on or ""
+            resumable = (await self._agents.status(question.owner)).resumable or ""
         elif question.kind == WORKFLOW:
             await self._workflows.answer(question.owner, question.id, said)
             is_gone = ownership.liveness((await self._workflows.get(question.owner)).owner) is Liveness.GONE
-            go_on = f"maos workflow resume {question.owner}" if is_gone else ""
+            resumable = f"maos workflow resume {question.owner}" if is_gone else ""
         else:
             await self._runs.answer(question.owner, question.id, said)
-            go_on = (await self._runs.status(question.owner)).go_on
-        return Given(question, said, not go_on, go_on)
+            resumable = (await self._runs.status(question.owner)).resumable
+        return Given(question, said, not resumable, resumable)
 
     async def give_line(self, question: Open, line: str) -> Given:
         """Record an answer as a person typed it in one line: `no, use git mv` is a no with a reason."""

@@ -65,7 +65,7 @@ def test_every_event_as_json(here: Path, call: Call) -> None:
     assert (summary["agent"], summary["agent_kind"], summary["status"]) == ("counter", "shell", "failed")
     assert summary["failure"]["name"] == "failed"
     assert summary["exit"]["code"] == 3
-    assert summary["go_on"] == "maos agent resume counter"
+    assert summary["resumable"] == "maos agent resume counter"
 
 
 @pytest.mark.parametrize(

@@ -100,7 +100,7 @@ def test_letting_go_is_said_in_json_too(here: Path, start: Start) -> None:
     engine.signal(signal.SIGTERM)
     assert engine.end() == 143
     last = json.loads(engine.stdout.splitlines()[-1])
-    assert last == {"kind": "let_go", "agent": "ticker", "go_on": "maos agent attach ticker"}
+    assert last == {"kind": "let_go", "agent": "ticker", "resumable": "maos agent attach ticker"}
     assert engine.stderr == ""
 
 

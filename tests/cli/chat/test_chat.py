@@ -246,9 +246,7 @@ def test_ctrl_c_pauses_and_a_second_one_lets_go(repository: Path, plan: Plan, ta
 
 def test_a_run_of_another_process_is_steered_from_here(repository: Path, plan: Plan, talk: Talk, start: Start) -> None:
     gated = {"command": ["true"], "gates": [{"person": "Is it good?"}]}
-    engine = start(
-        "orchestrate", "--plan", str(plan(a=gated, b=waits(repository, "b"))), "--auto", "--json", "--kind", "shell"
-    )
+    engine = start("run", "-f", str(plan(a=gated, b=waits(repository, "b"))), "--auto", "--json", "--kind", "shell")
     engine.wait_for("question_asked")
     run = json.loads(engine.stdout.splitlines()[1])["run"]
     chat = talk(run)

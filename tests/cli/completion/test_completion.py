@@ -44,7 +44,7 @@ def bash(tmp_path: Path) -> Ask:
 
 def test_bash_completes_commands_and_options(no_db: Path, bash: Ask) -> None:
     assert bash("orch") == ["orchestrate", "orchestration"]
-    assert "--notify" in bash("orchestrate", "--no")
+    assert "--notify" in bash("run", "--no")
     assert bash("completion", "") == ["bash", "zsh", "fish"]
     assert not no_db.exists()
 
@@ -57,9 +57,7 @@ def test_bash_completes_names_of_the_database(db: Path, bash: Ask) -> None:
 def test_runs_agents_and_questions_are_completed(runs: Sequence[str], bash: Ask) -> None:
     first, second = sorted(runs)
     assert bash("resume", "r-") == [first, second]
-    assert bash("orchestration", "status", first[:4]) == [
-        each for each in (first, second) if each.startswith(first[:4])
-    ]
+    assert bash("status", first[:4]) == [each for each in (first, second) if each.startswith(first[:4])]
     assert f"{first}.a" in bash("agent", "logs", f"{first}.")
     assert {f"{first}.a", f"{first}.b"} <= set(bash("messages", "send", f"{first}."))
     assert bash("answer", f"{first}/") == [f"{first}/gate/a/0/1"]
@@ -75,7 +73,7 @@ def runs(here: Path, call: Call) -> list[str]:
     plan.write_text(json.dumps({"tasks": [gated, {"name": "b", "command": ["true"], "needs": ["a"]}]}))
     found = []
     for _ in range(2):
-        done = call("orchestrate", "--plan", str(plan), "--auto", "--in-place", "--run-time", "2s", "--json")
+        done = call("run", "-f", str(plan), "--auto", "--in-place", "--run-time", "2s", "--json")
         found.append(json.loads(done.stdout.splitlines()[-1])["run"])
     return found
 

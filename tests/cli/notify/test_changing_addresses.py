@@ -27,7 +27,7 @@ def test_whoever_is_set_while_a_run_goes_on_is_told_of_its_end(
     first, second = ("json://" + each.url.rpartition("@")[2].partition("/")[0] for each in servers)
     settings = Path(os.environ["XDG_CONFIG_HOME"]) / "maos" / "maos.toml"
     settings.parent.mkdir(parents=True)
-    running = start("orchestrate", "--plan", str(plan(a=waits(repository, "a"))), "--auto")
+    running = start("run", "-f", str(plan(a=waits(repository, "a"))), "--auto")
     wait_until(lambda: begun(repository, "a"))
     for url in (first, second):
         new = settings.with_name("new.toml")

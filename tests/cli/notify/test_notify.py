@@ -59,7 +59,7 @@ def test_an_address_that_makes_no_sense_is_named_without_being_shown(
 ) -> None:
     """Before anything begins."""
     wrong = f"nosuch://user:{SECRET}@127.0.0.1"
-    done = call("orchestrate", "--plan", str(plan(a="true")), "--auto", "--notify", server.url, "--notify", wrong)
+    done = call("run", "-f", str(plan(a="true")), "--auto", "--notify", server.url, "--notify", wrong)
     assert done.returncode == 2
     assert "address 2 (nosuch) for notifications is not one that apprise knows" in done.stderr
     assert SECRET not in done.stderr
@@ -81,7 +81,7 @@ def test_a_question_and_the_end_are_told(
     repository: Path, plan: Plan, start: Start, call: Call, server: Server
 ) -> None:
     gated = {"command": ["true"], "gates": [{"person": "Is it good?"}]}
-    engine = start("orchestrate", "--plan", str(plan(a=gated)), "--auto", "--notify", server.url)
+    engine = start("run", "-f", str(plan(a=gated)), "--auto", "--notify", server.url)
     wait_until(lambda: server.heard)
     assert server.heard[0]["message"].startswith("Is it good?\nyes | no\nmaos answer r-")
     command = server.heard[0]["message"].splitlines()[-1].split()[1:-1]
@@ -93,14 +93,14 @@ def test_a_question_and_the_end_are_told(
 
 def test_a_failure_and_a_limit_are_told(repository: Path, plan: Plan, call: Call, server: Server) -> None:
     told = ("--auto", "--notify", server.url)
-    assert call("orchestrate", "--plan", str(plan(a="exit 3")), *told).returncode == 1
+    assert call("run", "-f", str(plan(a="exit 3")), *told).returncode == 1
     late = plan(a=waits(repository, "a"))
-    assert call("orchestrate", "--plan", str(late), *told, "--run-time", "1s").returncode == 7
+    assert call("run", "-f", str(late), *told, "--run-time", "1s").returncode == 7
     assert server.titles() == ["failed, 0 of 1 tasks done", "paused: the time of 1 s is over"]
 
 
 def test_ctrl_c_is_told_to_nobody(repository: Path, plan: Plan, start: Start, server: Server) -> None:
-    engine = start("orchestrate", "--plan", str(plan(a=waits(repository, "a"))), "--auto", "--notify", server.url)
+    engine = start("run", "-f", str(plan(a=waits(repository, "a"))), "--auto", "--notify", server.url)
     wait_until(lambda: begun(repository, "a"))
     engine.signal(signal.SIGINT)
     assert engine.end() == 130
@@ -117,7 +117,7 @@ def test_a_server_that_fails_is_asked_again_and_no_run_waits_for_it(
     server.statuses = [500]
     gated = {"command": ["true"], "gates": [{"person": "Is it good?"}]}
     path = plan(a=gated, b="echo 1 > b.txt", c=("cat b.txt", "b"), d=waits(repository, "d"))
-    engine = start("orchestrate", "--plan", str(path), "--auto", "--notify", server.url)
+    engine = start("run", "-f", str(path), "--auto", "--notify", server.url)
     engine.wait_for("c  ✓ done")
     wait_until(lambda: len(server.heard) == 2)
     assert [each["status"] for each in server.heard] == [500, 200]
@@ -134,7 +134,7 @@ def test_a_server_that_never_works_is_given_up_and_said(
     server: Server,
 ) -> None:
     server.statuses = [500] * 10
-    done = call("orchestrate", "--plan", str(plan(a="true")), "--auto", "--notify", server.url, "--json")
+    done = call("run", "-f", str(plan(a="true")), "--auto", "--notify", server.url, "--json")
     assert done.returncode == 0
     warned = [each["text"] for each in documents(done.stdout) if each["kind"] == "warning"]
     assert "was not told that maos r-" in warned[-1]
@@ -158,7 +158,7 @@ def test_what_was_under_way_in_a_crash_is_unknown_and_not_sent_again(
     with monkeypatch.context() as patch:
         patch.setenv("MAOS_CRASH_AT", "1")
         patch.setenv("MAOS_CRASH_ONLY", point)
-        engine = start("orchestrate", "--plan", str(plan(a=gated)), "--auto", "--notify", server.url)
+        engine = start("run", "-f", str(plan(a=gated)), "--auto", "--notify", server.url)
         assert engine.end() == -signal.SIGKILL
     assert len(server.heard) == sent
     assert _notices(call) == [("question", {"1 (json)": "unknown"})]
@@ -180,7 +180,7 @@ def test_a_question_that_was_asked_before_anybody_could_be_told_is_told_on_resum
     server: Server,
 ) -> None:
     gated = {"command": ["true"], "gates": [{"person": "Is it good?"}]}
-    engine = start("orchestrate", "--plan", str(plan(a=gated)), "--auto")
+    engine = start("run", "-f", str(plan(a=gated)), "--auto")
     engine.wait_for("? Is it good?")
     engine.kill()
     again = start("resume", "--notify", server.url)

@@ -19,7 +19,7 @@ def asking(*commands: str) -> list[str]:
 
 
 def test_a_question_is_answered_in_the_live_view(repository: Path, plan: Plan, terminal: Open) -> None:
-    screen = terminal("orchestrate", "--plan", str(plan(a=GATED)), "--auto")
+    screen = terminal("run", "-f", str(plan(a=GATED)), "--auto")
     screen.wait_for("yes or no › ")
     screen.type("perhaps\r")
     screen.wait_for("'perhaps' is neither yes nor no")
@@ -30,21 +30,21 @@ def test_a_question_is_answered_in_the_live_view(repository: Path, plan: Plan, t
 
 def test_permissions_are_asked_one_after_the_other(repository: Path, plan: Plan, terminal: Open, call: Call) -> None:
     path = plan(a={"task": "do something"})
-    screen = terminal("orchestrate", "--plan", str(path), "--auto", "--permission", "ask", *asking("first", "second"))
+    screen = terminal("run", "-f", str(path), "--auto", "--permission", "ask", *asking("first", "second"))
     screen.wait_for("asks to use Run first")
     screen.wait_for("yes or no › ")
     screen.type("yes\r")
     screen.wait_for("asks to use Run second")
     screen.type("no, use git mv\r")
     assert screen.end() == 0
-    run = documents(call("orchestration", "list", "--json").stdout.replace("\n", ""))[0]["orchestrations"][0]["id"]
+    run = documents(call("ps", "--json").stdout.replace("\n", ""))[0]["runs"][0]["id"]
     log = call("agent", "logs", f"{run}.a").stdout
     assert "answered allow_it reject_it" in log
     assert "refused: Run  second (use git mv)" in log
 
 
 def test_what_is_answered_elsewhere_is_asked_no_more(repository: Path, plan: Plan, terminal: Open, call: Call) -> None:
-    screen = terminal("orchestrate", "--plan", str(plan(a=GATED)), "--auto")
+    screen = terminal("run", "-f", str(plan(a=GATED)), "--auto")
     screen.wait_for("yes or no › ")
     screen.type("ye")
     command = screen.text.partition("(`maos ")[2].partition(" …`)")[0].split()
@@ -56,7 +56,7 @@ def test_what_is_answered_elsewhere_is_asked_no_more(repository: Path, plan: Pla
 
 
 def test_a_question_can_be_left_to_others(repository: Path, plan: Plan, terminal: Open, call: Call) -> None:
-    screen = terminal("orchestrate", "--plan", str(plan(a=GATED)), "--auto")
+    screen = terminal("run", "-f", str(plan(a=GATED)), "--auto")
     screen.wait_for("yes or no › ")
     screen.type("\x04")
     screen.wait_for("left for later: maos answer r-")
@@ -67,7 +67,7 @@ def test_a_question_can_be_left_to_others(repository: Path, plan: Plan, terminal
 
 def test_without_a_terminal_it_is_told_how_to_answer(repository: Path, plan: Plan, start: Start, call: Call) -> None:
     path = plan(a={"task": "do something"})
-    engine = start("orchestrate", "--plan", str(path), "--auto", "--permission", "ask", *asking("rm -rf build"))
+    engine = start("run", "-f", str(path), "--auto", "--permission", "ask", *asking("rm -rf build"))
     engine.wait_for("a  ? asks to use Run rm -rf build  (`maos agent answer ")
     command = engine.stdout.partition("(`maos ")[2].partition("`)")[0].split()
     assert call(*command).returncode == 0
@@ -79,7 +79,7 @@ def test_what_was_asked_before_a_crash_is_asked_again_on_resuming(
 ) -> None:
     """R-202: an agent that waits for a permission is taken up, and the person sees what it asks."""
     path = plan(a={"task": "do something"})
-    engine = start("orchestrate", "--plan", str(path), "--auto", "--permission", "ask", *asking("rm -rf build"))
+    engine = start("run", "-f", str(path), "--auto", "--permission", "ask", *asking("rm -rf build"))
     engine.wait_for("asks to use Run")
     engine.kill()
     screen = terminal("resume")

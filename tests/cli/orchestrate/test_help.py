@@ -1,4 +1,4 @@
-"""The help of `maos orchestrate` and `maos resume`: examples that can be typed, and nothing heavy loaded to show it."""
+"""The help of commands about runs: examples that can be typed, and nothing heavy loaded to show it."""
 
 import shlex
 import subprocess
@@ -14,7 +14,9 @@ from maos.runs import agent_types
 from maos.settings import schema
 from tests.cli.test_help import EXAMPLES, HEAVY
 
-PATHS = (("orchestrate",), ("resume",), ("orchestration", "resume"), ("orchestration", "merge"))
+PATHS = tuple(
+    (name,) for name in ("run", "resume", "merge", "status", "ps", "logs", "attach", "pause", "diff", "inbox")
+)
 OURS = [example for path, example in EXAMPLES if path in PATHS]
 
 

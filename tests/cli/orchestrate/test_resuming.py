@@ -40,7 +40,7 @@ def test_an_interrupt_pauses_and_resume_goes_on(
     repository: Path, two: Path, start: Start, call: Call, agents: Agents
 ) -> None:
     """R-108, R-201, R-202 (clean stop): agents are stopped, and finished tasks are not run again."""
-    engine = start("orchestrate", "--plan", str(two), "--auto")
+    engine = start("run", "-f", str(two), "--auto")
     _wait_for_both(repository)
     wait_until(lambda: sum(each["status"] == "running" for each in agents.listed().values()) == 2)
     pids = [each["pid"] for each in (agents.shown(name) for name in agents.listed()) if each["status"] == "running"]
@@ -62,14 +62,14 @@ def test_a_killed_engine_is_noticed_and_its_agents_are_taken_up(
     repository: Path, two: Path, plan: Plan, start: Start, call: Call
 ) -> None:
     """R-202 (crash): nothing is restarted that still lives, and nothing runs twice."""
-    engine = start("orchestrate", "--plan", str(two), "--auto")
+    engine = start("run", "-f", str(two), "--auto")
     _wait_for_both(repository)
     engine.kill()
     foreseen = documents(call("resume", "--dry-run", "--json").stdout)[0]
     assert {each["task"]: each["what"] for each in foreseen["tasks"]} == {
         "quick": "kept", "left": "taken_up", "right": "taken_up", "last": "begun",
     }  # fmt: skip
-    other = call("orchestrate", "--plan", str(plan(x="true")), "--auto")
+    other = call("run", "-f", str(plan(x="true")), "--auto")
     assert f"{foreseen['run']} was interrupted, 1 of 4 tasks done: `maos resume {foreseen['run']}`" in other.stderr
     go(repository, "left", "right")
     done = _summary(call("resume", foreseen["run"], "--json").stdout)
@@ -82,12 +82,12 @@ def test_a_killed_engine_is_noticed_and_its_agents_are_taken_up(
 def test_sent_away_it_lets_go_and_the_agents_go_on(
     repository: Path, two: Path, start: Start, call: Call, agents: Agents, number: signal.Signals, code: int
 ) -> None:
-    engine = start("orchestrate", "--plan", str(two), "--auto", "--json")
+    engine = start("run", "-f", str(two), "--auto", "--json")
     _wait_for_both(repository)
     engine.signal(number)
     assert engine.end() == code
     said = documents(engine.stdout)[-1]
-    assert (said["kind"], said["go_on"]) == ("let_go", f"maos resume {said['run']}")
+    assert (said["kind"], said["resumable"]) == ("let_go", f"maos resume {said['run']}")
     assert agents.status(f"{said['run']}.left") == "detached"
     go(repository, "left", "right")
     assert _summary(call("resume", "--json").stdout)["status"] == "completed"  # the latest, when none is named
@@ -96,7 +96,7 @@ def test_sent_away_it_lets_go_and_the_agents_go_on(
 
 def test_a_second_interrupt_lets_go(repository: Path, plan: Plan, start: Start, call: Call, agents: Agents) -> None:
     deaf = f"trap '' TERM; {waits(repository, 'deaf')}"
-    engine = start("orchestrate", "--plan", str(plan(deaf=deaf)), "--auto")
+    engine = start("run", "-f", str(plan(deaf=deaf)), "--auto")
     wait_until(lambda: begun(repository, "deaf"))
     engine.signal(signal.SIGINT)
     engine.wait_for("Ctrl+C again lets go")
@@ -109,7 +109,7 @@ def test_an_interrupt_before_the_agent_has_started_is_not_forgotten(
     repository: Path, plan: Plan, start: Start, call: Call
 ) -> None:
     """A worktree takes its time: whoever presses Ctrl+C meanwhile must not have to wait for the agent's end."""
-    engine = start("orchestrate", "--plan", str(plan(slow=waits(repository, "slow"))), "--auto")
+    engine = start("run", "-f", str(plan(slow=waits(repository, "slow"))), "--auto")
     engine.wait_for("slow  ▸ begins")
     engine.signal(signal.SIGINT)
     assert engine.end() == 130
@@ -119,7 +119,7 @@ def test_an_interrupt_before_the_agent_has_started_is_not_forgotten(
 def test_a_dry_run_shows_the_exact_words_and_changes_nothing(
     repository: Path, plan: Plan, start: Start, call: Call
 ) -> None:
-    engine = start("orchestrate", "--plan", str(plan(one=waits(repository, "one"), two=("true", "one"))), "--auto")
+    engine = start("run", "-f", str(plan(one=waits(repository, "one"), two=("true", "one"))), "--auto")
     wait_until(lambda: begun(repository, "one"))
     engine.signal(signal.SIGINT)
     engine.end()
@@ -134,13 +134,11 @@ def test_a_dry_run_shows_the_exact_words_and_changes_nothing(
 
 def test_more_work_is_added_to_a_finished_run(repository: Path, plan: Plan, call: Call) -> None:
     """R-203: it begins with what the run has made."""
-    first = _summary(
-        call("orchestrate", "--plan", str(plan(a="echo 1 > a.txt")), "--auto", "--kind", "shell", "--json").stdout
-    )
-    assert "is completed" in call("orchestration", "resume", first["run"]).stderr
+    first = _summary(call("run", "-f", str(plan(a="echo 1 > a.txt")), "--auto", "--kind", "shell", "--json").stdout)
+    assert "is completed" in call("resume", first["run"]).stderr
     more = ("--task", "again after a: cat a.txt; echo 2 > b.txt", "--task", "echo 3")
-    assert call("orchestration", "resume", first["run"], *more).returncode == 2  # nobody said yes
-    done = call("orchestration", "resume", first["run"][:6], *more, "--auto", "--json")
+    assert call("resume", first["run"], *more).returncode == 2  # nobody said yes
+    done = call("resume", first["run"][:6], *more, "--auto", "--json")
     last = _summary(done.stdout)
     assert {each["task"]: each["result"] for each in last["tasks"]} == {"a": "", "again": "1", "more-1": "3"}
     assert {each["task"]: each["attempts"] for each in last["tasks"]} == {"a": 1, "again": 1, "more-1": 1}
@@ -148,7 +146,7 @@ def test_more_work_is_added_to_a_finished_run(repository: Path, plan: Plan, call
 
 
 def test_more_work_may_come_as_a_plan_and_is_checked(repository: Path, plan: Plan, call: Call) -> None:
-    first = _summary(call("orchestrate", "--plan", str(plan(a="true")), "--auto", "--json").stdout)
+    first = _summary(call("run", "-f", str(plan(a="true")), "--auto", "--json").stdout)
     more = plan(b=("echo b", "a"), c=("echo c", "b"))
     wrong = call("resume", first["run"], "--task", "a: again", "--task", f"@{more}", "--auto")
     assert wrong.returncode == 2
@@ -163,20 +161,20 @@ def test_more_work_may_come_as_a_plan_and_is_checked(repository: Path, plan: Pla
 
 def test_what_failed_is_tried_again(repository: Path, plan: Plan, call: Call) -> None:
     path = plan(a="echo 1 > a.txt", b=(f"echo again >> {repository}/effects; test -e {repository}/mended.go", "a"))
-    assert call("orchestrate", "--plan", str(path), "--auto").returncode == 1
+    assert call("run", "-f", str(path), "--auto").returncode == 1
     go(repository, "mended")
     assert _summary(call("resume", "--json").stdout)["status"] == "completed"
     assert (repository / "effects").read_text() == "again\nagain\n"
 
 
 def test_a_run_that_is_carried_out_is_left_alone(repository: Path, two: Path, start: Start, call: Call) -> None:
-    engine = start("orchestrate", "--plan", str(two), "--auto", "--json")
+    engine = start("run", "-f", str(two), "--auto", "--json")
     _wait_for_both(repository)
     run = documents(engine.stdout)[1]["run"]
     second = call("resume", run)
     assert second.returncode == 4
     assert "is run by process" in second.stderr
-    assert "is being carried out" in call("orchestration", "merge", run).stderr
+    assert "is being carried out" in call("merge", run).stderr
     go(repository, "left", "right")
     assert engine.end() == 0
     assert json.loads(engine.stdout.splitlines()[-1])["status"] == "completed"
@@ -188,7 +186,7 @@ def test_a_pause_during_a_check_does_not_repeat_the_work(
     """R-201: the task's own work is done; only its check goes on."""
     work = f"echo once >> {repository}/effects; echo 1 > a.txt"
     gate = {"command": ["sh", "-c", waits(repository, "gate")]}
-    engine = start("orchestrate", "--plan", str(plan(a={"command": ["sh", "-c", work], "gates": [gate]})), "--auto")
+    engine = start("run", "-f", str(plan(a={"command": ["sh", "-c", work], "gates": [gate]})), "--auto")
     wait_until(lambda: begun(repository, "gate"))
     engine.signal(signal.SIGINT)
     assert engine.end() == 130
@@ -203,7 +201,7 @@ def test_a_pause_during_a_check_does_not_repeat_the_work(
 
 def test_a_run_that_used_up_its_time_says_so_and_can_be_given_more(repository: Path, plan: Plan, call: Call) -> None:
     path = plan(slow=waits(repository, "slow"))
-    done = call("orchestrate", "--plan", str(path), "--auto", "--run-time", "1s")
+    done = call("run", "-f", str(path), "--auto", "--run-time", "1s")
     assert done.returncode == 7
     assert "  the time of 1 s is over\n" in done.stdout
     go(repository, "slow")
@@ -213,7 +211,7 @@ def test_a_run_that_used_up_its_time_says_so_and_can_be_given_more(repository: P
 def test_a_reader_that_goes_away_ends_us_and_not_the_agents(
     repository: Path, two: Path, call: Call, agents: Agents
 ) -> None:
-    command = [sys.executable, "-m", "maos", "orchestrate", "--plan", str(two), "--auto"]
+    command = [sys.executable, "-m", "maos", "run", "-f", str(two), "--auto"]
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as engine:
         assert engine.stdout is not None
         assert engine.stderr is not None
@@ -230,7 +228,7 @@ def test_a_reader_that_goes_away_ends_us_and_not_the_agents(
 def test_a_person_is_asked_and_answers_from_elsewhere(repository: Path, plan: Plan, start: Start, call: Call) -> None:
     """A task with such a gate is done when a person says so, and not before; what needs it waits."""
     gated = {"command": ["sh", "-c", "echo text > t.txt"], "gates": [{"person": "Is it good?"}]}
-    engine = start("orchestrate", "--plan", str(plan(write=gated, after=("cat t.txt", "write"))), "--auto")
+    engine = start("run", "-f", str(plan(write=gated, after=("cat t.txt", "write"))), "--auto")
     engine.wait_for("write  ? Is it good?  (`maos answer ")
     command = engine.stdout.partition("(`maos ")[2].partition(" …`)")[0].split()
     assert "▸ begins" not in engine.stdout.partition("\nafter  ")[2]

@@ -24,7 +24,7 @@ def test_a_change_counts_at_once_and_is_said(repository: Path, plan: Plan, start
     settings.write_text("[orchestrate]\nconcurrency = 1\n")
     noting = f"echo begun >> {repository}/c.begun; until [ -e {repository}/c.go ]; do sleep 0.02; done; echo idea: gold"
     path = plan(a=waits(repository, "a"), b=waits(repository, "b"), c=noting)
-    running = start("orchestrate", "--plan", str(path), "--auto")
+    running = start("run", "-f", str(path), "--auto")
     wait_until(lambda: begun(repository, "a"))
     settle(settings, "[orchestrate]\nconcurrency = 3\nmodel = 'x'\n[discovery]\nkeywords = ['idea:']\n")
     running.wait_for("settings: orchestrate.concurrency: 1 → 3\n")
@@ -45,7 +45,7 @@ def test_a_flag_outweighs_the_file_also_when_the_file_changes(repository: Path, 
     settings = repository / "maos.toml"
     settings.write_text("[orchestrate]\nconcurrency = 8\n")
     path = plan(a=waits(repository, "a"), b=waits(repository, "b"))
-    running = start("orchestrate", "--plan", str(path), "--auto", "--concurrency", "1", "--json")
+    running = start("run", "-f", str(path), "--auto", "--concurrency", "1", "--json")
     wait_until(lambda: begun(repository, "a"))
     settle(settings, "[orchestrate]\nconcurrency = 9\n")
     running.wait_for('"settings"')
@@ -78,13 +78,13 @@ def test_a_run_is_made_as_the_settings_say_unless_a_flag_says_otherwise(
         "[budget]\ncost_usd = 2.5\ntokens = 1000\n"
     )
     path = plan(a="true")
-    assert call("orchestrate", "--plan", str(path), "--auto").returncode == 0
+    assert call("run", "-f", str(path), "--auto").returncode == 0
     made = options_of(call, repository)
     assert (made["kind"], made["model"], made["permission"], made["time_limit_s"]) == ("codex", "small", "deny", 60)
     assert made["budget"] == {"cost_usd": 2.5, "tokens": 1000}
     assert "concurrency" not in made, "it can be set anew"
     flags = ["--kind", "shell", "--permission", "ask", "--time-limit", "0s", "--budget", "9", "--concurrency", "5"]
-    assert call("orchestrate", "--plan", str(path), "--auto", *flags).returncode == 0
+    assert call("run", "-f", str(path), "--auto", *flags).returncode == 0
     made = options_of(call, repository)
     assert (made["kind"], made["model"], made["permission"], made["time_limit_s"]) == ("shell", "", "ask", 0)
     assert made["budget"] == {"cost_usd": 9.0, "tokens": 1000}
@@ -99,7 +99,7 @@ def test_an_agent_alone_has_the_time_that_is_set(repository: Path, call: Call) -
 
 def test_wrong_settings_are_said_before_anything_begins(repository: Path, plan: Plan, call: Call) -> None:
     (repository / "maos.toml").write_text("[orchestrate]\nconcurrency = 'many'\n")
-    done = call("orchestrate", "--plan", str(plan(a="true")), "--auto")
+    done = call("run", "-f", str(plan(a="true")), "--auto")
     assert done.returncode == 2
     assert "maos.toml:2:15: orchestrate.concurrency is 'many'" in done.stderr
     assert not (repository / "maos.db").exists()
@@ -109,11 +109,11 @@ def test_old_interruptions_are_not_named_if_nobody_wants_that(
     repository: Path, plan: Plan, start: Start, call: Call
 ) -> None:
     """R-1009: the look-back is unlimited unless it is set."""
-    running = start("orchestrate", "--plan", str(plan(a=waits(repository, "a"))), "--auto")
+    running = start("run", "-f", str(plan(a=waits(repository, "a"))), "--auto")
     wait_until(lambda: begun(repository, "a"))
     running.kill()
-    wait_until(lambda: json.loads(call("recover", "--json").stdout)["orchestrations"])
+    wait_until(lambda: json.loads(call("recover", "--json").stdout)["runs"])
     (repository / "maos.toml").write_text("[recovery]\nlookback_days = 0.00000001\n")
-    assert json.loads(call("recover", "--json").stdout)["orchestrations"] == []
+    assert json.loads(call("recover", "--json").stdout)["runs"] == []
     (repository / "a.go").touch()
     assert call("resume").returncode == 0

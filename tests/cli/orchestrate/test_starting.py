@@ -31,7 +31,7 @@ def three(plan: Plan) -> Path:
 
 def test_a_plan_is_shown_and_carried_out_and_its_work_can_be_merged(repository: Path, three: Path, call: Call) -> None:
     """R-101: batches, agents in parallel, and a summary; a task begins with the files of those it needs."""
-    done = call("orchestrate", "--plan", str(three), "--auto")
+    done = call("run", "-f", str(three), "--auto")
     assert done.returncode == 0
     assert done.stdout.startswith(SHOWN)
     assert "a  ★ found: gold\n" in done.stdout
@@ -46,7 +46,7 @@ def test_a_plan_is_shown_and_carried_out_and_its_work_can_be_merged(repository: 
 
 
 def test_everything_can_be_read_by_programs(repository: Path, three: Path, call: Call) -> None:
-    done = call("orchestrate", "--plan", str(three), "--auto", "--json")
+    done = call("run", "-f", str(three), "--auto", "--json")
     assert done.stderr == ""
     planned, first, *events, last = documents(done.stdout)
     assert [each["name"] for each in planned["tasks"]] == ["a", "b", "c"]
@@ -60,7 +60,7 @@ def test_everything_can_be_read_by_programs(repository: Path, three: Path, call:
 
 
 def test_nobody_to_ask_is_not_a_yes(repository: Path, three: Path, call: Call) -> None:
-    done = call("orchestrate", "--plan", str(three))
+    done = call("run", "-f", str(three))
     assert done.returncode == 2
     assert done.stdout == SHOWN
     assert "repeat it with --auto" in done.stderr
@@ -68,7 +68,7 @@ def test_nobody_to_ask_is_not_a_yes(repository: Path, three: Path, call: Call) -
 
 
 def test_a_person_says_yes_and_watches(repository: Path, three: Path, terminal: Callable[..., Terminal]) -> None:
-    shown = terminal("orchestrate", "--plan", str(three))
+    shown = terminal("run", "-f", str(three))
     shown.wait_for("[e]dit: ")
     shown.type("what?\ny\n")
     assert shown.end() == 0
@@ -78,7 +78,7 @@ def test_a_person_says_yes_and_watches(repository: Path, three: Path, terminal: 
 
 
 def test_a_person_says_no(repository: Path, three: Path, terminal: Callable[..., Terminal]) -> None:
-    shown = terminal("orchestrate", "--plan", str(three))
+    shown = terminal("run", "-f", str(three))
     shown.wait_for("[e]dit: ")
     shown.type("n\n")
     assert shown.end() == 1
@@ -97,7 +97,7 @@ def test_a_person_edits_the_plan_until_it_is_right(
     editor.chmod(0o755)
     monkeypatch.setenv("VISUAL", str(editor))
     monkeypatch.setenv("EDITOR", str(editor))
-    shown = terminal("orchestrate", "--plan", str(three))
+    shown = terminal("run", "-f", str(three))
     shown.wait_for("[e]dit: ")
     shown.type("e\n")
     shown.wait_for("Edit it again?")
@@ -110,7 +110,7 @@ def test_a_person_edits_the_plan_until_it_is_right(
 
 def test_everything_that_is_wrong_with_a_plan_is_said_at_once(here: Path, plan: Plan, call: Call) -> None:
     bad = plan(one=("true", "tow"), two="true", three={"task": "  "}, four={"task": "x", "agent": "develper"})
-    done = call("orchestrate", "--plan", str(bad), "--auto")
+    done = call("run", "-f", str(bad), "--auto")
     assert done.returncode == 2
     assert done.stderr.splitlines() == [
         f"error: {bad} is not a valid plan",
@@ -136,20 +136,20 @@ def test_everything_that_is_wrong_with_a_plan_is_said_at_once(here: Path, plan: 
 )
 def test_a_plan_that_cannot_be_read_says_where(here: Path, call: Call, name: str, text: str, said: str) -> None:
     Path(name).write_text(text)
-    done = call("orchestrate", "--plan", name, "--auto")
+    done = call("run", "-f", name, "--auto")
     assert done.returncode == 2
     assert said in done.stderr
 
 
 def test_an_agent_that_is_not_installed_is_noticed_before_anything_begins(here: Path, plan: Plan, call: Call) -> None:
-    done = call("orchestrate", "--plan", str(plan(a={"task": "x"})), "--auto", "--kind", "acp:no-such-program")
+    done = call("run", "-f", str(plan(a={"task": "x"})), "--auto", "--kind", "acp:no-such-program")
     assert done.returncode == 3
     assert "no-such-program" in done.stderr
     assert "there is no" in call("resume").stderr
 
 
 def test_a_failure_says_what_failed_and_how_to_go_on(repository: Path, plan: Plan, call: Call) -> None:
-    done = call("orchestrate", "--plan", str(plan(a="echo broken; exit 3", b=("true", "a"))), "--auto")
+    done = call("run", "-f", str(plan(a="echo broken; exit 3", b=("true", "a"))), "--auto")
     assert done.returncode == 1
     assert "a  ✗ failed: the agent itself reports a failure (exit code 3)\n" in done.stdout
     assert "failed · 0 of 2 tasks done" in done.stdout
@@ -157,22 +157,22 @@ def test_a_failure_says_what_failed_and_how_to_go_on(repository: Path, plan: Pla
 
 
 def test_both_sides_changed_the_same_file(repository: Path, plan: Plan, call: Call) -> None:
-    done = call("orchestrate", "--plan", str(plan(a="echo theirs > readme.txt")), "--auto", "--json")
+    done = call("run", "-f", str(plan(a="echo theirs > readme.txt")), "--auto", "--json")
     run = documents(done.stdout)[-1]["run"]
     (repository / "readme.txt").write_text("mine\n")
     subprocess.run([*GIT, "commit", "-qam", "mine"], check=True)
-    merged = call("orchestration", "merge", run)
+    merged = call("merge", run)
     assert merged.returncode == 4
     assert "both sides changed readme.txt; nothing was merged" in merged.stderr
     assert (repository / "readme.txt").read_text() == "mine\n"
 
 
 def test_in_place_the_agents_share_the_folder(repository: Path, plan: Plan, call: Call) -> None:
-    done = call("orchestrate", "--plan", str(plan(a="echo 1 > a.txt")), "--auto", "--in-place", "--json")
+    done = call("run", "-f", str(plan(a="echo 1 > a.txt")), "--auto", "--in-place", "--json")
     assert (repository / "a.txt").read_text() == "1\n"
     last = documents(done.stdout)[-1]
     assert last["files"] is None
-    assert "itself" in call("orchestration", "merge", last["run"]).stderr
+    assert "itself" in call("merge", last["run"]).stderr
 
 
 def _git(*args: str) -> str:
@@ -186,7 +186,7 @@ def _head() -> str:
 def test_the_summary_can_be_had_as_markdown(repository: Path, plan: Plan, call: Call) -> None:
     """What an agent says is quoted: it cannot make headings or links of its own."""
     hostile = r"printf 'fine\n# Not a heading <b>\nfound: a [link](http://x) | cell\n'; echo 1 > a_b.txt"
-    done = call("orchestrate", "--plan", str(plan(a=hostile)), "--auto", "--summary", "summary.md")
+    done = call("run", "-f", str(plan(a=hostile)), "--auto", "--summary", "summary.md")
     assert done.returncode == 0
     lines = Path("summary.md").read_text().splitlines()
     assert lines[0] == "# do it"

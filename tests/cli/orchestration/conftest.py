@@ -104,7 +104,7 @@ def until(ask: Ask) -> Callable[[str, str], dict[str, Any]]:
 
     def until(run: str, state: str) -> dict[str, Any]:
         def look() -> dict[str, Any] | None:
-            found = ask("orchestration", "status", run, "--tasks")
+            found = ask("status", run, "--tasks")
             return found if found["state"] == state else None
 
         found: dict[str, Any] = wait_until(look, f"{run} is {state}")

@@ -58,7 +58,7 @@ def test_a_question_is_shown_answered_and_told_to_its_agent(
     assert f"? {engine.run}.api asks: Which database?" in shown
     assert 'answer with: maos answer q-3fa2 "…"' in shown
     assert "choose: SQLite | PostgreSQL" in shown
-    assert f'maos answer {engine.run}/q-3fa2 "…"' in call("orchestration", "status", engine.run).stdout
+    assert f'maos answer {engine.run}/q-3fa2 "…"' in call("status", engine.run).stdout
     wrong = call("answer", "q-3fa2", "Oracle")
     assert wrong.returncode == 2
     assert "SQLite, PostgreSQL" in wrong.stderr
@@ -190,7 +190,7 @@ def test_a_person_at_a_terminal_sees_the_run_change(
     """R-901: --watch draws again, in place."""
     engine = begin()
     until(engine.run, "working")
-    screen = terminal("orchestration", "status", engine.run, "--watch", "--tasks")
+    screen = terminal("status", engine.run, "--watch", "--tasks")
     screen.wait_for("api at work")
     ask_person(here, engine.run)
     screen.wait_for(f"maos answer {engine.run}/q-3fa2")

@@ -25,8 +25,8 @@ def test_worktrees_of_completed_runs_are_removed_and_their_checkpoints_stay(
     assert engine.wait() == "completed"
     tree = tree_of(agents, f"{engine.run}.api")
     assert (tree / "api.txt").exists()
-    assert ask("orchestration", "cleanup", "--older-than", "1")["runs"] == 0, "it is not old"
-    tried = call("orchestration", "cleanup", "--older-than", "0", "--dry-run")
+    assert ask("admin", "cleanup", "--older-than", "1")["runs"] == 0, "it is not old"
+    tried = call("admin", "cleanup", "--older-than", "0", "--dry-run")
     assert f"would remove {tree}" in tried.stdout
     assert tree.exists()
     done = ask("recover", "cleanup", "--older-than", "0")
@@ -34,7 +34,7 @@ def test_worktrees_of_completed_runs_are_removed_and_their_checkpoints_stay(
     assert done["bytes"] > 0
     assert not tree.exists()
     assert "api.txt  +1 -0" in call("agent", "diff", f"{engine.run}.api").stdout
-    again = ask("orchestration", "cleanup", "--older-than", "0")
+    again = ask("admin", "cleanup", "--older-than", "0")
     assert again["removed"] == []
     assert again["total"] == {"worktrees": 1, "bytes": done["bytes"]}
 
@@ -46,14 +46,14 @@ def test_without_an_age_the_settings_say_what_goes(begin: Begin, ask: Ask, call:
         engine = begin(WRITING)
         assert engine.wait() == "completed"
         runs.append(engine.run)
-    assert ask("orchestration", "cleanup")["removed"] == [], "nothing is 30 days old"
+    assert ask("admin", "cleanup")["removed"] == [], "nothing is 30 days old"
     (repository / "maos.toml").write_text("[cleanup]\nkeep_runs = 2\n")
     for command in ("orchestration", "recover"):
         tried = ask(command, "cleanup", "--dry-run")
         assert [(each["run"], each["why"]) for each in tried["removed"]] == [(runs[0], "number")]
     assert ", by number\n1 worktree of 1 completed orchestration removed, " in call("recover", "cleanup").stdout
     (repository / "maos.toml").write_text("[cleanup.of.orchestration]\nsize_mb = 1\n")
-    assert ask("orchestration", "cleanup", "--dry-run")["removed"] == []
+    assert ask("admin", "cleanup", "--dry-run")["removed"] == []
 
 
 def test_what_is_saved_nowhere_else_stays(
@@ -68,11 +68,11 @@ def test_what_is_saved_nowhere_else_stays(
     tree = tree_of(agents, f"{engine.run}.api")
     (tree / "by-hand.txt").write_text("somebody's work")
     for more in (["--dry-run"], []):
-        done = ask("orchestration", "cleanup", "--older-than", "0", *more)
+        done = ask("admin", "cleanup", "--older-than", "0", *more)
         assert done["removed"] == []
         assert "changes since its last checkpoint" in done["kept"][0]["why"]
     assert (tree / "by-hand.txt").exists()
-    assert f"kept {tree}" in call("orchestration", "cleanup", "--older-than", "0").stdout
+    assert f"kept {tree}" in call("admin", "cleanup", "--older-than", "0").stdout
 
 
 def test_a_run_that_can_go_on_keeps_its_worktrees(
@@ -83,7 +83,7 @@ def test_a_run_that_can_go_on_keeps_its_worktrees(
 ) -> None:
     engine = begin(FAILING)
     assert engine.wait() == "failed"
-    assert ask("orchestration", "cleanup", "--older-than", "0") == {
+    assert ask("admin", "cleanup", "--older-than", "0") == {
         "dry_run": False, "runs": 0, "removed": [], "kept": [], "bytes": 0, "total": {"worktrees": 0, "bytes": 0},
     }  # fmt: skip
     assert tree_of(agents, f"{engine.run}.api").exists()
@@ -101,4 +101,4 @@ def test_recover_says_how_to_go_on(begin: Begin, start: Start, call: Call, ask: 
     shown = call("recover").stdout
     assert f"to go on: maos resume {engine.run}" in shown
     assert "! ticker is detached\n  to go on: maos agent attach ticker" in shown
-    assert [each["id"] for each in ask("recover")["orchestrations"]] == [engine.run]
+    assert [each["id"] for each in ask("recover")["runs"]] == [engine.run]

@@ -20,19 +20,19 @@ def test_a_run_is_listed_from_its_beginning_to_its_end(begin: Begin, ask: Ask, c
     assert working["activity"] == "api at work"
     assert working["spawned_tasks"] == ["api"]
     assert working["batches"] == [["api"], ["page"]]
-    listed = call("orchestration", "list").stdout
+    listed = call("ps").stdout
     assert engine.run in listed
     assert "Build the shop" in listed
     assert "0/2" in listed
     engine.end("api", "the api is there")
     engine.end("page")
     assert engine.wait() == "completed"
-    (found,) = ask("orchestration", "list")["orchestrations"]
+    (found,) = ask("ps")["runs"]
     assert (found["status"], found["state"], found["progress"]) == ("completed", "completed", 100)
     assert (found["successful_agents"], found["total_agents"], found["active_agents"]) == (2, 2, 0)
     assert (found["cost_usd"], found["tokens"]) == (1.0, 2400)
     assert found["created"] <= found["completed"]
-    assert found["go_on"] is None
+    assert found["resumable"] is None
 
 
 def test_the_list_is_narrowed_by_status_or_state(begin: Begin, ask: Ask, call: Call, until: Until) -> None:
@@ -40,11 +40,9 @@ def test_the_list_is_narrowed_by_status_or_state(begin: Begin, ask: Ask, call: C
     until(engine.run, "working")
     engine.kill()
     for wanted, count in (("running", 1), ("interrupted", 1), ("working", 0), ("completed", 0)):
-        assert len(ask("orchestration", "list", "--status", wanted)["orchestrations"]) == count
-    assert call("orchestration", "list", "--status", "failed").stdout == (
-        "no orchestrations; 1 orchestration of other states\n"
-    )
-    assert call("orchestration", "list", "--status", "asleep").returncode == 2
+        assert len(ask("ps", "--status", wanted)["runs"]) == count
+    assert call("ps", "--status", "failed").stdout == ("no orchestrations; 1 orchestration of other states\n")
+    assert call("ps", "--status", "asleep").returncode == 2
 
 
 def test_the_page_about_a_run_shows_its_tasks(begin: Begin, call: Call, until: Until) -> None:
@@ -52,7 +50,7 @@ def test_the_page_about_a_run_shows_its_tasks(begin: Begin, call: Call, until: U
     engine = begin()
     engine.end("api", "the api is there")
     wait_until(lambda: "page" in until(engine.run, "working")["spawned_tasks"])
-    shown = call("orchestration", "status", engine.run, "--tasks", "--messages").stdout
+    shown = call("status", engine.run, "--tasks", "--messages").stdout
     assert "███████████████░░░░░░░░░░░░░░░  50 %  1 of 2 tasks done · 1 running · $0.50 · 1.2k tokens" in shown
     assert "✓  api" in shown
     assert "▶  page  running" in shown
@@ -64,14 +62,14 @@ def test_ids_may_be_shortened(begin: Begin, call: Call, until: Until) -> None:
     engine = begin()
     until(engine.run, "working")
     for id in (engine.run, engine.run[:5], engine.run[2:], engine.run[2:6]):
-        assert call("orchestration", "status", id).stdout.startswith(engine.run)
+        assert call("status", id).stdout.startswith(engine.run)
     other = begin()
-    unclear = call("orchestration", "status", "r-")
+    unclear = call("status", "r-")
     assert unclear.returncode == 2
-    missing = call("orchestration", "status", "r-zzzzzz")
+    missing = call("status", "r-zzzzzz")
     assert missing.returncode == 3
     assert "maos orchestration list" in missing.stderr
-    assert call("orchestration", "status", "zzz").returncode == 3
+    assert call("status", "zzz").returncode == 3
     assert engine.run != other.run
 
 
@@ -84,7 +82,7 @@ def test_a_run_whose_engine_was_killed_is_interrupted_and_says_how_to_go_on(
     engine.kill()
     found = until(engine.run, "interrupted")
     assert found["status"] == "running"
-    assert found["go_on"] == f"maos resume {engine.run}"
+    assert found["resumable"] == f"maos resume {engine.run}"
     status = call("status").stdout
     assert f"! {engine.run} is interrupted: the process that carried it out is gone" in status
     assert f"to go on: maos resume {engine.run}" in status
@@ -92,7 +90,7 @@ def test_a_run_whose_engine_was_killed_is_interrupted_and_says_how_to_go_on(
     next_one = begin(run=engine.run)
     again = until(engine.run, "working")
     assert (again["restoration_count"], again["restoration_source"]) == (1, "daemon_restart")
-    assert "restored  1 time" in call("orchestration", "status", engine.run).stdout
+    assert "restored  1 time" in call("status", engine.run).stdout
     next_one.end("api")
     next_one.end("page")
     assert next_one.wait() == "completed"
@@ -143,10 +141,10 @@ def test_messages_are_shown(begin: Begin, ask: Ask, call: Call, until: Until, he
                 await m.bus.send(f"{engine.run}.api", f"{engine.run}.page", f"note {number}", run=engine.run)
 
     asyncio.run(talk())
-    found = ask("orchestration", "status", engine.run, "--messages")
+    found = ask("status", engine.run, "--messages")
     assert found["message_count"] == 25
     assert [each["text"] for each in found["messages"]] == [f"note {number}" for number in range(25)]
-    shown = call("orchestration", "status", engine.run, "--messages").stdout
+    shown = call("status", engine.run, "--messages").stdout
     assert "note 24" in shown
     assert "note 5\n" in shown
     assert "note 4\n" not in shown
@@ -158,8 +156,8 @@ def test_watching_goes_on_until_the_run_has_ended(begin: Begin, start: Start, un
     """R-901: from another process, by the journal."""
     engine = begin()
     until(engine.run, "working")
-    watching = start("orchestration", "status", engine.run, "--watch")
-    documents = start("orchestration", "status", engine.run, "--watch", "--json")
+    watching = start("status", engine.run, "--watch")
+    documents = start("status", engine.run, "--watch", "--json")
     watching.wait_for("0 %  working  api at work")
     documents.wait_for("api at work")
     engine.end("api")
@@ -176,7 +174,7 @@ def test_watching_goes_on_until_the_run_has_ended(begin: Begin, start: Start, un
 def test_watching_says_when_the_engine_is_gone_and_when_it_is_back(begin: Begin, start: Start, until: Until) -> None:
     engine = begin()
     until(engine.run, "working")
-    watching = start("orchestration", "status", engine.run, "--watch")
+    watching = start("status", engine.run, "--watch")
     watching.wait_for("working  api at work")
     engine.kill()
     watching.wait_for("interrupted  the process that carried it out is gone")
@@ -191,5 +189,5 @@ def test_what_a_run_says_cannot_steer_the_terminal(begin: Begin, call: Call, unt
     engine = begin([{"name": "api", "task": "\x1b[2Jgone"}])
     engine.end("api", "!failed:\x1b]0;title\x07")
     engine.wait()
-    for args in (["orchestration", "status", engine.run, "--tasks"], ["orchestration", "list"], ["status"]):
+    for args in (["status", engine.run, "--tasks"], ["ps"], ["status"]):
         assert "\x1b" not in call(*args).stdout

@@ -22,17 +22,17 @@ def test_a_run_is_paused_by_whoever_carries_it_out_and_goes_on_later(
     """R-108."""
     engine = begin()
     until(engine.run, "working")
-    done = call("orchestration", "pause", engine.run[:6])
+    done = call("pause", engine.run[:6])
     assert done.stdout == f"{engine.run} is paused\nto go on: maos resume {engine.run}\n"
     assert engine.wait() == "paused"
-    assert ask("orchestration", "list")["orchestrations"][0]["state"] == "idle"
-    assert call("orchestration", "pause", engine.run).stdout.startswith(f"{engine.run} is paused\n")
+    assert ask("ps")["runs"][0]["state"] == "idle"
+    assert call("pause", engine.run).stdout.startswith(f"{engine.run} is paused\n")
     again = begin(run=engine.run)
     until(engine.run, "working")
     again.end("api")
     again.end("page")
     assert again.wait() == "completed", "a pause that was carried out is not carried out again"
-    over = call("orchestration", "pause", engine.run)
+    over = call("pause", engine.run)
     assert over.returncode == 2
     assert "has ended: completed" in over.stderr
 
@@ -45,10 +45,10 @@ def test_pausing_a_run_without_an_engine_stops_agents_that_still_work(
     wait_until(lambda: agent in agents.listed() and agents.shown(agent)["lines"])
     engine.kill()
     wait_until(lambda: agents.status(agent) == "detached")
-    done = call("orchestration", "pause", engine.run)
+    done = call("pause", engine.run)
     assert f"{engine.run} is interrupted, and none of its agents works" in done.stdout
     assert agents.status(agent) == "stopped"
-    assert ask("orchestration", "list")["orchestrations"][0]["go_on"] == f"maos resume {engine.run}"
+    assert ask("ps")["runs"][0]["resumable"] == f"maos resume {engine.run}"
     assert _inbox(repository, engine.run) == [], "whoever resumes it must not find a wish to pause it"
 
 
@@ -58,7 +58,7 @@ def test_a_checkpoint_saves_the_files_of_agents_at_work(
     engine = begin(COUNTING)
     agent = f"{engine.run}.api"
     wait_until(lambda: agent in agents.listed() and agents.shown(agent)["lines"])
-    made = call("orchestration", "checkpoint", engine.run, "--name", "halfway")
+    made = call("checkpoint", engine.run, "--name", "halfway")
     assert made.stdout.startswith(f"checkpoint halfway of {engine.run}, at version ")
 
     def saved() -> list[dict[str, Any]]:
@@ -71,7 +71,7 @@ def test_a_checkpoint_saves_the_files_of_agents_at_work(
     shown = call("orchestration", "checkpoints", engine.run).stdout
     assert shown.count("halfway") == 2
     assert of_agent["commit"][:12] in shown
-    twice = call("orchestration", "checkpoint", engine.run, "--name", "halfway")
+    twice = call("checkpoint", engine.run, "--name", "halfway")
     assert twice.returncode == 2
     assert "already" in twice.stderr
 
@@ -83,10 +83,10 @@ def test_a_checkpoint_is_made_while_nobody_carries_the_run_out(
     until(engine.run, "working")
     assert "has no checkpoints" in call("orchestration", "checkpoints", engine.run).stdout
     engine.kill()
-    assert call("orchestration", "checkpoint", engine.run, "--name", "after").returncode == 0
+    assert call("checkpoint", engine.run, "--name", "after").returncode == 0
     (found,) = ask("orchestration", "checkpoints", engine.run)["checkpoints"]
     assert (found["name"], found["agent"]) == ("after", None)
-    assert call("orchestration", "checkpoint", engine.run, "--name", "../x").returncode == 2
+    assert call("checkpoint", engine.run, "--name", "../x").returncode == 2
     again = begin(run=engine.run)
     until(engine.run, "working")
     again.end("api")
@@ -96,12 +96,12 @@ def test_a_checkpoint_is_made_while_nobody_carries_the_run_out(
 
 def test_the_save_interval_is_kept_in_the_database(no_db: Path, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     """R-901, R-1009."""
-    assert call("orchestration", "save-interval").returncode == 2, "there is no database to ask"
-    assert call("orchestration", "save-interval", "45").stdout == "files of agents that run are saved every 45 s\n"
-    assert call("orchestration", "save-interval", "--json").stdout == '{\n  "save_interval_s": 45.0\n}\n'
+    assert call("admin", "save-interval").returncode == 2, "there is no database to ask"
+    assert call("admin", "save-interval", "45").stdout == "files of agents that run are saved every 45 s\n"
+    assert call("admin", "save-interval", "--json").stdout == '{\n  "save_interval_s": 45.0\n}\n'
     for wrong in ("0", "100000", "soon"):
-        assert call("orchestration", "save-interval", wrong).returncode == 2
-    assert call("orchestration", "save-interval", MAOS_CHECKPOINT_INTERVAL="7").stdout.endswith("45 s\n")
+        assert call("admin", "save-interval", wrong).returncode == 2
+    assert call("admin", "save-interval", MAOS_CHECKPOINT_INTERVAL="7").stdout.endswith("45 s\n")
 
 
 async def test_without_one_in_the_database_the_settings_count(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -139,7 +139,7 @@ def test_what_would_happen_is_shown_and_not_done(release: Release, call: Call) -
         assert "~ last is as it is now in the file" in shown
     assert "quick  done, and not run again" in shown
     assert "slow   its agent still works, and is taken up" in shown
-    assert "which has changed since" in call("orchestration", "status", release.id).stdout
+    assert "which has changed since" in call("status", release.id).stdout
     assert "has changed since; it goes on with the file as it was" in call("resume", "--dry-run").stdout
     document = release.status()["made_from"]
     assert (document["state"], document["added"], document["changed"]) == ("changed", ["more"], ["last"])

@@ -142,8 +142,8 @@ def test_files_and_functions_are_in_one_list(shop_here: Path, call: Call) -> Non
 def test_an_orchestration_is_no_workflow(shop_here: Path, call: Call) -> None:
     plan = shop_here / "plan.json"
     plan.write_text(json.dumps({"request": "x", "tasks": [{"name": "a", "command": ["true"]}]}))
-    assert call("orchestrate", "--plan", str(plan), "--auto").returncode == 0
-    run = data(call("orchestration", "list", "--json"))["orchestrations"][0]["id"]
+    assert call("run", "-f", str(plan), "--auto").returncode == 0
+    run = data(call("ps", "--json"))["runs"][0]["id"]
     assert data(call("workflow", "list", "--json")) == {"workflows": []}
     assert call("workflow", "list").stdout == "no workflows; `maos workflow run` starts one\n"
     assert "made from no plan file" in told(call("workflow", "show", run), 2)

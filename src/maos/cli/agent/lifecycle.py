@@ -14,7 +14,8 @@ from maos.cli import documents, render
 from maos.cli.agent import words
 from maos.cli.agent.status import ending, on_agent
 from maos.cli.arguments import DURATION, TEXT, seconds
-from maos.cli.commands import LazyCommand, agent_argument, json_lines_option, json_option
+from maos.cli.commands import LazyCommand, json_lines_option, json_option
+from maos.cli.completion import agent_argument
 from maos.cli.database import DatabaseTarget
 from maos.cli.failures import note
 from maos.cli.plain import clean

@@ -11,7 +11,8 @@ import click
 
 from maos.cli import documents, render
 from maos.cli.agent import words
-from maos.cli.commands import LazyCommand, agent_argument, full_option, json_option
+from maos.cli.commands import LazyCommand, full_option, json_option
+from maos.cli.completion import agent_argument
 from maos.cli.console import Field, Listing
 from maos.cli.database import DatabaseTarget
 from maos.cli.failures import CONFLICT, FAILED, LIMIT_REACHED, MAY_PASS, NEEDS_PERSON, STOPPED, report

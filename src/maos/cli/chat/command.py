@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from maos.cli import completing
+from maos.cli import completion
 from maos.cli.commands import LazyCommand, json_lines_option
 from maos.cli.database import DatabaseTarget
 from maos.cli.runs.options import check_addresses, new_run, notify_option, run_options
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
         "printf 'Add a --verbose option\\nyes\\n' | maos chat --json",
     ],
 )
-@click.argument("id", metavar="[ID]", required=False, default="", shell_complete=completing.runs)
+@click.argument("id", metavar="[ID]", required=False, default="", shell_complete=completion.runs)
 @click.option("--auto", is_flag=True, help="Carry plans out, and go on, without asking.")
 @new_run
 @notify_option

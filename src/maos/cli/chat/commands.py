@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from maos.cli.agent import words
-from maos.cli.runs import narration, page, plans, prompts, status
+from maos.cli.runs import narration, page, plans, prompts
 from maos.errors import InvalidInput, NotFound
 from maos.model import question
 from maos.model.message import PERSON
@@ -109,7 +109,7 @@ class Commands:
 
         now = await self._talk.m.runs.status_of(self._run())
         if self._talk.setting.as_json:
-            self._talk.screen.document({**status.document(now, tasks=True, said=None), "kind": "status"})
+            self._talk.screen.document({**page.document(now, tasks=True), "kind": "status"})
         else:
             await self._talk.screen.write(lambda: page.show(now, tasks=True, messages=None))
 

@@ -1,4 +1,4 @@
-"""`maos orchestration`: runs of many agents, to look at and to answer for."""
+"""Runs on the command line. `maos orchestration` is a hidden group of older names of these commands."""
 
 from __future__ import annotations
 
@@ -9,30 +9,24 @@ from maos.cli.commands import LazyGroup
 
 @click.group(
     cls=LazyGroup,
-    lazy={
-        "list": ("maos.cli.runs.list:list_", "List all runs, those that may go on first."),
-        "status": ("maos.cli.runs.status:status", "Show a run's status."),
-        "pause": ("maos.cli.runs.status:pause", "Pause a run; `maos resume` continues it."),
-        "resume": ("maos.cli.runs.resume:resume", "Resume a run, and add work to it."),
-        "merge": ("maos.cli.runs.merge:merge", "Merge what the tasks of a run have done into your branch."),
-        "checkpoint": ("maos.cli.runs.checkpoints:checkpoint", "Give the present state of a run a name."),
-        "checkpoints": ("maos.cli.runs.checkpoints:checkpoints", "List the checkpoints of a run."),
-        "save-interval": ("maos.cli.runs.checkpoints:save_interval", "Set or show how often files are saved."),
-        "rollback": ("maos.cli.runs.travel:rollback", "Make a run what it was at an earlier moment."),
-        "fork": ("maos.cli.runs.travel:fork", "Begin a second run from any moment of a run."),
-        "diff": ("maos.cli.runs.travel:diff", "Show how a run differs between two moments, or from another run."),
-        "join": ("maos.cli.runs.travel:join", "Bring what a fork has done into a run, or the other way round."),
-        "keep": ("maos.cli.runs.cleanup:keep", "Make a run permanent: no cleanup ever takes anything of it."),
-        "cleanup": ("maos.cli.runs.cleanup:cleanup", "Remove the worktrees of runs that were completed long ago."),
+    lazy={},
+    aliases={
+        "list": "maos.cli.status:ps --all",
+        "status": "maos.cli.status:status",
+        "pause": "maos.cli.runs.control:pause",
+        "resume": "maos.cli.runs.resume:resume",
+        "merge": "maos.cli.runs.results:merge",
+        "checkpoint": "maos.cli.runs.checkpoints:checkpoint",
+        "checkpoints": "maos.cli.runs.checkpoints:checkpoint --list",
+        "rollback": "maos.cli.runs.travel:rollback",
+        "fork": "maos.cli.runs.travel:fork",
+        "join": "maos.cli.runs.travel:join",
+        "diff": "maos.cli.runs.results:diff",
+        "cleanup": "maos.cli.runs.cleanup:cleanup",
+        "keep": "maos.cli.runs.cleanup:pin",
+        "save-interval": "maos.cli.runs.checkpoints:save_interval",
     },
-    examples=[
-        "maos orchestration list",
-        "maos orchestration status r-1a2b3c --watch",
-        "maos orchestration pause r-1a2b3c",
-    ],
+    examples=["maos ps"],
 )
 def orchestration() -> None:
-    """Look at runs, pause them, and go on with them.
-
-    ID is that of a run, or as much of its beginning as tells it from the others.
-    """
+    """Older names of `maos ps`, `status`, `resume`, `pause`, `merge`, `diff`, `checkpoint`, `rollback` and `fork`."""

@@ -1,10 +1,10 @@
-"""Runs that come from elsewhere: shown, imported, and agreed to before anything of them is carried out."""
+"""Bundles: imported and printed, and what their runs start, which a person agrees to first."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from maos.runs.consent import Act
     from maos.transfer.bundle_import import Imported
 
-WORDS = {"new": "imported", "more": "brought up to date", "same": "already here", "moved_on": "carried on here since"}
+WORDS = {"new": "imported", "more": "brought up to date", "same": "already here", "moved_on": "resumed here since"}
 WORDS_WIDTH = 100
 COMMAND_WIDTH = 2_000
 
 trust_option = click.option(
-    "--trust", is_flag=True, help="Agree to what an imported run will do here, without being asked."
+    "--trust", is_flag=True, help="Agree to what an imported run will start here, without being asked."
 )
 
 
@@ -35,7 +35,9 @@ def bring(database: DatabaseTarget, source: str, cwd: str, *, dry_run: bool, as_
     from pathlib import Path
 
     if source == "-" and sys.stdin.isatty():
-        raise InvalidInput("a terminal has no bundle", hint="`maos import FILE`, or send one: `… | maos import -`")
+        raise InvalidInput(
+            "standard input is a terminal, not a bundle", hint="`maos admin import FILE`, or `… | maos admin import -`"
+        )
     path = Path("/dev/stdin") if source == "-" else Path(source).expanduser()
     folder = Path(cwd).absolute()
 
@@ -44,11 +46,16 @@ def bring(database: DatabaseTarget, source: str, cwd: str, *, dry_run: bool, as_
         return brought, _acts(brought)
 
     if dry_run:
-        brought, acts = database.foresee(work)
+        brought, acts = database.preview(work)
     else:
         brought, acts = database.write(work, create=True)
     if as_json:
-        shared.show(_document(source, brought, acts, dry_run=dry_run))
+        manifest = {
+            **shared.of(brought.manifest),
+            "streams": {each.name: each.events for each in brought.manifest.streams},
+        }
+        here = {"what": brought.what, "sha256": brought.sha256, "events": brought.events, "refs_new": brought.refs}
+        shared.show({"file": source, "dry_run": dry_run, **manifest, **here, "starts": shared.of(acts)})
     else:
         _show(brought, acts, dry_run=dry_run)
 
@@ -64,10 +71,10 @@ def _acts(brought: Imported) -> list[Act]:
 
 
 def show_acts(run: Run, acts: Sequence[Act]) -> None:
-    """What would be started, by whom, and what they might do unasked."""
+    """Print what resuming a run starts, by which kind of agent, and what each may do unasked."""
     if not acts:
         return
-    render.line(f"going on with {clean(run.id)} starts:")
+    render.line(f"resuming {clean(run.id)} starts:")
     width = max(len(each.task) for each in acts)
     for each in acts:
         import shlex
@@ -80,24 +87,7 @@ def show_acts(run: Run, acts: Sequence[Act]) -> None:
                     (f"({clean(who)})", "dim"))  # fmt: skip
 
 
-def act(each: Act) -> dict[str, Any]:
-    """The same for programs."""
-    return {**each._asdict(), "command": list(each.command), "tools": list(each.tools)}
-
-
 # --- showing -----------------------------------------------------------------------------------------------------
-
-
-def _document(source: str, brought: Imported, acts: Sequence[Act], *, dry_run: bool) -> dict[str, Any]:
-    manifest = brought.manifest
-    return {
-        "file": source, "dry_run": dry_run, "what": brought.what, "id": manifest.id, "kind": manifest.kind,
-        "status": manifest.status, "title": manifest.title, "made_by": manifest.made_by,
-        **shared.time(manifest.made_us, "made"), "position": manifest.position, "carried_out": manifest.carried_out,
-        "sha256": brought.sha256, "streams": {each.name: each.events for each in manifest.streams},
-        "events": brought.events, "refs": dict(manifest.refs), "refs_new": brought.refs, "left_out": manifest.left_out,
-        "starts": [act(each) for each in acts],
-    }  # fmt: skip
 
 
 def _show(brought: Imported, acts: Sequence[Act], *, dry_run: bool) -> None:
@@ -122,7 +112,7 @@ def _show(brought: Imported, acts: Sequence[Act], *, dry_run: bool) -> None:
     for text in manifest.left_out:
         render.line((f"  left out: {clean(text)}", "dim"))
     if manifest.carried_out:
-        render.line(("  it was being carried out then, and may have gone on: do not let both copies go on", "yellow"))
+        render.line(("  an engine executed it then, and may have continued: resume only one of the copies", "yellow"))
     if isinstance(root, Run) and brought.what in ("new", "more"):
         show_acts(root, acts)
     if dry_run or brought.what == "same":
@@ -130,4 +120,4 @@ def _show(brought: Imported, acts: Sequence[Act], *, dry_run: bool) -> None:
     command = "maos resume" if manifest.kind == "run" else "maos workflow resume"
     more = "" if manifest.kind == "run" else " --from FILE.py"
     if brought.what != "moved_on" and root.status not in ("completed", "cancelled"):
-        render.line(f"`{command} {manifest.id}{more}` goes on with it, once you have agreed to what it does")
+        render.line(f"`{command} {manifest.id}{more}` resumes it, after asking you to agree to what it starts")

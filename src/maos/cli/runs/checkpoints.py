@@ -1,9 +1,9 @@
-"""`maos orchestration checkpoint`, `checkpoints` and `save-interval`."""
+"""`maos checkpoint` and `maos admin save-interval`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -11,112 +11,139 @@ from maos.cli import documents as shared
 from maos.cli import render
 from maos.cli.agent import words
 from maos.cli.commands import LazyCommand, json_option
+from maos.cli.completion import run_argument
+from maos.cli.console import Field, Listing
 from maos.cli.database import DatabaseTarget
-from maos.cli.runs.options import id_argument
+from maos.cli.plain import clean
 
 if TYPE_CHECKING:
     from maos.app import Maos
-    from maos.model.attempt import Attempt
-    from maos.model.run import Run, RunCheckpoint
+    from maos.model.run import Run
 
 
-@click.command(cls=LazyCommand, examples=["maos orchestration checkpoint r-1a2b3c --name before-refactoring"])
-@id_argument
-@click.option("--name", required=True, help="What it is called.")
-@json_option
-@click.pass_obj
-def checkpoint(database: DatabaseTarget, id: str, name: str, as_json: bool) -> None:
-    """Give the present state of a run a name.
+class CheckpointInfo(NamedTuple):
+    """A checkpoint of a run, or of the files of one of its agents."""
 
-    The files of its agents are saved under it. Nothing is lost without one: everything that happens is kept, and
-    files are saved every few minutes. If nobody carries the run out, the files are as they were when last saved.
-    """
+    name: str
+    agent: str | None
+    attempt: int | None
+    version: int
+    trigger: str
+    commit: str | None
+    time_us: int
 
-    async def work(m: Maos) -> Run:
-        run = await m.runs.find(id)
-        await m.travel.checkpoint(run.id, name)
-        return await m.runs.get(run.id)
 
-    run = database.write(work)
-    made = next(each for each in run.checkpoints if each.name == name)
-    if as_json:
-        shared.show({"id": run.id, **_document(made)})
-        return
+CHECKPOINTS: Listing[CheckpointInfo] = Listing(
+    "checkpoints",
+    (
+        Field("made", lambda each: render.when(each.time_us)),
+        Field("name", lambda each: each.name, style="bold", yields=1),
+        Field("of", lambda each: each.agent or "the run", yields=2),
+        Field("why", lambda each: each.trigger),
+        Field("version", lambda each: str(each.version), right=True),
+        Field("files", lambda each: (each.commit or "")[:12]),
+    ),
+    empty="no checkpoints; `maos checkpoint ID --name NAME` makes one",
+)
 
-    render.line("checkpoint ", (name, "bold"), f" of {run.id}, at version {made.version}")
+
+class VersionInfo(NamedTuple):
+    """A version of a run, and what happened then."""
+
+    version: int
+    position: int
+    event: str
+    what: str
+    time_us: int
+
+
+VERSIONS: Listing[VersionInfo] = Listing(
+    "versions",
+    (
+        Field("version", lambda each: str(each.version), right=True, style="bold"),
+        Field("time", lambda each: render.when(each.time_us)),
+        Field("what", lambda each: each.what, yields=1),
+    ),
+)
 
 
 @click.command(
     cls=LazyCommand,
-    examples=["maos orchestration checkpoints r-1a2b3c", "maos orchestration checkpoints r-1a2b3c --all"],
+    examples=[
+        "maos checkpoint r-1a2b3c --name before-refactoring",
+        "maos checkpoint r-1a2b3c --list",
+        "maos checkpoint r-1a2b3c --list --all",
+    ],
 )
-@id_argument
-@click.option("--all", "everything", is_flag=True, help="Every version of the run instead, and what happened then.")
+@run_argument
+@click.option("--name", default="", help="The name.  [default: manual-VERSION]")
+@click.option("--list", "only_list", is_flag=True, help="List checkpoints instead: of the run and its agents' files.")
+@click.option("--all", "everything", is_flag=True, help="With --list: every version of the run, and what happened.")
 @json_option
 @click.pass_obj
-def checkpoints(database: DatabaseTarget, id: str, everything: bool, as_json: bool) -> None:
-    """List the checkpoints of a run.
+def checkpoint(database: DatabaseTarget, id: str, name: str, only_list: bool, everything: bool, as_json: bool) -> None:
+    """Name the state of a run, or list its checkpoints.
 
-    Those of the run itself and those of its agents' files, the oldest first. A run can go back to any of its versions
-    (`maos orchestration rollback`, `fork`), with a checkpoint or without.
+    The files of its agents are saved with it. Nothing is lost without one: every version of a run is kept, `maos
+    rollback` and `maos fork` accept any of them, and files are saved every few minutes. If no engine executes the run,
+    the files are those that were saved last.
     """
-    if everything:
-        _show_versions(database, id, as_json=as_json)
+    if only_list or everything:
+        _list(database, id, everything=everything, as_json=as_json)
         return
 
-    async def work(m: Maos) -> tuple[Run, list[Attempt]]:
+    async def work(m: Maos) -> tuple[Run, CheckpointInfo]:
         run = await m.runs.find(id)
-        return run, await m.runs.attempts_of(run)
+        called = name or f"manual-{run.version}"
+        await m.travel.checkpoint(run.id, called)
+        run = await m.runs.get(run.id)
+        return run, next(each for each in map(_of_run, run.checkpoints) if each.name == called)
 
-    run, attempts = database.read(work)
-    found = [_document(each) for each in run.checkpoints]
-    found += [
-        {"name": each.name, "agent": attempt.agent, "attempt": attempt.number, "version": each.version,
-         "trigger": each.trigger, "commit": each.commit, **shared.time(each.at_us)}
-        for attempt in attempts for each in attempt.checkpoints
-    ]  # fmt: skip
-    found.sort(key=lambda each: int(each["time_us"]))
+    run, made = database.write(work)
     if as_json:
-        shared.show({"id": run.id, "checkpoints": found})
+        shared.show({"id": run.id, **shared.of(made)})
         return
-
-    if not found:
-        render.line(f"{run.id} has no checkpoints; `maos orchestration checkpoint {run.id} --name NAME` makes one")
-        return
-    columns = (
-        render.Column("made"), render.Column("name", style="bold", yields=1), render.Column("of", yields=2),
-        render.Column("why"), render.Column("version", right=True), render.Column("files"),
-    )  # fmt: skip
-    rows = [
-        (
-            render.when(each["time_us"]),
-            each["name"],
-            each["agent"] or run.id,
-            each["trigger"],
-            str(each["version"]),
-            (each["commit"] or "")[:12],
-        )
-        for each in found
-    ]
-    render.table(columns, rows)
+    render.line("checkpoint ", (clean(made.name), "bold"), f" of {run.id}, at version {made.version}")
 
 
-def _document(each: RunCheckpoint) -> shared.Document:
-    return {
-        "name": each.name,
-        "agent": None,
-        "attempt": None,
-        "version": each.version,
-        "trigger": each.trigger,
-        "commit": each.commit or None,
-        **shared.time(each.at_us),
-    }
+def _list(database: DatabaseTarget, id: str, *, everything: bool, as_json: bool) -> None:
+    """Print the checkpoints or the versions of a run, the oldest first."""
+
+    async def checkpoints(m: Maos) -> tuple[Run, list[CheckpointInfo]]:
+        run = await m.runs.find(id)
+        found = [_of_run(each) for each in run.checkpoints]
+        found += [
+            CheckpointInfo(made.name, each.agent, each.number, made.version, made.trigger, made.commit, made.at_us)
+            for each in await m.runs.attempts_of(run)
+            for made in each.checkpoints
+        ]
+        return run, sorted(found, key=lambda each: each.time_us)
+
+    async def versions(m: Maos) -> tuple[Run, list[VersionInfo]]:
+        run = await m.runs.find(id)
+        return run, [
+            VersionInfo(each.version, each.position, each.type, said(each.type, each.data), each.time_us)
+            for each in await m.runs.versions(run.id)
+        ]
+
+    if everything:
+        run, passed = database.read(versions)
+        VERSIONS.show(passed, as_json=as_json, id=run.id)
+    else:
+        run, made = database.read(checkpoints)
+        CHECKPOINTS.show(made, as_json=as_json, id=run.id)
+
+
+def _of_run(each: Mapping[str, Any]) -> CheckpointInfo:
+    return CheckpointInfo(
+        each.get("name", ""), None, None, each["version"], each.get("trigger", ""), each.get("commit"), each["at_us"]
+    )
 
 
 @click.command(
     "save-interval",
     cls=LazyCommand,
-    examples=["maos orchestration save-interval 60", "maos orchestration save-interval"],
+    examples=["maos admin save-interval 60", "maos admin save-interval"],
 )
 @click.argument("seconds", metavar="[SECONDS]", type=float, required=False)
 @json_option
@@ -124,8 +151,8 @@ def _document(each: RunCheckpoint) -> shared.Document:
 def save_interval(database: DatabaseTarget, seconds: float | None, as_json: bool) -> None:
     """Set or show how often files are saved.
 
-    Those of agents that run, that is. It is kept in the database and counts for all runs on it; engines that run
-    notice within seconds. Output, messages and decisions are saved at once in any case.
+    The interval is kept in the database and counts for all its runs; engines notice a change within seconds. Output,
+    messages and decisions are saved at once in any case.
     """
 
     async def work(m: Maos) -> float:
@@ -136,32 +163,7 @@ def save_interval(database: DatabaseTarget, seconds: float | None, as_json: bool
         shared.show({"save_interval_s": now})
         return
 
-    render.line(f"files of agents that run are saved every {now:g} s")
-
-
-def _show_versions(database: DatabaseTarget, id: str, *, as_json: bool) -> None:
-    """All versions of a run, the oldest first, each with what happened then."""
-
-    async def work(m: Maos) -> tuple[Run, Sequence[Any]]:
-        run = await m.runs.find(id)
-        return run, await m.runs.versions(run.id)
-
-    run, found = database.read(work)
-    if as_json:
-        rows = [
-            {"version": each.version, "position": each.position, "event": each.type, "what": said(each.type, each.data),
-             **shared.time(each.time_us)}
-            for each in found
-        ]  # fmt: skip
-        shared.show({"id": run.id, "versions": rows})
-        return
-
-    columns = (
-        render.Column("version", right=True, style="bold"), render.Column("time"), render.Column("what", yields=1),
-    )  # fmt: skip
-    render.table(
-        columns, [(str(each.version), render.when(each.time_us), said(each.type, each.data)) for each in found]
-    )
+    render.line(f"files of running agents are saved every {now:g} s")
 
 
 def said(type_: str, data: Mapping[str, Any]) -> str:
@@ -175,13 +177,13 @@ def said(type_: str, data: Mapping[str, Any]) -> str:
         case "run_checkpointed":
             text = f"checkpoint {data.get('name', '')}"
         case "run_rolled_back":
-            text = f"taken back to version {data['to']}"
+            text = f"rolled back to version {data['to']}"
         case "run_joined":
             text = f"joined with {data['other']['run']}"
         case "run_moved":
             text = f"moved to {data['folder']}"
         case "run_changed":
-            text = f"goes on with the new {data.get('file', '')}"
+            text = f"uses the new {data.get('file', '')}"
         case "run_ended":
             text = str(data["status"])
         case "question_asked":

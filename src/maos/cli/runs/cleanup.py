@@ -1,4 +1,4 @@
-"""`maos orchestration keep` and `cleanup`, which is also `maos recover cleanup`."""
+"""`maos admin pin` and `maos admin cleanup`."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import click
 from maos.cli import documents as shared
 from maos.cli import render
 from maos.cli.commands import LazyCommand, dry_run_option, json_option
+from maos.cli.completion import run_argument
 from maos.cli.database import DatabaseTarget
 from maos.cli.plain import clean
-from maos.cli.runs.options import id_argument
 from maos.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -24,20 +24,21 @@ if TYPE_CHECKING:
 @click.command(
     cls=LazyCommand,
     examples=[
-        "maos orchestration keep r-1a2b3c --why 'what we shipped in March'",
-        "maos orchestration keep r-1a2b3c --undo",
+        "maos admin pin r-1a2b3c --why 'what we shipped in March'",
+        "maos admin pin r-1a2b3c --undo",
     ],
 )
-@id_argument
-@click.option("--why", default="", metavar="TEXT", help="What it is kept for; shown with the run.")
-@click.option("--undo", is_flag=True, help="Have it cleaned up like any other again.")
+@run_argument
+@click.option("--why", default="", metavar="TEXT", help="The reason; shown with the run.")
+@click.option("--undo", is_flag=True, help="Unpin it: cleanup treats it like any other run again.")
 @json_option
 @click.pass_obj
-def keep(database: DatabaseTarget, id: str, why: str, undo: bool, as_json: bool) -> None:
-    """Make a run permanent: no cleanup ever takes anything of it.
+def pin(database: DatabaseTarget, id: str, why: str, undo: bool, as_json: bool) -> None:
+    """Exempt a run from cleanup.
 
-    Neither the policies of the settings nor `maos orchestration cleanup --older-than` do. It can be said of any run,
-    also of one that is carried out. It is a note of this database: a copy of the run elsewhere is not permanent by it.
+    Neither the policies of the settings nor `maos admin cleanup --older-than` remove anything of a pinned run. Any run
+    can be pinned, also one that is executed. The pin belongs to this database: an exported copy of the run is not
+    pinned.
     """
     if undo and why:
         raise InvalidInput("--undo needs no reason", hint="leave --why out")
@@ -51,17 +52,17 @@ def keep(database: DatabaseTarget, id: str, why: str, undo: bool, as_json: bool)
         shared.show({"id": run.id, "permanent": not undo, "why": why or None, "changed": changed})
         return
 
-    said = "is cleaned up like any other" if undo else "is permanent: no cleanup takes anything of it"
+    said = "is not pinned" if undo else "is pinned: no cleanup removes anything of it"
     render.line((clean(run.id), "bold"), f" {said}" if changed else f" {said}, as before")
     if not undo:
-        render.line(("to undo this: ", "dim"), f"maos orchestration keep {run.id} --undo")
+        render.line(("to undo this: ", "dim"), f"maos admin pin {run.id} --undo")
 
 
 @click.command(
     cls=LazyCommand,
     examples=[
-        "maos orchestration cleanup --dry-run",
-        "maos orchestration cleanup --older-than 7 --json",
+        "maos admin cleanup --dry-run",
+        "maos admin cleanup --older-than 7 --json",
     ],
 )
 @click.option(
@@ -74,10 +75,10 @@ def keep(database: DatabaseTarget, id: str, why: str, undo: bool, as_json: bool)
 def cleanup(database: DatabaseTarget, days: float | None, dry_run: bool, as_json: bool) -> None:
     """Remove the worktrees of runs that were completed long ago.
 
-    By age, number or size, as the settings in [cleanup] say; engines do it by themselves, once a day unless set
-    otherwise. History stays, and so do the checkpoints of the agents' files, which are in your repository. A worktree
-    stays when something in it is saved nowhere else, when its agent runs, when its run failed or is paused and can go
-    on, and when its run is permanent (`maos orchestration keep`).
+    By age, number or size, as the settings in [cleanup] say; engines do it by themselves, once a day by default. The
+    history stays, and so do the checkpoints of the agents' files, which are in your repository. A worktree stays when
+    something in it is saved nowhere else, when its agent runs, when its run can be resumed, and when its run is pinned
+    (`maos admin pin`).
     """
 
     async def work(m: Maos) -> tuple[Cleanup, Statistics]:
@@ -86,16 +87,8 @@ def cleanup(database: DatabaseTarget, days: float | None, dry_run: bool, as_json
 
     done, known = database.write(work)
     if as_json:
-        shared.show(
-            {
-                "dry_run": dry_run,
-                "runs": done.runs,
-                "removed": [each._asdict() for each in done.removed],
-                "kept": [each._asdict() for each in done.kept],
-                "bytes": done.bytes,
-                "total": {"worktrees": known.worktrees, "bytes": known.bytes},
-            }
-        )
+        total = {"worktrees": known.worktrees, "bytes": known.bytes}
+        shared.show({"dry_run": dry_run, **shared.of(done), "bytes": done.bytes, "total": total})
         return
 
     for gone in done.removed:
@@ -105,7 +98,7 @@ def cleanup(database: DatabaseTarget, days: float | None, dry_run: bool, as_json
         render.line(("kept", "yellow"), f" {clean(kept.tree)}: {clean(kept.why)}")
     verb = "would be removed" if dry_run else "removed"
     render.line(
-        f"{render.many(len(done.removed), 'worktree')} of {render.many(done.runs, 'completed orchestration')} {verb}, "
+        f"{render.many(len(done.removed), 'worktree')} of {render.many(done.runs, 'completed run')} {verb}, "
         f"{render.size(done.bytes)}"
     )
     if known.worktrees > len(done.removed):

@@ -165,7 +165,7 @@ class Live:
                 note(f"{self._run.id}: {said}")
             drawing.result()  # the reader of our output is gone
         await _ended(drawing)
-        self._screen.document({"kind": "let_go", "run": self._run.id, "go_on": again})
+        self._screen.document({"kind": "let_go", "run": self._run.id, "resumable": again})
         self._screen.tell(said)
         try:
             await self._screen.close()

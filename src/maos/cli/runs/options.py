@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from maos.cli import completing
 from maos.cli.arguments import DURATION, seconds
 from maos.cli.database import DatabaseTarget
 
@@ -20,9 +19,6 @@ if TYPE_CHECKING:
 PERMISSIONS = ("ask", "edits", "deny")
 TIME_LIMIT = "10m"
 CONCURRENCY = 4
-
-
-id_argument = click.argument("id", metavar="ID", shell_complete=completing.runs)
 
 
 def new_run(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,17 +1,20 @@
-"""The page about one run, for people: how far it is, who does what, who waits for whom, and how to go on."""
+"""Runs, their tasks, agents and messages: as tables and pages for people, as documents for programs."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from maos.cli import questions, render
 from maos.cli.agent import words
+from maos.cli.console import Field, Listing
+from maos.cli.documents import Document, time
 from maos.cli.plain import clean
 from maos.cli.workflow import changes
 
 if TYPE_CHECKING:
     from maos.bus.history import SentMessage
+    from maos.model.attempt import Attempt
     from maos.model.run import Run, TaskState
     from maos.runs.status import RunStatus
 
@@ -20,20 +23,17 @@ STYLES = {
     "waiting_for_tasks": "yellow", "blocked": "bold red", "completed": "", "failed": "red", "cancelled": "dim",
     "interrupted": "bold red",
 }  # fmt: skip
+STATES = {"waiting_for_user": "waits for you", "waiting_for_tasks": "waits"}
+"""States as people say them; the others are said as they are."""
 BAR_COLUMNS = 30
-LABEL_WIDTH = 12
+LABEL_WIDTH = 14
 MESSAGES_SHOWN_MAX = 20
 TASKS_SHOWN_MAX = 50
 
-STATES = {
-    "waiting_for_user": "waits for you",
-    "waiting_for_tasks": "waits",
-    "idle": "paused",
-}
-"""States as people say them; the others are said as they are."""
-
-_TASK_MARKS = {"done": "✓", "failed": "✗", "running": "▶", "gated": "?", "waiting": "·"}
-_TASK_ORDER = ("running", "gated", "failed", "waiting", "done")
+_TASK_MARKS = {
+    "running": "▶", "gated": "?", "failed": "✗", "waiting": "·", "cancelled": "-", "skipped": "-", "done": "✓",
+}  # fmt: skip
+"""In the order in which tasks are shown."""
 
 
 def spoken(status: RunStatus) -> str:
@@ -42,158 +42,274 @@ def spoken(status: RunStatus) -> str:
     return status.run.status if state == "idle" else STATES.get(state, state)
 
 
-def bar(percent: int) -> str:
-    """How far it is, as a bar."""
-    filled = BAR_COLUMNS * max(0, min(100, percent)) // 100
-    return "█" * filled + "░" * (BAR_COLUMNS - filled)
+def to_do(status: RunStatus) -> str:
+    """What a person can do about a run; the logs that it names are those of the task that failed first."""
+    failed = next((each.name for each in status.run.tasks.values() if each.status == "failed"), "TASK")
+    return status.now.to_do.replace("`maos agent logs`", f"`maos logs {status.run.id}/{failed}`")
+
+
+def took(task: TaskState) -> str:
+    """How long a task took; empty while it has not ended."""
+    took_us = task.ended_us - task.started_us if task.ended_us and task.started_us else 0
+    return words.duration(took_us / 1e6) if took_us > 0 else ""
+
+
+def cost(usd: float) -> str:
+    """What something cost; empty for nothing."""
+    return words.money(usd) if usd else ""
+
+
+# --- documents ---------------------------------------------------------------------------------------------------
+
+
+def summary(status: RunStatus) -> Document:
+    """A run in a list (R-106)."""
+    run, now = status.run, status.now
+    return {
+        "id": run.id,
+        "request": run.request,
+        "status": run.status,
+        "state": now.state,
+        "activity": now.activity,
+        "progress": now.progress,
+        "total_agents": len(run.tasks),
+        "successful_agents": run.done,
+        "active_agents": sum(each.is_open for each in status.attempts.values()),
+        "message_count": status.messages,
+        "cost_usd": run.cost_usd,
+        "tokens": run.tokens,
+        "duration_s": status.duration_us / 1e6,
+        **time(run.created_us, "created"),
+        **time(run.updated_us, "updated"),
+        **time(run.ended_us or None, "completed"),
+        "error": now.error,
+        "to_do": to_do(status),
+        "questions": len(status.questions),
+        "permanent": status.permanent is not None,
+        "resumable": status.resumable or None,
+    }
+
+
+def document(status: RunStatus, *, tasks: bool = False, messages: Sequence[SentMessage] | None = None) -> Document:
+    """Everything that is known of a run (R-204)."""
+    from maos.model.plan import Plan, Task, batches
+
+    run, now = status.run, status.now
+    return {
+        **summary(status),
+        **changes.document(run),
+        "folder": run.folder,
+        "options": run.options,
+        "engine": run.owner,
+        "summary": run.summary,
+        "batches": batches(Plan(tasks=[Task(name=each.name, needs=each.needs) for each in run.tasks.values()])),
+        "commit": run.commit,
+        "spawned_tasks": list(now.spawned),
+        "stuck_tasks": list(now.stuck),
+        "pause_requested": status.wishes.pause or None,
+        **time(now.until_us or None, "resumes"),
+        "restoration_count": now.restored,
+        "restoration_source": now.restored_from or None,
+        **time(now.restored_us or None, "last_restored"),
+        **AGENTS.document(list(status.attempts.items())),
+        "pending_questions": questions.documents_of(status.questions),
+        "checkpoints": [
+            {"name": each.get("name", ""), "version": each["version"], **time(each["at_us"])}
+            for each in run.checkpoints
+        ],
+        **({"tasks": [task_document(each, run) for each in run.tasks.values()]} if tasks else {}),
+        **(MESSAGES.document(messages) if messages is not None else {}),
+    }  # fmt: skip
+
+
+def task_document(task: TaskState, run: Run) -> Document:
+    """A task of a run (R-107)."""
+    return {
+        "task": task.name,
+        "description": task.plan.get("task", "") or " ".join(task.plan.get("command", ())),
+        "status": task.status,
+        "agent": run.agent(task.name),
+        "needs": task.needs,
+        "attempts": task.attempts,
+        "result": task.result,
+        "failure": task.failure or None,
+        "why": task.why or None,
+        "cost_usd": task.cost_usd,
+        "tokens": task.tokens,
+        **time(task.started_us or None, "started"),
+        **time(task.ended_us or None, "completed"),
+        **time(task.not_before_us or None, "not_before"),
+    }
+
+
+def _agent(named: tuple[str, Attempt]) -> Document:
+    name, attempt = named
+    return {
+        "agent": name,
+        "kind": attempt.kind,
+        "status": attempt.status,
+        "activity": attempt.activity,
+        "cost_usd": attempt.total_cost_usd,
+        "turns": attempt.turns,
+        "pid": attempt.pid,
+        "session": attempt.session,
+        **time(attempt.output_us or attempt.planned_us or None, "last_active"),
+    }
+
+
+def _state(named: tuple[str, Attempt]) -> str:
+    from maos.views.agents import state_of
+
+    return state_of(named[1])
+
+
+def _message(each: SentMessage) -> Document:
+    said = each.message
+    return {
+        "id": said.id,
+        "from": said.sender,
+        "to": list(said.to),
+        "type": said.type,
+        "text": said.text,
+        "topic": said.topic,
+        "metadata": dict(said.metadata),
+        "reply_to": said.reply_to or None,
+        **time(said.at_us),
+    }
+
+
+# --- tables ------------------------------------------------------------------------------------------------------
+
+RUNS: Listing[RunStatus] = Listing(
+    "runs",
+    (
+        Field("id", lambda each: each.run.id, style="bold"),
+        Field("status", lambda each: spoken(each) + ("" if each.permanent is None else ", pinned")),
+        Field("done", lambda each: f"{each.now.progress} %", right=True),
+        Field("tasks", lambda each: f"{each.run.done}/{len(each.run.tasks)}", right=True),
+        Field("cost", lambda each: cost(each.run.cost_usd), right=True),
+        Field("started", lambda each: render.when(each.run.created_us)),
+        Field("request", lambda each: words.one_line(each.run.request, 60), yields=2),
+        Field("doing", lambda each: words.one_line(each.now.error or each.now.activity, 80), style="dim", yields=3),
+    ),
+    document=summary,
+)
+AGENTS: Listing[tuple[str, Attempt]] = Listing(
+    "agents",
+    (
+        Field("agent", lambda each: each[0], style="bold", yields=1),
+        Field("kind", lambda each: each[1].kind, yields=1),
+        Field("status", _state),
+        Field("turns", lambda each: str(each[1].turns or ""), right=True),
+        Field("cost", lambda each: cost(each[1].total_cost_usd), right=True),
+        Field("doing", lambda each: words.one_line(each[1].activity, 80), style="dim", yields=2),
+    ),
+    document=_agent,
+)
+TASKS: Listing[TaskState] = Listing(
+    "tasks",
+    (
+        Field("", lambda each: _TASK_MARKS.get(each.status, "")),
+        Field("task", lambda each: each.name, style="bold", yields=1),
+        Field("status", lambda each: each.status),
+        Field("needs", lambda each: " ".join(each.needs), style="dim", yields=2),
+        Field("attempts", lambda each: str(each.attempts or ""), right=True),
+        Field("took", took, right=True),
+        Field("cost", lambda each: cost(each.cost_usd), right=True),
+        Field("result", lambda each: words.one_line(each.why or each.result or str(each.plan.get("task", "")), 80),
+              style="dim", yields=3),
+    ),
+)  # fmt: skip
+MESSAGES: Listing[SentMessage] = Listing(
+    "messages",
+    (
+        Field("sent", lambda each: render.when(each.message.at_us)),
+        Field("from", lambda each: each.message.sender, style="bold", yields=1),
+        Field("to", lambda each: ", ".join(each.message.to) or each.message.topic, yields=2),
+        Field("type", lambda each: each.message.type),
+        Field("message", lambda each: words.one_line(each.message.text, 120), style="dim", yields=3),
+    ),
+    empty="no messages",
+    document=_message,
+)
+
+
+def show_messages(messages: Sequence[SentMessage], total: int) -> None:
+    """Print messages between agents, the newest last, and how many there were before."""
+    MESSAGES.show(messages, as_json=False)
+    if total > len(messages):
+        render.line((f"… and {render.many(total - len(messages), 'earlier message')} (--json prints all)", "dim"))
+
+
+# --- the page ----------------------------------------------------------------------------------------------------
 
 
 def show(status: RunStatus, *, tasks: bool, messages: Sequence[SentMessage] | None) -> None:
-    """The whole page."""
-
+    """Print the whole page about a run."""
     run, now = status.run, status.now
     render.line(
         (clean(run.id), "bold"), "  ", (spoken(status), STYLES.get(now.state, "")), "  ",
         words.one_line(run.request, render.room_for_value(30)),
     )  # fmt: skip
-    render.line((bar(now.progress), "green"), f" {now.progress:>3} %  ", (" · ".join(counts(status)), "dim"))
-    _field("doing", now.activity)
-    if now.until_us:
-        _field("goes on", f"at {render.when(now.until_us)}")
-    _field("wrong", now.error)
-    _field("to do", now.to_do)
-    if now.stuck:
-        _field("stuck", f"{', '.join(now.stuck)}: what they need has failed")
-    if now.restored:
-        _field("restored", f"{render.many(now.restored, 'time')}, last {render.when(now.restored_us)}, "
-                           f"{now.restored_from.replace('_', ' ')}")  # fmt: skip
-    _field("made from", changes.line(run))
-    if status.permanent is not None:
-        _field("permanent", status.permanent or "no cleanup takes anything of it")
-    _field("summary", run.summary)
-    _field("to go on", "" if now.state == "interrupted" else status.go_on)
+    render.line((_bar(now.progress), "green"), f" {now.progress:>3} %  ", (" · ".join(_counts(status)), "dim"))
+    for label, text in _fields(status):
+        if text:
+            room = render.room_for_value(LABEL_WIDTH)
+            render.line((f"  {label:<{LABEL_WIDTH - 2}}", "dim"), words.one_line(text, room))
     if status.attempts:
         render.line()
-        agents(status)
+        AGENTS.table(list(status.attempts.items()))
     if tasks:
         render.line()
-        task_table(run)
+        found = sorted(run.tasks.values(), key=lambda each: list(_TASK_MARKS).index(each.status))
+        TASKS.table(found, shown_max=TASKS_SHOWN_MAX)
     if messages is not None:
         render.line()
-        message_table(messages, status.messages)
+        show_messages(messages, status.messages)
     if status.questions:
         render.line()
         questions.show_open(status.questions)
 
 
-def counts(status: RunStatus) -> list[str]:
-    """What it took so far, in numbers."""
+def _fields(status: RunStatus) -> list[tuple[str, str]]:
+    run, now = status.run, status.now
+    restored = f"{render.many(now.restored, 'time')}, last {render.when(now.restored_us)}, {now.restored_from}"
+    return [
+        ("doing", now.activity),
+        ("resumes", f"at {render.when(now.until_us)}" if now.until_us else ""),
+        ("error", now.error),
+        ("to do", to_do(status)),
+        ("stuck", f"{', '.join(now.stuck)}: what they need has failed" if now.stuck else ""),
+        ("restored", restored.replace("_", " ") if now.restored else ""),
+        ("plan file", changes.line(run)),
+        ("pinned", status.permanent or "exempt from cleanup" if status.permanent is not None else ""),
+        ("summary", run.summary),
+        ("resume with", "" if now.state == "interrupted" else status.resumable),
+    ]
 
+
+def _bar(percent: int) -> str:
+    filled = BAR_COLUMNS * max(0, min(100, percent)) // 100
+    return "█" * filled + "░" * (BAR_COLUMNS - filled)
+
+
+def figures(run: Run, took_us: int) -> list[str]:
+    """What a run took so far, in numbers."""
+    found = [
+        cost(run.cost_usd),
+        f"{words.count(run.tokens)} tokens" if run.tokens else "",
+        words.duration(took_us / 1e6),
+    ]
+    return [each for each in found if each]
+
+
+def _counts(status: RunStatus) -> list[str]:
     run = status.run
     failed = sum(each.status == "failed" for each in run.tasks.values())
-    found = [f"{run.done} of {render.many(len(run.tasks), 'task')} done"]
-    if run.running:
-        found.append(f"{run.running} running")
-    if failed:
-        found.append(f"{failed} failed")
-    if status.messages:
-        found.append(render.many(status.messages, "message"))
-    if run.cost_usd:
-        found.append(words.money(run.cost_usd))
-    if run.tokens:
-        found.append(f"{words.count(run.tokens)} tokens")
-    return [*found, words.duration(status.duration_us / 1e6)]
-
-
-def agents(status: RunStatus) -> None:
-    """Who is at work."""
-    from maos.views.agents import state_of
-
-    columns = (
-        render.Column("agent", style="bold", yields=1),
-        render.Column("kind", yields=1),
-        render.Column("status"),
-        render.Column("turns", right=True),
-        render.Column("cost", right=True),
-        render.Column("doing", style="dim", yields=2),
-    )
-    rows = [
-        (
-            name,
-            each.kind,
-            state_of(each),
-            str(each.turns or ""),
-            words.money(each.total_cost_usd) if each.total_cost_usd else "",
-            words.one_line(each.activity, 80),
-        )
-        for name, each in status.attempts.items()
+    found: list[Any] = [
+        f"{run.done} of {render.many(len(run.tasks), 'task')} done",
+        run.running and f"{run.running} running",
+        failed and f"{failed} failed",
+        status.messages and render.many(status.messages, "message"),
     ]
-    render.table(columns, rows)
-
-
-def task_table(run: Run) -> None:
-    """The tasks, those that something happens to first."""
-
-    columns = (
-        render.Column(""),
-        render.Column("task", style="bold", yields=1),
-        render.Column("status"),
-        render.Column("needs", style="dim", yields=2),
-        render.Column("tries", right=True),
-        render.Column("took", right=True),
-        render.Column("cost", right=True),
-        render.Column("result", style="dim", yields=3),
-    )
-    found = sorted(run.tasks.values(), key=lambda each: _TASK_ORDER.index(each.status))
-    render.table(columns, [_task_row(each) for each in found[:TASKS_SHOWN_MAX]])
-    if len(found) > TASKS_SHOWN_MAX:
-        render.line((f"… and {len(found) - TASKS_SHOWN_MAX} more (--json shows all)", "dim"))
-
-
-def _task_row(task: TaskState) -> tuple[str, ...]:
-    took_us = task.ended_us - task.started_us if task.ended_us and task.started_us else 0
-    return (
-        _TASK_MARKS.get(task.status, ""),
-        task.name,
-        task.status,
-        " ".join(task.needs),
-        str(task.attempts or ""),
-        words.duration(took_us / 1e6) if took_us > 0 else "",
-        words.money(task.cost_usd) if task.cost_usd else "",
-        words.one_line(task.why or task.result or str(task.plan.get("task", "")), 80),
-    )
-
-
-def message_table(messages: Sequence[SentMessage], total: int) -> None:
-    """What the agents told each other, the newest last."""
-
-    if not messages:
-        render.line(("no messages", "dim"))
-        return
-    columns = (
-        render.Column("sent"),
-        render.Column("from", style="bold", yields=1),
-        render.Column("to", yields=2),
-        render.Column("type"),
-        render.Column("message", style="dim", yields=3),
-    )
-    rows = [
-        (
-            render.when(each.at_us),
-            each.sender,
-            ", ".join(each.to) or each.topic,
-            each.type,
-            words.one_line(each.text, 120),
-        )
-        for _position, each in messages
-    ]
-    render.table(columns, rows)
-    if total > len(messages):
-        render.line((f"… and {render.many(total - len(messages), 'earlier message')} (--json shows all)", "dim"))
-
-
-def _field(label: str, text: str) -> None:
-
-    if text:
-        room = render.room_for_value(LABEL_WIDTH)
-        render.line((f"  {label:<{LABEL_WIDTH - 2}}", "dim"), words.one_line(text, room))
+    return [*(each for each in found if each), *figures(run, status.duration_us)]

@@ -13,6 +13,7 @@ from maos.cli import render
 from maos.cli.agent import words
 from maos.cli.failures import FAILED, USAGE, note, report
 from maos.cli.plain import clean
+from maos.cli.workflow.arguments import named_text
 from maos.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -28,11 +29,14 @@ TASK_WIDTH = 70
 NAME_WIDTH_MAX = 24
 
 
-def read(path: str) -> Source:
-    """The text of a plan in a file, or on standard input."""
+def read(path: str, variables: Sequence[str] = ()) -> Source:
+    """The text of a plan in a file, or on standard input, with the values of --var as text: 1.10 stays 1.10."""
     from maos.plans import source
 
-    return source.receive(sys.stdin.buffer, "standard input") if path == "-" else source.load(path)
+    if path.endswith(".py") or ".py:" in path:
+        raise InvalidInput(f"{path} is a program, not a plan", hint=f"`maos workflow run {path}` runs a function of it")
+    given = dict(named_text(each, "--var") for each in variables)
+    return source.receive(sys.stdin.buffer, "standard input", given) if path == "-" else source.load(path, given)
 
 
 def parse(source: Source, types: Mapping[str, AgentType]) -> ValidPlan:
@@ -58,7 +62,7 @@ def addition(run: Run, texts: Sequence[str]) -> Addition:
 def approve(
     draft: Source, types: Mapping[str, AgentType], options: Mapping[str, Any], *, auto: bool, as_json: bool
 ) -> ValidPlan:
-    """Show a plan and have a person say yes to it, perhaps after editing it. Never called within an event loop."""
+    """Show a plan and ask a person to approve it, perhaps after editing it. Never called within an event loop."""
     found = check(draft, types)
     if as_json:
         import msgspec
@@ -69,9 +73,9 @@ def approve(
     if auto:
         return found
     if as_json or sys.stdin is None or not sys.stdin.isatty():
-        raise InvalidInput("nobody has approved the plan, and there is nobody to ask", hint="repeat it with --auto")
+        raise InvalidInput("the plan is not approved, and no person can be asked here", hint="repeat it with --auto")
     while True:
-        answer = _ask("Carry it out? [y]es, [n]o, [e]dit: ")
+        answer = _ask("Run this plan? [y]es, [n]o, [e]dit: ")
         if answer in ("y", "yes"):
             return found
         if answer in ("n", "no"):

@@ -1,18 +1,18 @@
-"""`maos resume` and `maos orchestration resume`: resume a run, after minutes, days or weeks."""
+"""`maos resume`: resume a run, after minutes, days or weeks."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from maos.cli import completing, render
+from maos.cli import completion, render
 from maos.cli import documents as shared
 from maos.cli.agent import words
 from maos.cli.arguments import DURATION, seconds
-from maos.cli.commands import LazyCommand, dry_run_option, json_lines_option
+from maos.cli.commands import LazyCommand, dry_run_option, forward, json_lines_option
 from maos.cli.database import DatabaseTarget
 from maos.cli.failures import FAILED
 from maos.cli.plain import clean
@@ -22,6 +22,7 @@ from maos.cli.runs.options import check_addresses, limits, notify_option, run_li
 from maos.cli.runs.start import tell_interrupted
 from maos.cli.workflow import changes
 from maos.errors import InvalidInput
+from maos.ids import RUN, WORKFLOW
 
 if TYPE_CHECKING:
     from maos.app import Maos
@@ -31,89 +32,64 @@ if TYPE_CHECKING:
     from maos.travel.relocation import Moved
 
 SAID = {
-    "kept": "done, and not run again",
-    "taken_up": "its agent still works, and is taken up",
-    "recorded": "its agent has finished; only that is left to record",
-    "resumed": "goes on",
-    "checked": "its checks are next",
-    "begun": "has not begun",
+    "kept": "done; will not run again",
+    "taken_up": "agent still running; will attach",
+    "recorded": "agent finished; will record that",
+    "resumed": "will resume",
+    "checked": "will run its checks",
+    "begun": "not started",
 }
-
-task_option = click.option(
-    "--task", "tasks", multiple=True, metavar="TEXT",
-    help="More work: TEXT, 'NAME: TEXT', 'NAME after A, B: TEXT', or @FILE for a plan. Can be repeated.",
-)  # fmt: skip
-auto_option = click.option("--auto", is_flag=True, help="Add the work without asking.")
-concurrency_option = click.option(
-    "--concurrency", type=click.IntRange(min=1, max=1000), metavar="N",
-    help="How many agents work at once.  [default: as before]",
-)  # fmt: skip
-now_option = click.option(
-    "--now",
-    is_flag=True,
-    help="Do not wait for the end of a rate limit. Also for a run that another engine carries out.",
-)
-cwd_option = click.option(
-    "--cwd", type=click.Path(exists=True, file_okay=False), metavar="DIRECTORY",
-    help="Where the folder it works in is now, if that was moved, or this machine has a copy of it.",
-)  # fmt: skip
-time_limit_option = click.option("--time-limit", type=DURATION, help="For each agent.  [default: as before]")
-
-
-def _options_of_resuming(command: Callable[..., None]) -> Callable[..., None]:
-    """The options of both commands, in the order of their help."""
-    options = (
-        task_option, auto_option, concurrency_option, time_limit_option, run_limits, summary_option, notify_option,
-        now_option, cwd_option, trust_option, dry_run_option, json_lines_option,
-    )  # fmt: skip
-    for option in reversed(options):
-        command = option(command)
-    return command
 
 
 @click.command(
-    "resume",
     cls=LazyCommand,
     examples=[
         "maos resume",
         "maos resume r-1a2b --dry-run",
-        "maos resume r-1a2b --task 'Write the release notes'",
+        "maos resume r-1a2b --task 'docs after api: Document the new calls' --auto",
         "maos resume r-1a2b --cwd .",
     ],
 )
-@click.argument("id", metavar="[ID]", required=False, default="", shell_complete=completing.runs)
-@_options_of_resuming
+@click.argument("id", metavar="[ID]", required=False, default="", shell_complete=completion.runs)
+@click.option(
+    "--task", "tasks", multiple=True, metavar="TEXT",
+    help="More work: TEXT, 'NAME: TEXT', 'NAME after A, B: TEXT', or @FILE for a plan. Can be repeated.",
+)  # fmt: skip
+@click.option("--auto", is_flag=True, help="Add the work without asking.")
+@click.option(
+    "--concurrency", type=click.IntRange(min=1, max=1000), metavar="N",
+    help="How many agents work at once.  [default: as before]",
+)  # fmt: skip
+@click.option("--time-limit", type=DURATION, help="For each agent.  [default: as before]")
+@run_limits
+@summary_option
+@notify_option
+@click.option("--now", is_flag=True, help="Do not wait for the end of a rate limit; also while an engine runs it.")
+@click.option(
+    "--cwd", type=click.Path(exists=True, file_okay=False), metavar="DIRECTORY",
+    help="Where its folder is now, if it was moved, or this machine has a copy of it.",
+)  # fmt: skip
+@changes.on_change_option
+@trust_option
+@dry_run_option
+@json_lines_option
 @click.pass_context
-def resume_latest(ctx: click.Context, /, id: str, **given: Any) -> None:
+def resume(ctx: click.Context, /, id: str, on_change: str | None, **given: Any) -> None:
     """Resume a paused, interrupted or failed run.
 
-    Without ID, the latest that is not completed. Finished tasks are not run again. Agents that still work are taken up,
-    those that were interrupted go on in their own sessions, and are told what happened. Tasks that failed are tried
-    again.
+    ID is a run, a workflow run, or a unique prefix of one; without it, the latest run that is not completed. Finished
+    tasks are not run again. Agents that still work are attached to; those that were interrupted resume their own
+    sessions, and are told what happened. Failed tasks are retried.
+
+    --task adds work to a run that is completed, paused or interrupted; it starts with the files that the run has made.
     """
-    resume_run(ctx, id, **given)
-
-
-@click.command(
-    cls=LazyCommand,
-    examples=[
-        "maos orchestration resume r-1a2b3c",
-        "maos orchestration resume r-1a --dry-run",
-        "maos orchestration resume r-1a --task 'docs after api: Document the new calls' --auto",
-    ],
-)
-@click.argument("id", metavar="ID", shell_complete=completing.runs)
-@_options_of_resuming
-@click.pass_context
-def resume(ctx: click.Context, /, id: str, **given: Any) -> None:
-    """Resume a run, and add work to it.
-
-    Finished tasks are not run again. Agents that still work are taken up, those that were interrupted go on in their
-    own sessions, and are told what happened. Tasks that failed are tried again.
-
-    --task adds work to a run that is finished, paused or interrupted; it begins with the files the run has made.
-    """
-    resume_run(ctx, id, **given)
+    target = ctx.obj.read(lambda m: m.find(id, RUN, WORKFLOW)) if id else None
+    if target is not None and target.kind == WORKFLOW:
+        flags = [f"--{name.replace('_', '-')}" for name in ("trust", "dry_run") if given[name]]
+        flags += ["--json"] if given["as_json"] else []
+        forward(ctx, "workflow resume", target.id, *flags, *(["--on-change", on_change] if on_change else []))
+        return
+    resume_run(ctx, target.id if target else "", on_change=on_change or "keep", **given)
 
 
 def resume_run(
@@ -161,7 +137,7 @@ def resume_run(
             run.id, dialogue, folder=cwd, on_change=on_change, add=added, options=options, now=now
         )
         if resumed is None:
-            render.line(f"{run.id} goes on now; another engine carries it out")
+            render.line(f"{run.id} is woken; another engine executes it")
             return 0
         return await Live(m, resumed, as_json=as_json, summary=summary, notify=notify).execute()
 
@@ -189,11 +165,11 @@ def show_moved(moved: Moved, *, as_json: bool, dry_run: bool) -> None:
         return
     if moved.changed:
         verb = "would work" if dry_run else "works"
-        where = f"{clean(moved.folder)}, and no more in {clean(moved.before)}"
+        where = f"{clean(moved.folder)}, no longer in {clean(moved.before)}"
         render.line((clean(moved.run), "bold"), f" {verb} in {where}")
     for name in moved.anew:
-        verb = "would be made" if dry_run else "is made"
-        render.line((f"the worktree {clean(name)} {verb} anew, with what was last saved", "dim"))
+        verb = "would be created" if dry_run else "is created"
+        render.line((f"the worktree {clean(name)} {verb} again, with what was saved last", "dim"))
 
 
 # --- more work ---------------------------------------------------------------------------------------------------
@@ -227,8 +203,8 @@ def _approve(run: Run, added: Addition, *, auto: bool, as_json: bool) -> None:
     if auto:
         return
     if as_json or sys.stdin is None or not sys.stdin.isatty():
-        raise InvalidInput("nobody has approved the new work, and there is nobody to ask", hint="repeat it with --auto")
-    if not click.confirm("Add it and go on?", err=True):
+        raise InvalidInput("the new work is not approved, and no person can be asked", hint="repeat it with --auto")
+    if not click.confirm("Add it and resume?", err=True):
         click.echo("nothing was changed", err=True)
         raise click.exceptions.Exit(FAILED)
 
@@ -251,15 +227,15 @@ async def _preview(m: Maos, run: Run, added: Addition | None, cwd: str | None, o
             for each in found
         ]
         more = [{"task": task.name, "what": "added", "words": task.task, "needs": task.needs} for task in new]
-        starts = {} if foreign is None else {"agreed": False, "starts": [bundles.act(each) for each in foreign]}
-        document = {"kind": "dry_run", "run": run.id, "carried_out": is_executing(run), "tasks": [*tasks, *more],
+        starts = {} if foreign is None else {"agreed": False, "starts": shared.of(foreign)}
+        document = {"kind": "dry_run", "run": run.id, "executing": is_executing(run), "tasks": [*tasks, *more],
                     **starts, **changes.document(run, on_change)}  # fmt: skip
         shared.show_line(document)
         return 0
     status = "interrupted" if is_interrupted(run) else run.status
-    render.line((clean(run.id), "bold"), f" is {status}, {run.done} of {len(run.tasks)} tasks are done")
+    render.line((clean(run.id), "bold"), f" is {status}, {run.done} of {len(run.tasks)} tasks done")
     if is_executing(run):
-        render.line(f"  process {run.owner.get('pid')} on {clean(str(run.owner.get('host')))} carries it out")
+        render.line(f"  process {run.owner.get('pid')} on {clean(str(run.owner.get('host')))} executes it")
     width = max(len(name) for name in run.tasks)
     for each in found:
         _show_next(each, width)
@@ -267,7 +243,7 @@ async def _preview(m: Maos, run: Run, added: Addition | None, cwd: str | None, o
         render.line("  ", (clean(task.name).ljust(width), "bold"), "  is added: ", words.one_line(task.task, 80))
     changes.show(run, on_change)
     if foreign is not None:
-        render.line(("it came with a file, and nobody has agreed to it yet", "yellow"))
+        render.line(("it was imported, and is not agreed to yet", "yellow"))
         bundles.show_acts(run, foreign)
     return 0
 
@@ -279,6 +255,6 @@ def _show_next(each: Next, width: int) -> None:
     for tool in each.unknown:
         render.line((f"    unknown whether it took effect: {words.tool(tool.name, tool.input)}", "yellow"))
     if each.what == "resumed" and each.words:
-        render.line(("    and is told:", "dim"))
+        render.line(("    and will be told:", "dim"))
         for line in each.words.splitlines():
             render.line(("    │ ", "dim"), clean(line))

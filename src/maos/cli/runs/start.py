@@ -1,4 +1,4 @@
-"""`maos orchestrate`: from a request or a plan to finished work."""
+"""`maos run`: from a request or a plan to finished work."""
 
 from __future__ import annotations
 
@@ -26,54 +26,79 @@ if TYPE_CHECKING:
 INTERRUPTED_SHOWN_MAX = 3
 
 
+class RunCommand(LazyCommand):
+    """A command that runs what stands after `--` as an agent: then it is `maos agent run`, with its options."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        if "--" in args:
+            from maos.cli.agent.lifecycle import run as run_agent
+
+            return run_agent.make_context(info_name, args, parent, **extra)
+        return super().make_context(info_name, args, parent, **extra)
+
+
 @click.command(
-    cls=LazyCommand,
+    cls=RunCommand,
     examples=[
-        "maos orchestrate 'Add a --verbose option, with tests and documentation'",
-        "maos orchestrate --plan plan.yaml",
-        "maos orchestrate --plan plan.json --auto --concurrency 8 --budget 5",
-        "maos orchestrate --plan plan.toml --auto --json | jq .kind",
+        "maos run 'Add a --verbose option, with tests and documentation'",
+        "maos run -f plan.yaml --var version=1.2",
+        "maos run -f plan.json --auto --concurrency 8 --budget 5",
+        "maos run -- make test",
+        "maos run --name nightly --time-limit 2h -- ./nightly.sh --all",
+        "maos run -f plan.toml --auto --json | jq .kind",
     ],
 )
-@click.argument("request", metavar="[REQUEST]", required=False, default="")
-@click.option("--plan", "file", metavar="FILE", help="The plan, in YAML, TOML or JSON; - reads it from standard input.")
-@click.option("--auto", is_flag=True, help="Carry it out without asking.")
+@click.argument("request", metavar="[REQUEST | -- COMMAND...]", required=False, default="")
+@click.option(
+    "-f", "--file", "--plan", "file", metavar="FILE",
+    help="A plan or workflow file in YAML, TOML or JSON; - reads it from standard input.",
+)  # fmt: skip
+@click.option("--var", "variables", multiple=True, metavar="NAME=VALUE", help="A variable of a file. Can be repeated.")
+@click.option("--auto", is_flag=True, help="Run the plan without asking.")
 @new_run
 @summary_option
 @notify_option
 @json_lines_option
 @click.pass_context
-def orchestrate(
+def run(
     ctx: click.Context,
     /,
     request: str,
     file: str | None,
+    variables: tuple[str, ...],
     auto: bool,
     summary: str,
     notify: tuple[str, ...],
     as_json: bool,
     **given: Any,
 ) -> None:
-    """Run a plan, or plan and run a request, with agents.
+    """Run a request, a plan file, or one command.
 
-    An agent makes a plan of a REQUEST: what is to be done, and by which type of agent; it cannot have commands run. The
-    plan is shown, and begins when you say yes. Each agent works in a git worktree of its own; what a task has done is
-    merged, checked and given to the tasks that need it. Your own files stay as they are until you merge.
+    REQUEST: an agent makes a plan of it, which cannot contain commands. The plan is shown, and starts when you say yes.
+    -f: the plan is in a file. Each agent works in a git worktree of its own; what a task has done is merged, checked
+    and given to the tasks that need it. Your own files stay as they are until you merge.
 
-    Ctrl+C pauses: the agents are stopped, and `maos resume` goes on. A second Ctrl+C only lets go of them. If this
-    process dies, nothing is lost, and the agents go on; `maos resume` takes them up again.
+    -- COMMAND: one agent runs it, as with `maos agent run`, whose options can be used.
+
+    Ctrl+C pauses: the agents are stopped, and `maos resume` continues. A second Ctrl+C only detaches. If this process
+    dies, nothing is lost and the agents keep running; `maos resume` attaches to them.
     """
     if bool(request) == bool(file):
-        raise InvalidInput("it takes a request or a plan", hint="`maos orchestrate 'REQUEST'`, or --plan FILE")
+        raise InvalidInput("it takes a request or a plan", hint="`maos run 'REQUEST'`, `-f FILE` or `-- COMMAND`")
+    if variables and not file:
+        raise InvalidInput("a request has no variables", hint="--var goes with -f FILE")
 
     def draft(begun: Beginning) -> Source:
-        return plans.read(file) if file else _ask_planner(ctx.obj, request, begun, as_json=as_json)
+        return plans.read(file, variables) if file else _ask_planner(ctx.obj, request, begun, as_json=as_json)
 
-    start(ctx, draft, auto=auto, tells_others=bool(file), summary=summary, notify=notify, as_json=as_json, given=given)
+    start(ctx, draft, auto=auto, tells_others=bool(file), summary=summary, notify=notify, as_json=as_json, given=given,
+          keeps_file=bool(file) and file != "-")  # fmt: skip
 
 
 class Beginning(NamedTuple):
-    """What is known of a run before it has a plan."""
+    """A run before it has a plan."""
 
     id: str
     folder: Path
@@ -121,12 +146,12 @@ def start(
 
 
 async def tell_interrupted(m: Maos, *, but: str = "") -> None:
-    """Name the runs whose engine is gone, and how to resume them."""
+    """Name the runs whose engine has exited, and how to resume them."""
     found = [run for run in await m.runs.interrupted() if run.id != but]
     for run in found[:INTERRUPTED_SHOWN_MAX]:
-        note(f"{run.id} was interrupted, {run.done} of {len(run.tasks)} tasks done: `maos resume {run.id}` goes on")
+        note(f"{run.id} was interrupted, {run.done} of {len(run.tasks)} tasks done: `maos resume {run.id}` resumes it")
     if len(found) > INTERRUPTED_SHOWN_MAX:
-        note(f"so were {len(found) - INTERRUPTED_SHOWN_MAX} more: `maos orchestration list` shows them")
+        note(f"{len(found) - INTERRUPTED_SHOWN_MAX} more were interrupted: `maos ps --status interrupted`")
 
 
 def _ask_planner(database: DatabaseTarget, request: str, begun: Beginning, *, as_json: bool) -> Source:
@@ -140,7 +165,7 @@ def _ask_planner(database: DatabaseTarget, request: str, begun: Beginning, *, as
     async def work(m: Maos) -> Source:
         if not as_json:
             await tell_interrupted(m)
-            note(f"{begun.options['kind']} plans; `maos agent logs -f {planner}` shows how")
+            note(f"{begun.options['kind']} is planning; follow it with `maos logs -f {planner}`")
         plan = await m.runs.plan(request, run=begun.id, folder=begun.folder, options=begun.options, types=begun.types)
         if not as_json:
             attempts = await m.agents.history(planner)

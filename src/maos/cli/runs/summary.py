@@ -1,21 +1,21 @@
-"""The last words about a run: what became of its tasks, what they took, found and changed, and how to go on."""
+"""The summary of a run: its tasks, what they took, found and changed, and what to do next."""
 
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from maos.cli import documents as shared
 from maos.cli import render
 from maos.cli.agent import words
 from maos.cli.agent.status import code_of
+from maos.cli.console import Field, Listing
+from maos.cli.documents import Document, time
 from maos.cli.failures import LIMIT_REACHED, STOPPED
 from maos.cli.plain import clean
-
-if TYPE_CHECKING:
-    from maos.cli.documents import Document
-    from maos.model.run import Run, TaskState
-    from maos.runs.status import Summary
+from maos.cli.runs import page
+from maos.model.failure import TABLE
+from maos.model.run import Run, TaskState
+from maos.runs.status import Summary, is_at_limit
 
 TASKS_SHOWN_MAX = 50
 DISCOVERIES_SHOWN_MAX = 10
@@ -25,12 +25,10 @@ _SPECIAL = str.maketrans({char: f"\\{char}" for char in "\\`*_[]<>|#"})
 
 
 def exit_code(run: Run) -> int:
-    """What a script is told: whether it worked, and if not, who can do something about it."""
+    """The exit code of a run: 0 if it completed; else the reason says who can do something about it."""
     if run.status == "completed":
         return 0
     if run.status == "paused":
-        from maos.runs.status import is_at_limit
-
         return LIMIT_REACHED if is_at_limit(run) else STOPPED
     failed = [task.failure for task in run.tasks.values() if task.status == "failed"]
     return code_of(failed[0] if failed else "")
@@ -40,23 +38,14 @@ def exit_code(run: Run) -> int:
 
 
 def show(found: Summary) -> None:
-    """The summary of a run that has ended or is paused."""
-
+    """Print the summary of a run that has ended or is paused."""
     run = found.run
     style = {"completed": "green", "failed": "red"}.get(run.status, "yellow")
     render.line()
     render.line((run.status, f"bold {style}"), "".join(f" · {each}" for each in figures(run)))
     if run.why and run.status != "completed":
         render.line(f"  {clean(run.why)}")
-    shown = list(run.tasks.values())[:TASKS_SHOWN_MAX]
-    columns = (
-        render.Column("task", style="bold", yields=1), render.Column("agent", yields=1), render.Column("status"),
-        render.Column("took", right=True), render.Column("cost", right=True),
-        render.Column("result", style="dim", yields=2),
-    )  # fmt: skip
-    render.table(columns, [row(task, str(run.options.get("kind", ""))) for task in shown])
-    if len(run.tasks) > len(shown):
-        render.line((f"… and {len(run.tasks) - len(shown)} more tasks", "dim"))
+    _tasks(str(run.options.get("kind", ""))).table(list(run.tasks.values()), shown_max=TASKS_SHOWN_MAX)
     _show_discoveries(found.discoveries)
     _show_files(found)
     for text in advice(run):
@@ -67,28 +56,33 @@ def show(found: Summary) -> None:
 def figures(run: Run) -> list[str]:
     """How far it came and what it took."""
     took_us = max(0, (run.ended_us or run.updated_us) - run.created_us)
-    parts = [f"{run.done} of {len(run.tasks)} tasks done", words.duration(took_us / 1e6)]
-    parts += [words.money(run.cost_usd)] if run.cost_usd else []
-    parts += [f"{words.count(run.tokens)} tokens"] if run.tokens else []
-    return parts
+    return [f"{run.done} of {len(run.tasks)} tasks done", *page.figures(run, took_us)]
 
 
-def row(task: TaskState, kind: str) -> tuple[str, ...]:
-    """A task: name, agent, status, what it took and cost, and its result."""
-    took_us = task.ended_us - task.started_us if task.ended_us and task.started_us else 0
-    text = task.why if task.status == "failed" else task.result
-    return (
-        task.name,
-        str(task.plan.get("agent") or task.plan.get("kind") or ("shell" if task.plan.get("command") else kind)),
-        task.status,
-        words.duration(took_us / 1e6) if took_us > 0 else "",
-        words.money(task.cost_usd) if task.cost_usd else "",
-        words.one_line(text.strip().partition("\n")[0], 80),
+def _tasks(kind: str) -> Listing[TaskState]:
+    """How tasks are listed in a run whose agents are of a kind unless their task says another."""
+
+    def agent(task: TaskState) -> str:
+        return str(task.plan.get("agent") or task.plan.get("kind") or ("shell" if task.plan.get("command") else kind))
+
+    def result(task: TaskState) -> str:
+        text = task.why if task.status == "failed" else task.result
+        return words.one_line(text.strip().partition("\n")[0], 80)
+
+    return Listing(
+        "tasks",
+        (
+            Field("task", lambda each: each.name, style="bold", yields=1),
+            Field("agent", agent, yields=1),
+            Field("status", lambda each: each.status),
+            Field("took", page.took, right=True),
+            Field("cost", lambda each: page.cost(each.cost_usd), right=True),
+            Field("result", result, style="dim", yields=2),
+        ),
     )
 
 
 def _show_discoveries(found: list[dict[str, Any]]) -> None:
-
     if not found:
         return
     render.line(f"  {render.many(len(found), 'discovery', 'discoveries')}")
@@ -98,7 +92,6 @@ def _show_discoveries(found: list[dict[str, Any]]) -> None:
 
 
 def _show_files(found: Summary) -> None:
-
     if found.files is None:
         return
     if not found.files:
@@ -111,22 +104,19 @@ def _show_files(found: Summary) -> None:
         render.line("    ", clean(each.path), (f"  {counts}", "dim"))
     if len(found.files) > FILES_SHOWN_MAX:
         render.line((f"    … and {len(found.files) - FILES_SHOWN_MAX} more", "dim"))
-    render.line(f"  to take them: maos orchestration merge {found.run.id}")
+    render.line(f"  to merge them: maos merge {found.run.id}")
 
 
 def advice(run: Run) -> list[str]:
     """What a person can do next."""
-    from maos.model.failure import TABLE
-
     lines: list[str] = []
     for task in run.tasks.values():
         known = TABLE.get(task.failure) if task.status == "failed" else None
         if known is not None and known.hint and len(lines) < DISCOVERIES_SHOWN_MAX:
-            agent = f"{run.id}.{task.name}"
-            hint = known.hint.replace("`maos agent logs`", f"`maos agent logs {agent}`")
+            hint = known.hint.replace("`maos agent logs`", f"`maos logs {run.id}/{task.name}`")
             lines.append(f"{clean(task.name)}: {hint}")
     if run.status != "completed":
-        lines.append(f"to go on: maos resume {run.id}")
+        lines.append(f"resume with: maos resume {run.id}")
     return lines
 
 
@@ -141,12 +131,12 @@ def document(run: Run) -> Document:
         "request": run.request,
         "folder": run.folder,
         "done": run.done,
-        "tasks": [_task(task) for task in run.tasks.values()],
+        "tasks": [page.task_document(task, run) for task in run.tasks.values()],
         "cost_usd": run.cost_usd,
         "tokens": run.tokens,
         "why": run.why,
-        **shared.time(run.created_us, "created"),
-        **shared.time(run.ended_us or None, "ended"),
+        **time(run.created_us, "created"),
+        **time(run.ended_us or None, "ended"),
     }
 
 
@@ -157,24 +147,7 @@ def whole(found: Summary) -> Document:
         "discoveries": found.discoveries,
         "files": None if found.files is None else [each._asdict() for each in found.files],
         "commit": found.run.commit or None,
-        "go_on": None if found.run.status == "completed" else f"maos resume {found.run.id}",
-    }
-
-
-def _task(task: TaskState) -> Document:
-    return {
-        "task": task.name,
-        "status": task.status,
-        "needs": task.needs,
-        "agent": task.plan.get("agent", ""),
-        "attempts": task.attempts,
-        "result": task.result,
-        "failure": task.failure or None,
-        "why": task.why,
-        "cost_usd": task.cost_usd,
-        "tokens": task.tokens,
-        **shared.time(task.started_us or None, "started"),
-        **shared.time(task.ended_us or None, "ended"),
+        "resumable": None if found.run.status == "completed" else f"maos resume {found.run.id}",
     }
 
 
@@ -182,15 +155,15 @@ def _task(task: TaskState) -> Document:
 
 
 def markdown(found: Summary) -> str:
-    """Everything that a reader needs to know; what agents said is quoted, and cannot pass for ours."""
+    """The summary as Markdown; what agents said is quoted, so that it cannot pass for the text of maos."""
     run = found.run
     title = words.one_line(run.request, 100) or run.id
     lines = [f"# {_plain(title)}", "", f"{run.status} · {' · '.join(figures(run))}", ""]
     if run.why and run.status != "completed":
         lines += [_plain(run.why), ""]
     lines += ["| task | agent | status | took | cost |", "|---|---|---|---|---|"]
-    kind = str(run.options.get("kind", ""))
-    lines += [f"| {' | '.join(_plain(cell) for cell in row(task, kind)[:5])} |" for task in run.tasks.values()]
+    listing = _tasks(str(run.options.get("kind", "")))
+    lines += [f"| {' | '.join(map(_plain, listing.cells(task)[:5]))} |" for task in run.tasks.values()]
     if found.discoveries:
         lines += ["", "## Discoveries", ""]
         lines += [f"- {_plain(each['task'])}: {_plain(str(each.get('text', '')))}" for each in found.discoveries]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from maos.cli import documents as shared
 from maos.cli import render
 from maos.cli.agent import words
-from maos.cli.runs import page, status
+from maos.cli.runs import page
 from maos.runs.status import is_executing
 
 if TYPE_CHECKING:
@@ -82,12 +82,12 @@ class Watch:
             self._news.set()
 
     async def _said(self, id: str) -> list[SentMessage]:
-        return await self._m.runs.messages(id, newest=status.shown_max(as_json=self._as_json))
+        return await self._m.runs.messages(id, newest=0 if self._as_json else page.MESSAGES_SHOWN_MAX)
 
     async def _show(self, now: RunStatus) -> None:
         said = await self._said(now.run.id) if self._messages else None
         if self._as_json:
-            await asyncio.to_thread(shared.show_line, status.document(now, tasks=self._tasks, said=said))
+            await asyncio.to_thread(shared.show_line, page.document(now, tasks=self._tasks, messages=said))
         elif self._live is None:
             self._show_lines(now)
         else:

@@ -11,7 +11,8 @@ import click
 
 from maos.cli import documents, render
 from maos.cli.arguments import DURATION, WHEN
-from maos.cli.commands import LazyCommand, agent_argument, dry_run_option, json_option, source_option, yes_option
+from maos.cli.commands import LazyCommand, dry_run_option, json_option, source_option, yes_option
+from maos.cli.completion import agent_argument
 from maos.cli.console import Field, Listing
 from maos.cli.database import DatabaseTarget
 from maos.cli.failures import FAILED

@@ -10,7 +10,8 @@ import click
 
 from maos.cli import documents, render
 from maos.cli.arguments import BEFORE_NEWEST, NEWEST, VERSION, WHEN, Version, pointer
-from maos.cli.commands import LazyCommand, agent_argument, full_option, json_lines_option, json_option, path_option
+from maos.cli.commands import LazyCommand, full_option, json_lines_option, json_option, path_option
+from maos.cli.completion import agent_argument
 from maos.cli.console import Field, Listing
 from maos.cli.database import DatabaseTarget
 from maos.cli.failures import code_for, report

@@ -14,13 +14,13 @@ from maos.cli import documents, render
 from maos.cli.arguments import JSON, JSON_OBJECT, VERSION, Version, pointer
 from maos.cli.commands import (
     LazyCommand,
-    agent_argument,
     dry_run_option,
     full_option,
     json_option,
     source_option,
     yes_option,
 )
+from maos.cli.completion import agent_argument
 from maos.cli.database import DatabaseTarget, ask, need_yes
 from maos.cli.plain import clean
 from maos.cli.state.queries import change_documents, document, show_changes
