@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from maos.clock import MICROSECONDS, SystemClock, to_us
-from maos.errors import NotFound
+from maos.errors import InvalidInput, NotFound
 
 if TYPE_CHECKING:
     from maos.app import Maos
@@ -155,6 +155,14 @@ def seconds(duration_us: int | None) -> float | None:
 def pointer(path: str) -> str:
     """A path into a state as a JSON pointer; the leading slash may be left out."""
     return path if path.startswith("/") or not path else f"/{path}"
+
+
+def named_text(text: str, option: str) -> tuple[str, str]:
+    """The name and the value of NAME=VALUE."""
+    name, equals, rest = text.partition("=")
+    if not equals or not name.isidentifier():
+        raise InvalidInput(f"{text!r} is no argument", hint=f"use {option} NAME=VALUE")
+    return name, rest
 
 
 def _text(value: str) -> str:

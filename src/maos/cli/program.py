@@ -107,7 +107,6 @@ class RootGroup(LazyGroup):
         "notify": "maos.cli.notify:notify",
         "effects": "maos.cli.effects:effects",
     },
-    aliases={"messages": "maos.cli.messages:messages"},
     examples=[
         "maos run 'Add a --verbose option, with tests'",
         "maos run -- make test",

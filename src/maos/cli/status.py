@@ -15,8 +15,7 @@ from maos.cli.commands import LazyCommand, LazyGroup, forward, json_option
 from maos.cli.database import DatabaseTarget
 from maos.cli.runs import page
 from maos.cli.runs.travel import point
-from maos.cli.workflow import listing as workflows
-from maos.cli.workflow import showing
+from maos.cli.workflow import status as workflows
 from maos.errors import InvalidInput
 from maos.ids import RUN, TASK, WORKFLOW, Target
 
@@ -156,10 +155,10 @@ def _print_document(found: Overview, *, messages: bool) -> None:
             "waiting_for_user": [each.run.id for each in found.runs if each.now.needs_person],
             "blocked": of("blocked"),
             "failed": of("failed"),
-            "interrupted": of("interrupted") + [each.id for each in found.flows if showing.go_on(each)],
+            "interrupted": of("interrupted") + [each.id for each in found.flows if workflows.needs_resume(each)],
             **page.RUNS.document(found.runs),
             "agents": shared.of(found.agents),
-            "workflows": [showing.summary(each) for each in found.flows],
+            "workflows": [workflows.summary(each) for each in found.flows],
             "unknown": shared.of(found.unknown),
             "failed_before": found.failed_before,
             **(page.MESSAGES.document(found.messages) if messages else {}),
@@ -170,7 +169,7 @@ def _print_document(found: Overview, *, messages: bool) -> None:
 def _print_needs(found: Overview) -> None:
     """Print what needs a person, and a blank line after it."""
     needy = [each for each in found.runs if each.now.state in ("blocked", "failed", "interrupted")]
-    stopped = [each for each in found.flows if showing.go_on(each)]
+    stopped = [each for each in found.flows if workflows.needs_resume(each)]
     questions.show_open(found.questions, found.questions)
     for each in needy:
         _print_trouble(each)
@@ -202,7 +201,7 @@ def _print_open(found: Overview) -> bool:
     if found.flows:
         if found.runs or found.agents:
             render.line()
-        workflows.table([workflows.Listed.of(each) for each in found.flows])
+        workflows.show_list(found.flows)
     return bool(found.runs or found.agents or found.flows)
 
 

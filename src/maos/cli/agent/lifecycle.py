@@ -21,8 +21,8 @@ from maos.cli.failures import note
 from maos.cli.plain import clean
 from maos.clock import MICROSECONDS
 from maos.errors import InvalidInput
-from maos.model.status import AgentState
 from maos.model.question import yes_or_no
+from maos.model.status import AgentState
 
 if TYPE_CHECKING:
     from maos.app import Maos
@@ -239,8 +239,8 @@ def stop(database: DatabaseTarget, agent: str, grace: int, as_json: bool) -> Non
         render.line(name, f" had ended already: {how}")
         return
     render.line(name, f" {how}" if now.status is AgentState.STOPPED else f" ended before it was stopped: {how}")
-    if now.go_on:
-        render.line(("resume with: ", "dim"), now.go_on)
+    if now.resumable:
+        render.line(("resume with: ", "dim"), now.resumable)
 
 
 @click.command(

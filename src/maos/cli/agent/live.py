@@ -23,7 +23,8 @@ from maos.app import Maos
 from maos.cli import documents, signals
 from maos.cli.agent import status, words
 from maos.cli.arguments import WHEN
-from maos.cli.commands import LazyCommand, agent_argument, json_lines_option
+from maos.cli.commands import LazyCommand, json_lines_option
+from maos.cli.completion import agent_argument
 from maos.cli.database import DatabaseTarget
 from maos.cli.failures import INTERRUPTED
 from maos.cli.plain import clean, shorten, wrap
@@ -163,7 +164,7 @@ class OutputPrinter:
             case "attempt_ended" if not self._in_foreground:
                 style = {"done": "good", "failed": "bad"}.get(data["status"], "warning")
                 self.note(words.ending(data), style)
-            case "unattended" if data["go_on"]:
+            case "unattended" if data["resumable"]:
                 self.note(
                     f"{data['status'].meaning or data['status']}; {words.continue_with(data['go_on'])}", "warning"
                 )
@@ -501,7 +502,7 @@ class Foreground:
             if begun.running is None:
                 pass  # another process runs it
             elif self._as_json:
-                documents.show_line({"kind": "let_go", "agent": begun.agent, "go_on": attach})
+                documents.show_line({"kind": "let_go", "agent": begun.agent, "resumable": attach})
             else:
                 self._tell(f"detached: {begun.agent} keeps running; {words.continue_with(attach)}")
         except OSError as error:

@@ -117,8 +117,8 @@ def show_list(found: Sequence[AgentStatus], *, older: int = 0) -> None:
     elif not older:
         render.line("no agents; `maos agent run -- COMMAND` runs one")
     for each in found:
-        if each.status in (AgentState.DETACHED, AgentState.INTERRUPTED) and each.go_on:
-            render.line((clean(each.agent), "bold"), f" is {each.status}; {words.continue_with(each.go_on)}")
+        if each.status in (AgentState.DETACHED, AgentState.INTERRUPTED) and each.resumable:
+            render.line((clean(each.agent), "bold"), f" is {each.status}; {words.continue_with(each.resumable)}")
     if older:
         render.line((f"{render.many(older, 'agent')} ended more than a day ago (--all shows them)", "dim"))
 
@@ -165,7 +165,7 @@ def _rows(now: AgentDetails, most: int | None) -> Iterator[Row]:
     """The page about an agent, with at most so many lines of each list."""
     ended = not now.is_open
     yield Row("", now.status.meaning)
-    yield Row("next", now.go_on or "", whole=True)
+    yield Row("next", now.resumable or "", whole=True)
     yield Row("task", now.task)
     yield Row("doing", "" if ended else now.activity)
     yield Row("result", now.result if ended else "")
@@ -343,10 +343,10 @@ def show_end(now: AgentDetails) -> None:
     advice, failure = _hint(now), now.failure
     lines = [
         *_changes(now),
-        "" if now.go_on and "resume" in advice else advice,
+        "" if now.resumable and "resume" in advice else advice,
         f"it can be resumed from {render.when(failure.reset_us)}" if failure and failure.reset_us else "",
         f"unknown whether they took effect: {', '.join(_tools_unknown(now))}" if now.tools_unknown else "",
-        words.continue_with(now.go_on) if now.go_on else f"more: maos agent show {now.agent}",
+        words.continue_with(now.resumable) if now.resumable else f"more: maos agent show {now.agent}",
     ]
     for line in lines:
         if line:

@@ -18,7 +18,7 @@ from maos.cli.plain import clean
 
 if TYPE_CHECKING:
     from maos.app import Maos
-    from maos.model.run import Run
+    from maos.model.run import Run, RunCheckpoint
 
 
 class CheckpointInfo(NamedTuple):
@@ -134,10 +134,8 @@ def _list(database: DatabaseTarget, id: str, *, everything: bool, as_json: bool)
         CHECKPOINTS.show(made, as_json=as_json, id=run.id)
 
 
-def _of_run(each: Mapping[str, Any]) -> CheckpointInfo:
-    return CheckpointInfo(
-        each.get("name", ""), None, None, each["version"], each.get("trigger", ""), each.get("commit"), each["at_us"]
-    )
+def _of_run(each: RunCheckpoint) -> CheckpointInfo:
+    return CheckpointInfo(each.name, None, None, each.version, each.trigger, each.commit or None, each.at_us)
 
 
 @click.command(

@@ -114,7 +114,7 @@ def document(status: RunStatus, *, tasks: bool = False, messages: Sequence[SentM
         **AGENTS.document(list(status.attempts.items())),
         "pending_questions": questions.documents_of(status.questions),
         "checkpoints": [
-            {"name": each.get("name", ""), "version": each["version"], **time(each["at_us"])}
+            {"name": each.name, "version": each.version, **time(each.at_us)}
             for each in run.checkpoints
         ],
         **({"tasks": [task_document(each, run) for each in run.tasks.values()]} if tasks else {}),

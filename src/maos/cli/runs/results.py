@@ -107,17 +107,17 @@ async def _points(m: Maos, run: Run, first: str, second: str | None) -> tuple[Po
     """The two points in time to compare: of one run, or now in two runs."""
     if second is not None:
         return await point(m, run, first), await point(m, run, second)
-    now = await m.travel.moment(run.id)
+    now = await m.travel.point(run.id)
     try:
         return await point(m, run, first), now
     except (InvalidInput, NotFound):
         with suppress(NotFound):
-            return now, await m.travel.moment((await m.runs.find(first)).id)
+            return now, await m.travel.point((await m.runs.find(first)).id)
         raise
 
 
 def _show_difference(one: Side, other: Side, found: Difference) -> None:
-    sides = [f"{each.run.id}, {each.moment.spoken}" for each in (one, other)]
+    sides = [f"{each.run.id}, {each.point.spoken}" for each in (one, other)]
     render.line((" → ".join(sides), "bold"))
     for listing, changed in ((TASKS, found.tasks), (QUESTIONS, found.questions)):
         if changed:
@@ -142,7 +142,7 @@ def _difference(one: Side, other: Side, found: Difference) -> Document:
     from maos.model.branch import digest
 
     before, after = (
-        {**shared.of(side.moment), "commit": commit or None, "state": digest(side.run)}
+        {**shared.of(side.point), "commit": commit or None, "state": digest(side.run)}
         for side, commit in zip((one, other), found.commits, strict=True)
     )
     return {"before": before, "after": after, **shared.of(found)}

@@ -79,11 +79,11 @@ def rollback(
         _show(plan)
         if dry_run:
             return
-        ask(f"Roll {plan.run} back to {plan.moment.spoken}?")
+        ask(f"Roll {plan.run} back to {plan.point.spoken}?")
 
     async def work(m: Maos) -> tuple[Run, TravelPlan]:
         await _paused(m, await m.runs.get(plan.run))
-        done = await m.travel.rollback(plan.run, plan.moment, without_files=without_files)
+        done = await m.travel.rollback(plan.run, plan.point, without_files=without_files)
         return await m.runs.get(plan.run), done
 
     run, done = database.write(work)
@@ -92,7 +92,7 @@ def rollback(
         return
     if yes:
         _show(done)
-    render.line((run.id, "bold"), f" is now at version {run.version}, with the state of {done.moment.spoken}")
+    render.line((run.id, "bold"), f" is now at version {run.version}, with the state of {done.point.spoken}")
     _on(run)
     render.line(("to undo this: ", "dim"), f"maos rollback {run.id} --to {done.undo}")
 
@@ -134,7 +134,7 @@ def fork(
         return
     _show(done)
     if run is not None:
-        origin = f"{done.moment.run}, {done.moment.spoken}"
+        origin = f"{done.point.run}, {done.point.spoken}"
         render.line((run.id, "bold"), f" starts with the state of {clean(origin)}")
         _on(run)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from maos.cli import documents, render
+from maos.cli.arguments import named_text
 from maos.cli.commands import LazyCommand, json_option
 from maos.cli.failures import FAILED
 from maos.cli.plain import clean
@@ -26,15 +27,7 @@ variables_option = click.option(
 
 def load(path: str, variables: tuple[str, ...]) -> Source:
     """A plan file with the values of --var, as text: they are put into text, and 1.10 is to stay that."""
-    return source.load(path, dict(named(each, "--var") for each in variables))
-
-
-def named(text: str, option: str) -> tuple[str, str]:
-    """The name and the value of NAME=VALUE."""
-    name, equals, rest = text.partition("=")
-    if not equals or not name.isidentifier():
-        raise InvalidInput(f"{text!r} is no argument", hint=f"use {option} NAME=VALUE")
-    return name, rest
+    return source.load(path, dict(named_text(each, "--var") for each in variables))
 
 
 @click.command(

@@ -16,7 +16,6 @@ from maos.cli.database import DatabaseTarget
 from maos.cli.failures import note
 from maos.cli.plain import clean, shorten
 from maos.cli.runs import page as run_page
-from maos.cli.runs import status as run_status
 from maos.errors import InvalidInput
 from maos.model.run import Run
 from maos.model.workflow import Step, WorkflowRun
@@ -73,7 +72,7 @@ async def find(m: Maos, id: str) -> WorkflowRun | Run:
     """The workflow run of an id or a unique prefix of one: of a function, or a run that was made from a file."""
     if not id:
         raise InvalidInput("an empty id names no workflow", hint="`maos workflow list` shows them")
-    found = await m.find(id, "workflow", "run", noun="workflow", hint="`maos workflow list` shows them")
+    found = await m.find(id, "workflow", "run")
     if found.kind == "workflow":
         return await m.workflows.get(found.id)
     run = await m.runs.get(found.id)
@@ -126,7 +125,7 @@ def show(database: DatabaseTarget, id: str, everything: bool, as_json: bool) -> 
         made_from = origin(found.run)
         assert made_from is not None
         info = documents.of(views.of_file(found, made_from))
-        documents.show({**run_status.document(found, tasks=True, said=None), **info})
+        documents.show({**run_page.document(found, tasks=True), **info})
     else:
         run_page.show(found, tasks=True, messages=None)
 
@@ -211,7 +210,7 @@ def show_end(run: WorkflowRun) -> None:
 async def narrate(m: Maos, handle: Handle[Any]) -> None:
     """Print what a person should know while a workflow run is executed."""
     id = handle.id
-    async for each in m.workflows.notices(id, after=max(0, handle.flow.version - 1)):
+    async for each in m.workflows.notices(id, after=max(0, handle.run.version - 1)):
         if each.what == "waits":
             gate, signal = f"answer {id}/{each.step_id} ANSWER", f"workflow signal {id} {each.name} [JSON]"
             note(f"waits for {clean(each.name)!r}: maos {gate if each.kind == 'gate' else signal}")
