@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from maos.model.run import Run
     from maos.runs.additions import Addition
     from maos.runs.preview import Next
-    from maos.travel.relocation import Moved
 
 SAID = {
     "kept": "done, and not run again",
@@ -151,7 +150,7 @@ def resume_run(
         _approve(run, added, auto=auto, as_json=as_json)
 
     async def work(m: Maos) -> int:
-        from maos.cli.runs.live import Dialogue, Live
+        from maos.cli.runs.foreground import Dialogue, ForegroundRun
 
         run = await _find(m, id)
         if not as_json:
@@ -163,7 +162,7 @@ def resume_run(
         if resumed is None:
             render.line(f"{run.id} goes on now; another engine carries it out")
             return 0
-        return await Live(m, resumed, as_json=as_json, summary=summary, notify=notify).execute()
+        return await ForegroundRun(m, resumed, as_json=as_json, summary=summary, notify=notify).execute()
 
     ctx.exit(database.write(work))
 
@@ -176,24 +175,6 @@ def _options(concurrency: int | None, time_limit: int | None, budget: dict[str, 
     """Options of the run that change."""
     given = {"concurrency": concurrency, "time_limit_s": seconds(time_limit), "budget": budget or None}
     return {name: value for name, value in given.items() if value is not None}
-
-
-# --- another folder ----------------------------------------------------------------------------------------------
-
-
-def show_moved(moved: Moved, *, as_json: bool, dry_run: bool) -> None:
-    """Where a run works from now on."""
-    if as_json:
-        found = {**moved._asdict(), "found": list(moved.found), "anew": list(moved.anew)}
-        shared.show_line({"kind": "moved", "dry_run": dry_run, **found})
-        return
-    if moved.changed:
-        verb = "would work" if dry_run else "works"
-        where = f"{clean(moved.folder)}, and no more in {clean(moved.before)}"
-        render.line((clean(moved.run), "bold"), f" {verb} in {where}")
-    for name in moved.anew:
-        verb = "would be made" if dry_run else "is made"
-        render.line((f"the worktree {clean(name)} {verb} anew, with what was last saved", "dim"))
 
 
 # --- more work ---------------------------------------------------------------------------------------------------
@@ -238,6 +219,7 @@ def _approve(run: Run, added: Addition, *, auto: bool, as_json: bool) -> None:
 
 async def _preview(m: Maos, run: Run, added: Addition | None, cwd: str | None, on_change: str, *, as_json: bool) -> int:
     """What would be resumed, what would not run again, what is unknown, and what each agent would be told."""
+    from maos.cli.runs.foreground import show_moved
     from maos.runs.status import is_executing, is_interrupted
 
     if cwd is not None:
