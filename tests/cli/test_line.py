@@ -3,7 +3,6 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
 from maos.cli.line import LINE_CHARS_MAX, InputLine
 
 

@@ -86,9 +86,9 @@ def status(
             return target
         run = await m.runs.get(target.id)
         if watch:
-            from maos.cli.runs.watch import Watch
+            from maos.cli.runs.watch import watch as follow
 
-            await Watch(m, run, tasks=tasks, messages=messages, as_json=as_json).follow()
+            await follow(m, run, tasks=tasks, messages=messages, as_json=as_json)
             return None
         if at:
             now, past = await m.runs.status_at(await point(m, run, at))

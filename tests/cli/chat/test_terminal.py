@@ -20,7 +20,7 @@ def test_a_person_talks_while_agents_work(repository: Path, plan: Plan, terminal
     screen = terminal("chat", "--kind", "shell")
     screen.wait_for("what is to be done? › ")
     screen.type(f"/pl\t{path}\r")
-    screen.wait_for("carry it out? yes, no, edit, or what to change › ")
+    screen.wait_for("start it? yes, no, edit, or what to change › ")
     screen.type("yes\r")
     wait_until(lambda: begun(repository, "a") and begun(repository, "b"))
     screen.type("qqq")
@@ -29,7 +29,7 @@ def test_a_person_talks_while_agents_work(repository: Path, plan: Plan, terminal
     screen.wait_for("? Is it good?  (`maos answer")
     screen.wait_for("1 running")
     screen.type("q\r")  # still what it was when it was begun, and no answer
-    screen.wait_for("told a, b")
+    screen.wait_for("sent to a, b")
     screen.wait_for("yes or no › ")
     screen.type("yes\r")
     screen.wait_for("b  ✓ done")
@@ -55,7 +55,7 @@ def test_something_left_in_the_middle_is_offered(
     go(repository, "a")
     screen = terminal("chat")
     screen.wait_for("is interrupted, 0 of 1 tasks done")
-    screen.wait_for("go on? yes or no › ")
+    screen.wait_for("resume? yes or no › ")
     assert "› @a quickly" in screen.text
     screen.type("\x1b[A\x15yes\r")
     screen.wait_for("completed")
@@ -72,7 +72,7 @@ def test_a_new_request_instead_of_what_is_offered(
     chat.say(f"/plan {plan(a='exit 1')}", "yes")
     assert chat.end() == 1
     screen = terminal("chat", "--kind", kind)
-    screen.wait_for("go on? yes or no › ")
+    screen.wait_for("resume? yes or no › ")
     screen.type("Build a door\r")
     screen.wait_for("Two steps")
     screen.wait_for("or what to change › ")

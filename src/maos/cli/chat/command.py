@@ -52,19 +52,16 @@ def chat(ctx: click.Context, /, id: str, auto: bool, notify: tuple[str, ...], as
 
     async def work(m: Maos) -> int:
         from maos.cli.chat.commands import completions
-        from maos.cli.chat.conversation import ChatSession, Setting
-        from maos.cli.chat.lines import Lines, Piped, Typed
-        from maos.cli.runs.screen import Screen
+        from maos.cli.chat.conversation import Conversation
+        from maos.cli.chat.session import ChatSession, ChatSettings
+        from maos.cli.input import PipedLines
+        from maos.cli.runs.live import LiveView
         from maos.model.run import Run
 
-        screen = Screen(Run(id=""), as_json=as_json)
-        lines: Lines
-        if screen.is_live and sys.stdin is not None and sys.stdin.isatty():
-            lines = Typed(screen, complete=lambda beginning: completions(talk.work.run, beginning))
-        else:
-            lines = Piped()
-        setting = Setting(folder, run_options(given), types, notify, auto=auto, as_json=as_json)
-        talk = ChatSession(m, screen, lines, setting)
-        return await talk.hold(id)
+        view = LiveView(Run(id=""), as_json=as_json, complete=lambda beginning: completions(view.run, beginning))
+        is_typed = view.terminal is not None and sys.stdin is not None and sys.stdin.isatty()
+        lines = view.terminal if is_typed and view.terminal is not None else PipedLines()
+        settings = ChatSettings(folder, run_options(given), types, notify, auto=auto)
+        return await Conversation(ChatSession(m, view, lines, settings)).hold(id)
 
     ctx.exit(database.write(work, create=not id))

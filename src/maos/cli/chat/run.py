@@ -1,4 +1,4 @@
-"""The run that a conversation is about: followed wherever it is executed, and executed here when wanted."""
+"""The run that a conversation is about: followed wherever it is executed, and executed here on request."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from maos.cli.runs import summary
-from maos.cli.runs.live import Notices, cancel
-from maos.cli.runs.screen import Screen
+from maos.cli.runs.foreground import cancel
+from maos.cli.runs.live import LiveView
 from maos.errors import InvalidInput
 from maos.model.run import Run
 from maos.runs.feed import Feed
@@ -20,46 +20,46 @@ if TYPE_CHECKING:
     from maos.runs.additions import Addition
 
 
-class Work:
+class ChatRun:
     """One run at a time."""
 
-    def __init__(self, m: Maos, screen: Screen, notify: Sequence[str]) -> None:
+    def __init__(self, m: Maos, view: LiveView, notify: Sequence[str]) -> None:
         self._m = m
-        self._screen = screen
+        self._view = view
         self._notify = notify
         self._feed: Feed | None = None
         self._following: asyncio.Task[None] | None = None
         self._task: asyncio.Task[Run] | None = None
+        self._has_ended = False
+        """Whether a run that another process executes has ended."""
         self._answered: set[str] = set()
-        """Questions that were answered here, as long as that is not recorded."""
+        """Questions that were answered here, until the engine has recorded the answer."""
         self._requested: set[str] = set()
         """Tasks that were requested while the run was executed."""
-        self._told = 0
-        """The version of the run at which its end was told."""
-        self.over = asyncio.Event()
-        """Set when the run is over, for now."""
-        self.moved = asyncio.Event()
+        self._concluded = 0
+        """The version of the run whose summary was printed."""
+        self.changed = asyncio.Event()
         """Set when anything has happened."""
 
     @property
     def run(self) -> Run | None:
-        """The run as it is by now."""
+        """The run as of now."""
         return None if self._feed is None else self._feed.run
 
     @property
     def is_ours(self) -> bool:
-        """Whether it is executed by this process."""
+        """Whether this process executes the run."""
         return self._task is not None and not self._task.done()
 
     @property
-    def is_going(self) -> bool:
-        """Whether an engine executes it."""
+    def is_executing(self) -> bool:
+        """Whether any engine executes the run."""
         return self.is_ours or (self.run is not None and is_executing(self.run))
 
     @property
-    def is_untold(self) -> bool:
-        """Whether it is over and the person was not told so."""
-        return self.over.is_set() if self._task is None else self._task.done()
+    def is_over(self) -> bool:
+        """Whether the run is over for now, and `conclude` is due."""
+        return self._has_ended if self._task is None else self._task.done()
 
     @property
     def questions(self) -> list[Open]:
@@ -67,32 +67,31 @@ class Work:
         found = [] if self._feed is None else self._feed.questions
         return [each for each in found if each.ref not in self._answered]
 
+    async def wait(self) -> None:
+        """Wait until something has happened."""
+        await self.changed.wait()
+        self.changed.clear()
+
     async def follow(self, id: str) -> Run:
-        """Show what happens to a run from now on."""
+        """Render what happens to a run from now on."""
         await self.unfollow()
         self._feed = await self._m.runs.follow(id).__aenter__()
-        self._screen.changed(self._feed.run, ())
-        for each in self._feed.attempts.values():
-            self._screen.knows(each)
-        self._following = asyncio.create_task(self._show(self._feed))
+        self._view.switch(self._feed.run)
+        self._following = asyncio.create_task(self._follow(self._feed))
         return self._feed.run
 
-    async def _show(self, feed: Feed) -> None:
-        async for update in feed:
-            self._screen.update(update)
+    async def _follow(self, feed: Feed) -> None:
+        async for _update in self._view.follow(feed):
             if self._task is None and not feed.run.is_going:
-                self.over.set()  # what is executed here is over when its task is
-            self.moved.set()
+                self._has_ended = True  # what is executed here is over when its task is
+            self.changed.set()
 
     async def unfollow(self) -> None:
         """Follow no run."""
-        await self._stop_following()
-        self._screen.changed(Run(id=""), ())
-
-    async def _stop_following(self) -> None:
         if self._following is not None:
             await cancel(self._following)
         self._feed = self._following = None
+        self._view.switch(Run(id=""))
 
     # --- steering --------------------------------------------------------------------------------------------
 
@@ -113,15 +112,16 @@ class Work:
     async def execute(self, id: str) -> None:
         """Execute a run that this process has claimed, beside the conversation."""
         await self.follow(id)
-        self.over.clear()
-        work = self._m.runs.execute(id, Notices(self._screen), notify=self._notify)
-        self._task = asyncio.create_task(work)
-        self._task.add_done_callback(lambda _task: self.over.set())
+        self._has_ended = False
+        self._task = asyncio.create_task(self._m.runs.execute(id, self._view, notify=self._notify))
+        self._task.add_done_callback(lambda _task: self.changed.set())
 
     def set_concurrency(self, concurrency: int) -> None:
-        """Have more or fewer agents work at once; those at work finish what they do."""
+        """Have more or fewer agents work at once; those at work finish their tasks."""
         if not self.is_ours or self.run is None:
-            raise InvalidInput("it is not carried out here", hint=f"/resume {concurrency} goes on with so many")
+            raise InvalidInput(
+                "this process does not execute it", hint=f"/resume {concurrency} resumes it with so many"
+            )
         self._m.runs.set_concurrency(self.run.id, concurrency)
 
     async def pause(self, why: str) -> None:
@@ -129,56 +129,39 @@ class Work:
         assert self.run is not None
         if self.is_ours:
             self._m.runs.pause_here(self.run.id, why)
-        elif self.is_going:
+        elif self.is_executing:
             await self._m.runs.pause(self.run.id, why)
         else:
-            raise InvalidInput("nobody carries it out", hint="/resume goes on")
+            raise InvalidInput("no engine executes it", hint="/resume resumes it")
 
     # --- its end ---------------------------------------------------------------------------------------------
 
-    async def conclude(self, *, as_json: bool) -> None:
-        """The run is over, for now: show its summary, once."""
-        self.over.clear()
+    async def conclude(self) -> None:
+        """Print the summary of a run that is over for now, once."""
         run = await self._ended()
-        if run is None or run.version == self._told:
+        if run is None or run.version == self._concluded:
             return
-        self._told = run.version
+        self._concluded = run.version
         self._answered.clear()
         late, self._requested = self._requested - set(run.tasks), set()
-        if late and run.status != "paused":  # requested in the last moment: it lies in the run's inbox
+        if late and run.status != "paused":  # requested while the run ended: it is in the run's inbox
             await self.execute(run.id)
             return
         found = await self._m.runs.summary(run)
-        self._screen.document({**summary.whole(found), "kind": "summary"})
-        if not as_json:
-            await self._screen.write(lambda: summary.show(found))
+        self._view.emit({**summary.whole(found), "kind": "summary"})
+        if not self._view.as_json:
+            await self._view.write(lambda: summary.show(found))
 
     async def _ended(self) -> Run | None:
         """The run when no engine executes it any more; None as long as one does."""
-        task, self._task = self._task, None
+        task, self._task, self._has_ended = self._task, None, False
         assert self._feed is not None
         if task is not None:
             await self._feed.caught_up((await task).version)
         return None if self._feed.run.is_going else self._feed.run
 
-    async def stop(self, detaching: asyncio.Event, why: str) -> bool:
-        """Pause what is executed here, or detach from it; whether it was paused."""
-        if self._task is None:
-            return True
-        waiting = asyncio.create_task(detaching.wait())
-        if not detaching.is_set():
-            await self.pause(why)
-            await asyncio.wait([self._task, waiting], return_when=asyncio.FIRST_COMPLETED)
-        waiting.cancel()
-        if self._task.done():
-            return True
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
-        return False
-
-    async def close(self) -> None:
-        """Follow no more, and detach from what is executed here."""
+    async def detach(self) -> None:
+        """Stop executing and following the run here; its agents keep running."""
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-        await self._stop_following()
+            await cancel(self._task)
+        await self.unfollow()
