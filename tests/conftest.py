@@ -75,7 +75,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: not any(name in item.nodeid for name in LONGEST))
     if config.getoption("--update-golden"):
-        kept = [item for item in items if "golden" in getattr(item, "fixturenames", ())]
+        kept = [item for item in items if {"golden", "golden_picture"} & set(getattr(item, "fixturenames", ()))]
         config.hook.pytest_deselected(items=[item for item in items if item not in kept])
         items[:] = kept
 

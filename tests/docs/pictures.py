@@ -35,6 +35,7 @@ class Screen:
     """A command on a terminal of 110 columns, and what a person would see of it."""
 
     def __init__(self, *args: str, cwd: Path, environment: Mapping[str, str]) -> None:
+        self._home = environment["HOME"]
         self._screen = pyte.Screen(COLUMNS, ROWS)
         self._stream = pyte.ByteStream(self._screen)
         self._ours, theirs = pty.openpty()
@@ -91,7 +92,7 @@ class Screen:
         start = 0
         for column in range(1, COLUMNS + 1):
             if column == COLUMNS or _style(cells[column]) != _style(cells[start]):
-                text = "".join(cells[each].data for each in range(start, column))
+                text = "".join(cells[each].data for each in range(start, column)).replace(self._home, "~")
                 if text.strip():
                     found.append(_span(start, row + 2, text.rstrip(), *_style(cells[start])))
                 start = column

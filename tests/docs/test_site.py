@@ -30,7 +30,7 @@ ASKED_FOR = {
     "architecture": ["architecture.html", "decisions/index.html"],
     "guarantees": ["explanation/guarantees.html", "explanation/what-survives-what.html"],
     "comparison": ["explanation/comparison.html"],
-    "tutorials": ["tutorial/first-agent.html", "tutorial/first-orchestration.html", "tutorial/first-workflow.html"],
+    "tutorials": ["tutorial/first-agent.html", "tutorial/first-run.html", "tutorial/first-workflow.html"],
     "examples": ["examples.html", "examples/01_first_state.html"],
     "changelog": ["changelog.html"],
 }

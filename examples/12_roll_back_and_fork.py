@@ -1,6 +1,6 @@
 """A run goes back in time, is forked and joined again, and is moved in a file: all of it from Python.
 
-    python examples/12_runs_at_other_moments.py
+    python examples/12_roll_back_and_fork.py
 
 The agents are shell commands, in git worktrees of their own. The run is taken back to where its first task was done,
 which undoes the second; that is then undone itself. A fork does one task more, which becomes part of the run; another

@@ -1,6 +1,6 @@
 """A step that was interrupted: nobody knows whether it took effect, so it is found out before anything else happens.
 
-    python examples/11_steps_in_doubt.py
+    python examples/11_unknown_outcomes.py
 
 The first engine is closed while a transfer is under way. A transfer must not be made twice, so it is not idempotent.
 This one has a probe, which looks at the bank's statement. The second transfer has none: a person is asked, who says

@@ -1,6 +1,6 @@
 """A run of several agents from Python: a plan, a pause in the middle, and going on in another engine.
 
-    python examples/09_orchestrate.py
+    python examples/09_run_several_agents.py
 
 The agents are shell commands, and share a folder. The first engine is told to pause when the first task is done, while
 the second has begun and waits for a file; the next engine finds out from the journal what is left. It prints
