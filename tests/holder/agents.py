@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from maos.holder import process_tree
-from maos.holder.client import AgentProcess, Exit, Spec, SpoolRecord
+from maos.holder.client import AgentExit, AgentProcess, Spec, SpoolRecord
 
 PATIENCE_S = 60.0
 ENV = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C.UTF-8"}
@@ -67,10 +67,10 @@ def lines(records: Iterable[SpoolRecord], kind: str = "stdout") -> list[bytes]:
     return found
 
 
-def exit_of(records: list[SpoolRecord]) -> Exit:
+def exit_of(records: list[SpoolRecord]) -> AgentExit:
     """How the agent ended."""
     assert records[-1].kind == "exit", records[-1]
-    return Exit.of(records[-1])
+    return AgentExit.of(records[-1])
 
 
 def kinds(records: Iterable[SpoolRecord]) -> list[str]:

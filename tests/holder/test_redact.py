@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from maos import redact
 from maos.holder.client import start
-from maos.holder.intake import Intake
+from maos.holder.held_agent import Intake
 from maos.redact import Redactor, forms
 from tests.holder.agents import lines, py, to_the_end
 

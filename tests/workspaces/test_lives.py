@@ -119,7 +119,7 @@ async def test_a_tree_that_is_gone_comes_back_from_a_checkpoint(chosen: bool, us
 async def test_a_repository_that_is_gone_is_said_to_be(user: Path, workspace: Workspace) -> None:
     shutil.rmtree(user)
     assert not await exists(workspace)
-    with pytest.raises(NotFound, match=r"the repository .* is gone"):
+    with pytest.raises(NotFound, match=r"the repository .* is missing"):
         await verify(workspace)
     assert (workspace.tree / "unsaved").read_text() == "unsaved"
 

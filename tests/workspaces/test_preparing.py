@@ -190,7 +190,7 @@ async def test_outside_git_the_agent_works_in_place_and_nothing_is_promised(tmp_
     assert (folder / "a").read_text() == "a"
     shutil.rmtree(folder)
     assert not await workspaces.exists(workspace)
-    with pytest.raises(NotFound, match="is gone"):
+    with pytest.raises(NotFound, match="is missing"):
         await workspaces.verify(workspace)
 
 
@@ -336,6 +336,6 @@ async def test_an_ordinary_user_needs_no_configuration(shared: Path) -> None:
         await restore(workspace, str(workspace.base))
         assert not (workspace.tree / "b").exists()
         done = await workspaces.merge(workspace, saved.commit, into=user, message="work")
-        assert isinstance(done, workspaces.Merged)
+        assert isinstance(done, workspaces.MergedWork)
         await workspaces.remove(workspace)
     assert (user / "b").read_text() == "b"

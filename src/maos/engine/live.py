@@ -255,7 +255,7 @@ class LiveAttempt:
         if record.kind == "stopping":
             return [facts.Stopping(record.data.decode())]
         if record.kind == "exit":
-            return [_exit(runner.Exit.of(record))]
+            return [_exit(runner.AgentExit.of(record))]
         if record.kind in ("trouble", "torn"):
             return [facts.Spool(record.kind, record.data.decode(errors="replace"))]
         return []
@@ -514,7 +514,7 @@ def _remove(folder: Path) -> None:
         runner.remove(folder)
 
 
-def _exit(exit: runner.Exit) -> facts.Exit:
+def _exit(exit: runner.AgentExit) -> facts.Exit:
     """How a process ended."""
     has_started = exit.errno is None
     return facts.Exit(

@@ -10,23 +10,11 @@ from __future__ import annotations
 import _socket
 import os
 
-from maos.holder import process_tree
-from maos.holder.connections import Connection
-from maos.holder.guard import rename
+from maos.holder import process_tree, wire
+from maos.holder.connections import HolderConnection
+from maos.holder.guard import rename, wake_on
 from maos.holder.machine import boot_id, crash_point, now_us
 from maos.holder.server import Holder
-from maos.holder.wire import (
-    FRAME,
-    FRAME_BYTES,
-    FRAME_BYTES_MAX,
-    IDENTITY,
-    REFUSED,
-    SPEC_S_MAX,
-    START,
-    TAKEN,
-    HolderSpec,
-    frame,
-)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,26 +34,23 @@ def main(folder: str) -> None:
     rename("maos-holder")
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_IGN)
-    waking, wakes = os.pipe()
-    os.set_blocking(waking, False)
-    os.set_blocking(wakes, False)
-    signal.set_wakeup_fd(wakes, warn_on_full_buffer=False)
-    signal.signal(signal.SIGTERM, _ignore)
+    waking = wake_on(signal.SIGTERM)
 
     engine = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, _take_standard_input())
-    engine.settimeout(SPEC_S_MAX)
+    engine.settimeout(wire.SPEC_S_MAX)
     try:
-        spec = _receive_spec(engine)
-    except OSError:
-        spec = None
-    if spec is None:
+        kind, body = wire.receive_frame(engine)
+    except (OSError, EOFError, ValueError):
         return  # the engine died or stopped before the spec was complete: nothing has been started
+    if kind != wire.START:
+        return
+    spec = wire.HolderSpec.from_body(body)
     crash_point("holder has the spec")
     if not claim(spec.attempt):
-        engine.send(frame(REFUSED, TAKEN))
+        engine.send(wire.frame(wire.REFUSED, wire.TAKEN))
         return
     crash_point("holder has claimed the folder")
-    holder = Holder(spec, Connection(engine), waking)
+    holder = Holder(spec, HolderConnection(engine), waking)
     holder.start()
     holder.run()
 
@@ -75,7 +60,7 @@ def claim(attempt: str) -> bool:
     myself = process_tree.look(os.getpid())
     assert myself is not None
     text = f"{myself.pid}\n{myself.start_ticks}\n{boot_id()}\n{now_us()}\n{attempt}\n"
-    draft = f"{IDENTITY}.{myself.pid}"
+    draft = f"{wire.IDENTITY}.{myself.pid}"
     fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         os.write(fd, text.encode())
@@ -83,7 +68,7 @@ def claim(attempt: str) -> bool:
     finally:
         os.close(fd)
     try:
-        os.link(draft, IDENTITY)
+        os.link(draft, wire.IDENTITY)
     except FileExistsError:
         return False
     finally:
@@ -98,28 +83,3 @@ def _take_standard_input() -> int:
     os.dup2(null, 0)
     os.close(null)
     return fd
-
-
-def _receive_spec(engine: _socket.socket) -> HolderSpec | None:
-    head = _receive(engine, FRAME_BYTES)
-    if head is None:
-        return None
-    length, kind = FRAME.unpack(head)
-    if kind != START or length > FRAME_BYTES_MAX:
-        return None
-    body = _receive(engine, length)
-    return None if body is None else HolderSpec.from_body(body)
-
-
-def _receive(engine: _socket.socket, count: int) -> bytes | None:
-    data = bytearray()
-    while len(data) < count:
-        more = engine.recv(min(count - len(data), 1 << 16))
-        if not more:
-            return None
-        data += more
-    return bytes(data)
-
-
-def _ignore(_number: int, _frame: object) -> None:
-    """Do nothing: with a handler set, Python writes the signal to the wake-up pipe."""

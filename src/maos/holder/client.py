@@ -22,12 +22,12 @@ from maos.errors import InvalidInput
 from maos.faults import crash_point
 from maos.holder import identity, process_tree, wire
 from maos.holder.link import Fenced, HolderGone, InputFull, Link, StartFailed, connect
-from maos.holder.records import Exit, SpoolRecord, left_behind
+from maos.holder.records import AgentExit, SpoolRecord, left_behind
 from maos.redact import VALUE_CHARS_MAX
 
 __all__ = [
+    "AgentExit",
     "AgentProcess",
-    "Exit",
     "Fenced",
     "HolderGone",
     "InputFull",
@@ -208,7 +208,7 @@ def _absolute(folder: Path) -> Path:
 
 
 def remove(folder: Path) -> None:
-    """Remove the folder of an attempt whose holder is gone."""
+    """Remove the folder of an attempt whose holder has exited."""
     who = identity.read(folder)
     if who is not None and who.process() is not None:
         raise InvalidInput(f"the holder of {who.attempt} is alive", hint="attach and finish, or end it")
@@ -238,21 +238,13 @@ def _check(folder: Path, spec: Spec) -> wire.HolderSpec:
                 hint="a name has no =, and neither name nor value has a NUL",
             )
     return wire.HolderSpec(
-        argv=list(spec.argv),
-        env={**spec.env, "MAOS_ATTEMPT": spec.attempt, "MAOS_ATTEMPT_FOLDER": str(folder)},
-        cwd=os.path.abspath(spec.cwd),
-        attempt=spec.attempt,
-        token=spec.token,
-        first_input=spec.first_input,
-        keep_stdin_open=spec.keep_stdin_open,
-        time_limit_s=spec.time_limit_s,
-        stop_grace_s=spec.stop_grace_s,
-        unattended_limit_s=spec.unattended_limit_s,
-        linger_s=spec.linger_s,
-        spool_bytes_max=spec.spool_bytes_max,
-        line_bytes_max=spec.line_bytes_max,
-        secrets=dict(spec.secrets),
-        umask=_umask(),
+        {
+            **spec._asdict(),
+            "argv": list(spec.argv),
+            "env": {**spec.env, "MAOS_ATTEMPT": spec.attempt, "MAOS_ATTEMPT_FOLDER": str(folder)},
+            "cwd": os.path.abspath(spec.cwd),
+            "umask": _umask(),
+        }
     )
 
 

@@ -6,8 +6,8 @@ import _socket
 import os
 from struct import Struct
 
-from maos.holder.spool import Spool
-from maos.holder.wire import DATA, FRAME, FRAME_BYTES
+from maos.holder.spool import SpoolSegments
+from maos.holder.wire import DATA, FRAME, take_frames
 
 CHUNK_BYTES = 64 << 10
 """How much of the spool is kept in memory for an engine that reads slowly."""
@@ -18,7 +18,7 @@ VISITORS_MAX = 8
 _CREDENTIALS = Struct("iII")
 
 
-class Connection:
+class HolderConnection:
     """One connection: frames in, frames and the spool out."""
 
     def __init__(self, sock: _socket.socket) -> None:
@@ -54,26 +54,17 @@ class Connection:
             self.close()
             return []
         self._in += data
-        frames = []
-        at = 0
-        while len(self._in) - at >= FRAME_BYTES:
-            length, kind = FRAME.unpack_from(self._in, at)
-            if length > BODY_BYTES_MAX:
-                self.close()
-                return []
-            end = at + FRAME_BYTES + length
-            if end > len(self._in):
-                break
-            frames.append((kind, bytes(self._in[at + FRAME_BYTES : end])))
-            at = end
-        del self._in[:at]
-        return frames
+        try:
+            return take_frames(self._in, BODY_BYTES_MAX)
+        except ValueError:
+            self.close()
+            return []
 
     def reply(self, frame: bytes) -> None:
         """Queue a frame to be sent before more of the spool."""
         self._replies += frame
 
-    def push(self, spool: Spool | None) -> None:
+    def push(self, spool: SpoolSegments | None) -> None:
         """Send as much as the socket accepts now, at most one chunk of the spool."""
         fresh = True
         while self.open:
@@ -107,9 +98,9 @@ class Connection:
 class Admission:
     """The socket at which the holder listens, and its connections."""
 
-    def __init__(self, engine: Connection) -> None:
-        self.engine: Connection | None = engine
-        self.visitors: list[Connection] = []
+    def __init__(self, engine: HolderConnection) -> None:
+        self.engine: HolderConnection | None = engine
+        self.visitors: list[HolderConnection] = []
         self.fd = -1
 
     def listen(self, path: str) -> None:
@@ -137,7 +128,7 @@ class Admission:
         if _CREDENTIALS.unpack(credentials)[1] != os.getuid():
             sock.close()
             return
-        self.visitors.append(Connection(sock))
+        self.visitors.append(HolderConnection(sock))
         if len(self.visitors) > VISITORS_MAX:
             self.visitors.pop(0).close()
 

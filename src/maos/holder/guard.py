@@ -47,12 +47,7 @@ class Guard:
     def __init__(self, spec: HolderSpec, holder: socket, pipes: tuple[int, int, int]) -> None:
         self._holder = holder
         process_tree.adopt_orphans()
-        waking, wakes = os.pipe()
-        os.set_blocking(waking, False)
-        os.set_blocking(wakes, False)
-        self._waking = waking
-        signal.set_wakeup_fd(wakes, warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, _ignore)
+        self._waking = wake_on(signal.SIGCHLD)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         self._began = monotonic()
         self._agent = _start(spec, holder, pipes)
@@ -194,6 +189,16 @@ def _exec(spec: HolderSpec, pipes: tuple[int, int, int], fails: int) -> NoReturn
         os._exit(127)
 
 
+def wake_on(number: int) -> int:
+    """Return the reading end of a pipe that becomes readable when this signal arrives; nothing else happens then."""
+    waking, wakes = os.pipe()
+    os.set_blocking(waking, False)
+    os.set_blocking(wakes, False)
+    signal.set_wakeup_fd(wakes, warn_on_full_buffer=False)
+    signal.signal(number, lambda _number, _frame: None)  # without a handler, Python would not write to the pipe
+    return waking
+
+
 def rename(name: str) -> None:
     """Set the name that `ps` and `top` show for this process."""
     fd = os.open("/proc/self/comm", os.O_WRONLY)
@@ -208,7 +213,3 @@ def _drain(fd: int) -> None:
         os.read(fd, 512)
     except BlockingIOError:
         pass
-
-
-def _ignore(_number: int, _frame: object) -> None:
-    """Do nothing: with a handler set, Python writes the signal to the wake-up pipe."""

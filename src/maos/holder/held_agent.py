@@ -1,4 +1,7 @@
-"""The agent as the holder sees it: its guard, its three pipes, and how it ended."""
+"""The agent as the holder sees it: its guard, its three pipes, and how it ended.
+
+Output is read in blocks of whole lines, with secrets redacted.
+"""
 
 from __future__ import annotations
 
@@ -6,22 +9,93 @@ import _socket
 import os
 from time import monotonic, sleep
 
-from maos.holder import process_tree
+from maos.holder import process_tree, wire
 from maos.holder.guard import guard
-from maos.holder.intake import Intake
 from maos.holder.machine import oom_kills
-from maos.holder.spool_writer import SpoolWriter
-from maos.holder.wire import INPUT_BYTES_MAX, STARTED, STDERR, STDOUT, STOPPING, HolderSpec, unpack
+from maos.holder.spool import SpoolWriter
 from maos.redact import Redactor
 
 DRAIN_S = 0.5
 """How long a process that outlives the agent may keep the output open."""
+READ_BYTES = 64 << 10
+"""The most that one read takes; with a smaller line limit every block would have to be searched line by line."""
+FEW_BYTES = 4 << 10
+"""The size of a read while the agent writes little: a larger buffer costs time even when it stays empty."""
+
+
+class Intake:
+    """An output pipe, and the part of a line that has been read from it so far."""
+
+    def __init__(self, fd: int, kind: int, redactor: Redactor, line_bytes_max: int) -> None:
+        self.fd = fd
+        self.kind = kind
+        self.open = True
+        self._redactor = redactor
+        self._line_bytes_max = line_bytes_max
+        self._read_bytes = FEW_BYTES
+        self._rest: list[bytes] = []
+        self._rest_bytes = 0
+
+    def read(self) -> tuple[int, list[tuple[int, bytes]]]:
+        """Line 1/8: read the pipe; return how many bytes there were (0 at the end) and their records: flags and data.
+
+        Raises BlockingIOError when there is nothing to read before the end.
+        """
+        data = os.read(self.fd, self._read_bytes)
+        self._read_bytes = READ_BYTES if len(data) == self._read_bytes else FEW_BYTES
+        if not data:
+            return 0, self.close()
+        return len(data), self._split(data)
+
+    def close(self) -> list[tuple[int, bytes]]:
+        """Stop reading, even if a process still has the pipe open; return the last records."""
+        self.open = False
+        os.close(self.fd)
+        return self._flush()
+
+    def _split(self, data: bytes) -> list[tuple[int, bytes]]:
+        cut = data.rfind(b"\n") + 1
+        records: list[tuple[int, bytes]] = []
+        if cut:
+            lines = data if cut == len(data) else data[:cut]
+            if self._rest:
+                if self._rest_bytes + lines.find(b"\n") > self._line_bytes_max:
+                    records.extend(self._cut())
+                lines = b"".join((*self._rest, lines))
+                self._rest.clear()
+                self._rest_bytes = 0
+            clean = self._redactor.lines(lines)
+            if clean:
+                records.append((0, clean))
+            data = data[cut:]
+        if data:
+            self._rest.append(data)
+            self._rest_bytes += len(data)
+            if self._rest_bytes >= self._line_bytes_max:
+                records.extend(self._cut())
+        return records
+
+    def _cut(self) -> list[tuple[int, bytes]]:
+        """Return as much of an over-long line as certainly does not end inside a secret."""
+        line = b"".join(self._rest)
+        clean, used = self._redactor.part(line)
+        rest = line[used:]
+        self._rest = [rest] if rest else []
+        self._rest_bytes = len(rest)
+        return [(wire.PARTIAL, clean)] if clean else []
+
+    def _flush(self) -> list[tuple[int, bytes]]:
+        if not self._rest:
+            return []
+        clean = self._redactor.lines(b"".join(self._rest))
+        self._rest.clear()
+        return [(wire.NO_NEWLINE, clean)] if clean else []
 
 
 class HeldAgent:
     """The agent's process tree, from its start to its end."""
 
-    def __init__(self, spec: HolderSpec, writer: SpoolWriter) -> None:
+    def __init__(self, spec: wire.HolderSpec, writer: SpoolWriter) -> None:
         self.pid = 0
         self.guard_pid = 0
         self.failed: tuple[bytes, bytes] | None = None
@@ -66,7 +140,7 @@ class HeldAgent:
             os.set_blocking(fd, False)
         self.intakes = [
             Intake(fd, kind, Redactor(self._spec.secrets), self._spec.line_bytes_max)
-            for fd, kind in ((outputs[0], STDOUT), (errors[0], STDERR))
+            for fd, kind in ((outputs[0], wire.STDOUT), (errors[0], wire.STDERR))
         ]
         if self._spec.time_limit_s is not None:
             self._limit_at = monotonic() + self._spec.time_limit_s
@@ -102,7 +176,7 @@ class HeldAgent:
             return
         if not self._stopping:
             self._stopping = True
-            self._writer.record(STOPPING, 0, why)
+            self._writer.record(wire.STOPPING, 0, why)
             self._send_to_guard(b"t")
         kill_at = monotonic() + grace_s
         self._kill_at = kill_at if self._kill_at is None else min(kill_at, self._kill_at)
@@ -121,7 +195,7 @@ class HeldAgent:
 
     def has_room_for(self, data: bytes) -> bool:
         """Return whether this much more input fits into the queue."""
-        return sum(map(len, self._input)) + len(data) <= INPUT_BYTES_MAX
+        return sum(map(len, self._input)) + len(data) <= wire.INPUT_BYTES_MAX
 
     def give(self, data: bytes, *, close: bool) -> None:
         """Queue input for the agent."""
@@ -173,7 +247,7 @@ class HeldAgent:
         """Handle a message of the guard."""
         assert self.guard is not None
         try:
-            message = unpack(self.guard.recv(4096))
+            message = wire.unpack(self.guard.recv(4096))
         except OSError:
             message = []
         if not message:
@@ -183,7 +257,7 @@ class HeldAgent:
                 self._kill_without_guard()
         elif message[0] == b"started":
             self.pid = int(message[1])
-            self._writer.record(STARTED, 0, message[1])
+            self._writer.record(wire.STARTED, 0, message[1])
         elif message[0] == b"failed":
             self.failed = (message[1], message[2])
             self.exit = {"where": message[1].decode(), "errno": message[2].decode()}
@@ -213,7 +287,7 @@ class HeldAgent:
         """Kill the tree after the guard was killed: its children are now the holder's, and the agent needs a guard."""
         if self.exit is None:
             self._stopping = True
-            self._writer.record(STOPPING, 0, b"holder_error")
+            self._writer.record(wire.STOPPING, 0, b"holder_error")
         until = monotonic() + process_tree.KILLED_S_MAX
         while monotonic() < until:
             process_tree.kill(os.getpid())

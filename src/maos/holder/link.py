@@ -203,15 +203,8 @@ class Link(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._buffer += data
-        at = 0
-        while len(self._buffer) - at >= wire.FRAME_BYTES:
-            length, kind = wire.FRAME.unpack_from(self._buffer, at)
-            end = at + wire.FRAME_BYTES + length
-            if end > len(self._buffer):
-                break
-            self._handle(kind, bytes(self._buffer[at + wire.FRAME_BYTES : end]))
-            at = end
-        del self._buffer[:at]
+        for kind, body in wire.take_frames(self._buffer, wire.FRAME_BYTES_MAX):
+            self._handle(kind, body)
         self._received.set()
         self._count_streak(len(data))
 

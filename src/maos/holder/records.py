@@ -32,44 +32,32 @@ class SpoolRecord(NamedTuple):
         return bool(self.flags & wire.PARTIAL)
 
 
-class Exit(NamedTuple):
+class AgentExit(NamedTuple):
     """How an agent ended."""
 
-    code: int | None
+    code: int | None = None
     """Its exit status; None when a signal ended it or it is unknown."""
-    signal: int | None
-    core: bool
-    oom: bool
+    signal: int | None = None
+    core: bool = False
+    oom: bool = False
     """Whether the kernel probably killed it for lack of memory."""
-    errno: int | None
+    errno: int | None = None
     """The error number when it could not be started."""
-    where: str
+    where: str = ""
     """What failed in that case: program, cwd or prepare."""
-    utime_us: int
-    stime_us: int
-    rss_max_bytes: int
-    duration_us: int
+    utime_us: int = 0
+    stime_us: int = 0
+    rss_max_bytes: int = 0
+    duration_us: int = 0
 
     @staticmethod
-    def of(record: SpoolRecord) -> Exit:
+    def of(record: SpoolRecord) -> AgentExit:
         """Decode an exit record."""
         values = wire.unpack_map(record.data)
-
-        def number(name: str) -> int | None:
-            return int(values[name]) if name in values else None
-
-        return Exit(
-            code=number("code"),
-            signal=number("signal"),
-            core=bool(number("core")),
-            oom=bool(number("oom")),
-            errno=number("errno"),
-            where=values.get("where", ""),
-            utime_us=number("utime_us") or 0,
-            stime_us=number("stime_us") or 0,
-            rss_max_bytes=number("rss_max_bytes") or 0,
-            duration_us=number("duration_us") or 0,
-        )
+        where = values.pop("where", "")
+        numbers = {name: int(value) for name, value in values.items()}
+        core, oom = bool(numbers.pop("core", 0)), bool(numbers.pop("oom", 0))
+        return AgentExit(**numbers, core=core, oom=oom, where=where)
 
 
 class Parser:
@@ -124,7 +112,7 @@ class Parser:
 
 
 def left_behind(folder: Path, *, after: int) -> Iterator[SpoolRecord]:
-    """Yield the records after an offset of a spool whose holder is gone.
+    """Yield the records after an offset of a spool whose holder has exited.
 
     The first record that does not verify is dropped with everything behind it; the last record is then of kind `torn`
     and has the number of dropped bytes as its data.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import socket
 from pathlib import Path
 from typing import NamedTuple
 
@@ -151,20 +150,9 @@ def _query(folder: Path) -> dict[str, str]:
         with connect(folder) as sock:
             sock.settimeout(ANSWER_S_MAX)
             sock.sendall(wire.frame(wire.STATUS))
-            length, _kind = wire.FRAME.unpack(_receive(sock, wire.FRAME_BYTES))
-            return wire.unpack_map(wire.unpack(_receive(sock, length))[0])
-    except (OSError, EOFError):
+            return wire.unpack_map(wire.unpack(wire.receive_frame(sock)[1])[0])
+    except (OSError, EOFError, ValueError):
         return {}
-
-
-def _receive(sock: socket.socket, count: int) -> bytes:
-    data = b""
-    while len(data) < count:
-        more = sock.recv(count - len(data))
-        if not more:
-            raise EOFError
-        data += more
-    return data
 
 
 def _age_s(process: process_tree.Seen) -> float:

@@ -6,41 +6,11 @@ import os
 import select
 from time import monotonic, sleep
 
-from maos.holder.connections import Admission, Connection
-from maos.holder.held_agent import HeldAgent
-from maos.holder.intake import Intake
+from maos.holder import wire
+from maos.holder.connections import Admission, HolderConnection
+from maos.holder.held_agent import HeldAgent, Intake
 from maos.holder.machine import crash_point
-from maos.holder.spool_writer import SpoolWriter
-from maos.holder.wire import (
-    ACCEPTED,
-    ATTACHED,
-    BAD_OFFSET,
-    CLOSED,
-    CONFIRM,
-    EXIT,
-    FINISH,
-    FINISHED,
-    FULL,
-    HELLO,
-    INPUT,
-    KILL,
-    NOT_OVER,
-    OLD_TOKEN,
-    REFUSED,
-    REPLACED,
-    SOCKET,
-    START_FAILED,
-    STATE,
-    STATUS,
-    STOP,
-    TROUBLE,
-    WRITE,
-    WRITTEN,
-    HolderSpec,
-    frame,
-    pack_map,
-    unpack,
-)
+from maos.holder.spool import SpoolWriter
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -63,7 +33,7 @@ _MALFORMED = (ValueError, TypeError, IndexError)
 class Holder:
     """Connects the agent, its spool and the attached engine."""
 
-    def __init__(self, spec: HolderSpec, engine: Connection, waking: int) -> None:
+    def __init__(self, spec: wire.HolderSpec, engine: HolderConnection, waking: int) -> None:
         self._spec = spec
         self._waking = waking
         self._writer = SpoolWriter(spec.spool_bytes_max, self._report_trouble)
@@ -87,7 +57,7 @@ class Holder:
 
     def start(self) -> None:
         """Listen, then start the agent: whenever there is an agent, its holder can be reached."""
-        self._gate.listen(SOCKET)
+        self._gate.listen(wire.SOCKET)
         crash_point("holder listens")
         self._agent.start()
         crash_point("holder has started the guard")
@@ -104,7 +74,7 @@ class Holder:
             for fd, _mask in self._poller().poll(self._timeout_ms()):
                 handler, subject = self._handlers[fd]
                 handler(*subject)
-        self._gate.close(SOCKET)
+        self._gate.close(wire.SOCKET)
 
     def _sleep(self) -> None:
         """Sleep while lines collect; longer when the machine wakes it late, because then it is overloaded."""
@@ -165,7 +135,7 @@ class Holder:
                 self._agent.stop(b"unattended", self._spec.stop_grace_s)
         if not self._over and self._agent.tree_dead and self._agent.exit is not None and self._agent.drain():
             self._over = True
-            self._writer.record(EXIT, 0, pack_map(self._agent.exit))
+            self._writer.record(wire.EXIT, 0, wire.pack_map(self._agent.exit))
             self._writer.sync()
             if self._unattended_since is not None:
                 self._unattended_since = now
@@ -193,7 +163,7 @@ class Holder:
         if was_reported or not agent.start_reported or engine is None:
             return
         if agent.failed and engine is self._starter:
-            engine.reply(frame(REFUSED, START_FAILED, *agent.failed))
+            engine.reply(wire.frame(wire.REFUSED, wire.START_FAILED, *agent.failed))
         else:
             engine.reply(self._attached(engine.sent))
 
@@ -212,7 +182,7 @@ class Holder:
         if not engine.open:
             self._detached()
 
-    def _has_data_for(self, engine: Connection) -> bool:
+    def _has_data_for(self, engine: HolderConnection) -> bool:
         return engine.has_more or (engine.sent < self._spool.end and self._may_send())
 
     def _may_send(self) -> bool:
@@ -228,9 +198,9 @@ class Holder:
             self._gate.engine.reply(message)
 
     def _report_trouble(self, trouble: str) -> None:
-        self._send_to_engine(frame(TROUBLE, trouble.encode()))
+        self._send_to_engine(wire.frame(wire.TROUBLE, trouble.encode()))
 
-    def _on_engine(self, engine: Connection) -> None:
+    def _on_engine(self, engine: HolderConnection) -> None:
         if engine is not self._gate.engine:
             return  # another engine has replaced it
         try:
@@ -241,15 +211,15 @@ class Holder:
         if not engine.open and self._gate.engine is engine:
             self._detached()
 
-    def _on_visitor(self, visitor: Connection) -> None:
+    def _on_visitor(self, visitor: HolderConnection) -> None:
         try:
             for kind, body in visitor.receive():
                 if self._gate.engine is visitor:
                     self._handle(visitor, kind, body)
-                elif kind == HELLO:
+                elif kind == wire.HELLO:
                     self._attach(visitor, body)
-                elif kind == STATUS:
-                    visitor.reply(frame(STATE, self._state()))
+                elif kind == wire.STATUS:
+                    visitor.reply(wire.frame(wire.STATE, self._state()))
                 else:
                     visitor.close()
         except _MALFORMED:
@@ -258,20 +228,20 @@ class Holder:
         if not visitor.open and visitor in self._gate.visitors:
             self._gate.visitors.remove(visitor)
 
-    def _attach(self, visitor: Connection, body: bytes) -> None:
+    def _attach(self, visitor: HolderConnection, body: bytes) -> None:
         """Attach an engine, unless the holder has seen a newer token."""
-        token, after = map(int, unpack(body))
+        token, after = map(int, wire.unpack(body))
         if token < self._token:
-            visitor.reply(frame(REFUSED, OLD_TOKEN, str(self._token).encode()))
+            visitor.reply(wire.frame(wire.REFUSED, wire.OLD_TOKEN, str(self._token).encode()))
             return
         if not self._spool.start <= after <= self._spool.end:
             readable = (str(self._spool.start).encode(), str(self._spool.end).encode())
-            visitor.reply(frame(REFUSED, BAD_OFFSET, *readable))
+            visitor.reply(wire.frame(wire.REFUSED, wire.BAD_OFFSET, *readable))
             return
         self._token = token
         before = self._gate.engine
         if before is not None:
-            before.reply(frame(REPLACED, str(token).encode()))
+            before.reply(wire.frame(wire.REPLACED, str(token).encode()))
             before.push(None)
             before.close()
         self._gate.visitors.remove(visitor)
@@ -284,7 +254,7 @@ class Holder:
             self._report_trouble(self._writer.trouble)
 
     def _attached(self, begin: int) -> bytes:
-        return frame(ATTACHED, str(begin).encode(), self._state())
+        return wire.frame(wire.ATTACHED, str(begin).encode(), self._state())
 
     def _state(self) -> bytes:
         state = {
@@ -298,41 +268,41 @@ class Holder:
             "confirmed": self._spool.confirmed,
             "end": self._spool.end,
         }
-        return pack_map({name: str(value) for name, value in state.items()})
+        return wire.pack_map({name: str(value) for name, value in state.items()})
 
-    def _handle(self, engine: Connection, kind: int, body: bytes) -> None:
-        parts = unpack(body)
-        if kind == CONFIRM:
+    def _handle(self, engine: HolderConnection, kind: int, body: bytes) -> None:
+        parts = wire.unpack(body)
+        if kind == wire.CONFIRM:
             self._spool.confirm(int(parts[0]))
-        elif kind == WRITE:
+        elif kind == wire.WRITE:
             self._accept_input(engine, *parts)
-        elif kind == STOP:
+        elif kind == wire.STOP:
             self._agent.stop(b"asked", float(parts[0]))
-        elif kind == KILL:
+        elif kind == wire.KILL:
             self._agent.stop(b"asked", 0.0)
-        elif kind == STATUS:
-            engine.reply(frame(STATE, self._state()))
-        elif kind == FINISH:
+        elif kind == wire.STATUS:
+            engine.reply(wire.frame(wire.STATE, self._state()))
+        elif kind == wire.FINISH:
             if self._over and self._writer.safe:
-                engine.reply(frame(FINISHED))
+                engine.reply(wire.frame(wire.FINISHED))
                 engine.push(None)
                 self._ended = True
             else:
-                engine.reply(frame(REFUSED, NOT_OVER))
+                engine.reply(wire.frame(wire.REFUSED, wire.NOT_OVER))
         else:
             engine.close()
 
-    def _accept_input(self, engine: Connection, name: bytes, data: bytes, close: bytes) -> None:
+    def _accept_input(self, engine: HolderConnection, name: bytes, data: bytes, close: bytes) -> None:
         if name in self._accepted:
             self._unconfirmed.append(name)  # perhaps not on disk yet
         elif not self._agent.takes_input:
-            engine.reply(frame(WRITTEN, name, CLOSED))
+            engine.reply(wire.frame(wire.WRITTEN, name, wire.CLOSED))
         elif self._writer.trouble or not self._agent.has_room_for(data):
-            engine.reply(frame(WRITTEN, name, FULL))
+            engine.reply(wire.frame(wire.WRITTEN, name, wire.FULL))
         else:
             self._agent.give(data, close=close == b"1")
             self._accepted.add(name)
-            self._writer.record(INPUT, 0, name)
+            self._writer.record(wire.INPUT, 0, name)
             self._unconfirmed.append(name)
 
     def _reply_to_inputs(self) -> None:
@@ -340,5 +310,5 @@ class Holder:
         self._writer.sync()
         if self._writer.safe:
             for name in self._unconfirmed:
-                self._send_to_engine(frame(WRITTEN, name, ACCEPTED))
+                self._send_to_engine(wire.frame(wire.WRITTEN, name, wire.ACCEPTED))
             self._unconfirmed.clear()

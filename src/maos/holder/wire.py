@@ -15,6 +15,10 @@ from __future__ import annotations
 from binascii import crc32
 from struct import Struct
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from _socket import socket
+
 HEADER = Struct("<IIBBQ")
 HEADER_BYTES = HEADER.size
 _CHECKED = Struct("<BBQ")
@@ -103,75 +107,79 @@ def unpack_map(body: bytes) -> dict[str, str]:
     return dict(zip(parts[::2], parts[1::2], strict=True))
 
 
+def take_frames(buffer: bytearray, bytes_max: int) -> list[tuple[int, bytes]]:
+    """Remove the complete frames from a buffer and return their kinds and bodies; ValueError when one is too long."""
+    frames = []
+    at = 0
+    while len(buffer) - at >= FRAME_BYTES:
+        length, kind = FRAME.unpack_from(buffer, at)
+        if length > bytes_max:
+            raise ValueError("the frame is too long")
+        end = at + FRAME_BYTES + length
+        if end > len(buffer):
+            break
+        frames.append((kind, bytes(buffer[at + FRAME_BYTES : end])))
+        at = end
+    del buffer[:at]
+    return frames
+
+
+def receive_frame(sock: socket, bytes_max: int = FRAME_BYTES_MAX) -> tuple[int, bytes]:
+    """Return the kind and body of the next frame; ValueError when it is too long, EOFError when it is not complete."""
+    length, kind = FRAME.unpack(_receive(sock, FRAME_BYTES))
+    if length > bytes_max:
+        raise ValueError("the frame is too long")
+    return kind, _receive(sock, length)
+
+
+def _receive(sock: socket, count: int) -> bytes:
+    data = bytearray()
+    while len(data) < count:
+        more = sock.recv(min(count - len(data), 1 << 16))
+        if not more:
+            raise EOFError
+        data += more
+    return bytes(data)
+
+
+_NUMBERS = {
+    "token": int,
+    "keep_stdin_open": int,
+    "time_limit_s": float,
+    "stop_grace_s": float,
+    "unattended_limit_s": float,
+    "linger_s": float,
+    "spool_bytes_max": int,
+    "line_bytes_max": int,
+    "umask": int,
+}
+
+
 class HolderSpec:
-    """The spec as it is sent to the holder: what to run, and how."""
+    """The spec as it is sent to the holder: what to run, and how. `client.Spec` says what the fields mean."""
 
-    __slots__ = (
-        "argv",
-        "attempt",
-        "cwd",
-        "env",
-        "first_input",
-        "keep_stdin_open",
-        "line_bytes_max",
-        "linger_s",
-        "secrets",
-        "spool_bytes_max",
-        "stop_grace_s",
-        "time_limit_s",
-        "token",
-        "umask",
-        "unattended_limit_s",
-    )
+    argv: list[str]
+    env: dict[str, str]
+    cwd: str
+    attempt: str
+    first_input: bytes
+    secrets: dict[str, str]
+    token: int
+    keep_stdin_open: int
+    time_limit_s: float | None
+    stop_grace_s: float
+    unattended_limit_s: float
+    linger_s: float
+    spool_bytes_max: int
+    line_bytes_max: int
+    umask: int
 
-    def __init__(
-        self,
-        *,
-        argv: list[str],
-        env: dict[str, str],
-        cwd: str,
-        attempt: str,
-        token: int,
-        first_input: bytes,
-        keep_stdin_open: bool,
-        time_limit_s: float | None,
-        stop_grace_s: float,
-        unattended_limit_s: float,
-        linger_s: float,
-        spool_bytes_max: int,
-        line_bytes_max: int,
-        secrets: dict[str, str],
-        umask: int,
-    ) -> None:
-        self.argv = argv
-        self.env = env
-        self.cwd = cwd
-        self.attempt = attempt
-        self.token = token
-        self.first_input = first_input
-        self.keep_stdin_open = keep_stdin_open
-        self.time_limit_s = time_limit_s
-        self.stop_grace_s = stop_grace_s
-        self.unattended_limit_s = unattended_limit_s
-        self.linger_s = linger_s
-        self.spool_bytes_max = spool_bytes_max
-        self.line_bytes_max = line_bytes_max
-        self.secrets = secrets
-        self.umask = umask
+    def __init__(self, values: dict[str, object]) -> None:
+        self.__dict__.update(values)
 
     def frame(self) -> bytes:
         """Encode the spec as the first frame of a connection."""
-        numbers = {
-            "token": str(self.token),
-            "keep_stdin_open": str(int(self.keep_stdin_open)),
-            "time_limit_s": "" if self.time_limit_s is None else repr(float(self.time_limit_s)),
-            "stop_grace_s": repr(float(self.stop_grace_s)),
-            "unattended_limit_s": repr(float(self.unattended_limit_s)),
-            "linger_s": repr(float(self.linger_s)),
-            "spool_bytes_max": str(self.spool_bytes_max),
-            "line_bytes_max": str(self.line_bytes_max),
-            "umask": str(self.umask),
-        }
+        numbers = {name: getattr(self, name) for name in _NUMBERS}
         return frame(
             START,
             pack([part.encode("utf-8", "surrogateescape") for part in self.argv]),
@@ -180,28 +188,21 @@ class HolderSpec:
             self.attempt.encode(),
             self.first_input,
             pack_map(self.secrets),
-            pack_map(numbers),
+            pack_map({name: "" if value is None else repr(_NUMBERS[name](value)) for name, value in numbers.items()}),
         )
 
     @staticmethod
     def from_body(body: bytes) -> HolderSpec:
         """Decode the spec from the body of that frame."""
-        argv, env, cwd, attempt, first_input, secrets, packed = unpack(body)
-        numbers = unpack_map(packed)
-        return HolderSpec(
-            argv=[part.decode("utf-8", "surrogateescape") for part in unpack(argv)],
-            env=unpack_map(env),
-            cwd=cwd.decode("utf-8", "surrogateescape"),
-            attempt=attempt.decode(),
-            token=int(numbers["token"]),
-            first_input=first_input,
-            keep_stdin_open=numbers["keep_stdin_open"] == "1",
-            time_limit_s=float(numbers["time_limit_s"]) if numbers["time_limit_s"] else None,
-            stop_grace_s=float(numbers["stop_grace_s"]),
-            unattended_limit_s=float(numbers["unattended_limit_s"]),
-            linger_s=float(numbers["linger_s"]),
-            spool_bytes_max=int(numbers["spool_bytes_max"]),
-            line_bytes_max=int(numbers["line_bytes_max"]),
-            secrets=unpack_map(secrets),
-            umask=int(numbers["umask"]),
-        )
+        argv, env, cwd, attempt, first_input, secrets, numbers = unpack(body)
+        values: dict[str, object] = {
+            "argv": [part.decode("utf-8", "surrogateescape") for part in unpack(argv)],
+            "env": unpack_map(env),
+            "cwd": cwd.decode("utf-8", "surrogateescape"),
+            "attempt": attempt.decode(),
+            "first_input": first_input,
+            "secrets": unpack_map(secrets),
+        }
+        for name, text in unpack_map(numbers).items():
+            values[name] = _NUMBERS[name](text) if text else None
+        return HolderSpec(values)

@@ -39,7 +39,7 @@ from maos.travel.points_in_time import PointInTime
 from maos.workspaces import Blocked as Blocked
 from maos.workspaces import Conflicted as Conflicted
 from maos.workspaces import FileChange, Workspace
-from maos.workspaces import Merged as Merged
+from maos.workspaces import MergedWork as MergedWork
 
 RESUMABLE = ("interrupted", "idle", "failed", "blocked", "cancelled")
 """States of runs that `maos resume` resumes."""
@@ -246,7 +246,7 @@ class RunViews(RunReader):
         ]
         return Summary(run, discoveries, await _files(run))
 
-    async def merge(self, run: Run, *, into: Path, message: str) -> Merged | Conflicted | Blocked:
+    async def merge(self, run: Run, *, into: Path, message: str) -> MergedWork | Conflicted | Blocked:
         """Merge what the tasks of a run have done into the branch of a folder, as one commit."""
         if is_executing(run):
             hint = f"wait, or `maos orchestration pause {run.id}`"

@@ -14,14 +14,12 @@ Other packages import from here, and from `git` and `commits`; the other modules
 from __future__ import annotations
 
 from maos.workspaces.checkpoints import FileChange, FileCheckpoint, checkpoint, diff, patch, restore
-from maos.workspaces.creation import prepare
 from maos.workspaces.git import GitUnavailable, UntrustedRepository
 from maos.workspaces.index import LeftOut
 from maos.workspaces.layout import UnsavedWork, Workspace, check_workspace_name, is_object
-from maos.workspaces.merge import OTHERS, OWN, SIDES, Blocked, Conflicted, Merged, merge, preview
-from maos.workspaces.relocation import head, missing_commits, relocate
+from maos.workspaces.merge import OTHERS, OWN, SIDES, Blocked, Conflicted, MergedWork, merge, preview
+from maos.workspaces.preparation import exists, head, missing_commits, prepare, relocate, verify
 from maos.workspaces.removal import Left, clear, is_left, keep, left_behind, remove
-from maos.workspaces.repair import exists, verify
 
 __all__ = [
     "OTHERS",
@@ -34,7 +32,7 @@ __all__ = [
     "GitUnavailable",
     "Left",
     "LeftOut",
-    "Merged",
+    "MergedWork",
     "UnsavedWork",
     "UntrustedRepository",
     "Workspace",

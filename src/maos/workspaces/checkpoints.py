@@ -14,14 +14,13 @@ from typing import NamedTuple
 from maos.errors import NotFound
 from maos.faults import crash_point
 from maos.files import sync_folder
-from maos.workspaces.git import CHECKOUT_LIMIT_S, Git, GitFailed
+from maos.workspaces.git import CHECKOUT_LIMIT_S, Git, GitFailed, decode_path
 from maos.workspaces.index import LeftOut, Rules, Staged, stage
 from maos.workspaces.layout import (
     UnsavedWork,
     Workspace,
     WorkspaceFolder,
     WorkspaceState,
-    decode_path,
     find_commit,
     is_object,
     lexists,

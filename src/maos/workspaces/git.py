@@ -178,6 +178,11 @@ class Git(NamedTuple):
         return (await self.run(command, *arguments, given=given)).line
 
 
+def decode_path(path: bytes) -> str:
+    """Return a path as text that can be stored and printed; bytes that are not UTF-8 become \\xNN."""
+    return path.decode("utf-8", "backslashreplace")
+
+
 def program() -> str:
     """Return the path of the git on PATH."""
     found = shutil.which("git")

@@ -15,8 +15,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from maos.workspaces.git import CHECKOUT_LIMIT_S, Git, GitFailed, Result
-from maos.workspaces.layout import decode_path
+from maos.workspaces.git import CHECKOUT_LIMIT_S, Git, GitFailed, Result, decode_path
 
 TOO_LARGE = "too large"
 NESTED = "nested repository"

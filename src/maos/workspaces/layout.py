@@ -120,11 +120,6 @@ def is_object(text: str) -> bool:
     return _OBJECT.fullmatch(text) is not None
 
 
-def decode_path(path: bytes) -> str:
-    """Return a path as text that can be stored and printed; bytes that are not UTF-8 become \\xNN."""
-    return path.decode("utf-8", "backslashreplace")
-
-
 def refs_of(name: str) -> str:
     """Return the prefix of the hidden refs of a workspace: no branches or tags, never fetched or pushed by default."""
     return f"refs/maos/{name}/"
@@ -226,6 +221,21 @@ def create_git_folder(
     replace_file(folder / "info" / "attributes", attributes)
     replace_file(folder / "info" / "exclude", excludes)
     replace_file(folder / "HEAD", b"ref: refs/heads/none\n")
+
+
+def read_workspace(folder: Path) -> Workspace | None:
+    """Read the workspace of a private folder; None when its creation was not finished."""
+    try:
+        content = (folder / "workspace.json").read_bytes()
+    except FileNotFoundError:
+        return None
+    try:
+        return Workspace.from_data(json.loads(content))
+    except (ValueError, KeyError, TypeError) as error:  # it may have work in it, so do not guess
+        raise InvalidInput(
+            f"{folder / 'workspace.json'} is damaged",
+            hint=f"save what you need from {folder.parent.parent / folder.name}, then delete both folders",
+        ) from error
 
 
 def folder_of(root: Path, name: str) -> Path:

@@ -17,26 +17,25 @@ from typing import NamedTuple
 from maos.errors import InvalidInput
 from maos.faults import crash_point
 from maos.workspaces.checkpoints import in_the_way, repositories_at, trailers
-from maos.workspaces.git import CHECKOUT_LIMIT_S, Git, GitFailed, lock_file
+from maos.workspaces.git import CHECKOUT_LIMIT_S, Git, GitFailed, decode_path, lock_file
 from maos.workspaces.index import put_into_index
 from maos.workspaces.layout import (
     PRIVATE,
     Workspace,
     create_git_folder,
-    decode_path,
     find_commit,
     lexists,
     private_git,
     refs_of,
 )
-from maos.workspaces.source import Source, discover
+from maos.workspaces.source import RepositoryFolder, discover
 
 OWN, OTHERS = SIDES = ("own", "others")
 """Which side's files to use where both changed the same: the workspace's, or those it is merged into."""
 _UNDER_WAY = ("MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "rebase-merge", "rebase-apply", "BISECT_LOG")
 
 
-class Merged(NamedTuple):
+class MergedWork(NamedTuple):
     """The work is in the user's branch and tree."""
 
     commit: str
@@ -73,7 +72,7 @@ class _Tried(NamedTuple):
 
 async def merge(
     workspace: Workspace, commit: str, *, into: Path, message: str, prefer: str = ""
-) -> Merged | Conflicted | Blocked:
+) -> MergedWork | Conflicted | Blocked:
     """Merge a checkpoint into the branch that is checked out at `into`, as one commit on top of it.
 
     With `prefer`, files that both sides changed in the same places are taken whole from one of them: OWN or OTHERS.
@@ -107,7 +106,7 @@ async def preview(workspace: Workspace, commit: str, *, onto: str) -> tuple[str,
 class _Merge:
     """One merge, with a private git folder: it runs no merge driver or filter that the repository names."""
 
-    def __init__(self, workspace: Workspace, source: Source, scratch: Path, prefer: str) -> None:
+    def __init__(self, workspace: Workspace, source: RepositoryFolder, scratch: Path, prefer: str) -> None:
         assert workspace.base is not None
         self.prefer = prefer
         self.workspace = workspace
@@ -117,7 +116,7 @@ class _Merge:
         self.book = refs_of(workspace.name) + "merged"
         self.git = private_git(scratch / "git", source.repository, scratch)
 
-    async def run(self, named: str, message: str) -> Merged | Conflicted | Blocked:
+    async def run(self, named: str, message: str) -> MergedWork | Conflicted | Blocked:
         """Merge a commit and move the user's branch, or return what prevents it."""
         create_git_folder(self.scratch / "git", object_format=self.source.object_format)
         commit = await find_commit(self.source.git, named)
@@ -137,7 +136,7 @@ class _Merge:
             both = await self.git.line("commit-tree", tried.tree, "-p", commit, "-p", head, given=text.encode())
             return Conflicted(tuple(map(decode_path, tried.files)), tried.messages, both)
         if tried.tree == await self.git.line("rev-parse", head + "^{tree}"):
-            return Merged(head, ())
+            return MergedWork(head, ())
         text = f"{message.strip() or 'Merge ' + self.workspace.name}\n\nMaos-Checkpoint: {commit}\n"
         new = await self.git.line("commit-tree", tried.tree, "-p", head, given=text.encode("utf-8", "replace"))
         # Recorded before the branch moves: a record of a commit that the branch does not contain is ignored.
@@ -242,12 +241,12 @@ def _messages(fields: list[bytes]) -> list[str]:
 class _Landing:
     """Moves the user's branch, index and files from one commit to the next."""
 
-    def __init__(self, source: Source, scratch: Path) -> None:
+    def __init__(self, source: RepositoryFolder, scratch: Path) -> None:
         self.source = source
         self.scratch = scratch
         self.git = source.git
 
-    async def land(self, head: str, new: str, files: list[bytes]) -> Merged | Blocked:
+    async def land(self, head: str, new: str, files: list[bytes]) -> MergedWork | Blocked:
         """Write the files and move the branch, if no change of the user blocks it."""
         if self.source.top is not None:
             self.git = Git(
@@ -266,7 +265,7 @@ class _Landing:
                 await self.git.run("read-tree", "-m", "-u", new, head, limit_s=CHECKOUT_LIMIT_S)
             return Blocked(f"the branch could not be moved: {error.result.complaint}", (), "merge again")
         crash_point("merge: branch")
-        return Merged(new, tuple(decode_path(path) for path in files))
+        return MergedWork(new, tuple(decode_path(path) for path in files))
 
     async def _without_filters(self) -> tuple[tuple[str, str], ...]:
         """Return settings that disable every filter program."""

@@ -11,21 +11,20 @@ from typing import NamedTuple
 from maos.errors import InvalidInput, NotFound
 from maos.faults import crash_point
 from maos.workspaces.checkpoints import update_index
-from maos.workspaces.git import Git, lock_file
+from maos.workspaces.git import Git, decode_path, lock_file
 from maos.workspaces.layout import (
     PRIVATE,
     UnsavedWork,
     Workspace,
     WorkspaceFolder,
     check_workspace_name,
-    decode_path,
     folder_of,
     lexists,
     lock_of,
     open_locked,
+    read_workspace,
     refs_of,
 )
-from maos.workspaces.repair import read_workspace
 from maos.workspaces.worktree import wipe
 
 

@@ -25,7 +25,7 @@ from maos.workspaces.layout import create_git_folder, lexists, private_git
 _OWNED_BY_ANOTHER = re.compile(rb"detected dubious ownership in repository at '(.*)'")
 
 
-class Source(NamedTuple):
+class RepositoryFolder(NamedTuple):
     """A folder in a repository."""
 
     repository: Path
@@ -51,7 +51,7 @@ class Source(NamedTuple):
         return result.line if result.status == 0 else None
 
 
-async def discover(folder: Path) -> Source | None:
+async def discover(folder: Path) -> RepositoryFolder | None:
     """Find the repository that a folder is in; None when it is in none."""
     try:
         program()
@@ -83,7 +83,7 @@ async def discover(folder: Path) -> Source | None:
         )
     prefix = "" if top is None else await git.line("rev-parse", "--show-prefix")
     excludes = await asyncio.to_thread(_excludes, settings.get("core.excludesfile", []), found[0])
-    return Source(found[0], found[1], top, prefix, object_format, excludes)
+    return RepositoryFolder(found[0], found[1], top, prefix, object_format, excludes)
 
 
 def _excludes(configured: list[str], repository: Path) -> bytes:
@@ -103,7 +103,7 @@ class Uncommitted(NamedTuple):
 
 
 async def uncommitted(
-    source: Source, scratch: Path, head: str | None, *, file_bytes_max: int, save: bool
+    source: RepositoryFolder, scratch: Path, head: str | None, *, file_bytes_max: int, save: bool
 ) -> Uncommitted:
     """Find uncommitted changes through a copy of the user's index, so that nothing of theirs is touched or locked."""
     if source.top is None:
