@@ -154,7 +154,7 @@ def import_(database: DatabaseTarget, source: str, wanted: str, cwd: str | None,
     FILE is what `maos export` wrote, or - for standard input; or the maos.db of the original, maos-cli 0.8.9 to 0.9.4.
     It is only read, and may be a stranger's: nothing that it brings is carried out before you agree to it, in `maos
     resume`. Finished tasks are finished here too, and those that were interrupted go on in their own conversations.
-    Importing it again brings what is new in it, and is harmless otherwise; what was carried on here stays as it is.
+    Importing it again brings what is new in it, and is harmless otherwise; what was continued here stays as it is.
     """
     from maos.transfer.file import is_bundle
     from maos_import_legacy import legacy_import

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from maos.runs.consent import Act
     from maos.transfer.bundle_import import Imported
 
-WORDS = {"new": "imported", "more": "brought up to date", "same": "already here", "moved_on": "carried on here since"}
+WORDS = {"new": "imported", "more": "brought up to date", "same": "already here", "moved_on": "continued here since"}
 WORDS_WIDTH = 100
 COMMAND_WIDTH = 2_000
 

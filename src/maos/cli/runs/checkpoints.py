@@ -175,7 +175,7 @@ def said(type_: str, data: Mapping[str, Any]) -> str:
         case "run_checkpointed":
             text = f"checkpoint {data.get('name', '')}"
         case "run_rolled_back":
-            text = f"taken back to version {data['to']}"
+            text = f"rolled back to version {data['to']}"
         case "run_joined":
             text = f"joined with {data['other']['run']}"
         case "run_moved":

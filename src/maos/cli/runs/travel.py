@@ -175,7 +175,7 @@ def show(journey: TravelPlan) -> None:
 
 def _said(step: PlannedStep) -> str:
 
-    if step.what != "goes on":
+    if step.what != "continues":
         return {"kept": "is done", "begins": "has not begun", "given up": "was planned later"}[step.what]
     found = f"goes on from {step.saved or 'its beginning'} ({render.when(step.saved_us)})"
     if step.remembers:
