@@ -3,13 +3,40 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+from maos.faults import crash_point
 
 
 def sync_folder(folder: Path) -> None:
     """Sync a folder: a new or renamed file is on disk when its folder was synced, not when its content was."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    _sync(folder, os.O_DIRECTORY)
+
+
+def _sync(path: Path, flags: int = 0) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | flags)
     try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def whole_file(target: Path) -> Iterator[Path]:
+    """A file for its owner alone, to be written in the block; it gets its name once it is complete and synced."""
+    partial = target.with_name(target.name + ".partial")
+    partial.unlink(missing_ok=True)
+    os.close(os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+    crash_point("copy: begun")
+    try:
+        yield partial
+        _sync(partial)
+        crash_point("copy: not yet named")
+        partial.rename(target)
+    except BaseException:  # an incomplete copy is useless, and may be what filled the disk
+        for left in (partial, partial.with_name(partial.name + "-journal")):
+            left.unlink(missing_ok=True)
+        raise
+    sync_folder(target.parent)

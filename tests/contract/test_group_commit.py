@@ -11,7 +11,7 @@ import pytest
 
 from maos.clock import SystemClock
 from maos.errors import Conflict, StoreUnavailable
-from maos.store import ledger, postgres, sqlite, writer
+from maos.store import ledger, writer
 from maos.store.contract import Appended, Document, Key, Store
 from maos.store.postgres import PostgresDatabase
 from maos.store.sql_store import SqlStore
@@ -275,8 +275,7 @@ async def test_more_streams_than_are_remembered(bench: Bench, monkeypatch: pytes
 @pytest.mark.parametrize("news_max", [0, 3, 10_000])
 async def test_much_or_little_news_from_others(bench: Bench, monkeypatch: pytest.MonkeyPatch, news_max: int) -> None:
     """I4, I5: whether the writer follows what others wrote or starts its memory anew."""
-    monkeypatch.setattr(sqlite, "NEWS_MAX", news_max)
-    monkeypatch.setattr(postgres, "NEWS_MAX", news_max)
+    monkeypatch.setattr(ledger, "NEWS_MAX", news_max)
     store, other = await bench.open(), await bench.open()
     version = 0
     for count in (1, 2, 3, 4, 5):

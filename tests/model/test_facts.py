@@ -38,7 +38,7 @@ def test_what_would_be_empty_is_left_out_but_no_cost_is_a_cost() -> None:
     assert facts.Text("hi").data == {"kind": "text", "text": "hi"}
     assert facts.TurnEnded("").data == {"kind": "turn_ended"}
     assert facts.Cost(0.0, turn="1").data == {"kind": "cost", "usd": 0.0, "turn": "1"}
-    assert facts.Session("s", instead_of="r").data == {"kind": "session", "id": "s", "instead_of": "r"}
+    assert facts.SessionOpened("s", instead_of="r").data == {"kind": "session", "id": "s", "instead_of": "r"}
 
 
 @pytest.mark.parametrize(

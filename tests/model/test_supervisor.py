@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from maos.model.attempt import Attempt, Permission, Tool
+from maos.model.attempt import Attempt, OpenTool, Permission
 from maos.model.run import Run
 from maos.model.run_status import SupervisorStatus, pending_commands, status_of
 from maos.model.status import SupervisorState
@@ -72,7 +72,7 @@ CASES: list[tuple[str, Run, dict[str, Attempt]]] = [
     ("working", run_of(started("api")), {}),
     ("working", run_of(started("api"), asked()), attempt()),
     ("waiting_for_user", run_of(started("api"), asked()), attempt(in_turn=False)),
-    ("waiting_for_user", run_of(started("api"), asked()), attempt(tools_open={"t": Tool("mcp__maos__ask_person")})),
+    ("waiting_for_user", run_of(started("api"), asked()), attempt(tools_open={"t": OpenTool("mcp__maos__ask_person")})),
     ("waiting_for_user", run_of(started("api")), attempt(permissions=ASKS)),
     ("working", run_of(started("api")), attempt(permissions={"p-1": Permission("p-1", "Bash", allow=True)})),
     (

@@ -120,7 +120,7 @@ async def test_what_both_sides_have_gone_on_with_is_not_mixed(
     await there.runs.pause(ID)
     await here.journal.append("run/r-1", Event("run_resumed", {"at_us": runs.AT_US}))
     before = await everything(there)
-    with pytest.raises(maos.InvalidInput, match="carried on here and there: inbox/r-1 has more here, run/r-1 in"):
+    with pytest.raises(maos.InvalidInput, match="continued here and there: inbox/r-1 has more here, run/r-1 in"):
         await bring(there, await exported(here), folder)
     assert await everything(there) == before
 
@@ -133,7 +133,7 @@ async def test_a_run_that_is_carried_out_here_is_left_alone(
     newer = await exported(here)
     lease = await there.journal.acquire("run/r-1", owner="another engine")
     assert lease is not None
-    with pytest.raises(maos.InvalidInput, match="is being carried out here"):
+    with pytest.raises(maos.InvalidInput, match="is being executed here"):
         await bring(there, newer, folder)
     await there.journal.release(lease)
     assert (await bring(there, newer, folder)).what == MORE

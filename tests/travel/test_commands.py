@@ -82,7 +82,7 @@ async def test_a_person_goes_back_forks_compares_and_joins(tmp_path: Path, comma
     assert (code, "nobody to ask" in err) == (2, True)
     plan = await told(commands, "rollback", id, "--to", "mark", "--dry-run")
     [a, w] = plan["tasks"]
-    assert (a["what"], w["what"], w["checkpoint"], w["agent"]) == ("kept", "goes on", "mark", f"{id}.w.b1")
+    assert (a["what"], w["what"], w["checkpoint"], w["agent"]) == ("kept", "continues", "mark", f"{id}.w.b1")
     assert not commands.nobody_is_left(), "a dry run stops nobody"
     done = await told(commands, "rollback", id, "--to", "mark", "--yes")
     assert (done["dry_run"], done["status"], done["stopped"]) == (False, "paused", [f"{id}.w"])
@@ -123,8 +123,8 @@ async def test_a_person_goes_back_forks_compares_and_joins(tmp_path: Path, comma
     versions = await told(commands, "orchestration", "checkpoints", id, "--all")
     what = [each["what"] for each in versions["versions"]]
     assert [each for each in what if each.startswith(("taken back", "joined"))] == [
-        f"taken back to version {plan['to']['version']}", "joined with r-other",
-        f"taken back to version {undone['to']['version']}",
+        f"rolled back to version {plan['to']['version']}", "joined with r-other",
+        f"rolled back to version {undone['to']['version']}",
     ]  # fmt: skip
     code, err = await refused(commands, "rollback", id, "--to", "nowhere", "--yes")
     assert (code, "has no moment 'nowhere'" in err) == (2, True)

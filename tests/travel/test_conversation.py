@@ -75,7 +75,7 @@ async def test_a_conversation_goes_back_with_its_files(
 
     travel = Travel(m.journal, SystemClock(), m.runs, attempts)
     journey = await travel.rollback(run.id, await points_in_time.named(m.journal, run, "mark"))
-    assert [(each.what, each.saved, each.remembers) for each in journey.steps] == [("goes on", "mark", True)]
+    assert [(each.what, each.saved, each.remembers) for each in journey.steps] == [("continues", "mark", True)]
     run = await m.runs.get(run.id)
     branched = await attempts.get(run.agent("w"))
     tree = Path(branched.order["cwd"])
@@ -88,7 +88,7 @@ async def test_a_conversation_goes_back_with_its_files(
     assert (second.number, second.session, second.agent) == (2, first.session, f"{run.id}.w.b1")
     heard = json.dumps(stub.requests[asked].body["messages"])
     assert "I write the first." in heard
-    assert "goes on from an earlier moment" in heard
+    assert "resumes from an earlier point in time" in heard
     assert str(tree) in heard
     assert "All is written." not in heard
     assert first.order["cwd"] not in heard.replace(str(tree), ""), "it is told of no folder but its own"

@@ -112,7 +112,7 @@ async def test_files_conversation_mail_and_saved_values_go_back_together(scene: 
     run = await m.runs.get(run.id)
     new = run.agent("w")
     assert new == f"{run.id}.w.b1"
-    assert [(each.what, each.saved, each.messages) for each in journey.steps] == [("goes on", "mark", 2)]
+    assert [(each.what, each.saved, each.messages) for each in journey.steps] == [("continues", "mark", 2)]
     assert digest(run) == recorded
     assert run.tasks["w"].status == "running"
     attempt = await m.agents.get(new)

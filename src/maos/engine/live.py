@@ -209,7 +209,7 @@ class LiveAttempt:
         if offset == attempt.offset or not (ready or replies or self._is_due(offset)):
             return
         if attempt.told and any(map(_shows_work, ready)):
-            ready = [*(facts.Input(f"inbox/{version}") for version in attempt.told), *ready]
+            ready = [*(facts.InputReceived(f"inbox/{version}") for version in attempt.told), *ready]
         state = self._conversation.state() if self._state_before_hold is None else self._state_before_hold
         changed = dict(state) if state != (attempt.conversation or {}) else None
         called = (each for each in ready if isinstance(each, facts.ToolUse) and each.name.endswith(READING_TOOL))
@@ -237,7 +237,7 @@ class LiveAttempt:
 
     def _acknowledgements(self, ready: Sequence[Fact]) -> list[Append]:
         """Messages that the agent has got are acknowledged in the same append that says so (I19)."""
-        ids = [each.id for each in ready if isinstance(each, facts.Input)]
+        ids = [each.id for each in ready if isinstance(each, facts.InputReceived)]
         versions = [int(id.removeprefix("inbox/")) for id in ids if id.startswith("inbox/")]
         agent, expired, self._expired = self.attempt.agent, self._expired, []
         fetched, self._fetched = self._fetched, []
@@ -251,13 +251,13 @@ class LiveAttempt:
         if record.kind in ("stdout", "stderr"):
             return self._hear_line(record, replies)
         if record.kind == "input":
-            return [facts.Input(record.data.decode())]
+            return [facts.InputReceived(record.data.decode())]
         if record.kind == "stopping":
             return [facts.Stopping(record.data.decode())]
         if record.kind == "exit":
             return [_exit(runner.AgentExit.of(record))]
         if record.kind in ("trouble", "torn"):
-            return [facts.Spool(record.kind, record.data.decode(errors="replace"))]
+            return [facts.OutputLost(record.kind, record.data.decode(errors="replace"))]
         return []
 
     def _hear_line(self, record: runner.SpoolRecord, replies: list[Reply]) -> list[Fact]:
@@ -514,10 +514,10 @@ def _remove(folder: Path) -> None:
         runner.remove(folder)
 
 
-def _exit(exit: runner.AgentExit) -> facts.Exit:
+def _exit(exit: runner.AgentExit) -> facts.ProcessExit:
     """How a process ended."""
     has_started = exit.errno is None
-    return facts.Exit(
+    return facts.ProcessExit(
         cpu_s=round((exit.utime_us + exit.stime_us) / 1e6, 3),
         duration_s=round(exit.duration_us / 1e6, 3),
         rss_max_bytes=exit.rss_max_bytes,

@@ -1,7 +1,7 @@
 """Compression of bytes: which algorithms there are, which suits what, and how they compare.
 
 The journal uses zstd for events by itself. States and snapshots may choose: zstd is smallest, lz4 fastest to read.
-Whoever decompresses says how large the result may be, so a hostile file cannot fill the memory.
+The caller of `decompress` says how large the result may be, so a hostile file cannot fill the memory.
 """
 
 from __future__ import annotations

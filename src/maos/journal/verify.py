@@ -140,7 +140,7 @@ class _StreamCheck:
         if first > expected:
             self._found.append((expected, f"versions {expected} to {first - 1} are missing"))
             self._missing.update(range(expected, first))
-            self._previous = b""  # what it followed is gone; the next ones are checked against it
+            self._previous = b""  # what it followed is missing; the next ones are checked against it
         elif first < expected:
             self._found.append((event.version, f"stands for versions from {first} on, which others stand for"))
         proven = True

@@ -1,7 +1,7 @@
 """One try of one agent at one task, folded from the events of its stream.
 
-The stream `attempt/<agent>.<n>` is written by the one engine that holds the attempt's lease. What others want of a
-running attempt (a message, a stop) they put into `inbox/<agent>`.
+The stream `attempt/<agent>.<n>` is written by the one engine that holds the attempt's lease. Commands and
+messages of other processes are appended to `inbox/<agent>`.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ DISCOVERIES_KEPT = 50
 FORMAT = 2
 TOOL_CHARS_MAX = 300
 RESULT_CHARS_MAX = 4000
-TAKEN_BACK = (
-    "The run you are part of goes on from an earlier moment. You were interrupted there, and now go on. Your files are "
-    "as they were then, in a folder of your own: {folder}. Work there, whatever other folder you remember. What you or "
-    "others did after that moment does not count."
+ROLLED_BACK = (
+    "The run you are part of resumes from an earlier point in time. You were interrupted there, and now continue. Your "
+    "files are as they were then, in a folder of your own: {folder}. Work there, whatever other folder you remember. "
+    "What you or others did after that time does not count."
 )
 MOVED = (
     "Your files were moved meanwhile: what was in {before} is now in {folder}. Work there, whatever other folder you "
@@ -103,7 +103,7 @@ class AttemptCheckpoint(msgspec.Struct):
     session: str = ""
 
 
-class Tool(msgspec.Struct, frozen=True):
+class OpenTool(msgspec.Struct, frozen=True):
     """A tool that was about to run."""
 
     name: str = ""
@@ -162,20 +162,20 @@ class Attempt(msgspec.Struct, kw_only=True):
     last_text: str = ""
     speech_id: str = ""
     speech: str = ""
-    """The message of the model that was last heard of in this turn, as far as it was said."""
+    """The message of the model that was last received in this turn, as far as it was received."""
     result: str = ""
-    tools_open: dict[str, Tool] = {}
-    """Intents without an outcome: if the attempt has ended, nobody knows whether they took effect (I31)."""
+    tools_open: dict[str, OpenTool] = {}
+    """Intents without an outcome: if the attempt has ended, it is unknown whether they took effect (I31)."""
     tools_done: int = 0
     activity: str = ""
     permissions: dict[str, Permission] = {}
     """What it waits to be allowed to do."""
     inbox_cursor: int = 0
-    """The last message that the agent's program has got, or was told with its task."""
+    """The last message that the agent's program has received, alone or with its task."""
     told: list[int] = []
-    """Messages told with its task, as long as nothing shows that it has got that far."""
+    """Messages delivered with its task, as long as nothing shows that it has received them."""
     answered_cursor: int = 0
-    """The last wish from the inbox that was carried out or is in this stream."""
+    """The last command from the inbox that was handled or is in this stream."""
     discoveries: list[facts.Discovery] = []
     discovery_count: int = 0
     retries: int = 0
@@ -184,7 +184,7 @@ class Attempt(msgspec.Struct, kw_only=True):
     stopping: str = ""
     """Why it is to end, if it is."""
     stop_sent: bool = False
-    """Whether its program was told so before it ended."""
+    """Whether its program was asked to end before it did."""
     cost_usd: float = 0.0
     tokens: Tokens = msgspec.field(default_factory=Tokens)
     checkpoints: list[AttemptCheckpoint] = []
@@ -200,7 +200,7 @@ class Attempt(msgspec.Struct, kw_only=True):
     cost_turn: str = ""
     cost_of_turn: float = 0.0
     origin: AttemptOrigin | None = None
-    """The attempt, version and position whose state this one has, when it goes on from that of another agent."""
+    """The attempt, version and position whose state this one has, when it continues from that of another agent."""
     moved_from: str = ""
     """The folder that it knows, when its files are elsewhere since."""
 
@@ -286,7 +286,7 @@ class Attempt(msgspec.Struct, kw_only=True):
         self.answered_cursor = max(self.answered_cursor, event.inbox_version)
 
     def _branch(self, event: events.AttemptBranched) -> None:
-        """All that another agent had come to at some moment, told by this event alone."""
+        """Take over all that another agent had come to, which this event alone says."""
         state = msgspec.convert({**event.state, "id": self.id, "version": self.version}, Attempt)
         for name in self.__struct_fields__:
             setattr(self, name, getattr(state, name))
@@ -306,7 +306,7 @@ class Attempt(msgspec.Struct, kw_only=True):
                 self._apply_text(fact)
             case facts.ToolUse():
                 self.in_turn = True
-                self.tools_open = {**self.tools_open, fact.id: Tool(fact.name, fact.input)}
+                self.tools_open = {**self.tools_open, fact.id: OpenTool(fact.name, fact.input)}
                 self.activity = f"runs {fact.name or 'a tool'}"
             case facts.ToolResult():
                 if fact.id in self.tools_open:
@@ -319,12 +319,12 @@ class Attempt(msgspec.Struct, kw_only=True):
                     self.cost_usd += self.cost_of_turn
                     self.cost_turn = fact.turn
                 self.cost_of_turn = fact.usd
-            case facts.Session():
+            case facts.SessionOpened():
                 self.session = fact.id or self.session
                 self.model = fact.model or self.model
             case facts.TurnEnded():
                 self._end_turn(fact)
-            case facts.Input():
+            case facts.InputReceived():
                 self._deliver(fact.id)
             case facts.Discovery():
                 self.discoveries = [*self.discoveries[1 - DISCOVERIES_KEPT :], fact]
@@ -338,7 +338,7 @@ class Attempt(msgspec.Struct, kw_only=True):
                 asked = Permission(fact.id, fact.tool, fact.input, fact.options)
                 self.permissions = {**self.permissions, fact.id: asked}
                 self.activity = f"asks to use {fact.tool or 'a tool'}"
-            case facts.Exit():
+            case facts.ProcessExit():
                 self.exit = {key: value for key, value in fact.data.items() if key != "kind"}
             case facts.Stopping():
                 self.stopping = self.stopping or fact.why
@@ -386,13 +386,13 @@ def _first_line(text: str) -> str:
 def restoration(before: Attempt, *, remembers: bool, messages: Sequence[str] = ()) -> str:
     """The message for an agent whose last attempt was `before`.
 
-    `remembers` is whether it goes on in its own session; without it, it must be told the task and what it had found.
-    `messages` are told as they are: `maos.model.message.spoken` has quoted what must be.
+    `remembers` is whether it continues its own session; if not, the message has the task and what it had found.
+    `messages` are included as they are: `maos.model.message.render` has quoted what must be.
     """
     why = TABLE[before.failure].meaning if before.failure in TABLE else "it had finished its turn"
-    parts = [f"You were interrupted ({why}) and now go on. Your files are as you left them."]
+    parts = [f"You were interrupted ({why}) and now continue. Your files are as you left them."]
     if before.origin:
-        parts = [TAKEN_BACK.format(folder=before.order["cwd"])]
+        parts = [ROLLED_BACK.format(folder=before.order["cwd"])]
     elif before.moved_from:
         parts.append(MOVED.format(before=before.moved_from, folder=before.order["cwd"]))
     if not remembers:

@@ -155,7 +155,7 @@ def operations(state: dict[str, Any], wanted: Mapping[str, Any]) -> list[Op]:
     """The operations that bring about a partial update; none for what is so already.
 
     Nested dictionaries merge. A key that starts with "/" is a path. A list is compared item by item. The operations
-    share nothing with what is wanted, so the caller may go on altering that.
+    share nothing with what is wanted, so the caller may keep altering that.
     """
     found: list[Op] = []
     try:
@@ -267,7 +267,7 @@ def difference(old: dict[str, Any], new: dict[str, Any]) -> list[Op]:
 
 
 def describe(wanted: Any) -> Any:
-    """A wish as plain data, markers and all: equal for equal wishes."""
+    """A wanted update as plain data, markers included: equal for equal updates."""
     if type(wanted) is Extend:
         return {"extend": wanted.items}
     if type(wanted) is Replace:
@@ -307,7 +307,7 @@ class StateDraft:
         self._kept: list[Any] = []  # keeps every copy alive, so that no id is used twice
 
     def apply(self, op: Op) -> None:
-        """Carry out one operation; Corrupt if it does not fit."""
+        """Execute one operation; Corrupt if it does not fit."""
         try:
             verb, text = op[0], op[1]
             if verb == "set" and text.rfind("/") == 0 and "~" not in text:

@@ -28,8 +28,8 @@ class Failure(NamedTuple):
     name: str
     meaning: str
     action: str
-    """retry: with back-off, in the same session · wait: until a time · resume: at once · fresh: in a new session, told
-    what happened · ask: a person · give_up · nothing: it was wanted."""
+    """retry: with back-off, in the same session · wait: until a time · resume: at once · fresh: in a new session, with
+    a report of what happened · ask: a person · give_up · nothing: it was wanted."""
     tries_max: int = 0
     """How often `action` may be tried before a person is asked; 0: as often as it takes (wait), or not at all."""
     hint: str = ""
@@ -39,10 +39,10 @@ class Failure(NamedTuple):
 TABLE: dict[str, Failure] = {
     each.name: each
     for each in (
-        Failure("stopped", "it was stopped on request", NOTHING, hint="`maos agent resume` goes on from here"),
-        Failure("halted", "a person stopped it", ASK, hint="resume goes on with it"),
+        Failure("stopped", "it was stopped on request", NOTHING, hint="`maos agent resume` resumes it"),
+        Failure("halted", "a person stopped it", ASK, hint="`maos resume` resumes it"),
         Failure("interrupted", "the engine went away and so did the agent", RESUME, 10),
-        Failure("holder_lost", "the process that held the agent is gone", RESUME, 10),
+        Failure("holder_lost", "the process that held the agent has exited", RESUME, 10),
         Failure("killed", "the agent's process was killed by a signal from outside", RESUME, 3),
         Failure("out_of_memory", "the kernel killed the agent's process for want of memory", RESUME, 1,
                 "give the machine more memory, or run fewer agents at once"),
@@ -50,7 +50,7 @@ TABLE: dict[str, Failure] = {
         Failure("timed_out", "the time limit was reached", ASK, hint="resume with a larger --time-limit"),
         Failure("silent", "it printed nothing for too long", RESUME, 2, "look at `maos agent logs`"),
         Failure("unattended", "no engine came back in time, so the agent was ended", RESUME, 3),
-        Failure("rate_limited", "the model's rate or usage limit is reached", WAIT, hint="it goes on after the reset"),
+        Failure("rate_limited", "the model's rate or usage limit is reached", WAIT, hint="it resumes after the reset"),
         Failure("overloaded", "the model's servers are overloaded", RETRY, 8),
         Failure("server_error", "the model's servers failed", RETRY, 5),
         Failure("connection_lost", "the connection to the model was lost", RETRY, 8, "check the network"),
@@ -96,7 +96,7 @@ class FailureVerdict(NamedTuple):
     failure: str
     message: str
     reset_us: int = 0
-    """When to go on, if the agent said so."""
+    """When to resume, if the agent said so."""
 
 
 _OURS = {
@@ -105,7 +105,7 @@ _OURS = {
 }  # fmt: skip
 _LATER_WINS = ("rate_limited", "overloaded", "server_error", "connection_lost")
 _FROM_OUTSIDE = (1, 2, 9, 15)
-"""Signals that somebody sends; the others are a program's own doing."""
+"""Signals from outside; the others are a program's own doing."""
 
 
 def understand(ending: Ending, facts: Sequence[Fact]) -> FailureVerdict | None:

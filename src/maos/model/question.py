@@ -10,7 +10,7 @@ from maos.ids import only
 
 QUESTION, GATE, PERMISSION = "question", "gate", "permission"
 WORKFLOW, UNKNOWN = "workflow", "unknown"
-"""What a workflow asks; and what became of a step of one, which `maos workflow settle` says."""
+"""What a workflow asks; and the outcome of a step of one, which `maos workflow settle` resolves."""
 SHORT_CHARS_MIN = 6
 YES, NO = ("yes", "y", "ok", "true"), ("no", "n", "false")
 
@@ -40,31 +40,31 @@ class Open(NamedTuple):
     input: Any = None
     """What it is used for, as its program put it."""
     recorded: bool = True
-    """Whether an engine has taken note of it; one that did not is asked all the same."""
+    """Whether an engine has recorded it; it is asked in any case."""
 
     @property
     def ref(self) -> str:
-        """What it is called among the questions of everybody."""
+        """Its name among all questions."""
         return f"{self.owner}/{self.id}"
 
 
-def find(everybody: Sequence[Open], given: str) -> Open:
+def find(every: Sequence[Open], given: str) -> Open:
     """The question that is meant: by its id, its id with its owner's, or an unambiguous beginning of either."""
     for name in ("ref", "id"):
-        exact = [each for each in everybody if getattr(each, name) == given]
+        exact = [each for each in every if getattr(each, name) == given]
         if len(exact) == 1:
             return exact[0]
-    found = {each.ref: each for each in everybody if given and given in (each.ref[: len(given)], each.id[: len(given)])}
+    found = {each.ref: each for each in every if given and given in (each.ref[: len(given)], each.id[: len(given)])}
     return found[only(given, list(found), "question", hint="`maos inbox` lists open questions")]
 
 
-def short(everybody: Sequence[Open], wanted: Open) -> str:
-    """As much of a question's id as tells it from the questions of everybody."""
-    if len(wanted.id) < SHORT_CHARS_MIN:  # the call of a workflow, which says nothing without its owner
+def short(every: Sequence[Open], wanted: Open) -> str:
+    """As much of a question's id as tells it from all other questions."""
+    if len(wanted.id) < SHORT_CHARS_MIN:  # the step of a workflow, which says nothing without its owner
         return wanted.ref
     for whole, chars_min in ((wanted.id, SHORT_CHARS_MIN), (wanted.ref, len(wanted.owner) + 1 + SHORT_CHARS_MIN)):
         for end in range(min(chars_min, len(whole)), len(whole) + 1):
-            if sum(whole[:end] in (each.ref[:end], each.id[:end]) for each in everybody) == 1:
+            if sum(whole[:end] in (each.ref[:end], each.id[:end]) for each in every) == 1:
                 return whole[:end]
     return wanted.ref
 
@@ -84,7 +84,7 @@ def check(question: Open, answer: str, why: str = "") -> str:
     if not said:
         raise InvalidInput("the answer is empty", hint="say something")
     if question.kind == UNKNOWN:
-        raise InvalidInput(f"what became of call {question.id} is not answered but settled", hint=question.context)
+        raise InvalidInput(f"the outcome of step {question.id} is not answered but resolved", hint=question.context)
     if question.kind in (GATE, PERMISSION):
         is_yes = yes_or_no(said)
         if is_yes is None:

@@ -1,4 +1,4 @@
-"""A run, folded from the events of its stream `run/<id>`: the plan, and what became of each task.
+"""A run, folded from the events of its stream `run/<id>`: the plan, and the status of each task.
 
 All tasks of a run live in one stream, so that finishing one and beginning those that waited for it is one append (I30).
 *Orchestration* and *workflow run* are the user's words for a run.
@@ -34,11 +34,11 @@ GATE, MERGE = "gate/", "merge/"
 FORMAT = 2
 
 _BESIDE = re.compile(r"-(gate\d+-\d+|merge\d+)$")
-"""How the names of agents end that check or mend the work of a task's own."""
+"""How the names of agents end that check or correct the work of a task's own agent."""
 
 
 def asked_for(question: str) -> str:
-    """The task that itself asks a question, by the question's id; empty for one that somebody else asks."""
+    """The task that itself asks a question, by the question's id; empty for one that an agent or the run asks."""
     return question.split("/")[1] if question.startswith((GATE, MERGE)) else ""
 
 
@@ -76,14 +76,14 @@ def agent_name(run: str, task: str, branch: int = 0) -> str:
 
 
 class TaskState(msgspec.Struct, kw_only=True):
-    """What became of a task."""
+    """A task of a run: its plan, status and result."""
 
     name: str
     plan: dict[str, Any]
     needs: list[str]
     status: TaskStatus = TaskStatus.WAITING
     attempts: int = 0
-    """How often somebody began to work on it."""
+    """How many attempts were started."""
     tries: int = 0
     """How often it was released after a failure; a rate limit is not one."""
     not_before_us: int = 0
@@ -96,7 +96,7 @@ class TaskState(msgspec.Struct, kw_only=True):
     tokens: int = 0
     used_usd: float = 0.0
     used_tokens: int = 0
-    """What it has used of its own budget: since a person last let it go on."""
+    """What it has used of its own budget: since a person last resumed it."""
     gate: int = 0
     """How many gates it has passed."""
     checks: int = 0
@@ -107,11 +107,11 @@ class TaskState(msgspec.Struct, kw_only=True):
     conflicts: int = 0
     """How often its work could not be merged."""
     resolve: str = ""
-    """How its conflict is to be resolved; empty as long as nobody has said so."""
+    """How its conflict is to be resolved; empty as long as there is no decision."""
     missing: int = 0
     """How many of the tasks it needs are not done."""
     agent: str = ""
-    """Who does it, or did; empty as long as the run was never taken back and is no fork."""
+    """The agent that does it, or did; empty as long as the run was never rolled back and is no fork."""
 
     @property
     def asks(self) -> str:
@@ -250,17 +250,17 @@ class Run(msgspec.Struct, kw_only=True):
     commit: str = ""
     """Where the merged work of finished tasks is."""
     inbox_cursor: int = 0
-    """The last wish from the inbox that was carried out."""
+    """The last command from the inbox that was handled."""
     needed_by: dict[str, list[str]] = {}
     branch: int = 0
-    """How often it was taken back, or brought together with another run: agents of each branch have names of their own,
+    """How often it was rolled back, or joined with another run: agents of each branch have names of their own,
     so that nothing of one that was given up reaches the next (I14)."""
     branches: list[Branch] = []
     """Where each of them began: at which version, and with the state of which one."""
     origin: RunOrigin | None = None
     """The run, version and position that it was forked from."""
     moved: int = 0
-    """The version with which it was last told that its files are elsewhere now; 0 when it never was."""
+    """The version that last recorded another folder for its files; 0 when none did."""
 
     @property
     def is_open(self) -> bool:
@@ -300,7 +300,7 @@ class Run(msgspec.Struct, kw_only=True):
 
     @property
     def open_questions(self) -> list[Question]:
-        """Questions nobody has answered."""
+        """Questions without an answer."""
         return [each for each in self.questions.values() if each.answer is None]
 
     def apply(self, event: events.RunEvent) -> None:
@@ -353,7 +353,7 @@ class Run(msgspec.Struct, kw_only=True):
                 self._wake(event.at_us)
             case events.RunNoteAdded():
                 pass
-            case events.RunRolledBack() | events.RunForked() | events.RunJoined() | events.RunChanged():
+            case events.RunRolledBack() | events.RunForked() | events.RunJoined() | events.RunFileChanged():
                 self._restore(event)
             case events.RunMoved():
                 self._move(event)
@@ -401,7 +401,7 @@ class Run(msgspec.Struct, kw_only=True):
                 task.not_before_us = 0
 
     def _move(self, event: events.RunMoved) -> None:
-        """Somebody has moved what it works on."""
+        """What it works on is in another folder now."""
         self.folder, self.moved = event.folder, self.version
         if event.workspace is not None:
             self.options = {**self.options, "workspace": event.workspace}

@@ -115,8 +115,8 @@ class AgentState(StrEnum):
 
 _MEANINGS = {
     AgentState.PLANNED: "about to start",
-    AgentState.DETACHED: "the agent works, and what it says is kept until a process takes it up",
-    AgentState.INTERRUPTED: "the agent is gone and so is the process that recorded it",
+    AgentState.DETACHED: "the agent works, and its output is kept until a process attaches",
+    AgentState.INTERRUPTED: "the agent has exited, and so has the process that recorded it",
 }
 
 

@@ -1,7 +1,7 @@
 """Read-only views of plain data.
 
-States are shared: by the cache, by later versions, by several readers. A view lets everybody look and nobody alter,
-without copying anything.
+States are shared: by the cache, by later versions, by several readers. A view can be read and not
+altered, and copies nothing.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class ListView(Sequence[Any]):
 
 
 def view(value: Any) -> Any:
-    """The value itself if nobody can alter it, else a view of it."""
+    """The value itself if it cannot be altered, else a view of it."""
     if type(value) is dict:
         return MapView(value)
     if type(value) is list:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from maos.engine.attempts import Attempts
 from maos.engine.ownership import is_held
 from maos.errors import NotFound
-from maos.model.attempt import Attempt, Tool
+from maos.model.attempt import Attempt, OpenTool
 from maos.model.failure import ENDED_BY_ITSELF, REPEATABLE
 from maos.model.run import DONE, GATED, RUNNING, Run, TaskState
 
@@ -24,7 +24,7 @@ class Next(NamedTuple):
     agent: str
     words: str = ""
     """What its agent is told, word for word."""
-    unknown: Sequence[Tool] = ()
+    unknown: Sequence[OpenTool] = ()
     """Tools of which nobody knows whether they took effect (I31)."""
     why: str = ""
 
@@ -57,6 +57,6 @@ async def _next(attempts: Attempts, run: Run, task: TaskState) -> Next:
     return Next(task.name, "resumed", agent, words, unknown, why)
 
 
-def _command(attempt: Attempt) -> Tool:
+def _command(attempt: Attempt) -> OpenTool:
     """A command as if it were the one tool of its agent."""
-    return Tool(attempt.kind, {"command": shlex.join(map(str, attempt.order.get("argv") or ()))})
+    return OpenTool(attempt.kind, {"command": shlex.join(map(str, attempt.order.get("argv") or ()))})

@@ -1,7 +1,7 @@
 """The state of agents: created, updated, read at any version or time, compared, rolled back, followed.
 
 Every change is an event in the agent's stream; the state is their fold. An update computes what it changes, appends
-that under the version it was computed from, and only then shows it; when somebody else was faster it is computed anew.
+that under the version it was computed from, and only then returns it; when another writer was first, it starts again.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class AgentStates(StateCompaction):
         """Change some fields; what is not named stays. Nested dictionaries merge.
 
         With `expected`, Conflict unless the agent is at that version. Without it, the changes are computed anew
-        when somebody else was faster. Nothing is written when nothing would change.
+        when another writer was first. Nothing is written when nothing would change.
 
         Example::
 
@@ -291,9 +291,9 @@ class AgentStates(StateCompaction):
 
 
 def _key(key: str, agent: str, wanted: Mapping[str, Any], type_: str | None, facts: Mapping[str, Any]) -> Key:
-    """An idempotency key for what was asked: what it changes depends on the state it meets, the wish does not."""
+    """An idempotency key for a wanted update; what it changes depends on the state that it meets."""
     try:
-        wish = json.dumps([agent, changes.describe(wanted), type_, facts], sort_keys=True)
+        described = json.dumps([agent, changes.describe(wanted), type_, facts], sort_keys=True)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInput(f"what is asked for under key {key!r} is not plain data: {error}") from error
-    return Key(check_name(key, "key"), hashlib.sha256(wish.encode()).digest())
+    return Key(check_name(key, "key"), hashlib.sha256(described.encode()).digest())

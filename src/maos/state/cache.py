@@ -1,7 +1,7 @@
 """Recently used states in memory.
 
-A cached state is used only after its version was compared with the journal's, so it is never stale, whoever wrote in
-the meantime and on whatever machine; what others wrote since is applied to it.
+A cached state is used only after its version was compared with the journal's, so it is never stale, whichever process
+on whichever machine wrote in the meantime; what others wrote since is applied to it.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Cache:
         return entry
 
     def put(self, agent: str, entry: Entry) -> None:
-        """Keep a state, and let go of those unused for longest when there are too many."""
+        """Keep a state, and evict those unused for longest when there are too many."""
         self.invalidate(agent)
         self._entries[agent] = entry
         self._bytes += entry.bytes
@@ -70,7 +70,7 @@ class Cache:
         """Count what an update added."""
         before = entry.bytes
         entry.grow(size)
-        if self._entries.get(entry.state.agent) is entry:  # it may have been let go meanwhile
+        if self._entries.get(entry.state.agent) is entry:  # it may have been evicted meanwhile
             self._bytes += entry.bytes - before
             self._shrink()
 

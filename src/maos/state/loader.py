@@ -41,7 +41,7 @@ class Loader:
             cache.hits += 1
         elif entry is not None and entry.state.version < version:
             cache.refreshes += 1
-            entry.tally.distrust()  # whoever wrote may have saved folds too, with segments in the place of ours
+            entry.tally.distrust()  # the writer may have saved folds too, with segments in the place of ours
             await self._catch_up(entry)
         elif version == 0:
             cache.invalidate(agent)
@@ -205,7 +205,7 @@ class StateFold:
 
 
 def overlaps(record: Record, version: int) -> bool:
-    """Whether an event stands for versions on both sides of one: a state of that version cannot go on from it."""
+    """Whether an event stands for versions on both sides of one: a state of that version cannot continue from it."""
     return record.version - record.spans < version
 
 

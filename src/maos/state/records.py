@@ -59,7 +59,7 @@ class State:
         return copied(self._data)  # type: ignore[no-any-return]
 
     def raw(self) -> dict[str, Any]:
-        """The data itself, for maos' own folds; whoever alters it breaks the cache."""
+        """The data itself, for maos' own folds; altering it breaks the cache."""
         return self._data
 
     def __repr__(self) -> str:

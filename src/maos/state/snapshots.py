@@ -1,4 +1,4 @@
-"""Snapshots a person or a policy asked for: kept by their retention, restored after verification.
+"""Snapshots that a person or a policy requested: kept by their retention, restored after verification.
 
 They are documents, not truth: the events they were folded from are. A damaged one costs the time of a replay, as long
 as the events are still there (I17), and says so.
@@ -291,7 +291,7 @@ class StateSnapshots(StateHistory):
             return await self.loader.at(info.agent, info.version)
         document = await self._journal.store.load("snapshot", _key(info))
         if document is None:
-            raise Corrupt(f"snapshot {info.id} of {info.agent!r} is gone")
+            raise Corrupt(f"snapshot {info.id} of {info.agent!r} is missing")
         _info, stored = _open(document)
         plain = compress.decompress(stored, info.compression, size=info.bytes_plain)
         try:

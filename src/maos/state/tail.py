@@ -1,6 +1,6 @@
 """Lazy resume: the head of a state and the last entries of one long list.
 
-An agent that goes on after days needs its fields and the end of its conversation, not ten thousand old messages. The
+An agent that is resumed after days needs its fields and the end of its conversation, not ten thousand old messages. The
 saved head gives the fields, the newest events give the entries; how long the list is makes no difference.
 """
 
@@ -62,7 +62,7 @@ async def _from_head(journal: Journal, agent: str, path: str, last: int, state: 
         await _read_back(journal, stream, newest_first, page_events)
     of_head = next(index for index, record in enumerate(newest_first) if record.version <= state.version)
     if newest_first[of_head].version != state.version:
-        raise _Cannot  # compacted across the head, or the end of the journal is gone
+        raise _Cannot  # compacted across the head, or the end of the journal is lost
 
     draft = StateDraft(state.raw())
     version, total = state.version, state.total

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import json
 from asyncio import Future
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 from maos.errors import Conflict, InvalidInput, KeyReused, LeaseLost, MaosError
 from maos.store.chain import link
 from maos.store.contract import GENESIS, Appended, Document, Key, Lease, Replacement, Write
 
+NEWS_MAX = 10_000
+"""With more events of other processes than this the cache is cleared."""
 STREAMS_REMEMBERED_MAX = 50_000
 """With more streams than this the cache is cleared; a stream that is not in it costs one lookup."""
 
@@ -74,6 +76,14 @@ class KeyRow(NamedTuple):
     versions: str
 
 
+Leases = Mapping[str, tuple[int, int]]
+"""Token and end of leases, by name."""
+Keys = Mapping[str, KeyRow]
+T = TypeVar("T")
+Asking = Generator[tuple[Any, ...], Sequence[Any] | None, T]
+"""Work that needs rows of the database: it yields the name and the arguments of each query, and is sent the rows."""
+
+
 class WriteBatch:
     """The rows of a batch, to be written in one transaction, and its accepted requests."""
 
@@ -127,6 +137,20 @@ class WriteBatch:
         version, hash_ = found
         return bool(hash_ == self.last_hash) if version == self.last_version[1] else None
 
+    def other_rows(self) -> Iterator[tuple[str, Sequence[Any]]]:
+        """Return the statements that write documents and replacements, by name, with their arguments."""
+        for document in self.documents:
+            yield ("delete_document", document[:3]) if document.body is None else ("save_document", document)
+        for stream, (_name, first, last, event) in self.replacing:
+            yield "replace_last", (stream, last, last - first + 1, event.type, event.format, event.body)
+            yield "delete_replaced", (stream, first, last)
+
+    def not_whole(self, arguments: Sequence[Any]) -> InvalidInput:
+        """Return the error for a `replace_last` that found no event to replace."""
+        stream, last, spans = arguments[:3]
+        name = next(each.stream for id_, each in self.replacing if id_ == stream)
+        return InvalidInput(f"versions {last - spans + 1}..{last} of {name} are not whole events")
+
     @property
     def only_events(self) -> bool:
         """Whether it has only events for existing streams: the case for the fast path."""
@@ -150,17 +174,20 @@ class Ledger:
         self.attempt = None
         self._heads.clear()
 
-    def catch_up(self, position: int, time_us: int, next_stream: int, news: Iterable[tuple[str, Head]] | None) -> None:
-        """Move to a position that other processes have written; `news` is None when there is too much to read."""
+    def news(self, position: int, time_us: int) -> Asking[None]:
+        """Move to a position that other processes have written; clear the cache when there is too much to read."""
+        news: Sequence[Any] | None = None
+        if 0 <= self.position < position <= self.position + NEWS_MAX:
+            news = yield "news", self.position, NEWS_MAX
+        [(next_stream,)] = (yield ("next_stream",)) or ()
         if news is None:
             self._heads.clear()
-        else:
-            for name, head in news:
-                if name in self._heads:
-                    self._heads[name] = head
+        for name, id_, version, hash_ in news or ():
+            if name in self._heads:
+                self._heads[name] = (id_, version, hash_)
         self.position = position
         self.time_us = max(self.time_us, time_us)
-        self.next_stream = next_stream
+        self.next_stream = int(next_stream)
 
     def unknown(self, batch: Iterable[AppendRequest]) -> set[str]:
         """Return the streams of a batch that are not in the cache."""
@@ -173,17 +200,27 @@ class Ledger:
                 unknown.update(each.stream for each in request.replacing if each.stream not in heads)
         return unknown
 
-    def learn(self, names: Iterable[str], found: Mapping[str, Head]) -> None:
-        """Add heads of streams, as of the ledger's position, to the cache."""
-        for name in names:
-            self._heads[name] = found.get(name) or (0, 0, GENESIS)
+    def facts(self, batch: Sequence[AppendRequest]) -> Asking[tuple[Leases, Keys]]:
+        """Read what deciding a batch takes, as of the ledger's position: the heads of its streams that are not in the
+        cache, and its leases and used keys."""
+        for name in self.unknown(batch):
+            rows = yield "stream_head", name
+            self._heads[name] = tuple(rows[0]) if rows else (0, 0, GENESIS)
+        leases: dict[str, tuple[int, int]] = {}
+        keys: dict[str, KeyRow] = {}
+        for request in batch:
+            if request.key is not None and (rows := (yield "used_key", request.key.id)):
+                keys[request.key.id] = KeyRow(*rows[0])
+            if request.under is not None and (rows := (yield "lease", request.under.name)):
+                leases[request.under.name] = tuple(rows[0])
+        return leases, keys
 
     def decide(
         self,
         batch: Sequence[AppendRequest],
         now_us: int,
-        leases: Mapping[str, tuple[int, int]] | None,
-        keys: Mapping[str, KeyRow],
+        leases: Leases | None,
+        keys: Keys,
     ) -> WriteBatch:
         """Decide a batch and return its plan; with `leases` None, the write itself checks the leases."""
         self.attempt = plan = WriteBatch(self.position, max(now_us, self.time_us))
@@ -265,7 +302,7 @@ class Ledger:
                 raise InvalidInput(f"{stream} has no versions {first}..{last} to replace")
 
 
-def _check_lease(claimed: Lease, now_us: int, leases: Mapping[str, tuple[int, int]] | None) -> None:
+def _check_lease(claimed: Lease, now_us: int, leases: Leases | None) -> None:
     if leases is None:
         return
     token, expires_us = leases.get(claimed.name, (0, 0))

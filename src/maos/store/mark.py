@@ -7,6 +7,7 @@ of an undamaged database; it is not synced each time, because an old mark makes 
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import zlib
@@ -86,6 +87,14 @@ class MarkFile:
             self.sync()
             os.close(self._fd)
             self._fd = -1
+
+
+def default_mark(place: str) -> Path:
+    """Return the file of the mark of a server's journal: each machine keeps its own."""
+    state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
+    folder = state / "maos" / "heads"
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return folder / hashlib.sha256(place.encode()).hexdigest()[:32]
 
 
 def _parse(line: bytes) -> Mark | None:

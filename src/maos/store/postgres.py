@@ -11,11 +11,10 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-import os
 from collections.abc import Callable, Iterable, Sequence
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 import asyncpg
@@ -23,15 +22,14 @@ import asyncpg
 from maos.clock import Clock
 from maos.errors import Corrupt, DiskFull, InvalidInput, MaosError, NotFound, StoreUnavailable
 from maos.faults import crash_point
-from maos.files import sync_folder
+from maos.files import whole_file
 from maos.store import queries, upgrade
-from maos.store.ledger import AppendRequest, Head, KeyRow, Ledger, WriteBatch
-from maos.store.mark import Mark, MarkFile
+from maos.store.ledger import AppendRequest, Asking, Ledger, WriteBatch
+from maos.store.mark import Mark, MarkFile, default_mark
 
 PATIENCE_S = 15.0  # how long to wait for a lost server before callers get an error
 COMMAND_TIMEOUT_S = 60.0
 CLOSE_S_MAX = 1.0  # how long connections may take to close
-NEWS_MAX = 10_000
 IDLE_MS_MAX = 5_000  # between two statements of one transaction; then the server ends it
 READERS_MAX = 4
 LISTEN_AGAIN_S = 1.0  # between attempts to listen again
@@ -46,6 +44,7 @@ INSERT INTO events (position, stream, version, type, format, time_us, token, bod
 SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::text[], $5::bigint[], $6::bigint[], $7::bigint[],
                      $8::bytea[], $9::bytea[])
 """
+T = TypeVar("T")
 _KNOWN_VIEWS = "SELECT definition FROM pg_views WHERE schemaname = $1 AND viewname = 'maos_views'"
 _SECRET_OPTIONS = ("password", "sslpassword")
 _TABLES = ("streams", "events", "keys", "leases", "documents")
@@ -83,7 +82,7 @@ class PostgresDatabase:
         if not schema_name.isidentifier() or not schema_name.isascii():
             raise InvalidInput(f"{schema_name!r} cannot name a schema", hint="use letters, digits and underscores")
         self.place = _without_password(url) + ("" if schema_name == "maos" else f" (schema {schema_name})")
-        self.mark = MarkFile(mark_path or _default_mark(self.place))
+        self.mark = MarkFile(mark_path or default_mark(self.place))
         self.notes: list[str] = []
         self._url = url
         self._schema_name = schema_name.lower()
@@ -336,63 +335,38 @@ class PostgresDatabase:
     async def _decide(
         self, connection: asyncpg.Connection[Any], ledger: Ledger, batch: Sequence[AppendRequest]
     ) -> WriteBatch:
-        sql = self._sql
-        head = await connection.fetchrow(sql["log_head"])
-        position, time_us, _hash = head or (0, 0, None)
+        position, time_us, _hash = await connection.fetchrow(self._sql["log_head"]) or (0, 0, None)
         if position != ledger.position:
-            await self._catch_up(connection, ledger, position, time_us)
-        unknown = ledger.unknown(batch)
-        if unknown:
-            found: dict[str, Head] = {}
-            for name in unknown:
-                row = await connection.fetchrow(sql["stream_head"], name)
-                if row:
-                    found[name] = tuple(row)
-            ledger.learn(unknown, found)
-        keys: dict[str, KeyRow] = {}
-        leases: dict[str, tuple[int, int]] = {}
-        for request in batch:
-            if request.key is not None:
-                row = await connection.fetchrow(sql["used_key"], request.key.id)
-                if row:
-                    keys[request.key.id] = KeyRow(*row)
-            if request.under is not None:
-                # Locked until the commit, as in `append_if_unmoved`: a takeover waits, and then sees what was written.
-                row = await connection.fetchrow(sql["lease"] + " FOR SHARE", request.under.name)
-                if row:
-                    leases[request.under.name] = tuple(row)
+            await self._answer(connection, ledger.news(position, time_us))
+        leases, keys = await self._answer(connection, ledger.facts(batch))
         now_us = await connection.fetchval("SELECT now_us()")
         self._server_ahead_us = now_us - self._clock.steady_us()
         return ledger.decide(batch, now_us, leases, keys)
 
-    async def _catch_up(self, connection: asyncpg.Connection[Any], ledger: Ledger, position: int, time_us: int) -> None:
-        news: Iterable[tuple[str, Head]] | None = None
-        if 0 <= ledger.position < position <= ledger.position + NEWS_MAX:
-            rows = await connection.fetch(self._sql["news"], ledger.position, NEWS_MAX)
-            news = [(row[0], (row[1], row[2], row[3])) for row in rows]
-        next_stream = await connection.fetchval(self._sql["next_stream"])
-        ledger.catch_up(position, time_us, next_stream, news)
+    async def _answer(self, connection: asyncpg.Connection[Any], asking: Asking[T]) -> T:
+        """Execute the queries that the ledger asks for, and return what it makes of the rows."""
+        rows: list[Any] | None = None
+        try:
+            while True:
+                query, *arguments = asking.send(rows)
+                # A lease is locked until the commit, as in `append_if_unmoved`: a takeover waits until then.
+                statement = self._sql[query] + (" FOR SHARE" if query == "lease" else "")
+                rows = await connection.fetch(statement, *arguments)
+        except StopIteration as done:
+            found: T = done.value
+            return found
 
     async def _write(self, connection: asyncpg.Connection[Any], plan: WriteBatch) -> None:
-        sql = self._sql
         if plan.streams:
-            await connection.executemany(sql["insert_stream"], plan.streams)
+            await connection.executemany(self._sql["insert_stream"], plan.streams)
         if plan.rows:
             await connection.execute(_INSERT_EVENTS, *zip(*plan.rows, strict=True))
         if plan.keys:
-            await connection.executemany(sql["insert_key"], list(plan.keys.values()))
-        for document in plan.documents:
-            if document.body is None:
-                await connection.execute(sql["delete_document"], *document[:3])
-            else:
-                await connection.execute(sql["save_document"], *document)
-        for stream, (name, first, last, event) in plan.replacing:
-            changed = await connection.execute(
-                sql["replace_last"], stream, last, last - first + 1, event.type, event.format, event.body
-            )
-            if changed != "UPDATE 1":
-                raise InvalidInput(f"versions {first}..{last} of {name} are not whole events")
-            await connection.execute(sql["delete_replaced"], stream, first, last)
+            await connection.executemany(self._sql["insert_key"], list(plan.keys.values()))
+        for query, arguments in plan.other_rows():
+            changed = await connection.execute(self._sql[query], *arguments)
+            if query == "replace_last" and changed != "UPDATE 1":
+                raise plan.not_whole(arguments)
         await connection.execute("SELECT pg_notify($1, $2)", self._channel, str(plan.expected + len(plan.rows)))
 
     def outcome_unknown(self, error: Exception) -> bool:
@@ -463,26 +437,13 @@ class PostgresDatabase:
 
     async def copy_to(self, target: Path) -> int:
         """Write all rows of one snapshot as lines of JSON, completely or not at all; return the newest position."""
-        partial = target.with_name(target.name + ".partial")
-        partial.unlink(missing_ok=True)
-        descriptor = os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
         assert self._readers is not None
-        crash_point("copy: begun")
-        try:
-            with open(descriptor, "w", encoding="utf-8") as file:  # noqa: ASYNC230 - short and rare writes
-                async with self._readers.acquire() as connection, connection.transaction(isolation="repeatable_read"):
-                    head = await connection.fetchrow(self._sql["log_head"])
-                    for table in _TABLES:
-                        async for row in connection.cursor(f"SELECT * FROM {table}"):  # noqa: S608 - constant names
-                            file.write(json.dumps({"table": table, **_plain(row)}) + "\n")
-                file.flush()
-                os.fsync(file.fileno())
-            crash_point("copy: not yet named")
-            partial.rename(target)
-        except BaseException:  # an incomplete copy is useless
-            partial.unlink(missing_ok=True)
-            raise
-        sync_folder(target.parent)
+        with whole_file(target) as partial, partial.open("w", encoding="utf-8") as file:
+            async with self._readers.acquire() as connection, connection.transaction(isolation="repeatable_read"):
+                head = await connection.fetchrow(self._sql["log_head"])
+                for table in _TABLES:
+                    async for row in connection.cursor(f"SELECT * FROM {table}"):  # noqa: S608 - constant names
+                        file.write(json.dumps({"table": table, **_plain(row)}) + "\n")
         return head[0] if head else 0
 
     async def problems(self) -> list[str]:
@@ -527,11 +488,3 @@ def _without_password(url: str) -> str:
         return url
     netloc = parts.netloc.replace(f":{parts.password}@", "@", 1)
     return urlunsplit(parts._replace(netloc=netloc, query="&".join(shown)))
-
-
-def _default_mark(place: str) -> Path:
-    """Return the file of the mark: each machine keeps its own."""
-    state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
-    folder = state / "maos" / "heads"
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    return folder / hashlib.sha256(place.encode()).hexdigest()[:32]

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from importlib.resources.abc import Traversable
 from itertools import chain
 from pathlib import Path
@@ -20,23 +19,30 @@ from typing import Any, TypeVar
 import apsw
 
 from maos.clock import Clock
-from maos.errors import Corrupt, DiskFull, InvalidInput, MaosError, NotFound, StoreUnavailable, UnknownFormat
+from maos.errors import DiskFull, InvalidInput, NotFound, StoreUnavailable, UnknownFormat
 from maos.faults import crash_point
 from maos.files import sync_folder
-from maos.store import queries, upgrade
+from maos.store import queries, sqlite_file, upgrade
 from maos.store.bell import Bell
-from maos.store.contract import Replacement
-from maos.store.ledger import AppendRequest, Head, KeyRow, Ledger, WriteBatch
+from maos.store.ledger import AppendRequest, Asking, Ledger, WriteBatch
 from maos.store.mark import Mark, MarkFile
+from maos.store.sqlite_file import (
+    BUSY_MS_MAX,
+    EVENT_TYPES,
+    Row,
+    is_full,
+    one,
+    roll_back,
+    translate,
+    translate_errors,
+    wrong_type,
+)
 
-SQLITE_MIN = (3, 51, 3)
-BUSY_MS_MAX = 10_000  # how long a writer waits for other processes before it raises
 LOCK_PAUSE_S = 0.000_1  # the first pause before a lock is tried again
 LOCK_PAUSE_S_MAX = 0.01
 WAL_PAGES_MAX = 1_000  # with more pages the log is copied into the database
 WAL_PREALLOCATED_PAGES = (256, 1_100)  # the log is preallocated: a part soon, all of it for processes that write much
 WAL_PAGES_PREALLOCATED = 12  # from this many pages on; not for a process that writes once and ends
-NEWS_MAX = 10_000  # with more events of other processes the ledger is cleared
 
 ROWS_AT_ONCE = 16  # rows per statement: a third less work than one each
 
@@ -47,11 +53,7 @@ _INSERT_EVENTS = _INSERT_EVENT + f", {_VALUES}" * (ROWS_AT_ONCE - 1)
 
 VIEWS_KNOWN = "SELECT count(*) FROM sqlite_schema WHERE type = 'view' AND name = 'maos_views' AND instr(?, sql)"
 
-# SQLite does not check that a stored value has its column's type; a flipped bit can turn a text into a number.
 _EVENT_QUERIES = frozenset(("read_stream", "read_stream_backwards", "read_log"))
-_EVENT_TYPES: list[type] = [int, str, int, int, str, int, int, int, bytes, bytes]
-
-Row = tuple[Any, ...]
 T = TypeVar("T")
 
 
@@ -98,10 +100,12 @@ class SqliteDatabase:
 
     async def open(self) -> None:
         """Connect, create or upgrade; raise when that is not possible."""
-        _check_library()
+        sqlite_file.check_library()
         try:
             with translate_errors(self.place):
-                created = self._create_file()
+                if not self._create and (not self.path.exists() or self.path.stat().st_size == 0):
+                    raise NotFound(f"there is no database {self.place}", hint="check the path; nothing was created")
+                created = self._vfs is None and sqlite_file.create(self.path, self.place)
                 level = self._connect_reader()
                 todo = upgrade.pending(upgrade.steps("sqlite", self._schema), level, self.place)
                 if todo:
@@ -125,24 +129,6 @@ class SqliteDatabase:
         self._writer = self._reader = self._stamps = None
         self.mark.close()
 
-    def _create_file(self) -> bool:
-        """Create the file, readable by its owner only; SQLite gives its other files the same mode."""
-        if not self._create and (not self.path.exists() or self.path.stat().st_size == 0):
-            raise NotFound(f"there is no database {self.place}", hint="check the path; nothing was created")
-        if self._vfs is not None:
-            return False
-        try:
-            os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
-        except FileExistsError:
-            return False
-        except OSError as error:
-            raise StoreUnavailable(
-                f"{self.place} cannot be created: {error.strerror}",
-                written=False,
-                hint="check that the folder exists and is writable",
-            ) from error
-        return True
-
     def _connect_reader(self) -> int:
         """Open the connection for reading; return the schema level.
 
@@ -153,7 +139,7 @@ class SqliteDatabase:
         try:
             level = self._level()
         except apsw.IOError as error:
-            if not _is_full(error):
+            if not is_full(error):
                 raise
             self._reader.close()
             self._reader = self._connect()
@@ -177,9 +163,11 @@ class SqliteDatabase:
         connection = self._connect()
         if new:
             connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # so that pages freed by compaction can be returned
-        self._switch_to_wal(connection)  # a copy made by VACUUM INTO is not in that mode
+        sqlite_file.switch_to_wal(
+            connection, self.place, is_real=self._vfs is None
+        )  # a copy made by VACUUM INTO is not in that mode
         connection.execute("PRAGMA synchronous = FULL")
-        if _one(connection, "PRAGMA synchronous") != 2:
+        if one(connection, "PRAGMA synchronous") != 2:
             raise StoreUnavailable(f"{self.place}: synchronous=FULL was not accepted", written=False)
         connection.set_wal_hook(self._after_commit)  # replaces SQLite's own checkpoints; see `maintain`
         self._writer = connection
@@ -213,7 +201,7 @@ class SqliteDatabase:
                 crash_point(f"upgrade: before level {step.level}")
                 connection.execute("BEGIN IMMEDIATE")
                 try:
-                    found = int(_one(connection, "PRAGMA user_version"))
+                    found = int(one(connection, "PRAGMA user_version"))
                     if found < step.level:  # or another process was first
                         if found and found == level:
                             self._keep_copy(level)
@@ -222,7 +210,7 @@ class SqliteDatabase:
                     crash_point(f"upgrade: level {step.level} not committed")
                     connection.execute("COMMIT")
                 except BaseException:
-                    _roll_back(connection)
+                    roll_back(connection)
                     raise
         finally:
             connection.close()
@@ -233,46 +221,26 @@ class SqliteDatabase:
 
         Not part of opening: SQLite would parse every view each time, which would double its cost.
         """
-        if self._read_only or _one(self._open_reader(), VIEWS_KNOWN, views):
+        if self._read_only or one(self._open_reader(), VIEWS_KNOWN, views):
             return
         connection = self._connect()
         connection.set_wal_hook(self._after_commit)
         try:
             connection.execute("BEGIN IMMEDIATE")
-            if not _one(connection, VIEWS_KNOWN, views):  # or another process was first
+            if not one(connection, VIEWS_KNOWN, views):  # or another process was first
                 connection.execute(views)
             connection.execute("COMMIT")
         except apsw.Error as error:
-            _roll_back(connection)
+            roll_back(connection)
             self.notes.append(f"the views could not be created: {error}")
         finally:
             connection.close()
-
-    def _switch_to_wal(self, connection: apsw.Connection) -> None:
-        if _one(connection, "PRAGMA journal_mode") == "wal":
-            return
-        deadline = time.monotonic() + BUSY_MS_MAX / 1000
-        while True:
-            try:
-                mode = _one(connection, "PRAGMA journal_mode = WAL")
-            except apsw.BusyError:  # another process is creating it; SQLite does not wait here
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(0.005)
-                continue
-            if mode != "wal" and self._vfs is None:
-                raise StoreUnavailable(
-                    f"{self.place}: the file system does not allow write-ahead logging",
-                    written=False,
-                    hint="put the database on a local disk",
-                )
-            return
 
     def _keep_copy(self, level: int) -> None:
         """Copy the database while it is locked; replace a copy of a failed upgrade, which may lack newer events."""
         assert self._reader is not None
         copy = self.path.with_name(f"{self.path.name}.level-{level}.bak")
-        _copy(self._reader, copy)
+        sqlite_file.copy(self._reader, copy)
         self.notes.append(f"kept {copy} from before the schema upgrade")
 
     # --- reading ---------------------------------------------------------------------------------------------
@@ -283,8 +251,8 @@ class SqliteDatabase:
             rows: list[Row] = self._open_reader().execute(self._sql[query], arguments).fetchall()
         except (apsw.Error, UnicodeDecodeError) as error:
             raise translate(error, self.place) from error
-        if query in _EVENT_QUERIES and [*map(type, chain.from_iterable(rows))] != _EVENT_TYPES * len(rows):
-            raise _wrong_type(rows)
+        if query in _EVENT_QUERIES and [*map(type, chain.from_iterable(rows))] != EVENT_TYPES * len(rows):
+            raise wrong_type(rows)
         return rows
 
     async def fetch_row(self, query: str, *arguments: apsw.SQLiteValue) -> Row | None:
@@ -345,7 +313,7 @@ class SqliteDatabase:
             self._data_version = connection.data_version()
         except BaseException as error:
             self._data_version = -1
-            _roll_back(connection)
+            roll_back(connection)
             if isinstance(error, apsw.ReadOnlyError):
                 connection.close()  # this connection stays read-only; a new one may be allowed to write later
                 self._writer = None
@@ -421,12 +389,8 @@ class SqliteDatabase:
         if self._preallocated_pages < WAL_PREALLOCATED_PAGES[-1]:
             return
         self._maintain_at = self.wal_pages + WAL_PAGES_MAX  # if this fails, retry later
-        with translate_errors(self.place):
-            connection = self._connect()
-            try:
-                connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
-            finally:
-                connection.close()
+        with translate_errors(self.place), contextlib.closing(self._connect()) as connection:
+            connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
 
     async def maintain(self) -> None:
         """Copy the rest of the log, so that the next commit starts it from the beginning."""
@@ -442,67 +406,40 @@ class SqliteDatabase:
         self.wal_pages = 0
 
     def _preallocate_wal(self, writer: apsw.Connection) -> None:
-        """Fill the log file with zeros up to its usual length: syncing a file that does not grow takes half the time.
-
-        SQLite ignores what follows the last valid frame. The write lock is held, so no process appends frames where the
-        zeros go. Unlike the database file, the log has no locks that closing it here could drop.
-        """
+        """Preallocate the log: a part of it, or all of it for a process that writes much."""
         pages = next(pages for pages in WAL_PREALLOCATED_PAGES if pages > self._preallocated_pages)
         self._preallocated_pages = pages
         self._maintain_at = min(WAL_PAGES_MAX, pages - pages // 8)
         if self._vfs is not None:
             return
-        length = 32 + pages * (24 + 4096)  # a header, and for each page its header and itself
-        writer.set_busy_timeout(BUSY_MS_MAX)
-        writer.execute("BEGIN IMMEDIATE")
         try:
-            log = os.open(f"{self.path}-wal", os.O_RDWR | os.O_CLOEXEC)
-            try:
-                size = os.fstat(log).st_size
-                if size < length:
-                    os.pwrite(log, bytes(length - size), size)
-                    os.fdatasync(log)
-            finally:
-                os.close(log)
+            sqlite_file.preallocate(writer, self.path, pages)
         except OSError as error:  # no space for the zeros: the log grows as needed
             self.notes.append(f"{self.place}-wal was not preallocated: {error.strerror}")
-        finally:
-            writer.execute("ROLLBACK")
 
     def _decide(self, connection: apsw.Connection, ledger: Ledger, batch: Sequence[AppendRequest]) -> WriteBatch:
-        sql = self._sql
         if connection.data_version() != self._data_version or ledger.position < 0:
             # Another process has committed since, or may have.
-            position, time_us, _hash = connection.execute(sql["log_head"]).fetchone() or (0, 0, None)
+            position, time_us, _hash = connection.execute(self._sql["log_head"]).fetchone() or (0, 0, None)
             if position != ledger.position:
-                self._catch_up(connection, ledger, position, time_us)
-        unknown = ledger.unknown(batch)
-        if unknown:
-            ledger.learn(unknown, dict(_heads(connection, sql["stream_head"], unknown)))
-        keys: dict[str, KeyRow] = {}
-        leases: dict[str, tuple[int, int]] = {}
-        for request in batch:
-            if request.key is not None:
-                row = connection.execute(sql["used_key"], (request.key.id,)).fetchone()
-                if row:
-                    keys[row[0]] = KeyRow(*row)
-            if request.under is not None:
-                row = connection.execute(sql["lease"], (request.under.name,)).fetchone()
-                if row:
-                    leases[request.under.name] = row
+                self._answer(connection, ledger.news(position, time_us))
+        leases, keys = self._answer(connection, ledger.facts(batch))
         return ledger.decide(batch, self._clock.now_us(), leases, keys)
 
-    def _catch_up(self, connection: apsw.Connection, ledger: Ledger, position: int, time_us: int) -> None:
-        news: Iterable[tuple[str, Head]] | None = None
-        if 0 <= ledger.position < position <= ledger.position + NEWS_MAX:
-            rows: Any = connection.execute(self._sql["news"], (ledger.position, NEWS_MAX)).fetchall()
-            news = [(name, (id_, version, hash_)) for name, id_, version, hash_ in rows]
-        ledger.catch_up(position, time_us, int(_one(connection, self._sql["next_stream"])), news)
+    def _answer(self, connection: apsw.Connection, asking: Asking[T]) -> T:
+        """Execute the queries that the ledger asks for, and return what it makes of the rows."""
+        rows: list[Row] | None = None
+        try:
+            while True:
+                query, *arguments = asking.send(rows)
+                rows = connection.execute(self._sql[query], arguments).fetchall()
+        except StopIteration as done:
+            found: T = done.value
+            return found
 
     def _write(self, connection: apsw.Connection, plan: WriteBatch) -> None:
-        sql = self._sql
         for stream in plan.streams:
-            connection.execute(sql["insert_stream"], stream)
+            connection.execute(self._sql["insert_stream"], stream)
         rows = plan.rows
         whole = len(rows) - len(rows) % ROWS_AT_ONCE
         for start in range(0, whole, ROWS_AT_ONCE):
@@ -511,14 +448,11 @@ class SqliteDatabase:
             connection.execute(_INSERT_EVENT, row)
         crash_point("commit: events inserted")
         for key in plan.keys.values():
-            connection.execute(sql["insert_key"], key)
-        for document in plan.documents:
-            if document.body is None:
-                connection.execute(sql["delete_document"], document[:3])
-            else:
-                connection.execute(sql["save_document"], document)
-        for stream_id, replacement in plan.replacing:
-            _replace(connection, sql, stream_id, replacement)
+            connection.execute(self._sql["insert_key"], key)
+        for query, arguments in plan.other_rows():
+            connection.execute(self._sql[query], arguments)
+            if query == "replace_last" and connection.changes() != 1:
+                raise plan.not_whole(arguments)
 
     # --- copying and checking ------------------------------------------------------------------------------------
 
@@ -531,19 +465,10 @@ class SqliteDatabase:
                 # A copy under the name of a database in use would be mixed with its log, and events be lost.
                 raise InvalidInput(f"{target} is a database in use", hint="name a file that does not exist")
             with translate_errors(self.place):
-                _copy(connection, target)
-                return self._head_of_copy(target)
+                sqlite_file.copy(connection, target)
+                return sqlite_file.head_of_copy(target, self._sql["log_head"])
 
         return await self._read_long(work)
-
-    def _head_of_copy(self, copy: Path) -> int:
-        flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
-        connection = apsw.Connection(f"{copy.absolute().as_uri()}?immutable=1", flags)  # creates no files beside it
-        try:
-            row: Any = connection.execute(self._sql["log_head"]).fetchone()
-            return row[0] if row else 0
-        finally:
-            connection.close()
 
     async def problems(self) -> list[str]:
         """Return what SQLite's own integrity check finds."""
@@ -563,119 +488,7 @@ class SqliteDatabase:
             return work(self._open_reader())
 
         def run() -> T:
-            connection = self._connect()
-            try:
+            with contextlib.closing(self._connect()) as connection:
                 return work(connection)
-            finally:
-                connection.close()
 
         return await asyncio.get_running_loop().run_in_executor(None, run)
-
-
-def _copy(connection: apsw.Connection, target: Path) -> None:
-    partial = target.with_name(target.name + ".partial")
-    partial.unlink(missing_ok=True)
-    os.close(os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
-    crash_point("copy: begun")
-    try:
-        connection.execute("VACUUM INTO ?", (str(partial),))
-        descriptor = os.open(partial, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-        crash_point("copy: not yet named")
-        partial.rename(target)
-    except BaseException:  # an incomplete copy is useless, and may be what filled the disk
-        for left in (partial, partial.with_name(partial.name + "-journal")):
-            left.unlink(missing_ok=True)
-        raise
-    sync_folder(target.parent)
-
-
-def _roll_back(connection: apsw.Connection) -> None:
-    if connection.in_transaction:
-        with contextlib.suppress(apsw.Error):  # the first error matters
-            connection.execute("ROLLBACK")
-
-
-def _heads(connection: apsw.Connection, query: str, names: Iterable[str]) -> Iterable[tuple[str, Head]]:
-    for name in names:
-        row = connection.execute(query, (name,)).fetchone()
-        if row:
-            yield name, row
-
-
-def _replace(connection: apsw.Connection, sql: dict[str, str], stream: int, replacement: Replacement) -> None:
-    first, last, event = replacement.first, replacement.last, replacement.event
-    connection.execute(sql["replace_last"], (stream, last, last - first + 1, event.type, event.format, event.body))
-    if connection.changes() != 1:
-        raise InvalidInput(f"versions {first}..{last} of {replacement.stream} are not whole events")
-    connection.execute(sql["delete_replaced"], (stream, first, last))
-
-
-def _one(connection: apsw.Connection, query: str, *arguments: apsw.SQLiteValue) -> Any:
-    row = connection.execute(query, arguments).fetchone()
-    assert row is not None
-    return row[0]
-
-
-def _check_library() -> None:
-    version = tuple(int(part) for part in apsw.sqlite_lib_version().split("."))
-    if version < SQLITE_MIN:
-        raise StoreUnavailable(
-            f"the SQLite library is {apsw.sqlite_lib_version()}, which can lose committed writes",
-            written=False,
-            hint="install apsw 3.51.3 or newer",
-        )
-
-
-@contextlib.contextmanager
-def translate_errors(place: str) -> Iterator[None]:
-    """Raise errors of maos for errors of SQLite."""
-    try:
-        yield
-    except apsw.Error as error:
-        raise translate(error, place) from error
-
-
-def _wrong_type(rows: Iterable[Row]) -> Corrupt:
-    stream, version = next(row[1:3] for row in rows if [*map(type, row)] != _EVENT_TYPES)
-    return Corrupt(
-        f"{stream} has an event with a column of another type at version {version}",
-        stream=str(stream),
-        version=version if isinstance(version, int) else 0,
-    )
-
-
-def _is_full(error: Exception) -> bool:
-    """Return whether the disk has no space left for a page, or for the shared-memory file."""
-    return isinstance(error, apsw.FullError) or getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_SHMSIZE
-
-
-def translate(error: apsw.Error | UnicodeDecodeError, place: str) -> MaosError:
-    """Return the error of maos for an error of SQLite."""
-    if _is_full(error):
-        return DiskFull(place)
-    if isinstance(error, apsw.BusyError):
-        return StoreUnavailable(
-            f"another process has kept {place} locked for {BUSY_MS_MAX // 1000} s",
-            written=False,
-            hint="find that process with `lsof`; wait for it, or end it",
-        )
-    if isinstance(error, (apsw.CorruptError, apsw.NotADBError, UnicodeDecodeError)):
-        return Corrupt(
-            f"{place} is damaged or not a maos database: {error}",
-            hint="check the path; if it is the right file, restore a copy and run `maos state verify` on it",
-        )
-    if isinstance(error, (apsw.CantOpenError, apsw.ReadOnlyError, apsw.PermissionsError)):
-        return StoreUnavailable(
-            f"{place} cannot be opened for writing: {error}",
-            written=False,
-            hint="check that the folder exists and is writable",
-        )
-    return StoreUnavailable(
-        f"{place}: {error}",
-        written=None,
-        hint="the outcome is unknown; repeating the append under the same key is safe",
-    )

@@ -1,7 +1,7 @@
-"""Brings what a bundle holds into the journal: all of it in one append, or nothing yet.
+"""Imports what a bundle holds into the journal: all of it in one append, or nothing yet.
 
-Doing it again is harmless. Events are compared without what is of one machine, so a run that comes back from another
-one brings what was done there, and only that. When both sides have gone on, nothing is mixed: it is refused.
+Importing again is harmless. Events are compared without what is of one machine, so a run that comes back from another
+one brings what was done there, and only that. When both sides have new events, nothing is mixed: it is refused.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from maos.workspaces import commits
 TRIES_MAX = 5
 FILE_BYTES_MAX = JOURNAL_BYTES_MAX + GIT_BYTES_MAX
 NEW, MORE, SAME, MOVED_ON = "new", "more", "same", "moved_on"
-"""What became of it: it came; there was more of it; all of it was here; it was carried on here since."""
+"""What an import does: it is new; it has more events; all of it was here; it was continued here since."""
 
 
 class Imported(NamedTuple):
@@ -98,7 +98,7 @@ def _readable(path: Path) -> Iterator[BinaryIO]:
 
 
 class BundleImporter:
-    """Brings bundles into a journal, for work that goes on in a folder."""
+    """Imports bundles into a journal, for work that is resumed in a folder."""
 
     def __init__(self, journal: Journal, clock: Clock, *, folder: Path, home: Path) -> None:
         self._journal = journal
@@ -130,14 +130,14 @@ class BundleImporter:
             try:
                 await self._write(bundle, place, versions)
             except Conflict:
-                continue  # somebody else brings it, or goes on with it, at this moment
+                continue  # another process imports or resumes it now
             return brought._replace(refs=refs)
         raise InvalidInput(f"{manifest.id} changes all the time", hint="pause it, and import again")
 
     # --- what is here ----------------------------------------------------------------------------------------
 
     async def _compare(self, manifest: Manifest, checked: Checked, digests: dict[str, list[bytes]]) -> dict[str, int]:
-        """How many events of each stream are here; InvalidInput where they are others, or somebody else's."""
+        """How many events of each stream are here; InvalidInput where they are others, or of another run."""
         await self._check_names(manifest, checked, digests)
         versions, ahead = {}, ""
         async for name in membership.streams(self._journal, checked.members):
@@ -158,7 +158,7 @@ class BundleImporter:
         behind = next((name for name, count in versions.items() if count < len(digests[name])), "")
         if ahead and behind:
             raise InvalidInput(
-                f"{manifest.id} was carried on here and there: {ahead} has more here, {behind} in the bundle",
+                f"{manifest.id} was continued here and there: {ahead} has more here, {behind} in the bundle",
                 hint="import it into another database: `maos --db OTHER.db import FILE`",
             )
         return versions
@@ -190,11 +190,11 @@ class BundleImporter:
                     )
 
     async def _check_idle(self, manifest: Manifest) -> None:
-        """Whoever goes on with it here would lose it to what is written beside them."""
+        """Refuse while an engine executes it here: what is written beside that engine would end it."""
         lease = await self._journal.acquire(f"{'run' if manifest.kind == RUN else 'workflow'}/{manifest.id}", ttl_s=1.0)
         if lease is None:
             hint = f"`maos orchestration pause {manifest.id}`, and import again"
-            raise InvalidInput(f"{manifest.id} is being carried out here", hint=hint)
+            raise InvalidInput(f"{manifest.id} is being executed here", hint=hint)
         await self._journal.release(lease)
 
     # --- this machine ----------------------------------------------------------------------------------------
@@ -274,7 +274,7 @@ def _in_order(
     bundle: Contents, versions: Mapping[str, int], own: str
 ) -> tuple[list[tuple[str, Record]], dict[str, int]]:
     """The events that are not here yet, as they were recorded, all streams together; and for versions of the run how
-    many events came with them in the same append, which belong to the same moment."""
+    many events came with them in the same append, which belong to the same point in time."""
     counts = dict.fromkeys(bundle.streams, 0)
     lines: list[tuple[str, int, int]] = []
     for name, time_us in zip(bundle.order, bundle.times_us, strict=True):
@@ -318,7 +318,7 @@ def _in_git(bundle: Opened) -> bool:
 
 
 def _check_free(place: RebaseTarget, names: list[str]) -> None:
-    """Nobody else may have the worktrees and folders that agents of these names would have."""
+    """Refuse while another run has the worktrees and folders that agents of these names would have."""
     for name in names:
         spots = [place.root / name, place.root / ".maos" / name, place.home / "homes" / name]
         spots += [] if place.repository is None else [place.repository / "worktrees" / name]

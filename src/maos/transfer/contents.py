@@ -44,9 +44,9 @@ class Manifest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """The program that wrote it, with its version."""
     made_us: int
     position: int
-    """Where the journal was: everything in the bundle is of this one moment."""
+    """Where the journal was: the bundle has nothing later."""
     carried_out: bool
-    """Whether somebody was at work on it then, and went on."""
+    """Whether an engine was executing it then."""
     streams: list[StreamHead]
     refs: dict[str, str] = {}
     """What its commits are called, by name."""

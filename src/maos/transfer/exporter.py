@@ -1,4 +1,4 @@
-"""Writes a run or a workflow to one file: its events, as of one moment, and the commits of its files."""
+"""Writes a run or a workflow to one file: its events, as of one position, and the commits of its files."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Exported(NamedTuple):
 
 
 class _Gathered(NamedTuple):
-    """Everything of a run, as of one moment."""
+    """Everything of a run, as of one position."""
 
     root: Run | WorkflowRun
     heads: list[StreamHead]
@@ -62,7 +62,7 @@ async def kind_of(journal: Journal, id: str) -> str:
 async def export(
     journal: Journal, clock: Clock, target: BinaryIO, kind: str, id: str, *, made_by: str, files: bool = True
 ) -> Exported:
-    """Write all of a run or a workflow. Others may go on with it meanwhile: what they do now is not in it."""
+    """Write all of a run or a workflow. An engine may execute it meanwhile: what it does now is not in the file."""
     position = await journal.head()
     members = await membership.here(journal, kind, id)
     gathered = await _gather(journal, kind, id, members, position)
@@ -120,7 +120,7 @@ async def _gather(journal: Journal, kind: str, id: str, members: Members, positi
             found.append((record.position, line))
             if name == beginning:
                 if isinstance(record.event, RunRestoredBase) and root.commit:
-                    left[f"left-{root.branch}"] = root.commit  # of a branch that was given up, and can be gone back to
+                    left[f"left-{root.branch}"] = root.commit  # of a branch that was given up, and can be restored
                 root.apply(record.event)
             if isinstance(record.event, AttemptPlanned) and record.event.workspace["repository"]:
                 workspaces.append(record.event.workspace)

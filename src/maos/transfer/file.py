@@ -99,9 +99,9 @@ class BundleWriter:
                 self._write(piece)
 
     def end(self) -> str:
-        """The end; the checksum by which the bundle can be told from others."""
+        """The end; the checksum that identifies the bundle."""
         if expands(self._journal, self._journal_stored):
-            what = "the events of the run are so much alike that nobody could tell the bundle from a trap"
+            what = "the events of the run are so much alike that the bundle would look like a trap"
             raise InvalidInput(what, hint="`maos copy` copies the whole journal")
         whole = self._digest.digest()
         self._write(_PART.pack(END, self._parts, self.bytes + _PART.size, whole))

@@ -1,8 +1,8 @@
 """Which streams belong to a run or a workflow, and which events may be in them.
 
 By name: a run `r-1` has the agents `r-1-plan`, `r-1.TASK` and `r-1.TASK-gate1-1`, a workflow the agents and children
-`w-1.PLACE`, and children that were given a name of their own. Whoever exports and whoever imports goes by the same
-rules, so a bundle has nothing that is another's.
+`w-1.PLACE`, and children that were given a name of their own. Export and import follow the same
+rules, so a bundle has nothing of another run.
 """
 
 from __future__ import annotations

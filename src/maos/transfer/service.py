@@ -1,4 +1,4 @@
-"""Runs that go elsewhere, for programs: written to a file, and read from one."""
+"""Export and import of runs, for programs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from maos.transfer.importers import ImportedRun, ImportTarget, RunSource
 
 
 class Transfer:
-    """Runs that go elsewhere: exported to one file, and imported from one."""
+    """Runs as files: exported to one, and imported from one."""
 
     def __init__(self, journal: Journal, clock: Clock, attempts: Attempts, *, made_by: str) -> None:
         self._journal = journal
@@ -41,7 +41,7 @@ class Transfer:
             return await exporter.export(self._journal, self._clock, out, kind, id, made_by=self._made_by, files=files)
 
     async def import_(self, source: Path | str, *, folder: Path | str = ".", dry_run: bool = False) -> Imported:
-        """Bring what is in a file that `export` wrote, whoever has it from whom. Nothing of it is executed before
+        """Import what is in a file that `export` wrote, on any machine. Nothing of it is executed before
         `Runs.agree`. `folder` is where its agents will work. Importing again brings what is new.
 
         Example::

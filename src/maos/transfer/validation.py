@@ -1,8 +1,8 @@
 """Looks through what a bundle brings, before anything of it is written: a stranger may have made it.
 
 Each stream must belong to what the bundle is of, each event to its stream; all of it must fold, here and now, to
-something of the right types. What is left are texts and numbers of a run, and those can do no harm until somebody goes
-on with it.
+something of the right types. What is left are texts and numbers of a run, and those can do no harm until it is
+resumed.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _REF = re.compile(r"refs/maos/([^/]+)/[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 
 class Checked(NamedTuple):
-    """A bundle that nobody need fear to look at."""
+    """A bundle that was found to be in order."""
 
     root: Run | WorkflowRun
     members: Members
@@ -217,8 +217,8 @@ def _attempt(id: str, events: Sequence[Record], name: str, run: str) -> Attempt:
     return found
 
 
-class _Receipts(Acknowledgements, kw_only=True):
-    """The fold of receipts, for events as they come with a bundle."""
+class _Acknowledgements(Acknowledgements, kw_only=True):
+    """The fold of acknowledgements, for events as they come with a bundle."""
 
     def apply(self, event: EventBase) -> None:  # type: ignore[override]  # it takes the type and the data
         """Fold one more event in."""
@@ -227,7 +227,7 @@ class _Receipts(Acknowledgements, kw_only=True):
 
 def _other(family: str, id: str, events: Sequence[Record], name: str) -> None:
     if family == "acks":
-        _folded(_Receipts(id=id), events, name)
+        _folded(_Acknowledgements(id=id), events, name)
     elif family == "notices":
         _folded(Notices(), events, name)
     elif family == "tools":
@@ -264,4 +264,4 @@ def is_ref_of(members: Members, ref: str) -> bool:
 
 
 def _bad(what: str) -> Corrupt:
-    return Corrupt(f"the bundle cannot be imported: {what}", hint="nothing was imported; do not trust who made it")
+    return Corrupt(f"the bundle cannot be imported: {what}", hint="nothing was imported; do not trust its source")

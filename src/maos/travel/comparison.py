@@ -1,4 +1,4 @@
-"""How two points in time differ, of one run or of two: tasks, questions, findings, what was said, and merged files."""
+"""How two points in time differ, of one run or of two: tasks, questions, findings, messages, and merged files."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class ChangedField(NamedTuple):
 
     name: str
     before: str
-    """How it stands; empty where there is none."""
+    """Its status; empty where there is none."""
     after: str
     said_before: str
     """Its result or answer."""
@@ -73,7 +73,7 @@ async def compare(one: Side, other: Side, *, patch: bool = False) -> Difference:
         files = await workspaces.diff(workspace, *commits)
         text = await workspaces.patch(workspace, *commits) if patch else ""
     return Difference(
-        _changed(one.run.tasks, other.run.tasks, _standing),
+        _changed(one.run.tasks, other.run.tasks, _task_text),
         _changed(one.run.questions, other.run.questions, _asked),
         (_only(one.messages, other.messages), _only(other.messages, one.messages)),
         (sorted(set(one.findings) - set(other.findings)), sorted(set(other.findings) - set(one.findings))),
@@ -91,16 +91,16 @@ def _only(some: Mapping[str, Message], others: Mapping[str, Message]) -> list[Me
     return [said for id, said in some.items() if id not in others]
 
 
-def _changed(before: Mapping[str, Any], after: Mapping[str, Any], told: Any) -> list[ChangedField]:
+def _changed(before: Mapping[str, Any], after: Mapping[str, Any], described: Any) -> list[ChangedField]:
     found = []
     for name in dict.fromkeys((*before, *after)):
-        one, other = told(before.get(name)), told(after.get(name))
+        one, other = described(before.get(name)), described(after.get(name))
         if one != other:
             found.append(ChangedField(name, one[0], other[0], one[1], other[1]))
     return found
 
 
-def _standing(task: TaskState | None) -> tuple[str, str, str]:
+def _task_text(task: TaskState | None) -> tuple[str, str, str]:
     return ("", "", "") if task is None else (task.status, task.result or task.why, task.commit)
 
 
@@ -143,11 +143,11 @@ async def _messages(journal: Journal, run: Run, point: PointInTime) -> dict[str,
     return found
 
 
-async def _parted_at(journal: Journal, runs: Mapping[str, Run], stretch: RunSegment) -> int:
-    """The position that a stretch of a run goes on from. Of one that was imported only the version is known: positions
-    are those of the journal that it comes from."""
-    run = runs[stretch.run]
-    begun = next((one for one in run.branches if one.version == stretch.first), None)
+async def _parted_at(journal: Journal, runs: Mapping[str, Run], segment: RunSegment) -> int:
+    """The position that a segment of a run continues from. Of an imported one only the version is known: positions are
+    those of the journal that it comes from."""
+    run = runs[segment.run]
+    begun = next((one for one in run.branches if one.version == segment.first), None)
     if begun is not None:
         of, position, version = run, begun.position, begun.to
     elif run.origin is not None and run.origin["run"] in runs:

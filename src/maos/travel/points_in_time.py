@@ -118,7 +118,7 @@ async def named(journal: Journal, run: Run, name: str) -> PointInTime:
 
 
 async def at_position(journal: Journal, run: Run, position: int) -> PointInTime:
-    """The point in time of a position of the journal: between two versions, agents went on."""
+    """The point in time of a position of the journal: between two versions, agents kept working."""
     version = time_us = 0
     async for record in journal.read(stream(run.id)):
         if record.position > position:
@@ -179,6 +179,6 @@ async def run_at(journal: Journal, point: PointInTime) -> Run:
 
 
 def check_planned(then: Run, point: PointInTime) -> None:
-    """Refuse a point in time at which there was nothing to go on with."""
+    """Refuse a point in time at which there was nothing to resume."""
     if not then.tasks:
         raise InvalidInput(f"nothing was planned yet at {point.spoken} of {point.run}", hint="choose a later one")

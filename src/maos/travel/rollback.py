@@ -37,7 +37,7 @@ from maos.travel import branches, points_in_time
 from maos.travel.branches import GRACE_S, Cut, keep_merged, merge_appends, position_before
 from maos.travel.points_in_time import PointInTime
 
-KEPT, GOES_ON, ANEW, GIVEN_UP = "kept", "goes on", "begins", "given up"
+KEPT, CONTINUES, ANEW, GIVEN_UP = "kept", "continues", "begins", "given up"
 
 
 class PlannedStep(NamedTuple):
@@ -45,7 +45,7 @@ class PlannedStep(NamedTuple):
 
     task: str
     what: str
-    """kept: it was done, and stays so · goes on: from where it was · begins: it had not begun · given up: it was
+    """kept: it was done, and stays so · continues: from where it was · begins: it had not begun · given up: it was
     planned later."""
     now: str
     """Its status now; empty when this run does not have it."""
@@ -128,7 +128,7 @@ class Travel:
             if self._is_there(run, point):
                 return plan._replace(before=await position_before(self._journal, run))
             await keep_merged(run)
-            workspace, why = f"{run.id}-b{departure.branch}", f"taken back to {point.spoken}"
+            workspace, why = f"{run.id}-b{departure.branch}", f"rolled back to {point.spoken}"
             content, also = await self._prepared(departure, workspace, why)
             rolled_back = RunRolledBack(
                 to=point.version,
@@ -322,7 +322,7 @@ def _step(run: Run, then: Run, name: str, id: str, branch: int, cut: Cut | None)
     saved = [each for each in cut.attempt.checkpoints if each.name == cut.saved]
     return PlannedStep(
         name,
-        GOES_ON,
+        CONTINUES,
         now,
         task.status,
         agent,

@@ -20,7 +20,7 @@ from maos.engine import claims
 from maos.errors import InvalidInput
 from maos.journal.journal import Journal
 from maos.model.branch import content, still_asked
-from maos.model.events.run import RunChanged
+from maos.model.events.run import RunFileChanged
 from maos.model.plan import ASK, BadPlan, Plan, Task, checked
 from maos.model.run import DONE, FAILED, GATED, RUNNING, WAITING, Run, TaskState, agent_name
 from maos.model.status import RunStatus
@@ -255,7 +255,7 @@ async def go_over(journal: Journal, clock: Clock, run: Run, read: ParsedPlan, *,
         refuse_misfits(run, made_from, changes)
         plan = whole(run, made_from, read.plan)
         now = origin_of(read)
-        changed = RunChanged(
+        changed = RunFileChanged(
             to=run.version,
             position=await journal.head(),
             branch=run.branch + 1,

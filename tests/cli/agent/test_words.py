@@ -33,9 +33,9 @@ def heard(*found: Fact, messages: Mapping[int, str] | None = None) -> AgentEvent
         ([facts.Trouble("overloaded", "busy")], "the model's servers are overloaded: busy\n"),
         ([facts.PermissionRequested("7", "Bash", {"command": "rm x"})], "asks to use Bash  rm x\n"),
         ([facts.PermissionDenied("Bash", "not here")], "was refused Bash: not here\n"),
-        ([facts.Session("s", model="m-1")], "model m-1\n"),
-        ([facts.Session("s", instead_of="r")], "its session could not be resumed; a new one begins\n"),
-        ([facts.Session("s")], ""),
+        ([facts.SessionOpened("s", model="m-1")], "model m-1\n"),
+        ([facts.SessionOpened("s", instead_of="r")], "its session could not be resumed; a new one begins\n"),
+        ([facts.SessionOpened("s")], ""),
         ([facts.Thought("hm\nhm")], "… hm hm\n"),
         ([facts.Unknown.of("?")], "?\n"),
         ([facts.Text("one\ntwo"), facts.TurnEnded("two")], "one\ntwo\n"),
@@ -44,7 +44,7 @@ def heard(*found: Fact, messages: Mapping[int, str] | None = None) -> AgentEvent
         ([facts.TurnEnded("broken", failed=True)], ""),
         ([facts.Line.of("found: gold"), facts.Discovery("found", "gold")], "found: gold\n"),
         ([facts.Text("hello"), facts.Discovery("found", "gold")], "hello\n★ found: gold\n"),
-        ([facts.Plan([{"content": "a", "status": "completed"}, {"content": "b", "status": "in_progress"}])],
+        ([facts.AgentPlan([{"content": "a", "status": "completed"}, {"content": "b", "status": "in_progress"}])],
          "plan: 1 of 2 done, now: b\n"),
         ([facts.Line.of("\x1b[2Jx\r")], "\\x1b[2Jx\n"),
     ],
@@ -56,7 +56,7 @@ def test_facts_as_lines(found: list[Fact], shown: str, capsys: pytest.CaptureFix
 
 
 def test_a_message_is_shown_when_the_agent_gets_it(capsys: pytest.CaptureFixture[str]) -> None:
-    got = heard(facts.Input("inbox/3"), facts.Input("end"), messages={3: "go\nleft"})
+    got = heard(facts.InputReceived("inbox/3"), facts.InputReceived("end"), messages={3: "go\nleft"})
     OutputPrinter(beside=sys.stderr).show(got)
     assert capsys.readouterr() == ("", "» go left\n")
 

@@ -84,7 +84,7 @@ def test_a_run_whose_engine_was_killed_is_interrupted_and_says_how_to_go_on(
     assert found["status"] == "running"
     assert found["resumable"] == f"maos resume {engine.run}"
     status = call("status").stdout
-    assert f"! {engine.run} is interrupted: the process that carried it out is gone" in status
+    assert f"! {engine.run} is interrupted: the process that executed it has exited" in status
     assert f"to go on: maos resume {engine.run}" in status
     assert ask("status")["interrupted"] == [engine.run]
     next_one = begin(run=engine.run)
@@ -177,7 +177,7 @@ def test_watching_says_when_the_engine_is_gone_and_when_it_is_back(begin: Begin,
     watching = start("status", engine.run, "--watch")
     watching.wait_for("working  api at work")
     engine.kill()
-    watching.wait_for("interrupted  the process that carried it out is gone")
+    watching.wait_for("interrupted  the process that executed it has exited")
     again = begin(run=engine.run)
     wait_until(lambda: watching.stdout.count("working  api at work") == 2)
     again.end("api")

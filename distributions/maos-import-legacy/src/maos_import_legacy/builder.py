@@ -257,7 +257,7 @@ class RunBuilder:
         """What is known of an agent's work, as its program would have said it."""
         heard: list[Fact] = [facts.Discovery(TRIGGER, self._clean(text)) for text in agent.discoveries]
         if agent.session:
-            heard.insert(0, facts.Session(agent.session))
+            heard.insert(0, facts.SessionOpened(agent.session))
         if agent.last_text:
             heard.append(facts.Text(self._clean(agent.last_text)))
         if agent.cost_usd:

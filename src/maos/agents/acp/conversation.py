@@ -180,7 +180,7 @@ class AcpConversation:
         lost = self._order.session if is_new and self._order.resume else ""
         choice = _model_choice(result)
         current = as_text(choice.get("currentValue"))
-        session = facts.Session(self._session, model=current, version=self._version, instead_of=lost)
+        session = facts.SessionOpened(self._session, model=current, version=self._version, instead_of=lost)
         wanted = self._order.model
         if not wanted or wanted == current:
             return self._prompted([session])

@@ -94,7 +94,7 @@ def plan_fact(update: Object) -> Fact:
     """The agent's plan."""
     entries = [as_object(each) for each in as_list(update.get("entries"))]
     known = ("content", "status", "priority")
-    return facts.Plan(
+    return facts.AgentPlan(
         [{name: as_text(each.get(name)) for name in known if as_text(each.get(name))} for each in entries]
     )
 

@@ -183,7 +183,7 @@ class ClaudeConversation:
             return ()
         self._state.session = session
         version = as_str(message, "claude_code_version")
-        return [facts.Session(session, model=as_str(message, "model"), version=version)]
+        return [facts.SessionOpened(session, model=as_str(message, "model"), version=version)]
 
     def _idle(self) -> Sequence[Fact]:
         ended, self._state.ended = self._state.ended, None

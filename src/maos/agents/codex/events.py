@@ -116,7 +116,7 @@ class CodexConversation:
         if not THREAD_ID.fullmatch(id):
             return None
         lost = self._order.session if self._order.resume and self._order.session != id else ""
-        return [facts.Session(id, model=self._order.model, instead_of=lost)]
+        return [facts.SessionOpened(id, model=self._order.model, instead_of=lost)]
 
     def _usage(self, total: Mapping[str, Any]) -> Fact:
         """The tokens of this run: the sum over the whole thread without what was told of it before."""
@@ -168,7 +168,7 @@ class CodexConversation:
             case "todo_list":
                 steps = [as_object(step) for step in as_list(item.get("items"))]
                 return [
-                    facts.Plan(
+                    facts.AgentPlan(
                         [
                             {"content": as_text(step.get("text")), "status": _STATES[step.get("completed") is True]}
                             for step in steps

@@ -97,7 +97,7 @@ class PythonConversation:
         text = message.get("text", "")
         match message.get("is"):
             case "started":
-                return [facts.Session(self._session, version=f"Python {message.get('python', '')}")]
+                return [facts.SessionOpened(self._session, version=f"Python {message.get('python', '')}")]
             case "line":
                 return _printed(message)
             case "report":

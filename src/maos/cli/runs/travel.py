@@ -154,7 +154,7 @@ def _on(run: Run) -> None:
 
 def _next(step: PlannedStep) -> str:
     """What the task does after the rollback or in the fork."""
-    if step.what != "goes on":
+    if step.what != "continues":
         return {"kept": "is done", "begins": "has not started", "given up": "was planned later"}[step.what]
     found = f"resumes from {step.saved or 'its start'} ({render.when(step.saved_us)})"
     found += ", in its conversation" if step.remembers else ""

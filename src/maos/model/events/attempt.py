@@ -24,7 +24,7 @@ class AttemptPlanned(AttemptEventBase, frozen=True, kw_only=True):
     number: int
     agent_kind: str
     task: str
-    """What the person asked for; `order.task` is what the agent is told."""
+    """What the person asked for; `order.task` is what the agent is given."""
     session: str
     owner: Annotated[Owner, Local.OWNER]
     folder: Annotated[str, Local.HOLDER]
@@ -32,7 +32,7 @@ class AttemptPlanned(AttemptEventBase, frozen=True, kw_only=True):
     workspace: Annotated[WorkspaceData, Local.WORKTREE]
     inbox_cursor: int
     told: list[int] = []
-    """The messages that are told with the task, by their versions in the inbox."""
+    """The messages that are delivered with the task, by their versions in the inbox."""
     transcript: tuple[str, int]
     """The name of the program's own record of the conversation, and up to where it is recorded."""
     at_us: int

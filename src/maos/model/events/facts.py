@@ -22,7 +22,7 @@ class FactBase(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="kind"
         return found
 
 
-class Session(FactBase, frozen=True, tag="session"):
+class SessionOpened(FactBase, frozen=True, tag="session"):
     """The agent's program says which conversation this is, and may say its model and its own version."""
 
     id: str = ""
@@ -50,7 +50,7 @@ class Thought(FactBase, frozen=True, tag="thought"):
     part: bool = False
 
 
-class Plan(FactBase, frozen=True, tag="plan"):
+class AgentPlan(FactBase, frozen=True, tag="plan"):
     """What the agent means to do, and how far it is: the whole plan, which replaces the one before."""
 
     entries: list[dict[str, str]] = []
@@ -152,7 +152,7 @@ class TurnEnded(FactBase, frozen=True, tag="turn_ended"):
     turns: int = 0
 
 
-class Printed(FactBase, frozen=True):
+class PrintedLine(FactBase, frozen=True):
     """A line of output. Bytes that are not UTF-8 are shown with escapes such as `\\xff`, and kept beside it."""
 
     text: str = ""
@@ -177,27 +177,27 @@ class Printed(FactBase, frozen=True):
         return binascii.a2b_base64(self.base64) if self.base64 else self.text.encode()
 
 
-class Line(Printed, frozen=True, tag="line"):
+class Line(PrintedLine, frozen=True, tag="line"):
     """A line of output that is its own meaning: what a plain command prints."""
 
 
-class Unknown(Printed, frozen=True, tag="unknown"):
+class Unknown(PrintedLine, frozen=True, tag="unknown"):
     """A line that the dialect does not understand, kept as it is."""
 
 
-class Input(FactBase, frozen=True, tag="input"):
+class InputReceived(FactBase, frozen=True, tag="input"):
     """The agent's program has got an input: `inbox/<version>` for a message, `permission/<request>` for an answer."""
 
     id: str
 
 
 class Stopping(FactBase, frozen=True, tag="stopping"):
-    """The holder has told the program to end."""
+    """The holder has asked the program to end."""
 
     why: str
 
 
-class Exit(FactBase, frozen=True, tag="exit"):
+class ProcessExit(FactBase, frozen=True, tag="exit"):
     """How the agent's process ended."""
 
     cpu_s: float
@@ -209,7 +209,7 @@ class Exit(FactBase, frozen=True, tag="exit"):
     out_of_memory: bool = False
 
 
-class Spool(FactBase, frozen=True, tag="spool"):
+class OutputLost(FactBase, frozen=True, tag="spool"):
     """The holder could not keep all of the output."""
 
     what: str
@@ -217,10 +217,10 @@ class Spool(FactBase, frozen=True, tag="spool"):
 
 
 Fact = (
-    Session
+    SessionOpened
     | Text
     | Thought
-    | Plan
+    | AgentPlan
     | ToolUse
     | ToolProgress
     | ToolResult
@@ -234,9 +234,9 @@ Fact = (
     | TurnEnded
     | Line
     | Unknown
-    | Input
+    | InputReceived
     | Stopping
-    | Exit
-    | Spool
+    | ProcessExit
+    | OutputLost
 )
 """Every fact."""

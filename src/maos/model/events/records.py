@@ -23,7 +23,7 @@ class ChatSaid(EventBase, frozen=True, kw_only=True):
 
 @event("notice_planned")
 class NoticePlanned(EventBase, frozen=True, kw_only=True):
-    """A person is to be told something elsewhere, in the stream `notices/<run>`."""
+    """A notice is to be sent to a person, in the stream `notices/<run>`."""
 
     id: str
     what: str
@@ -35,7 +35,7 @@ class NoticePlanned(EventBase, frozen=True, kw_only=True):
 
 
 class NoticeOutcome(EventBase, frozen=True, kw_only=True):
-    """What all events have that tell the outcome of a notice at one address."""
+    """What all events have that record the outcome of a notice at one address."""
 
     id: str
     address: str

@@ -248,7 +248,7 @@ class RunJoined(RunRestoredBase, frozen=True, kw_only=True):
 
 
 @event("run_changed", plain=True)
-class RunChanged(RunRestoredBase, frozen=True, kw_only=True):
+class RunFileChanged(RunRestoredBase, frozen=True, kw_only=True):
     """Its workflow file has changed, and the run continues with the new one."""
 
     file: str
@@ -266,7 +266,7 @@ class RunMoved(RunEventBase, frozen=True, kw_only=True):
     workspace: Annotated[WorkspaceData | None, Local.WORKSPACE] = None
 
 
-RunRestored = RunRolledBack | RunForked | RunJoined | RunChanged
+RunRestored = RunRolledBack | RunForked | RunJoined | RunFileChanged
 RunEvent = (
     RunCreated
     | RunClaimed

@@ -1,0 +1,176 @@
+"""The files of an SQLite database: created, preallocated, copied; and the errors of maos for errors of SQLite."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from maos.errors import Corrupt, DiskFull, MaosError, StoreUnavailable
+from maos.files import whole_file
+
+SQLITE_MIN = (3, 51, 3)
+BUSY_MS_MAX = 10_000  # how long a writer waits for other processes before it raises
+
+# SQLite does not check that a stored value has its column's type; a flipped bit can turn a text into a number.
+EVENT_TYPES: list[type] = [int, str, int, int, str, int, int, int, bytes, bytes]
+
+Row = tuple[Any, ...]
+
+
+def create(path: Path, place: str) -> bool:
+    """Create the file, readable by its owner only; SQLite gives its other files the same mode."""
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+    except FileExistsError:
+        return False
+    except OSError as error:
+        raise StoreUnavailable(
+            f"{place} cannot be created: {error.strerror}",
+            written=False,
+            hint="check that the folder exists and is writable",
+        ) from error
+    return True
+
+
+def copy(connection: apsw.Connection, target: Path) -> None:
+    """Copy a database to another file, completely or not at all."""
+    with whole_file(target) as partial:
+        connection.execute("VACUUM INTO ?", (str(partial),))
+
+
+def head_of_copy(copy: Path, query: str) -> int:
+    """Return the newest position of a copy."""
+    flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+    connection = apsw.Connection(f"{copy.absolute().as_uri()}?immutable=1", flags)  # creates no files beside it
+    try:
+        row: Any = connection.execute(query).fetchone()
+        return row[0] if row else 0
+    finally:
+        connection.close()
+
+
+def switch_to_wal(connection: apsw.Connection, place: str, *, is_real: bool) -> None:
+    """Turn on write-ahead logging; a file on a file system of the tests (`is_real` off) may go without."""
+    if one(connection, "PRAGMA journal_mode") == "wal":
+        return
+    deadline = time.monotonic() + BUSY_MS_MAX / 1000
+    while True:
+        try:
+            mode = one(connection, "PRAGMA journal_mode = WAL")
+        except apsw.BusyError:  # another process is creating it; SQLite does not wait here
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.005)
+            continue
+        if mode != "wal" and is_real:
+            raise StoreUnavailable(
+                f"{place}: the file system does not allow write-ahead logging",
+                written=False,
+                hint="put the database on a local disk",
+            )
+        return
+
+
+def preallocate(writer: apsw.Connection, database: Path, pages: int) -> None:
+    """Fill the log with zeros up to a number of pages: syncing a file that does not grow takes half the time.
+
+    SQLite ignores what follows the last valid frame. The write lock is held, so no process appends frames where the
+    zeros go. Unlike the database file, the log has no locks that closing it here could drop.
+    """
+    length = 32 + pages * (24 + 4096)  # a header, and for each page its header and itself
+    writer.set_busy_timeout(BUSY_MS_MAX)
+    writer.execute("BEGIN IMMEDIATE")
+    try:
+        log = os.open(f"{database}-wal", os.O_RDWR | os.O_CLOEXEC)
+        try:
+            size = os.fstat(log).st_size
+            if size < length:
+                os.pwrite(log, bytes(length - size), size)
+                os.fdatasync(log)
+        finally:
+            os.close(log)
+    finally:
+        writer.execute("ROLLBACK")
+
+
+def roll_back(connection: apsw.Connection) -> None:
+    """Roll a transaction back, if there is one."""
+    if connection.in_transaction:
+        with contextlib.suppress(apsw.Error):  # the first error matters
+            connection.execute("ROLLBACK")
+
+
+def one(connection: apsw.Connection, query: str, *arguments: apsw.SQLiteValue) -> Any:
+    """Return the first value of the first row."""
+    row = connection.execute(query, arguments).fetchone()
+    assert row is not None
+    return row[0]
+
+
+def check_library() -> None:
+    """Refuse a library that can lose committed writes."""
+    version = tuple(int(part) for part in apsw.sqlite_lib_version().split("."))
+    if version < SQLITE_MIN:
+        raise StoreUnavailable(
+            f"the SQLite library is {apsw.sqlite_lib_version()}, which can lose committed writes",
+            written=False,
+            hint="install apsw 3.51.3 or newer",
+        )
+
+
+@contextlib.contextmanager
+def translate_errors(place: str) -> Iterator[None]:
+    """Raise errors of maos for errors of SQLite."""
+    try:
+        yield
+    except apsw.Error as error:
+        raise translate(error, place) from error
+
+
+def wrong_type(rows: Sequence[Row]) -> Corrupt:
+    """Return the error for events of which one has a column of another type."""
+    stream, version = next(row[1:3] for row in rows if [*map(type, row)] != EVENT_TYPES)
+    return Corrupt(
+        f"{stream} has an event with a column of another type at version {version}",
+        stream=str(stream),
+        version=version if isinstance(version, int) else 0,
+    )
+
+
+def is_full(error: Exception) -> bool:
+    """Return whether the disk has no space left for a page, or for the shared-memory file."""
+    return isinstance(error, apsw.FullError) or getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_SHMSIZE
+
+
+def translate(error: apsw.Error | UnicodeDecodeError, place: str) -> MaosError:
+    """Return the error of maos for an error of SQLite."""
+    if is_full(error):
+        return DiskFull(place)
+    if isinstance(error, apsw.BusyError):
+        return StoreUnavailable(
+            f"another process has kept {place} locked for {BUSY_MS_MAX // 1000} s",
+            written=False,
+            hint="find that process with `lsof`; wait for it, or end it",
+        )
+    if isinstance(error, (apsw.CorruptError, apsw.NotADBError, UnicodeDecodeError)):
+        return Corrupt(
+            f"{place} is damaged or not a maos database: {error}",
+            hint="check the path; if it is the right file, restore a copy and run `maos state verify` on it",
+        )
+    if isinstance(error, (apsw.CantOpenError, apsw.ReadOnlyError, apsw.PermissionsError)):
+        return StoreUnavailable(
+            f"{place} cannot be opened for writing: {error}",
+            written=False,
+            hint="check that the folder exists and is writable",
+        )
+    return StoreUnavailable(
+        f"{place}: {error}",
+        written=None,
+        hint="the outcome is unknown; repeating the append under the same key is safe",
+    )
