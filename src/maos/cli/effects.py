@@ -45,7 +45,7 @@ def effects(database: DatabaseTarget, id: str, unknown: bool, as_json: bool) -> 
 
     ID is a run, an agent or a workflow; without it, everything. Each was recorded before it began and when it had
     ended. One that began and did not end is unknown. An agent that is resumed is told which of its tools are; a step is
-    asked for, and `maos workflow settle` says what became of it; a command is started again from the beginning.
+    asked for, and `maos workflow resolve` resolves it; a command is started again from the beginning.
     """
 
     async def work(m: Maos) -> list[Effect]:
