@@ -42,18 +42,12 @@ LETTERS: Listing[Letter] = Listing(
 @click.group(
     cls=LazyGroup,
     lazy={
-        "list": (
-            "maos.cli.messages:list_",
-            "Show messages in the order in which they were sent, with receivers that have yet to acknowledge them.",
-        ),
+        "list": ("maos.cli.messages:list_", "List messages, and which receivers have yet to acknowledge them."),
         "send": (
             "maos.cli.messages:send",
             "Send a message to an agent, to a topic, or to all agents of a run.",
         ),
-        "dead": (
-            "maos.cli.messages:dead",
-            "List dead letters, and why they could not be delivered; or requeue one of them.",
-        ),
+        "dead": ("maos.cli.messages:dead", "List messages that could not be delivered, or requeue one."),
     },
     examples=[
         "maos message list --agent reviewer",
@@ -96,7 +90,7 @@ def list_(
     as_json: bool,
     **filters: Any,
 ) -> None:
-    """Show messages in the order in which they were sent, with receivers that have yet to acknowledge them.
+    """List messages, and which receivers have yet to acknowledge them.
 
     A message that some of its receivers have yet to acknowledge is waiting; one that could not be delivered to some of
     them is dead, and `maos message dead` says why.
@@ -132,7 +126,7 @@ def list_(
 @click.argument("to", metavar="TO", shell_complete=completion.tasks)
 @click.argument("text", metavar="TEXT")
 @click.option("--topic", is_flag=True, help="TO is a topic: it goes to all agents that have joined it.")
-@click.option("--all", "everybody", is_flag=True, help="TO is a run: it goes to all its agents.")
+@click.option("--all", "to_all", is_flag=True, help="TO is a run: it goes to all its agents.")
 @click.option("--type", type=click.Choice(TYPES), default="info", show_default=True, help="What it is.")
 @click.option("--sender", default="person", show_default=True, help="Who sends it; text of agents is quoted.")
 @click.option("--metadata", type=JSON_OBJECT, help="A JSON object that goes with it.")
@@ -145,7 +139,7 @@ def send(
     to: str,
     text: str,
     topic: bool,
-    everybody: bool,
+    to_all: bool,
     sender: str,
     ttl: int | None,
     as_json: bool,
@@ -156,14 +150,14 @@ def send(
     It is on disk when the command ends, and delivered to each receiver as soon as it can accept one. TEXT is - for
     standard input.
     """
-    if topic and everybody:
+    if topic and to_all:
         raise InvalidInput("TO cannot be a topic and a run", hint="give one of --topic and --all")
     text = (sys.stdin.read() if text == "-" else text).removesuffix("\n")
     if not text.strip():
         raise InvalidInput("the message is empty", hint="give a text, or - to read it from standard input")
 
     async def work(m: Maos) -> Message:
-        send = m.bus.publish if topic else m.bus.broadcast if everybody else m.bus.send
+        send = m.bus.publish if topic else m.bus.broadcast if to_all else m.bus.send
         return await send(sender, to, text, ttl_s=seconds(ttl), **options)
 
     sent = database.write(work)
@@ -179,7 +173,7 @@ def send(
 @json_option
 @click.pass_obj
 def dead(database: DatabaseTarget, agent: str | None, again: int | None, as_json: bool) -> None:
-    """List dead letters, and why they could not be delivered; or requeue one of them."""
+    """List messages that could not be delivered, or requeue one."""
     if again is not None and agent is None:
         raise InvalidInput("each agent numbers its dead letters itself", hint="name the agent with --agent")
 

@@ -120,5 +120,6 @@ def of_file(status: RunStatus, made_from: Origin) -> WorkflowInfo:
 
 def describe(step: Step) -> str:
     """What a step does: `charge(7)`, or the kind and name of one that is not a function."""
-    given = f"({step.about['given']})" if step.about.get("given") else ""
-    return f"{step.name}{given}" if step.kind == "step" else f"{step.kind} {step.name}"
+    if step.kind == "step":
+        return f"{step.name}({step.about['given']})" if step.about.get("given") else step.name
+    return step.name if step.name == step.kind else f"{step.kind} {step.name}"

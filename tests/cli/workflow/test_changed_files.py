@@ -76,7 +76,7 @@ def test_it_is_finished_with_the_file_as_it_was(release: Release, call: Call) ->
     done = call("workflow", "resume")
     assert done.returncode == 0, done.stderr
     assert "release.yaml, which" in done.stderr
-    assert "has changed since; it goes on with the file as it was" in done.stderr
+    assert "has changed since; it is resumed with the file as it was" in done.stderr
     assert "--on-change replay" in done.stderr
     assert release.effects() == ["last"]
     assert (begun(release.folder, "quick"), begun(release.folder, "slow")) == (1, 1)
@@ -88,9 +88,9 @@ def test_it_goes_on_with_the_new_file(release: Release, call: Call) -> None:
     go(release.folder, "slow")
     done = call("workflow", "resume", release.id, "--on-change", "replay")
     assert done.returncode == 0, done.stderr
-    assert "goes on with " in done.stderr
+    assert "resumed with " in done.stderr
     assert "+ more is new" in done.stderr
-    assert "~ last is as it is now in the file" in done.stderr
+    assert "~ last changes as in the file" in done.stderr
     assert "completed · 4 of 4 tasks done" in done.stdout
     assert release.effects() == ["more", "new last"]
     assert (begun(release.folder, "quick"), begun(release.folder, "slow")) == (1, 1)
@@ -129,18 +129,18 @@ def test_a_step_that_was_done_otherwise_is_named(release: Release, call: Call) -
 def test_what_would_happen_is_shown_and_not_done(release: Release, call: Call) -> None:
     release.change()
     for args, told in (
-        ((), "it goes on with the file as it was"),
-        (("--on-change", "replay"), "it goes on with the new one"),
+        ((), "it is resumed with the file as it was"),
+        (("--on-change", "replay"), "it is resumed with the new one"),
         (("--on-change", "refuse"), "it is refused"),
     ):
         shown = call("workflow", "resume", "--dry-run", *args).stdout
         assert f"has changed since; {told}" in shown
         assert "+ more is new" in shown
-        assert "~ last is as it is now in the file" in shown
+        assert "~ last changes as in the file" in shown
     assert "quick  done, and not run again" in shown
     assert "slow   its agent still works, and is taken up" in shown
     assert "which has changed since" in call("status", release.id).stdout
-    assert "has changed since; it goes on with the file as it was" in call("resume", "--dry-run").stdout
+    assert "has changed since; it is resumed with the file as it was" in call("resume", "--dry-run").stdout
     document = release.status()["made_from"]
     assert (document["state"], document["added"], document["changed"]) == ("changed", ["more"], ["last"])
     assert release.effects() == []
@@ -165,7 +165,7 @@ def test_a_file_that_is_gone_is_not_needed(release: Release, call: Call) -> None
     assert "release.yaml cannot be read" in done.stderr
     done = call("resume")
     assert done.returncode == 0, done.stderr
-    assert "cannot be read any more; it goes on with the file as it was" in done.stderr
+    assert "cannot be read any more; it is resumed with the file as it was" in done.stderr
     assert release.effects() == ["last"]
 
 

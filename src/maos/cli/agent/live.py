@@ -236,12 +236,10 @@ class OutputPrinter:
 
 
 def _found(facts: Sequence[Fact], index: int) -> list[str]:
-    """The keywords of the discoveries that were made in the text at this place, which follow it."""
-    found = []
-    for fact in facts[index + 1 :]:
-        if fact["kind"] != "discovery":
-            break
-        found.append(f"{fact.get('keyword', '')}:".lower())
+    """The keywords of the discoveries in the text at an index: they follow it."""
+    found: list[str] = []
+    while (index := index + 1) < len(facts) and facts[index]["kind"] == "discovery":
+        found.append(f"{facts[index].get('keyword', '')}:".lower())
     return found
 
 

@@ -171,7 +171,7 @@ def _rows(now: AgentDetails, most: int | None) -> Iterator[Row]:
     yield Row("result", now.result if ended else "")
     if now.status is AgentState.FAILED:
         yield Row("failed", ending(now).partition(": ")[2])
-        yield Row("to do", _hint(now))
+        yield Row("to do", _hint(now), whole=True)
         yield Row("not before", render.when(now.failure.reset_us) if now.failure and now.failure.reset_us else "")
     yield from _list("unknown", [f"{each} (may have taken effect)" for each in _tools_unknown(now)], most)
     for asked in now.permissions:
@@ -187,7 +187,7 @@ def _rows(now: AgentDetails, most: int | None) -> Iterator[Row]:
     found = [f"{each.get('keyword', '')}: {each.get('text', '')}" for each in now.discoveries]
     yield from _list("found", found, most)
     points = [
-        f"{each.name}  {render.when(each.time_us)}  {each.commit[:12] if each.commit else 'no files saved'}"
+        f"attempt {each.attempt}  {each.name}  {render.when(each.time_us)}  {(each.commit or 'no files')[:12]}"
         for each in reversed(now.checkpoints)
     ]
     yield from _list("checkpoints", points, most)

@@ -115,6 +115,8 @@ def ending(data: Mapping[str, Any]) -> str:
     failure = TABLE.get(data.get("failure", ""))
     meaning = failure.meaning if failure else data.get("failure") or "reason unknown"
     said = one_line(data.get("message", ""), 400)
+    if said and data.get("failure") == "failed":  # the message says all there is: exit code 1
+        return f"{data['status']}: {said}"
     return f"{data['status']}: {meaning}{f' ({said})' if said and said != meaning else ''}"
 
 

@@ -15,7 +15,7 @@ from maos.cli.commands import LazyGroup
         "at": ("maos.cli.state.queries:at", "Show the state of an agent as it was at a version or a time."),
         "create": (
             "maos.cli.state.updates:create",
-            "Create the state of an agent, and the database if there is none yet.",
+            "Create the state of an agent.",
         ),
         "update": ("maos.cli.state.updates:update", "Change some fields of a state; the others stay as they are."),
         "history": ("maos.cli.state.queries:history", "List the versions of an agent, the newest last."),
@@ -25,7 +25,7 @@ from maos.cli.commands import LazyGroup
         "rollback": ("maos.cli.state.updates:rollback", "Roll the state of an agent back to a version."),
         "snapshot": (
             "maos.cli.state.maintenance:snapshot",
-            "Take a snapshot of the newest state of an agent, or list its snapshots.",
+            "Take a snapshot of an agent's state, or list its snapshots.",
         ),
         "restore": ("maos.cli.state.updates:restore", "Restore the state of an agent from a snapshot."),
         "verify": ("maos.cli.state.maintenance:verify", "Check that everything is as it was written."),

@@ -86,7 +86,7 @@ def snapshot(
     as_json: bool,
     **how: Any,
 ) -> None:
-    """Take a snapshot of the newest state of an agent, or list its snapshots.
+    """Take a snapshot of an agent's state, or list its snapshots.
 
     A rollback needs no snapshot: every version is kept. Snapshots remain when the history is compacted.
     """

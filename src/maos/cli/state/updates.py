@@ -67,10 +67,10 @@ def _event_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @json_option
 @click.pass_obj
 def create(database: DatabaseTarget, /, agent: str, data: dict[str, Any] | None, as_json: bool, **event: Any) -> None:
-    """Create the state of an agent, and the database if there is none yet.
+    """Create the state of an agent.
 
-    JSON is the first state: an object, @FILE to read it from a file, or - for standard input. Without it the agent gets
-    the usual fields, all empty.
+    A database that does not exist is created too. JSON is the first state: an object, @FILE to read it from a file, or
+    - for standard input. Without it the agent gets the usual fields, all empty.
     """
     state = database.write(lambda m: m.state.create(agent, data, **event), create=True)
     if as_json:

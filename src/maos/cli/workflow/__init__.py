@@ -7,45 +7,27 @@ import click
 from maos.cli.commands import LazyGroup
 
 _LIST = ("maos.cli.workflow.status:list_", "List workflow runs, of functions and of files; open ones first.")
-_SHOW = (
-    "maos.cli.workflow.status:show",
-    "Show a workflow run: its steps with their outcomes, what it waits for, and which outcomes are unknown.",
-)
+_SHOW = ("maos.cli.workflow.status:show", "Show a workflow run: its steps, their outcomes, and what it waits for.")
 
 
 @click.group(
     cls=LazyGroup,
     lazy={
-        "run": (
-            "maos.cli.workflow.runs:run",
-            "Run a workflow: a plan file (.yaml, .toml, .json), or a function as FILE.py:FUNCTION or MODULE:FUNCTION.",
-        ),
-        "resume": (
-            "maos.cli.workflow.runs:resume",
-            "Resume a paused or interrupted workflow run, or a failed run of a plan file.",
-        ),
-        "validate": (
-            "maos.cli.workflow.files:validate",
-            "Check plan files; every problem is named by file, line and column.",
-        ),
-        "graph": (
-            "maos.cli.workflow.files:graph",
-            "Show which tasks of a plan file can run together, and what each needs.",
-        ),
+        "run": ("maos.cli.workflow.runs:run", "Run a workflow: a plan file, or a function as FILE.py:FUNCTION."),
+        "resume": ("maos.cli.workflow.runs:resume", "Resume a paused or interrupted workflow run."),
+        "validate": ("maos.cli.workflow.files:validate", "Check plan files; problems are named by line and column."),
+        "graph": ("maos.cli.workflow.files:graph", "Show which tasks of a plan file can run together."),
         "schema": ("maos.cli.workflow.files:schema", "Print the JSON Schema of plan files, for editors."),
         "list": _LIST,
         "show": _SHOW,
         "signal": ("maos.cli.workflow.runs:signal", "Send a workflow run a signal that it waits for, or will."),
         "resolve": ("maos.cli.workflow.runs:resolve", "Resolve a step whose outcome is unknown."),
         "pause": ("maos.cli.workflow.runs:pause", "Pause a workflow run after its current steps finish."),
-        "cancel": (
-            "maos.cli.workflow.runs:cancel",
-            "Cancel a workflow run after its current steps finish; at once, if no process runs it.",
-        ),
+        "cancel": ("maos.cli.workflow.runs:cancel", "Cancel a workflow run after its current steps finish."),
         "schedule": ("maos.cli.workflow:schedule", "Schedule workflows (cron); `maos workflow serve` starts them."),
         "serve": (
             "maos.cli.workflow.schedules:serve",
-            "Run due schedules and resume interrupted workflow runs, until Ctrl+C.",
+            "Run due schedules, and resume interrupted workflow runs.",
         ),
         "state": ("maos.cli.workflow:state", "Look at what is kept of workflow runs, and remove what is old."),
     },
@@ -69,7 +51,7 @@ def workflow() -> None:
     lazy={
         "add": (
             "maos.cli.workflow.schedules:add",
-            "Start a workflow whenever CRON says: minute, hour, day of the month, month, day of the week.",
+            "Start a workflow at times that a cron expression gives.",
         ),
         "list": ("maos.cli.workflow.schedules:list_", "List schedules and their next run times."),
         "remove": ("maos.cli.workflow.schedules:remove", "Remove a schedule; workflow runs that it started continue."),
@@ -87,7 +69,7 @@ def schedule() -> None:
         "show": _SHOW,
         "cleanup": (
             "maos.cli.workflow.runs:cleanup",
-            "Remove the steps of workflow runs that ended long ago; the runs and their results stay.",
+            "Remove the steps of workflow runs that ended long ago; results stay.",
         ),
     },
     examples=["maos workflow state list", "maos workflow state cleanup --retention-days 30 --dry-run"],

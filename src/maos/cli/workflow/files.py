@@ -38,7 +38,7 @@ def load(path: str, variables: tuple[str, ...]) -> Source:
 @json_option
 @click.pass_context
 def validate(ctx: click.Context, files: tuple[str, ...], variables: tuple[str, ...], as_json: bool) -> None:
-    """Check plan files; every problem is named by file, line and column."""
+    """Check plan files; problems are named by line and column."""
     found: list[documents.Document] = []
     tasks = 0
     for name in files:
@@ -69,7 +69,10 @@ def _problem(file: str, problem: Problem) -> documents.Document:
 @click.option("--svg", "picture", metavar="FILE", help="Draw it into a file instead; - is standard output.")
 @json_option
 def graph(file: str, variables: tuple[str, ...], picture: str | None, as_json: bool) -> None:
-    """Show which tasks of a plan file can run together, and what each needs."""
+    """Show which tasks of a plan file can run together.
+
+    Each stands with the tasks that it needs.
+    """
     plan = parse(load(file, variables)).plan
     if as_json:
         documents.show({"batches": batches(plan), "needs": {task.name: task.needs for task in plan.tasks}})

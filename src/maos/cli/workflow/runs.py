@@ -106,11 +106,11 @@ def run(
     as_json: bool,
     **given: Any,
 ) -> None:
-    """Run a workflow: a plan file (.yaml, .toml, .json), or a function as FILE.py:FUNCTION or MODULE:FUNCTION.
+    """Run a workflow: a plan file, or a function as FILE.py:FUNCTION.
 
-    Agents execute a plan file as with `maos run`, with the same options. A function gets ARGUMENT and --arg, as JSON
-    where they are JSON, else as text; Ctrl+C pauses it after its current steps finish, and `maos workflow resume`
-    resumes it.
+    Agents execute a plan file (.yaml, .toml, .json) as with `maos run`, with the same options. A function, which can be
+    MODULE:FUNCTION too, gets ARGUMENT and --arg, as JSON where they are JSON, else as text. Ctrl+C pauses it after its
+    current steps finish, and `maos workflow resume` resumes it.
     """
     checkpoint = {"frequency": frequency, "steps": every, "interval_s": interval}
     policy = {name: value for name, value in checkpoint.items() if value is not None}
@@ -214,10 +214,11 @@ def resume(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Resume a paused or interrupted workflow run, or a failed run of a plan file.
+    """Resume a paused or interrupted workflow run.
 
-    Without ID, the latest that has not ended. Steps with an outcome are not called again. A step that was interrupted
-    is called again if it is idempotent; else you are asked whether it took effect.
+    Without ID, the latest that has not ended; the run of a plan file also when it has failed. Steps with an outcome are
+    not called again. A step that was interrupted is called again if it is idempotent; else you are asked whether it
+    took effect.
 
     A run keeps its plan, so it is finished with the file as it was, and a note says that the file has changed. With
     --on-change replay it is resumed with the new file, if every step that was done or begun is the same in it. Of a
@@ -386,9 +387,9 @@ def pause(database: DatabaseTarget, id: str, why: str, as_json: bool) -> None:
 @json_option
 @click.pass_obj
 def cancel(database: DatabaseTarget, id: str, why: str, as_json: bool) -> None:
-    """Cancel a workflow run after its current steps finish; at once, if no process runs it.
+    """Cancel a workflow run after its current steps finish.
 
-    Its definition is not needed: the code may have changed, or be missing.
+    If no process runs it, it is cancelled at once. Its code is not needed: it may have changed, or be missing.
     """
     _send(database, id, lambda m, found: m.workflows.cancel(found, why=why), "cancel requested", as_json)
 
@@ -439,7 +440,7 @@ def _json(text: str | None) -> Any:
 @json_option
 @click.pass_obj
 def cleanup(database: DatabaseTarget, retention_days: float, dry_run: bool, yes: bool, as_json: bool) -> None:
-    """Remove the steps of workflow runs that ended long ago; the runs and their results stay.
+    """Remove the steps of workflow runs that ended long ago; results stay.
 
     The worktrees of agents, which runs of plan files have too, are removed by `maos admin cleanup`.
     """

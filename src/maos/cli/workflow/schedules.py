@@ -61,9 +61,9 @@ def add(
     zone: str,
     as_json: bool,
 ) -> None:
-    """Start a workflow whenever CRON says: minute, hour, day of the month, month, day of the week.
+    """Start a workflow at times that a cron expression gives.
 
-    A schedule of that NAME is replaced.
+    CRON is minute, hour, day of the month, month, day of the week. A schedule of that NAME is replaced.
     """
     definition = loader.load(target)
 
@@ -113,11 +113,11 @@ def remove(database: DatabaseTarget, name: str, as_json: bool) -> None:
 @json_lines_option
 @click.pass_obj
 def serve(database: DatabaseTarget, targets: tuple[str, ...], as_json: bool) -> None:
-    """Run due schedules and resume interrupted workflow runs, until Ctrl+C.
+    """Run due schedules, and resume interrupted workflow runs.
 
-    TARGET are files or modules with workflows; those of schedules are found by themselves, also of schedules that are
-    added later. A problem with one is reported, and the others are served. Any number of processes may serve one
-    database: each due time starts one workflow run.
+    Ctrl+C ends it. TARGET are files or modules with workflows; those of schedules are found by themselves, also of
+    schedules that are added later. A problem with one is reported, and the others are served. Any number of
+    processes may serve one database: each due time starts one workflow run.
     """
     for each in targets:
         loader.load_all(each)

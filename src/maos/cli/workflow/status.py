@@ -106,9 +106,10 @@ def list_(database: DatabaseTarget, status: str | None, as_json: bool) -> None:
 @json_option
 @click.pass_obj
 def show(database: DatabaseTarget, id: str, everything: bool, as_json: bool) -> None:
-    """Show a workflow run: its steps with their outcomes, what it waits for, and which outcomes are unknown.
+    """Show a workflow run: its steps, their outcomes, and what it waits for.
 
-    One that was made from a file is shown as `maos status` shows it.
+    A step whose outcome is unknown stands with the command that resolves it. The run of a plan file is shown as `maos
+    status` shows it.
     """
 
     async def work(m: Maos) -> WorkflowRun | RunStatus:
@@ -194,6 +195,8 @@ def _show_page(run: WorkflowRun, *, everything: bool) -> None:
             render.line(("waits: ", "bold yellow"), f"maos workflow signal {run.id} {clean(step.name)} [JSON]")
     if run.status == "completed":
         show_end(run)
+    elif needs_resume(run) or run.status == "paused":
+        render.line(f"resume with: maos workflow resume {run.id}")
 
 
 def show_end(run: WorkflowRun) -> None:
