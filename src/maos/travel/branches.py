@@ -18,7 +18,6 @@ from maos import workspaces as workspaces
 from maos.engine.attempts import Attempts
 from maos.engine.types import ATTEMPT
 from maos.errors import NotFound
-from maos.journal.codec import Event
 from maos.journal.journal import Append, Journal, Record
 from maos.model import agent as states
 from maos.model.attempt import Attempt, AttemptCheckpoint, attempt_id, stream
@@ -31,8 +30,9 @@ from maos.model.events.attempt import (
     AttemptTranscript,
 )
 from maos.model.events.core import EventBase
+from maos.model.events.messages import MessageSent, TopicJoined
 from maos.model.events.parts import AttemptOrigin, WorkspaceData
-from maos.model.message import TOPICS, Acknowledgements, Message, Topics, acks, history, inbox, indexed, message
+from maos.model.message import TOPICS, Acknowledgements, Message, Topics, acks, history, inbox, index_event, message
 from maos.model.status import AttemptStatus
 from maos.state.agents import AgentStates
 from maos.travel.points_in_time import PointInTime
@@ -157,12 +157,12 @@ async def _unheard(journal: Journal, agent: str, *, heard: int, sent: int) -> As
     async for record in journal.read(acks(agent)):
         if record.position > heard:
             break
-        fold.apply(record.type, record.data)
+        fold.apply(record.event)
     async for record in journal.read(inbox(agent), after=fold.floor):
         if record.position > sent:
             break
-        if record.type == "message_sent" and not fold.is_settled(record.version):
-            yield message(record.data, version=record.version)
+        if isinstance(record.event, MessageSent) and not fold.is_resolved(record.version):
+            yield message(record.event, version=record.version)
 
 
 async def _topics(journal: Journal, agent: str, position: int) -> tuple[str, ...]:
@@ -170,7 +170,7 @@ async def _topics(journal: Journal, agent: str, position: int) -> tuple[str, ...
     async for record in journal.read(TOPICS):
         if record.position > position:
             break
-        fold.apply(record.type, record.data)
+        fold.apply(record.event)
     return tuple(fold.of(agent))
 
 
@@ -281,9 +281,9 @@ def forwarded(name: str, run: str, mail: BranchInbox) -> list[Append]:
     """What gives an agent the mail of another."""
     said = [each._replace(to=(name,) if each.to else (), run=run) for each in mail.messages]
     new = [
-        Append(inbox(name), [Event("message_sent", each.data()) for each in said]),
-        Append(history(run), [Event(*indexed(each, [name])) for each in said]),
-        Append(TOPICS, [Event("topic_joined", {"topic": topic, "name": name}) for topic in mail.topics]),
+        Append(inbox(name), [each.event for each in said]),
+        Append(history(run), [index_event(each, [name]) for each in said]),
+        Append(TOPICS, [TopicJoined(topic=topic, name=name) for topic in mail.topics]),
     ]
     return [each for each in new if each.events]
 

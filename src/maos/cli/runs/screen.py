@@ -21,7 +21,7 @@ from maos.cli.plain import clean
 from maos.cli.render import coloured, styled
 from maos.cli.runs import narration
 from maos.model.message import PERSON
-from maos.runs.feed import AgentOutput, MessageSent, RunChanged
+from maos.runs.feed import AgentOutput, NewMessage, RunChanged
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -130,7 +130,7 @@ class Screen:
             self.changed(*update)
         elif isinstance(update, AgentOutput):
             self.heard(*update)
-        elif isinstance(update, MessageSent) and update.message.sender != PERSON and update.message.type != "discovery":
+        elif isinstance(update, NewMessage) and update.message.sender != PERSON and update.message.type != "discovery":
             self._message(update.message, update.data)
 
     def _message(self, said: Message, data: Mapping[str, Any]) -> None:
