@@ -37,7 +37,7 @@ from maos.model.plan import TASKS_MAX
 from maos.plans import format as plans
 from maos.plans.parser import COMBINATIONS_MAX
 from maos.plans.source import BYTES_MAX, YAML_BYTES_MAX
-from maos.settings import document, schema
+from maos.settings import loader, schema
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "maos"
@@ -120,7 +120,7 @@ PARTS: list[tuple[str, str, list[tuple[str, list[str]]]]] = [
         [
             ("runs/service.py", ["Runs", "Observer"]),
             ("runs/status.py", ["RunViews", "RunStatus", "Summary"]),
-            ("runs/feed.py", ["Feed", "RunChanged", "AgentOutput", "MessageSent", "CommandArrived"]),
+            ("runs/feed.py", ["Feed", "RunChanged", "AgentOutput", "NewMessage", "CommandArrived"]),
             ("runs/consent.py", ["Act"]),
             ("travel/relocation.py", ["Moved"]),
         ],
@@ -207,7 +207,7 @@ STATES: list[tuple[str, str, list[tuple[str, str]]]] = [
     (
         "Messages",
         "What a message is for each of its receivers (`receivers` in `maos message list --json`).",
-        [("views/messages.py", "Delivery.WAITING Delivery.DONE Delivery.DEAD")],
+        [("views/messages.py", "DeliveryStatus.WAITING DeliveryStatus.DONE DeliveryStatus.DEAD")],
     ),
     (
         "Notices",
@@ -524,7 +524,7 @@ def settings() -> str:
         lines += ["| setting | default | can be | | variable |", "|---|---|---|---|---|"]
         fields = [each for each in schema.fields().values() if each.name.startswith(f"{section}.")]
         for each in fields:
-            default = f"`{document.to_toml(each.default)}`" if each.variable else ""
+            default = f"`{loader.to_toml(each.default)}`" if each.variable else ""
             live = "live" if each.live else ""
             variable = f"`{each.variable}`" if each.variable else ""
             lines.append(f"| `{each.name.partition('.')[2]}` | {default} | {each.allowed} | {live} | {variable} |")

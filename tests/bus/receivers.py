@@ -2,7 +2,7 @@
 
 import asyncio
 
-from maos.bus.receiving import Delivery, Receiver
+from maos.bus.receiver import Delivery, Receiver
 
 WAIT_S_MAX = 60
 

@@ -31,7 +31,7 @@ async def check(m: Maos, life: Life) -> None:
     await m.bus.send("a", "b", "one", key="one")  # and it goes on: what was sent is not sent twice
     await m.bus.subscribe("b", "news")
     await m.bus.publish("a", "news", "bad", key="bad")
-    dead = [each.message.text async for each in m.bus.dead("b")]
+    dead = [each.message.text async for each in m.bus.dead_letters("b")]
     waiting = [each.message.text async for each in m.bus.waiting("b")]
     assert sorted([*dead, *waiting, *(text for text in TEXTS if text not in dead + waiting)]) == sorted(TEXTS)
     assert not set(told.get("acknowledged", ())) & set(waiting + dead), "acknowledged, and it comes again (I19)"
@@ -76,7 +76,7 @@ async def test_every_crash_point_of_the_bus(
 
     lives = await crash_loop(argv, look, cwd=ROOT)
     assert {life.died_at for life in lives} >= {
-        f"bus:{when} {what}" for when in ("before", "after") for what in ("send", "handing out", "ack", "parking")
+        f"bus:{when} {what}" for when in ("before", "after") for what in ("send", "handing out", "ack", "dead letter")
     }
     assert [what for what, _text in lives[-1].acks] == ["joined", "sent", "sent", "acknowledged", "rejected"]
 
@@ -112,7 +112,7 @@ async def test_a_killed_process_loses_nothing_and_another_goes_on(tmp_path: Path
         assert rest == waiting
         everything = acknowledged + rest
         assert everything == sorted(everything, key=int)
-        assert [each async for each in m.bus.dead()] == []
+        assert [each async for each in m.bus.dead_letters()] == []
 
 
 async def send_slowly(m: Maos, enough: asyncio.Event) -> int:

@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 import maos
 from maos.app import Maos
-from maos.bus.receiving import Delivery, MessageExpired, Receiver
+from maos.bus.receiver import Delivery, MessageExpired, Receiver
 from maos_testing.manual_clock import ManualClock
 from tests.bus.receivers import die
 
@@ -150,7 +150,7 @@ class BusMachine(RuleBasedStateMachine):
 
     async def bury(self, name: str) -> None:
         """What has become a dead letter was expired or tried too often, and has a reason."""
-        async for each in self.m.bus.dead(name):
+        async for each in self.m.bus.dead_letters(name):
             letter = self.inboxes[name][each.version - 1]
             if not letter.end:
                 assert each.why
@@ -176,14 +176,14 @@ class BusMachine(RuleBasedStateMachine):
     def revive(self, name: str) -> None:
         letters = self.run(self.letters(name))
         if letters:
-            self.run(self.m.bus.revive(name, letters[0].version))
+            self.run(self.m.bus.requeue(name, letters[0].version))
             old = self.inboxes[name][letters[0].version - 1]
             old.end = "sent again"
             lives_us = old.expires_us and int(50e6)
             self.inboxes[name].append(Letter(old.text, old.sender, lives_us and self.clock.now_us() + lives_us))
 
     async def letters(self, name: str) -> list[Any]:
-        return [each async for each in self.m.bus.dead(name)]
+        return [each async for each in self.m.bus.dead_letters(name)]
 
     @rule(name=NAMES)
     def kill(self, name: str) -> None:
@@ -224,7 +224,7 @@ class BusMachine(RuleBasedStateMachine):
     @invariant()
     def what_waits_is_what_is_not_done_with(self) -> None:
         async def waiting(name: str) -> list[int]:
-            return [each.version async for each in self.m.bus.waiting(name)]
+            return [each.message.version async for each in self.m.bus.waiting(name)]
 
         for name, letters in self.inboxes.items():
             self.run(self.bury(name))

@@ -9,8 +9,9 @@ import pytest
 
 import maos
 from maos.app import Maos
-from maos.bus import mailbox, receiving
-from maos.bus.receiving import MessageExpired
+from maos.bus import acknowledgements, mailbox
+from maos.bus import receiver as receivers
+from maos.bus.receiver import MessageExpired
 from maos.errors import InvalidInput, LeaseLost, NotFound, StoreUnavailable
 from maos.store.contract import Recorded
 from maos_testing.manual_clock import ManualClock
@@ -145,7 +146,7 @@ async def test_a_message_that_kills_its_receivers_is_parked_and_stops_no_other(m
             assert await nothing_comes(receiver, 0.1), "what was in dead hands is handed out alone"
         await receiver.close()  # it died of it, and its lease has run out
     assert lives == 4
-    [letter] = [each async for each in m.bus.dead()]
+    [letter] = [each async for each in m.bus.dead_letters()]
     assert (letter.name, letter.message.text, letter.tries) == ("b", "poison", 4)
     assert letter.why == "it was handed out 3 times and never acknowledged"
     assert delivery.message.text == "later 0"
@@ -174,13 +175,13 @@ async def test_a_rejected_message_is_a_dead_letter_that_can_be_sent_again(m: Mao
     await one.reject("not for me")
     await one.ack()
     await two.ack()
-    [letter] = [each async for each in m.bus.dead("b")]
+    [letter] = [each async for each in m.bus.dead_letters("b")]
     assert (letter.version, letter.why, letter.tries, letter.message.text) == (1, "not for me", 1, "one")
-    assert [each async for each in m.bus.dead("somebody else")] == []
-    await m.bus.revive("b", letter.version)
-    assert [each async for each in m.bus.dead()] == []
+    assert [each async for each in m.bus.dead_letters("somebody else")] == []
+    await m.bus.requeue("b", letter.version)
+    assert [each async for each in m.bus.dead_letters()] == []
     with pytest.raises(NotFound, match="no dead letter 1"):
-        await m.bus.revive("b", letter.version)
+        await m.bus.requeue("b", letter.version)
     [again] = await take(receiver)
     assert (again.message.text, again.message.id, again.version) == ("one", letter.message.id, 3)
 
@@ -189,7 +190,7 @@ async def test_a_dead_letter_is_sent_again_once_by_two_at_the_same_time(m: Maos)
     await send(m, "one", "two")
     for delivery in await take(m.bus.receive("b"), 2):
         await delivery.reject("no")
-    wishes = [m.bus.revive("b", version) for version in (1, 1, 2)]
+    wishes = [m.bus.requeue("b", version) for version in (1, 1, 2)]
     done = await asyncio.gather(*wishes, return_exceptions=True)
     assert [type(each) for each in done].count(NotFound) == 1
     assert sorted([each.message.text async for each in m.bus.waiting("b")]) == ["one", "two"]
@@ -205,7 +206,7 @@ async def test_a_released_message_comes_again_until_its_tries_are_used_up(m: Mao
         [one] = await take(receiver)
         assert (one.message.text, one.tries) == ("one", tries)
     await one.release("the disk is still full")
-    [letter] = [each async for each in m.bus.dead()]
+    [letter] = [each async for each in m.bus.dead_letters()]
     assert (letter.why, letter.tries) == ("the disk is still full", 3)
     assert [each async for each in m.bus.waiting("b")] == []
 
@@ -216,13 +217,13 @@ async def test_what_nobody_took_in_time_is_a_dead_letter(still: Maos, clock: Man
     await send(still, "new", ttl_s=100)
     clock.advance(11)
     assert await finish(still.bus.receive("b"), 1) == ["new"]
-    [letter] = [each async for each in still.bus.dead()]
-    assert (letter.message.text, letter.why) == ("old", "nobody took it before its time was up")
+    [letter] = [each async for each in still.bus.dead_letters()]
+    assert (letter.message.text, letter.why) == ("old", "it was not received before its time to live was over")
     await send(still, "also old", to="c", ttl_s=10)
     clock.advance(11)
     await still.bus.expire("c")
     await still.bus.expire("c")
-    assert [each.message.text async for each in still.bus.dead("c")] == ["also old"]
+    assert [each.message.text async for each in still.bus.dead_letters("c")] == ["also old"]
     assert [each async for each in still.bus.waiting("c")] == []
 
 
@@ -239,15 +240,15 @@ async def test_what_is_too_old_to_be_restored_is_a_dead_letter_if_somebody_wants
     await send(still, "new")
     receiver = still.bus.receive("b", restore_s=3_600)
     assert await finish(receiver, 1) == ["new"]
-    [letter] = [each async for each in still.bus.dead("b")]
-    assert (letter.message.text, letter.why) == ("old", "it had waited for longer than messages are restored")
-    await still.bus.revive("b", letter.version)
+    [letter] = [each async for each in still.bus.dead_letters("b")]
+    assert (letter.message.text, letter.why) == ("old", "it was older than the messages that are restored")
+    await still.bus.requeue("b", letter.version)
     assert await finish(receiver, 1) == ["old"]
 
     monkeypatch.setenv("MAOS_RESTORE_MESSAGES", "3600")
     windowed = Maos(still.journal, still.state, clock).bus
     await windowed.expire("c")
-    assert [each.message.text async for each in windowed.dead("c")] == ["old"]
+    assert [each.message.text async for each in windowed.dead_letters("c")] == ["old"]
     assert [each async for each in windowed.waiting("c")] == []
 
 
@@ -261,7 +262,7 @@ async def test_a_window_does_not_touch_what_comes_to_one_who_receives_already(st
     with pytest.raises(MessageExpired):
         await one.ack()
     assert await finish(receiver, 2) == ["one", "two"]
-    assert [each async for each in still.bus.dead()] == []
+    assert [each async for each in still.bus.dead_letters()] == []
 
 
 @pytest.mark.parametrize("given", ["-1", "soon", "nan", "inf"])
@@ -300,15 +301,15 @@ async def test_a_place_is_found_again_without_reading_everything(
     m: Maos, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
     """R-304: what was acknowledged long ago costs nothing."""
-    monkeypatch.setattr(receiving, "KEEP_EVERY", 10)
+    monkeypatch.setattr(receivers, "KEEP_EVERY", 10)
     await send(m, *map(str, range(100)))
     async with m.bus.receive("b") as receiver:
         await finish(receiver, 95)
-    document = await m.journal.store.load(mailbox.KIND, "b")
+    document = await m.journal.store.load(acknowledgements.KIND, "b")
     assert document is not None
     assert document.version > 80
-    fold = await mailbox.load(m.journal, "b")
-    assert (fold.floor, fold.settled) == (95, set())
+    fold = await acknowledgements.load(m.journal, "b")
+    assert (fold.floor, fold.resolved) == (95, set())
     assert await finish(m.bus.receive("b"), 5) == ["95", "96", "97", "98", "99"]
 
 
@@ -319,8 +320,8 @@ async def test_a_damaged_fold_costs_only_time(m: Maos) -> None:
     async with m.bus.receive("b") as receiver:
         await finish(receiver, 1)
     for body in (b"garbage", b'{"format":9,"fold":{"id":"b","version":99,"floor":9}}'):
-        await m.journal.append_all([], documents=[Document(mailbox.KIND, "b", 99, body)])
-        assert (await mailbox.load(m.journal, "b")).floor == 1
+        await m.journal.append_all([], documents=[Document(acknowledgements.KIND, "b", 99, body)])
+        assert (await acknowledgements.load(m.journal, "b")).floor == 1
 
 
 async def test_an_ack_that_was_given_up_may_be_repeated(m: Maos) -> None:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 import maos
@@ -13,6 +14,7 @@ from maos.clock import SystemClock
 from maos.engine.attempts import Attempts
 from maos.errors import InvalidInput
 from maos.model.attempt import Attempt, check_agent, restoration
+from maos.model.events.messages import MessageSent
 from maos.model.message import PERSON, Message, message, render
 from tests.engine.conftest import home  # noqa: F401 - a fixture
 
@@ -47,7 +49,7 @@ def test_no_agent_can_be_called_what_a_person_is_called() -> None:
 
 
 def test_messages_as_they_were_once_recorded_are_understood() -> None:
-    old = message({"text": "hello", "sender": "person", "at_us": 5}, version=3)
+    old = message(msgspec.json.decode(b'{"text": "hello", "at_us": 5}', type=MessageSent), version=3)
     assert (old.text, old.sender, old.type, old.version, old.id) == ("hello", "person", "info", 3, "@3")
 
 
@@ -151,6 +153,6 @@ async def test_a_message_past_its_time_is_not_said_to_an_agent(m: Maos, tmp_path
     await m.bus.send("b", "a", "new")
     attempt = await running.wait()
     assert attempt.last_text == "got new"
-    [letter] = [each async for each in m.bus.dead("a")]
+    [letter] = [each async for each in m.bus.dead_letters("a")]
     assert (letter.message.text, letter.version) == ("old", 1)
     assert [each async for each in m.bus.waiting("a")] == []

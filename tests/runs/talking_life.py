@@ -18,7 +18,7 @@ from typing import Any
 
 import maos
 from maos.app import Maos
-from maos.bus.receiving import MessageExpired
+from maos.bus.receiver import MessageExpired
 from maos.clock import SystemClock
 from maos.engine import claims
 from maos.model.message import Message

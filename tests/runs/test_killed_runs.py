@@ -87,7 +87,7 @@ async def outcome(commands: Commands) -> dict[str, Any]:
         used = {name: len(await facts(m, attempt.agent, "tool_use")) for name, attempt in agents.items()}
         messages = [each.message async for each in m.bus.history(run=run.id)]
         assert (await m.verify()).ok
-        assert [each async for each in m.bus.dead()] == []
+        assert [each async for each in m.bus.dead_letters()] == []
         for attempt in agents.values():
             assert [each async for each in m.bus.waiting(attempt.agent)] == [], "never delivered"
     return {

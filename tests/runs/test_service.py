@@ -24,7 +24,7 @@ from maos.model.run import Run, TaskState, bundle_stream, stream
 from maos.runs import notify, upkeep
 from maos.runs.additions import addition
 from maos.runs.consent import Act
-from maos.runs.feed import AgentOutput, MessageSent, RunChanged
+from maos.runs.feed import AgentOutput, NewMessage, RunChanged
 from maos.runs.outcomes import Outcome
 from maos.runs.service import Observer, Runs
 from maos.runs.status import is_executing
@@ -319,7 +319,7 @@ async def test_one_feed_has_the_run_its_agents_and_its_messages(m: Maos, tmp_pat
                 seen += [event.type for event in update.events]
             elif isinstance(update, AgentOutput):
                 seen += [fact.text for fact in update.facts if isinstance(fact, Line)]
-            elif isinstance(update, MessageSent):
+            elif isinstance(update, NewMessage):
                 seen.append(update.message.text)
             if seen[-1:] == ["run_ended"]:
                 break

@@ -95,7 +95,7 @@ async def check_run(lives: Lives, id: str, undisturbed: dict[str, Any], done_bef
     for name in NEEDS:
         agent = agent_name(id, name)
         assert [each async for each in m.bus.waiting(agent)] == [], "not acknowledged"
-        assert [each async for each in m.bus.dead(agent)] == []
+        assert [each async for each in m.bus.dead_letters(agent)] == []
     begun = Counter(line.split()[0] for line in lives.outside(id, "begun").lines())
     assert [name for name in NEEDS if begun[name] > (1 if name in done_before else 2)] == [], "it was done again"
 

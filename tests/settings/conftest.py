@@ -8,8 +8,7 @@ from typing import NamedTuple
 import pytest
 
 import maos
-from maos import settings
-from maos.settings.current import Current
+from maos.settings.current import Current, here
 
 
 class Files(NamedTuple):
@@ -20,7 +19,7 @@ class Files(NamedTuple):
 
     def current(self, **environment: str) -> Current:
         """The settings of the current folder, with some variables and no others."""
-        return settings.here(environment={"XDG_CONFIG_HOME": str(self.user.parent.parent), **environment})
+        return here(environment={"XDG_CONFIG_HOME": str(self.user.parent.parent), **environment})
 
 
 @pytest.fixture

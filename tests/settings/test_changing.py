@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 import maos
-from maos.settings import document
+from maos.settings import loader
 from maos.settings.loader import BadSettings, NewerSettings
 from maos_testing.crash import Life, crash_loop
 from tests.settings import writing_life
@@ -114,7 +114,7 @@ def test_a_link_and_the_mode_of_a_file_stay(files: Files, tmp_path: Path) -> Non
     real.write_text(OLD)
     real.chmod(0o600)
     files.user.symlink_to(real)
-    document.write(files.user, NEW)
+    loader.write(files.user, NEW)
     assert files.user.is_symlink()
     assert real.read_text() == NEW
     assert real.stat().st_mode & 0o777 == 0o600

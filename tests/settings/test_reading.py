@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maos.settings import SettingsSource, document, find_files, schema
+from maos.settings import SettingsSource, find_files, loader, schema
 from maos.settings.loader import BadSettings, check
 from maos.settings.positions import find_positions
 from maos.settings.schema import Settings
@@ -234,7 +234,7 @@ def test_every_setting_is_complete(files: Files) -> None:
 
 def test_a_new_file_says_what_counts_anyway(files: Files) -> None:
     for is_project in (True, False):
-        text = document.template(is_project=is_project)
+        text = loader.template(is_project=is_project)
         with_defaults = re.sub(r"^# (\w+ = )", r"\1", text, flags=re.M)
         layer = check(with_defaults, SettingsSource(files.project, is_project=is_project))
         assert layer.problems == []

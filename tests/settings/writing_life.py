@@ -3,9 +3,9 @@
 import sys
 from pathlib import Path
 
-from maos.settings import document
+from maos.settings import loader
 from maos_testing.crash import ack
 
 if __name__ == "__main__":
-    document.write(Path(sys.argv[1]), sys.argv[2])
+    loader.write(Path(sys.argv[1]), sys.argv[2])
     ack("written")

@@ -1,1 +1,1 @@
-"""Messages between agents: saved before anything is delivered, acknowledged by each who gets them."""
+"""Messages between agents: saved before they are delivered, and acknowledged by each recipient."""

@@ -1,6 +1,6 @@
-"""What was said: every message of a run once, with everybody it was sent to.
+"""The history of messages: every message of a run once, with all its recipients.
 
-The index of a run says who sent which message to whom; the text is looked up in an inbox that it went to.
+The index of a run has the sender and the recipients of each message; its text is read from the inbox of a recipient.
 """
 
 from __future__ import annotations
@@ -9,22 +9,23 @@ import heapq
 from collections.abc import AsyncIterator, Sequence
 from typing import NamedTuple
 
+from maos.errors import Corrupt
 from maos.journal.journal import Journal, Record
+from maos.model.events.messages import MessageRouted, MessageSent
 from maos.model.message import Message, belongs, history, inbox, message
 
 GONE = "[the text of this message is not in this journal]"
 
 
 class SentMessage(NamedTuple):
-    """A message as it stands in the history."""
+    """A message, and where in the journal it was sent."""
 
     position: int
-    """Its place in the journal: ask for what came after it."""
     message: Message
 
 
 class Talk(NamedTuple):
-    """How much one has told another."""
+    """How many messages one sender has sent to one recipient."""
 
     sender: str
     recipient: str
@@ -34,16 +35,16 @@ class Talk(NamedTuple):
 
 
 class Filter(NamedTuple):
-    """Which messages are meant; what is empty leaves nothing out."""
+    """Selects messages; a field that is empty selects all."""
 
     agent: str = ""
-    """Who sent it or was sent it."""
+    """The sender or a recipient."""
     types: Sequence[str] = ()
     since_us: int = 0
     before_us: int = 0
 
-    def takes(self, said: Message) -> bool:
-        """Whether a message is one of them."""
+    def matches(self, said: Message) -> bool:
+        """Whether a message is selected."""
         return (
             (not self.agent or self.agent == said.sender or self.agent in said.to)
             and (not self.types or said.type in self.types)
@@ -53,7 +54,7 @@ class Filter(NamedTuple):
 
 
 class Bodies:
-    """Finds the messages that entries of an index stand for; reads each inbox once, from one end to the other."""
+    """Reads the texts of messages in an index from inboxes; each inbox is read once, from one end to the other."""
 
     def __init__(self, journal: Journal, *, newest_first: bool = False) -> None:
         self._journal = journal
@@ -62,9 +63,9 @@ class Bodies:
         self._read: dict[str, dict[str, Message]] = {}
 
     async def message(self, record: Record) -> Message:
-        """The whole message, with everybody it was sent to."""
+        """Return the whole message of an index entry, with all its recipients."""
         listed = _listed(record)
-        if record.type == "message_sent":
+        if isinstance(record.event, MessageSent):
             return listed
         run = record.stream.removeprefix(history("-").removesuffix("-"))
         for name in (each for each in listed.to if belongs(each, run)):
@@ -80,8 +81,8 @@ class Bodies:
             if not page:
                 return None
             for each in page:
-                if each.type == "message_sent":
-                    said = message(each.data, version=each.version)
+                if isinstance(each.event, MessageSent):
+                    said = message(each.event, version=each.version)
                     found[said.id] = said
         return found[id]
 
@@ -98,7 +99,7 @@ class Bodies:
 
 
 async def newest(journal: Journal, run: str, count: int) -> list[SentMessage]:
-    """The newest messages of a run, the newest last."""
+    """Return the newest messages of a run, the newest last."""
     end = await journal.version(history(run))
     bodies = Bodies(journal, newest_first=True)
     page = await journal.page_back(history(run), before=end + 1, limit=count)
@@ -106,14 +107,14 @@ async def newest(journal: Journal, run: str, count: int) -> list[SentMessage]:
 
 
 async def read(journal: Journal, run: str | None, wanted: Filter) -> AsyncIterator[SentMessage]:
-    """The messages of a run, or of all of them, in the order in which they were sent."""
+    """Yield the messages of a run, or of all runs, in the order in which they were sent."""
     bodies = Bodies(journal)
     async for record, _listed in _index(journal, run, wanted):
         yield SentMessage(record.position, await bodies.message(record))
 
 
 async def _index(journal: Journal, run: str | None, wanted: Filter) -> AsyncIterator[tuple[Record, Message]]:
-    """What the indexes of a run, or of all of them, have of messages, in the order in which they were sent."""
+    """Yield the index entries of a run, or of all runs, in the order in which the messages were sent."""
     streams = [history(run)] if run is not None else [name async for name in journal.streams("messages/")]
     readers = [journal.read(name) for name in streams]
     heads: list[tuple[int, int, Record]] = []
@@ -128,22 +129,22 @@ async def _index(journal: Journal, run: str | None, wanted: Filter) -> AsyncIter
     while heads:
         _position, number, record = heapq.heappop(heads)
         listed = _listed(record)
-        if wanted.takes(listed):
+        if wanted.matches(listed):
             yield record, listed
         await advance(number)
 
 
 async def follow(journal: Journal, run: str | None, wanted: Filter, *, after: int) -> AsyncIterator[SentMessage]:
-    """The messages after a position of the journal, then new ones as they come."""
+    """Yield the messages after a position of the journal, then new ones as they are sent."""
     prefix = "messages/" if run is None else history(run)
     bodies = Bodies(journal)
     async for record in journal.follow(after=after, prefix=prefix):
-        if wanted.takes(_listed(record)) and (run is None or record.stream == prefix):
+        if wanted.matches(_listed(record)) and (run is None or record.stream == prefix):
             yield SentMessage(record.position, await bodies.message(record))
 
 
 async def talks(journal: Journal, run: str | None, wanted: Filter) -> list[Talk]:
-    """Who talks to whom, those who talk most first."""
+    """Return how many messages each sender has sent to each recipient, the most first."""
     found: dict[tuple[str, str], Talk] = {}
     async for _record, said in _index(journal, run, wanted):
         for recipient in said.to:
@@ -156,4 +157,9 @@ async def talks(journal: Journal, run: str | None, wanted: Filter) -> list[Talk]
 
 def _listed(record: Record) -> Message:
     """A message as far as an index has it."""
-    return message({"text": GONE, **record.data})
+    match record.event:
+        case MessageRouted(id=id, sender=sender, kind=kind, to=to, topic=topic, at_us=at_us):
+            return Message(id or "@0", sender, GONE, kind, tuple(to), topic=topic, at_us=at_us)
+        case MessageSent() as sent:
+            return message(sent)
+    raise Corrupt(f"{record.id} is not a message", stream=record.stream)

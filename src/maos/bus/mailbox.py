@@ -1,36 +1,32 @@
-"""Inboxes: the one reader of them in a process, and the one way to hand out, acknowledge and dead-letter messages.
+"""The one reader of inboxes in a process.
 
 The reader follows the journal only to notice which inboxes have grown. Each listener then reads its own inbox from its
-own cursor, so records come in order and once, the backlog before live ones, and an outage of the store loses nothing:
-afterwards the listener reads on from its cursor.
+own cursor, so it gets each record once and in order, the backlog before new ones. After an outage of the store it
+reads on from its cursor.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from functools import partial
 from types import TracebackType
-from typing import NamedTuple, TypeVar
-
-import msgspec
+from typing import TypeVar
 
 from maos.errors import StoreUnavailable
-from maos.journal.codec import Event
-from maos.journal.journal import PAGE_EVENTS, Append, Journal, Record
-from maos.model.message import FORMAT, Acknowledgements, Message, acks, dead, inbox, message
+from maos.journal.journal import PAGE_EVENTS, Journal, Record
+from maos.model.message import inbox
 
 PAUSE_S, PAUSE_S_MAX = 0.1, 2.0
-"""How long to wait before an unavailable store is tried again: twice as long each time, up to the second."""
+"""How long to wait before an unavailable store is tried again: twice as long each time, up to the maximum."""
 WAIT_S = 60.0
-KIND = "acks"
 
 T = TypeVar("T")
 
 
 async def patiently(read: Callable[[], Awaitable[T]]) -> T:
-    """Read from the store, again and again while it is unavailable."""
+    """Read from the store; retry while it is unavailable."""
     pause_s = PAUSE_S
     while True:
         try:
@@ -72,7 +68,7 @@ class Mailbox:
         await self._begun.wait()
 
     def remove(self, closed: Inbox) -> None:
-        """Stop listening for an inbox; the reader ends with the last one."""
+        """Stop notifying a listener; the reader ends with the last one."""
         listeners = self._inboxes.get(closed.stream, [])
         if closed in listeners:
             listeners.remove(closed)
@@ -98,7 +94,7 @@ class Mailbox:
             position = await patiently(partial(self._notice, position))
 
     async def _notice(self, position: int) -> int:
-        """Tell listeners which inboxes have grown after a position, or wait for the journal to grow."""
+        """Notify the listeners of inboxes that have grown after a position, or wait for the journal to grow."""
         store = self._journal.store
         events = await store.read_log(after=position, limit=PAGE_EVENTS)
         for event in events:
@@ -180,7 +176,7 @@ class Inbox:
         return found
 
     async def deliver(self, to: Callable[[Record], None]) -> None:
-        """Call a function with each record, for as long as this runs."""
+        """Call a function with each record, until this is cancelled."""
         async for record in self:
             to(record)
 
@@ -228,85 +224,3 @@ class Inbox:
         """The reader has ended, with an error or because its task was cancelled."""
         self._error = error
         self.news.set()
-
-
-# --- what became of messages ------------------------------------------------------------------------------------------
-
-
-class Undeliverable(NamedTuple):
-    """A message that is given up, and why."""
-
-    message: Message
-    why: str
-    tries: int
-
-
-def hand_out(name: str, versions: Sequence[int]) -> list[Append]:
-    """The appends that record that messages of an inbox are handed out; nothing may be acknowledged before it (I21)."""
-    return [Append(acks(name), [Event("message_delivered", {"versions": list(versions)})])] if versions else []
-
-
-def acknowledge(name: str, versions: Sequence[int], *, floor: int = 0, by: str = "") -> list[Append]:
-    """The appends that acknowledge messages of an inbox, to be written alone or as part of a larger append.
-
-    `floor` is the version up to which nothing is left to deliver, if the receiver knows it; `by` is its attempt.
-    """
-    if not versions:
-        return []
-    more = {"floor": floor} if floor else {}
-    data = {"versions": list(versions), **more, **({"by": by} if by else {})}
-    return [Append(acks(name), [Event("message_acknowledged", data)])]
-
-
-def dead_letter(
-    name: str, letters: Sequence[Undeliverable], *, floor: int = 0, expected: int | None = None
-) -> list[Append]:
-    """The appends that make dead letters of messages of an inbox; `expected` is the version of its receipts."""
-    if not letters:
-        return []
-    data = {"versions": [each.message.version for each in letters], **({"floor": floor} if floor else {})}
-    parked = [
-        Event("dead_letter_added", {"version": said.version, "why": why, "tries": tries, "message": said.id})
-        for said, why, tries in letters
-    ]
-    return [Append(acks(name), [Event("message_dead_lettered", data)], expected), Append(dead(name), parked)]
-
-
-class KeptAcks(msgspec.Struct):
-    """A fold of receipts, as a document."""
-
-    format: int
-    fold: Acknowledgements
-
-
-async def load(journal: Journal, name: str) -> Acknowledgements:
-    """Which messages of an inbox are handed out, acknowledged or dead, as of now."""
-    document = await journal.store.load(KIND, name)
-    fold = Acknowledgements(id=name)
-    if document is not None and document.body is not None:
-        try:
-            kept = msgspec.json.decode(document.body, type=KeptAcks)
-        except msgspec.MsgspecError:
-            kept = None  # of no use, which costs only time
-        if kept is not None and kept.format == FORMAT and kept.fold.version == document.version:
-            fold = kept.fold
-    async for record in journal.read(acks(name), after=fold.version):
-        fold.apply(record.type, record.data)
-    return fold
-
-
-class Waiting(NamedTuple):
-    """A message that is not acknowledged."""
-
-    version: int
-    tries: int
-    message: Message
-
-
-async def waiting(journal: Journal, name: str) -> AsyncIterator[Waiting]:
-    """The messages of an inbox that are neither acknowledged nor dead, the oldest first."""
-    fold = await load(journal, name)
-    async for record in journal.read(inbox(name), after=fold.floor):
-        if record.type == "message_sent" and record.version not in fold.settled:
-            said = message(record.data, version=record.version)
-            yield Waiting(record.version, fold.tries.get(record.version, 0), said)

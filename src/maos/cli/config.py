@@ -17,7 +17,7 @@ from maos.cli.database import DatabaseTarget
 from maos.cli.failures import FAILED, USAGE, note, report
 from maos.cli.plain import clean
 from maos.errors import InvalidInput, MaosError, NotFound
-from maos.settings import SettingsFiles, SettingsSource, document, loader, schema
+from maos.settings import SettingsFiles, SettingsSource, loader, schema
 from maos.settings.current import render_value
 from maos.settings.loader import Loaded, SettingProblem
 
@@ -199,12 +199,12 @@ def edit(project: bool | None, as_json: bool) -> None:
     path = found.project or Path.cwd() / settings.FILE_NAME if is_project else found.user
     source = SettingsSource(path, is_project=is_project)
     before = source.path.read_text(encoding="utf-8") if source.path.exists() else ""
-    text = _edited(before or document.template(is_project=is_project), source)
+    text = _edited(before or loader.template(is_project=is_project), source)
     changed = text is not None and text != before
     if text is not None and changed:
         if source.path.exists() and source.path.read_text(encoding="utf-8") != before:
             raise InvalidInput(f"{source.path} was changed by another program meanwhile", hint="edit it again")
-        document.write(source.path, text)
+        loader.write(source.path, text)
     if as_json:
         documents.show({"path": str(source.path), "changed": changed})
     else:

@@ -46,7 +46,9 @@ class DatabaseTarget:
     @cached_property
     def settings(self) -> Current:
         """Everything that can be set."""
-        return settings.here({"database.path": ("--db", self._given)} if self._given else None)
+        from maos.settings.current import here
+
+        return here({"database.path": ("--db", self._given)} if self._given else None)
 
     def read(self, work: Callable[[Maos], Awaitable[T]], *, accept_loss: bool = False) -> T:
         """Run work that changes nothing; Ctrl+C ends it wherever it is."""

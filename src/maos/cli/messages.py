@@ -18,19 +18,19 @@ from maos.model.message import TYPES
 
 if TYPE_CHECKING:
     from maos.app import Maos
-    from maos.bus.letters import Letter
+    from maos.bus.acknowledgements import DeadLetter
     from maos.model.message import Message
     from maos.views.messages import MessageInfo
 
 LAST = 50
 NO_RECEIVERS = "no receivers"
 
-LETTERS: Listing[Letter] = Listing(
+LETTERS: Listing[DeadLetter] = Listing(
     "letters",
     (
         Field("agent", lambda each: each.name, style="bold", yields=1),
         Field("number", lambda each: str(each.version), right=True),
-        Field("since", lambda each: render.when(each.parked_us)),
+        Field("since", lambda each: render.when(each.since_us)),
         Field("from", lambda each: each.message.sender, yields=1),
         Field("why", lambda each: shorten(each.why, 60), yields=2),
         Field("text", lambda each: shorten(each.message.text, 60), style="dim", yields=3),
@@ -177,16 +177,16 @@ def dead(database: DatabaseTarget, agent: str | None, again: int | None, as_json
     if again is not None and agent is None:
         raise InvalidInput("each agent numbers its dead letters itself", hint="name the agent with --agent")
 
-    async def work(m: Maos) -> list[Letter]:
+    async def work(m: Maos) -> list[DeadLetter]:
         if again is not None and agent is not None:
-            await m.bus.revive(agent, again)
-        return [each async for each in m.bus.dead(agent)]
+            await m.bus.requeue(agent, again)
+        return [each async for each in m.bus.dead_letters(agent)]
 
     found = database.write(work)
     if as_json:
         rows = [
             {"agent": each.name, "number": each.version, "why": each.why, "tries": each.tries,
-             **documents.time(each.parked_us), "message": _document(each.message)}
+             **documents.time(each.since_us), "message": _document(each.message)}
             for each in found
         ]  # fmt: skip
         documents.show({"letters": rows})
@@ -199,9 +199,10 @@ def dead(database: DatabaseTarget, agent: str | None, again: int | None, as_json
 # --- rendering ---------------------------------------------------------------------------------------------------
 
 
-def _document(message: Message) -> documents.Document:
-    data = message.data()
-    return {**data, **documents.time(data.pop("at_us"))}
+def _document(said: Message) -> documents.Document:
+    data = said.data
+    data.pop("at_us", None)
+    return {**data, **documents.time(said.at_us)}
 
 
 def _show(each: MessageInfo, *, full: bool, as_json: bool) -> None:

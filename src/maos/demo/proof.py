@@ -22,7 +22,8 @@ from maos.demo.sample import ROLES
 from maos.errors import MaosError
 from maos.journal.journal import Record as Event
 from maos.model.attempt import stream
-from maos.model.message import PERSON, Message, acks, inbox, message
+from maos.model.events.messages import MessageSent
+from maos.model.message import PERSON, Message, acks, inbox
 from maos.model.run import agent_name
 from maos.model.run import stream as run_stream
 from maos.workspaces.git import Git
@@ -130,7 +131,7 @@ class _Journal:
     async def inbox(self, agent: str) -> dict[int, str]:
         """What was put into an agent's inbox, by its place there."""
         events = await self.events(inbox(agent_name(self.run, agent)))
-        return {each.version: message(each.data).text for each in events if each.type == "message_sent"}
+        return {each.version: each.event.text for each in events if isinstance(each.event, MessageSent)}
 
 
 def _noted(place: DemoFolder, agent: str, key: str) -> list[Any]:

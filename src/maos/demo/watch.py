@@ -10,7 +10,7 @@ from maos.demo.sample import ROLES
 from maos.model.events.facts import Line
 from maos.model.message import Message
 from maos.model.run import agent_name
-from maos.runs.feed import AgentOutput, Feed, MessageSent, RunChanged, Update
+from maos.runs.feed import AgentOutput, Feed, NewMessage, RunChanged, Update
 
 
 class Row(NamedTuple):
@@ -64,7 +64,7 @@ class Watching:
             for event in update.events:
                 self.question = event.data["id"] if event.type == "question_asked" else self.question
                 self.done += [event.data["task"]] if event.type == "task_finished" else []
-        elif isinstance(update, MessageSent):
+        elif isinstance(update, NewMessage):
             self.said.append(update.message)
             self.messages += 1
         elif isinstance(update, AgentOutput):

@@ -223,7 +223,7 @@ class Attempts(AttemptReader):
         told = restoration(before, remembers=True, messages=messages) if remembers else anew
         if not dialect.capabilities.prose:  # what waits for it comes by its input, as it would have come before
             told = old.order.task
-            inbox_cursor, waiting = waiting[0].version - 1 if waiting else inbox_cursor, []
+            inbox_cursor, waiting = waiting[0].message.version - 1 if waiting else inbox_cursor, []
         order = old.order._replace(
             attempt=attempt_id(agent, number),
             task=f"{told}\n\n{task}" if task else told,
@@ -245,7 +245,7 @@ class Attempts(AttemptReader):
             old.time_limit_s if time_limit_s is None else time_limit_s,
             workplace.to_data(),
             inbox_cursor=inbox_cursor,
-            told=tuple(each.version for each in waiting),
+            told=tuple(each.message.version for each in waiting),
             run=old.run,
             transcript=(before.transcript_name, before.transcript_bytes) if remembers else ("", 0),
         )

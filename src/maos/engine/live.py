@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from maos.agents.contract import Conversation, Dialect, LaunchOrder, Reply
+from maos.bus.acknowledgements import Undeliverable, acknowledge, dead_letter
 from maos.bus.bus import Bus
-from maos.bus.mailbox import Undeliverable, acknowledge, dead_letter, patiently
+from maos.bus.mailbox import patiently
 from maos.clock import Clock
 from maos.engine import transcripts
 from maos.engine.recorder import Recorder
@@ -329,7 +330,7 @@ class LiveAttempt:
         match record.event:
             case MessageSent():
                 if all(each.version != record.version for each in self._undelivered):
-                    self._undelivered.append(message(record.data, version=record.version))
+                    self._undelivered.append(message(record.event, version=record.version))
                 await self._deliver()
             case StopRequested(grace_s=grace_s):
                 await self.stop("asked", grace_s=grace_s, inbox_version=record.version)
@@ -383,7 +384,7 @@ class LiveAttempt:
 
     async def _tries(self) -> dict[int, int]:
         """How often each message that the agent has not acknowledged was handed out, by its version."""
-        return {each.version: each.tries async for each in self._bus.waiting(self.attempt.agent)}
+        return {each.message.version: each.tries async for each in self._bus.waiting(self.attempt.agent)}
 
     async def answer(self, request: str, *, allow: bool, why: str = "", inbox_version: int = 0) -> None:
         """Answer what the agent asks to be allowed to do."""

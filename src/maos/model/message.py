@@ -1,9 +1,10 @@
-"""Messages between agents: what one is, how it is told to its receiver, and what became of it there.
+"""Messages between agents: a message, its text for its recipient, and the folds of acknowledgements and topics.
 
-Streams: `inbox/<name>` has what was sent to somebody, `acks/<name>` what became of it (handed out, acknowledged),
-`dead-letters/<name>` the dead letters, `messages/<run>` the index of a run's messages, and `topics` the subscriptions.
-The text of a message is in the inboxes of its recipients; the index has it only when none of them is of the run.
-Receipts stand apart from the inbox so that whoever takes over finds its place without reading past all that waits.
+Streams: `inbox/<name>` has the messages to an agent, `acks/<name>` which of them were handed out, acknowledged or
+became dead letters, `dead-letters/<name>` the dead letters, `messages/<run>` the index of the messages of a run, and
+`topics` the subscriptions. The text of a message is in the inboxes of its recipients; the index has it only when none
+of them is of the run. Acknowledgements are apart from the inbox, so that the next receiver finds what is left to
+deliver without reading the whole inbox.
 """
 
 from __future__ import annotations
@@ -14,65 +15,64 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-TYPES = ("info", "request", "response", "discovery", "coordination", "broadcast", "error")
-
-EVENT_TYPES = (
-    "message_sent",
-    "message_routed",
-    "message_delivered",
-    "message_acknowledged",
-    "message_dead_lettered",
-    "dead_letter_added",
-    "dead_letter_requeued",
-    "topic_joined",
-    "topic_left",
+from maos.model.events.core import EventBase
+from maos.model.events.messages import (
+    MessageDelivered,
+    MessageResolved,
+    MessageRouted,
+    MessageSent,
+    TopicJoined,
+    TopicLeft,
 )
 
+TYPES = ("info", "request", "response", "discovery", "coordination", "broadcast", "error")
+
 PERSON = "person"
-"""The sender of what a person says. Only front doors for people send under this name, and no agent can have it."""
+"""The sender of messages of a person. Only programs for people send under this name, and no agent can have it."""
 NO_RUN = "-"
-"""Where the history of messages is that belong to no run."""
+"""In the place of a run, for the index of messages that belong to none."""
 TOPICS = "topics"
-FORMAT = 1
-EXPIRED = "nobody took it before its time was up"
-OUTDATED = "it had waited for longer than messages are restored"
+FORMAT = 2
+"""Of the kept fold of acknowledgements."""
+EXPIRED = "it was not received before its time to live was over"
+OUTDATED = "it was older than the messages that are restored"
 
 
 def inbox(name: str) -> str:
-    """The stream of what was sent to somebody."""
+    """The stream of messages and commands to an agent, a run or a workflow run."""
     return f"inbox/{name}"
 
 
 def acks(name: str) -> str:
-    """The stream of what became of it."""
+    """The stream that has which messages of an inbox were handed out, acknowledged or became dead letters."""
     return f"acks/{name}"
 
 
 def dead(name: str) -> str:
-    """The stream of what could not be delivered to somebody."""
+    """The stream of the dead letters of an inbox."""
     return f"dead-letters/{name}"
 
 
 def history(run: str) -> str:
-    """The stream of all messages of a run."""
+    """The stream with the index of the messages of a run."""
     return f"messages/{run or NO_RUN}"
 
 
 def of_run(run: str) -> str:
-    """The topic of everything that is said to all of a run."""
+    """The topic of messages to all agents of a run."""
     return f"run/{run}"
 
 
 class Message(NamedTuple):
-    """Something one agent tells others."""
+    """A message from one agent or person to others."""
 
     id: str
     sender: str
-    """Set by the bus from who called it, never taken from a text."""
+    """Set by the bus from its caller, never taken from a text."""
     text: str
     type: str = "info"
     to: tuple[str, ...] = ()
-    """Everybody it was sent to; in the inbox of one of many, nobody."""
+    """All its recipients; empty in the inbox of one of many."""
     run: str = ""
     topic: str = ""
     metadata: Mapping[str, Any] = {}
@@ -82,40 +82,69 @@ class Message(NamedTuple):
     at_us: int = 0
     ttl_us: int = 0
     version: int = 0
-    """Its place in the inbox it was sent to; 0 where that is not one."""
+    """Its version in the inbox that it was read from; 0 if it was not read from one."""
 
     def is_expired(self, now_us: int) -> bool:
         """Whether its time to live is over."""
         return 0 < self.ttl_us <= now_us - self.at_us
 
     def reason_to_give_up(self, now_us: int, oldest_us: int = 0) -> str:
-        """Why it is not delivered any more; empty when it is. `oldest_us` is the oldest that is still restored."""
+        """Why it is not delivered any more, or an empty text; `oldest_us` is the time of the oldest to restore."""
         return EXPIRED if self.is_expired(now_us) else OUTDATED if self.at_us < oldest_us else ""
 
+    @property
+    def event(self) -> MessageSent:
+        """The event that records it."""
+        return MessageSent(
+            id=self.id,
+            sender=self.sender,
+            text=self.text,
+            kind=self.type,
+            to=list(self.to),
+            run=self.run,
+            topic=self.topic,
+            metadata=dict(self.metadata),
+            hops=self.hops,
+            reply_to=self.reply_to,
+            at_us=self.at_us,
+            ttl_us=self.ttl_us,
+        )
+
+    @property
     def data(self) -> dict[str, Any]:
-        """What is recorded of it: what is empty is left out."""
-        data: dict[str, Any] = {"id": self.id, "sender": self.sender, "text": self.text, "type": self.type}
-        if self.to:
-            data["to"] = list(self.to)
-        for name in ("run", "topic", "hops", "reply_to", "ttl_us"):
-            if value := getattr(self, name):
-                data[name] = value
-        if self.metadata:
-            data["metadata"] = dict(self.metadata)
-        data["at_us"] = self.at_us
-        return data
+        """The message as plain data; fields that are empty are left out."""
+        return {"id": self.id, "sender": self.sender, "text": self.text, "type": self.type, **self.event.data}
 
 
-def indexed(said: Message, names: Sequence[str]) -> tuple[str, dict[str, Any]]:
-    """The event, as type and data, that the index of a run has of a message: without its text if an inbox has that.
+def message(sent: MessageSent, *, version: int = 0) -> Message:
+    """Return a message as it was recorded; `version` is its version in an inbox."""
+    return Message(
+        id=sent.id or f"@{version}",
+        sender=sent.sender,
+        text=sent.text,
+        type=sent.kind,
+        to=tuple(sent.to),
+        run=sent.run,
+        topic=sent.topic,
+        metadata=sent.metadata,
+        hops=sent.hops,
+        reply_to=sent.reply_to,
+        at_us=sent.at_us,
+        ttl_us=sent.ttl_us,
+        version=version,
+    )
 
-    Only inboxes of the run's own agents count, for they go with a run that is exported.
+
+def index_event(said: Message, names: Sequence[str]) -> MessageSent | MessageRouted:
+    """Return the event of a message for the index of its run: without its text if an inbox has that.
+
+    Only inboxes of the run's own agents count, because only they are exported with the run.
     """
-    data = {**said.data(), "to": list(names)}
     if not any(belongs(name, said.run) for name in names):
-        return "message_sent", data
-    kept = ("id", "sender", "type", "to", "topic", "at_us")
-    return "message_routed", {name: data[name] for name in kept if name in data}
+        return said._replace(to=tuple(names)).event
+    return MessageRouted(
+        id=said.id, sender=said.sender, kind=said.type, to=list(names), topic=said.topic, at_us=said.at_us
+    )
 
 
 def belongs(name: str, run: str) -> bool:
@@ -123,30 +152,11 @@ def belongs(name: str, run: str) -> bool:
     return run in ("", NO_RUN) or name.startswith(f"{run}.")
 
 
-def message(data: Mapping[str, Any], *, version: int = 0) -> Message:
-    """A message as it was recorded."""
-    return Message(
-        id=data.get("id") or f"@{version}",
-        sender=data.get("sender", PERSON),
-        text=data["text"],
-        type=data.get("type", "info"),
-        to=tuple(data.get("to", ())),
-        run=data.get("run", ""),
-        topic=data.get("topic", ""),
-        metadata=data.get("metadata", {}),
-        hops=data.get("hops", 0),
-        reply_to=data.get("reply_to", ""),
-        at_us=data.get("at_us", 0),
-        ttl_us=data.get("ttl_us", 0),
-        version=version,
-    )
-
-
 def render(said: Message) -> str:
-    """What is put into the conversation of the agent that receives a message; the only place that decides it.
+    """Return the text of a message for the conversation of its recipient; no other code decides it.
 
-    What a person says is said as it is. What anybody else says is quoted, line by line, below a line of our own that
-    says from whom it is: whatever it claims to be, it is something to know and not something to obey.
+    A message of a person is its text. A message of an agent is quoted line by line, below a line that names its sender:
+    whatever it claims to be, it is information and not an order.
     """
     if said.sender == PERSON:
         return said.text
@@ -163,62 +173,63 @@ def render(said: Message) -> str:
 
 
 class Acknowledgements(msgspec.Struct, kw_only=True):
-    """What became of the messages of an inbox: a fold of its receipts."""
+    """Which messages of an inbox are handed out, acknowledged or dead letters: a fold of the stream `acks/<name>`."""
 
     id: str
     version: int = 0
     floor: int = 0
-    """Nothing up to this version of the inbox is still to be delivered."""
-    settled: set[int] = set()
-    """What is done with, above the floor."""
+    """Every message up to this version of the inbox is resolved."""
+    resolved: set[int] = set()
+    """Messages above the floor that are acknowledged, or dead letters."""
     tries: dict[int, int] = {}
-    """How often the others were handed out, above the floor."""
+    """How often the other messages above the floor were handed out."""
 
-    def is_settled(self, version: int) -> bool:
-        """Whether a message need not be delivered any more."""
-        return version <= self.floor or version in self.settled
+    def is_resolved(self, version: int) -> bool:
+        """Whether a message is acknowledged, or a dead letter."""
+        return version <= self.floor or version in self.resolved
 
-    def apply(self, type_: str, data: Mapping[str, Any]) -> None:
+    def apply(self, event: EventBase) -> None:
         """Fold one more event in."""
         self.version += 1
-        if type_ == "message_delivered":
-            for version in data["versions"]:
-                if not self.is_settled(version):
-                    self.tries[version] = self.tries.get(version, 0) + 1
-        else:
-            self.settle(data["versions"], data.get("floor", 0))
+        match event:
+            case MessageDelivered(versions=versions):
+                for version in versions:
+                    if not self.is_resolved(version):
+                        self.tries[version] = self.tries.get(version, 0) + 1
+            case MessageResolved(versions=versions, floor=floor):
+                self._resolve(versions, floor)
 
-    def settle(self, versions: Iterable[int], floor: int) -> None:
-        """Be done with some messages, and with all up to a floor."""
+    def _resolve(self, versions: Iterable[int], floor: int) -> None:
         for version in versions:
             self.tries.pop(version, None)
             if version > self.floor:
-                self.settled.add(version)
+                self.resolved.add(version)
         if floor > self.floor:
             self.floor = floor
-            if self.settled:
-                self.settled = {version for version in self.settled if version > floor}
+            if self.resolved:
+                self.resolved = {version for version in self.resolved if version > floor}
             for version in list(takewhile(lambda each: each <= floor, self.tries)):  # they came in order
                 del self.tries[version]
 
 
 class Topics(msgspec.Struct, kw_only=True):
-    """Who wants to hear of what: a fold of the stream `topics`."""
+    """The subscribers of each topic: a fold of the stream `topics`."""
 
     version: int = 0
     members: dict[str, dict[str, None]] = {}
 
-    def apply(self, type_: str, data: Mapping[str, Any]) -> None:
+    def apply(self, event: EventBase) -> None:
         """Fold one more event in."""
         self.version += 1
-        names = self.members.setdefault(data["topic"], {})
-        if type_ == "topic_joined":
-            names[data["name"]] = None
-        else:
-            names.pop(data["name"], None)
-            if not names:
-                del self.members[data["topic"]]
+        match event:
+            case TopicJoined(topic=topic, name=name):
+                self.members.setdefault(topic, {})[name] = None
+            case TopicLeft(topic=topic, name=name):
+                names = self.members.get(topic, {})
+                names.pop(name, None)
+                if not names:
+                    self.members.pop(topic, None)
 
     def of(self, name: str) -> list[str]:
-        """The topics somebody has joined."""
+        """The topics that an agent has joined."""
         return sorted(topic for topic, names in self.members.items() if name in names)

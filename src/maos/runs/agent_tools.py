@@ -14,9 +14,9 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
+from maos.bus.acknowledgements import Waiting, acknowledge, hand_out, load
 from maos.bus.bus import Bus
-from maos.bus.limits import OF_AGENTS, TooFast, TooMuch
-from maos.bus.mailbox import Waiting, acknowledge, hand_out, load
+from maos.bus.outbox import OF_AGENTS, TooFast, TooMuch
 from maos.clock import MICROSECONDS, Clock
 from maos.engine.attempt_reader import AttemptReader
 from maos.engine.types import RUN
@@ -192,7 +192,7 @@ class AgentTools:
                     run=self._run,
                     type="discovery",
                     metadata={"keyword": keyword},
-                    heard=await self._reacts_to(),
+                    received=await self._reacts_to(),
                 )
                 appends = await outgoing.appends()
             except (TooMuch, TooFast) as error:
@@ -226,9 +226,9 @@ class AgentTools:
             await self._own_run()
 
         async def effect() -> ToolEffect:
-            heard = await self._reacts_to()
+            received = await self._reacts_to()
             outgoing = await self._bus.compose(
-                self._agent, text, to=name, topic=topic, run=self._run, type=type, heard=heard
+                self._agent, text, to=name, topic=topic, run=self._run, type=type, received=received
             )
             appends = await outgoing.appends()
             to = ", ".join(outgoing.message.to) or "no agent: there is no other one"
@@ -258,17 +258,17 @@ class AgentTools:
         The hop limit stops agents that do nothing but answer each other (A9); agents that work between their messages
         may send any number.
         """
-        heard = await self._bus.last_heard(self._agent)
-        if heard is None or heard.message.sender == PERSON:
+        last = await self._bus.last_received(self._agent)
+        if last is None or last.message.sender == PERSON:
             return None
         stream = attempts.stream(self._attempt)
         end = await self._journal.version(stream)
         for record in await self._journal.page_back(stream, before=end + 1, limit=WORK_EVENTS_MAX):
-            if record.position < heard.position:
+            if record.position < last.position:
                 break
             if isinstance(record.event, AttemptOutput) and _shows_work(record.event):
                 return None
-        return heard.message
+        return last.message
 
     async def read_messages(self, *, wait_s: float = 0.0, on_wait: OnWait | None = None) -> ToolReply:
         """Return the unread messages; acknowledged when the next request proves that this reply has arrived.
@@ -303,7 +303,7 @@ class AgentTools:
 
     async def _hand_out(self, found: Sequence[Waiting]) -> list[int]:
         """Record that the agent gets messages in a reply; return their versions."""
-        versions = [each.version for each in found]
+        versions = [each.message.version for each in found]
         if versions:
             await self._journal.append_all(hand_out(self._agent, versions))
         return versions
@@ -312,7 +312,7 @@ class AgentTools:
         """Whether the engine has delivered a message that came after a version of the inbox."""
         fold = await load(self._journal, self._agent)
         async for record in self._journal.read(inbox(self._agent), after=before):
-            if isinstance(record.event, MessageSent) and fold.is_settled(record.version):
+            if isinstance(record.event, MessageSent) and fold.is_resolved(record.version):
                 return True
         return False
 

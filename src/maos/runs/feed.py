@@ -43,7 +43,7 @@ class AgentOutput(NamedTuple):
     facts: Sequence[Fact]
 
 
-class MessageSent(NamedTuple):
+class NewMessage(NamedTuple):
     """An agent or a person told others something."""
 
     message: Message
@@ -58,7 +58,7 @@ class CommandArrived(NamedTuple):
     type: str
 
 
-Update = RunChanged | AgentOutput | MessageSent | CommandArrived
+Update = RunChanged | AgentOutput | NewMessage | CommandArrived
 
 
 class Reader(Protocol):
@@ -145,7 +145,7 @@ class Feed:
             return await self._of_agent(record)
         if record.stream == message.history(self._id):
             said = await self._bodies.message(record)
-            return MessageSent(said, said.data())
+            return NewMessage(said, said.data)
         if record.stream == inbox(self._id) or record.stream.startswith((inbox(agents), tools_stream(agents))):
             return CommandArrived(record.stream, record.type)
         return None

@@ -8,10 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-if TYPE_CHECKING:
-    from maos.settings.current import Current
+from typing import NamedTuple
 
 FILE_NAME = "maos.toml"
 DATABASE_DEFAULT = "maos.db"
@@ -61,14 +58,6 @@ def find_files(folder: Path, config_folder: Path) -> SettingsFiles:
             return SettingsFiles(user, None, path)
         return SettingsFiles(user, path)
     return SettingsFiles(user, None)
-
-
-def here(flags: Mapping[str, tuple[str, Any]] | None = None, environment: Mapping[str, str] | None = None) -> Current:
-    """Return the settings for the current folder; raise BadSettings with the position of every mistake."""
-    from maos.settings.current import Current
-
-    folder, config = Path.cwd(), config_folder(environment)
-    return Current(lambda: find_files(folder, config).sources, environment, flags)
 
 
 def are_there(environment: Mapping[str, str] | None = None) -> bool:

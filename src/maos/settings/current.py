@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from maos.errors import InvalidInput, MaosError
-from maos.settings import SettingsSource, loader, schema
+from maos.settings import SettingsSource, config_folder, find_files, loader, schema
 from maos.settings.loader import Loaded
 from maos.settings.schema import Settings
 
@@ -66,9 +66,8 @@ class Current:
         except OSError as error:
             reported, self._seen = self._seen is None, None
             hint = "restore the folder that maos was started in; the settings are then reloaded"
-            return (
-                None if reported else News(problem=InvalidInput(f"cannot look for settings files: {error}", hint=hint))
-            )
+            problem = InvalidInput(f"cannot look for settings files: {error}", hint=hint)
+            return None if reported else News(problem=problem)
         except MaosError as error:
             self._seen = stamps
             return News(problem=error)
@@ -87,6 +86,12 @@ class Current:
 
     def _stamps(self) -> list[tuple[Path, tuple[int, ...]]]:
         return [(each.path, _stamp(each.path)) for each in self._find()]
+
+
+def here(flags: Mapping[str, tuple[str, Any]] | None = None, environment: Mapping[str, str] | None = None) -> Current:
+    """Return the settings for the current folder; raise BadSettings with the position of every mistake."""
+    folder, config = Path.cwd(), config_folder(environment)
+    return Current(lambda: find_files(folder, config).sources, environment, flags)
 
 
 def render_value(value: Any) -> str:

@@ -1,10 +1,13 @@
-"""Loads the settings from the user's file, the project's, variables and flags; later ones take precedence.
+"""Loads the settings from the user's file, the project's, variables and flags, which take precedence in this order;
+and writes settings files.
 
 All mistakes are reported together, each with its position. Settings with a mistake are never partly used.
 """
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,6 +18,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from maos.errors import InvalidInput, UnknownFormat
+from maos.faults import crash_point
+from maos.files import sync_folder
 from maos.redact import REDACTED, Redactor
 from maos.settings import SettingsSource, schema
 from maos.settings.positions import Position, find_positions
@@ -76,13 +81,13 @@ class NewerSettings(UnknownFormat):
     """A settings file has a newer version than this maos knows."""
 
 
-class _Layer(NamedTuple):
+class _Layer(msgspec.Struct):
     """The settings of one source."""
 
-    values: dict[str, Any]
-    origins: dict[str, SettingOrigin]
-    problems: list[SettingProblem]
-    notes: list[str]
+    values: dict[str, Any] = {}
+    origins: dict[str, SettingOrigin] = {}
+    problems: list[SettingProblem] = []
+    notes: list[str] = []
 
 
 def load(
@@ -95,9 +100,7 @@ def load(
     `flags` are the settings given on the command line: for each, its flag and its value.
     """
     sources = list(sources)
-    layers = [read(each) for each in sources]
-    layers.append(_variables(environment))
-    layers.append(_flags(flags or {}))
+    layers = [*map(read, sources), _variables(environment), _flags(flags or {})]
     problems = [problem for layer in layers for problem in layer.problems]
     if problems:
         raise BadSettings(problems)
@@ -111,23 +114,20 @@ def load(
 
 
 def _build(by_name: Mapping[str, Any]) -> Settings:
-    sections: dict[str, dict[str, Any]] = {}
+    tables: dict[str, Any] = {}
     policies: dict[str, dict[str, Any]] = {}
     for name, value in by_name.items():
-        section, _, key = name.partition(".")
         if name.startswith("cleanup.of."):
             kind, _, key = name.removeprefix("cleanup.of.").rpartition(".")
             policies.setdefault(kind, {})[key] = value
         else:
-            sections.setdefault(section, {})[key] = value
+            table, _, key = name.partition(".")
+            tables.setdefault(table, {})[key] = value
     if policies:
-        cleanup = sections.setdefault("cleanup", {})
+        cleanup = tables.setdefault("cleanup", {})
         general = {name: cleanup[name] for name in schema.PolicySettings.__struct_fields__ if name in cleanup}
-        cleanup["of"] = {kind: schema.PolicySettings(**{**general, **each}) for kind, each in policies.items()}
-    defaults = Settings()
-    return Settings(
-        **{name: msgspec.structs.replace(getattr(defaults, name), **values) for name, values in sections.items()}
-    )
+        cleanup["of"] = {kind: general | each for kind, each in policies.items()}
+    return msgspec.convert(tables, Settings)
 
 
 # --- files -------------------------------------------------------------------------------------------------------
@@ -135,68 +135,56 @@ def _build(by_name: Mapping[str, Any]) -> Settings:
 
 def read(source: SettingsSource) -> _Layer:
     """Read a file: its settings and its mistakes."""
-    layer = _Layer({}, {}, [], [])
     name = str(source.path)
     try:
-        content = _content(source.path)
+        with source.path.open("rb") as file:
+            content = file.read(FILE_BYTES_MAX + 1)
     except FileNotFoundError:
-        return layer
+        return _Layer()
     except OSError as error:
-        layer.problems.append(SettingProblem(name, f"cannot be read: {error.strerror}"))
-        return layer
+        return _Layer(problems=[SettingProblem(name, f"cannot be read: {error.strerror}")])
     if len(content) > FILE_BYTES_MAX:
-        layer.problems.append(SettingProblem(name, f"has more than {FILE_BYTES_MAX >> 10} KB, too much for settings"))
-        return layer
+        what = f"has more than {FILE_BYTES_MAX >> 10} KB, too much for settings"
+        return _Layer(problems=[SettingProblem(name, what)])
     try:
-        text = content.decode()
+        return check(content.decode(), source)
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        layer.problems.append(SettingProblem(f"{name}:{line}", "is not text in UTF-8"))
-        return layer
-    check(text, source, layer)
-    return layer
+        return _Layer(problems=[SettingProblem(f"{name}:{line}", "is not text in UTF-8")])
 
 
-def check(text: str, source: SettingsSource, into: _Layer | None = None) -> _Layer:
+def check(text: str, source: SettingsSource) -> _Layer:
     """Check the text of a file, or of one that is to be written."""
-    layer = into or _Layer({}, {}, [], [])
     name = str(source.path)
     text = text.replace("\r\n", "\n")
     try:
-        file = _File(source, tomllib.loads(text), text, layer)
+        return _File(source, tomllib.loads(text), text).check()
     except tomllib.TOMLDecodeError as error:
         found = _SYNTAX.fullmatch(str(error))
         end = (text.count("\n") + 1, len(text) - text.rfind("\n"))
         what = found[1] if found else str(error)
         line, column = (found[2], found[3]) if found and found[2] else end
-        layer.problems.append(SettingProblem(f"{name}:{line}:{column}", f"not TOML: {what[:1].lower()}{what[1:]}"))
-        return layer
+        problem = SettingProblem(f"{name}:{line}:{column}", f"not TOML: {what[:1].lower()}{what[1:]}")
     except RecursionError:
-        layer.problems.append(SettingProblem(name, "is nested too deeply for settings"))
-        return layer
-    file.check()
-    return layer
-
-
-def _content(path: Path) -> bytes:
-    with path.open("rb") as file:
-        return file.read(FILE_BYTES_MAX + 1)
+        problem = SettingProblem(name, "is nested too deeply for settings")
+    return _Layer(problems=[problem])
 
 
 class _File:
     """A file being checked."""
 
-    def __init__(self, source: SettingsSource, document: dict[str, Any], text: str, layer: _Layer) -> None:
+    def __init__(self, source: SettingsSource, document: dict[str, Any], text: str) -> None:
         self._source = source
         self._document = document
         self._positions = find_positions(text)
-        self._layer = layer
+        self._layer = _Layer()
 
-    def check(self) -> None:
+    def check(self) -> _Layer:
         version = self._version()
         for path, value in _leaves(self._document):
             if path != ("version",):
                 self._check_setting(".".join(path), path, value, version)
+        return self._layer
 
     def _version(self) -> int:
         version = self._document.get("version", schema.VERSION)
@@ -325,7 +313,7 @@ def _quote(value: Any) -> str:
 
 
 def _variables(environment: Mapping[str, str]) -> _Layer:
-    layer = _Layer({}, {}, [], [])
+    layer = _Layer()
     for field in schema.fields().values():
         given = environment.get(field.variable, "") if field.variable else ""
         if not given:
@@ -346,5 +334,58 @@ def _variables(environment: Mapping[str, str]) -> _Layer:
 
 def _flags(flags: Mapping[str, tuple[str, Any]]) -> _Layer:
     """Return the flags as a layer; the command line has checked them."""
-    values = {name: value for name, (_flag, value) in flags.items()}
-    return _Layer(values, {name: SettingOrigin(FLAG, flag) for name, (flag, _value) in flags.items()}, [], [])
+    origins = {name: SettingOrigin(FLAG, flag) for name, (flag, _value) in flags.items()}
+    return _Layer({name: value for name, (_flag, value) in flags.items()}, origins)
+
+
+# --- writing a file ----------------------------------------------------------------------------------------------
+
+
+def write(path: Path, text: str) -> None:
+    """Replace the text of a file atomically: readers, also after a crash, find the old or the new text."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    target = path.resolve()  # a symbolic link stays one
+    try:
+        mode = target.stat().st_mode & 0o777
+    except FileNotFoundError:
+        mode = 0o644
+    new = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        with open(new, "w", encoding="utf-8") as file:
+            os.chmod(new, mode)
+            crash_point("settings: begun")
+            file.write(text)
+            file.flush()
+            crash_point("settings: written")
+            os.fsync(file.fileno())
+        crash_point("settings: synced")
+        os.replace(new, target)
+    except BaseException:
+        new.unlink(missing_ok=True)
+        raise
+    crash_point("settings: in place")
+    sync_folder(target.parent)
+
+
+def template(*, is_project: bool) -> str:
+    """Return the text of a new file: every setting with its default, commented out."""
+    lines = [f"version = {schema.VERSION}"]
+    for section, about in schema.sections().items():
+        settings = [
+            each
+            for each in schema.fields().values()
+            if each.name.startswith(f"{section}.") and each.variable and not (is_project and each.personal)
+        ]
+        if settings:
+            lines += ["", f"# {about}", f"[{section}]"]
+            lines += [f"# {each.name.partition('.')[2]} = {to_toml(each.default)}" for each in settings]
+    return "\n".join(lines) + "\n"
+
+
+def to_toml(value: Any) -> str:
+    """Return a value in TOML."""
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(to_toml, value))}]"
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return json.dumps(value)

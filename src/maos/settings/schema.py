@@ -316,12 +316,9 @@ class Field(NamedTuple):
 @cache
 def fields() -> dict[str, Field]:
     """Return all settings by name, in the order of the reference."""
-    found = {}
-    for section in msgspec.structs.fields(Settings):
-        for each in msgspec.structs.fields(section.type):
-            found_field = _field(section.name, each)
-            found[found_field.name] = found_field
-    return found
+    sections = msgspec.structs.fields(Settings)
+    found = [_field(section.name, each) for section in sections for each in msgspec.structs.fields(section.type)]
+    return {each.name: each for each in found}
 
 
 @cache
@@ -344,16 +341,13 @@ def value_of(settings: Settings, name: str) -> Any:
 
 def apply_live(settings: Settings, newer: Settings) -> Settings:
     """Return settings with the newer values of those that can change while maos runs."""
-    changed = {}
-    for section in sections():
-        live = [
-            each.name.partition(".")[2]
-            for each in fields().values()
-            if each.live and each.name.startswith(f"{section}.")
-        ]
-        taken = {key: getattr(getattr(newer, section), key) for key in live}
-        changed[section] = msgspec.structs.replace(getattr(settings, section), **taken)
-    return msgspec.structs.replace(settings, **changed)
+    for field in fields().values():
+        if field.live:
+            section, _, key = field.name.partition(".")
+            changed = {key: getattr(getattr(newer, section), key)}
+            table = msgspec.structs.replace(getattr(settings, section), **changed)
+            settings = msgspec.structs.replace(settings, **{section: table})
+    return settings
 
 
 def _field(section: str, each: msgspec.structs.FieldInfo) -> Field:
@@ -373,12 +367,14 @@ def _field(section: str, each: msgspec.structs.FieldInfo) -> Field:
     )
 
 
+def _info(type_: Any) -> msgspec.inspect.Type:
+    info = msgspec.inspect.type_info(type_)
+    return info.type if isinstance(info, msgspec.inspect.Metadata) else info
+
+
 def _allowed(type_: Any) -> str:
     """Describe the values that a type allows."""
-    info = msgspec.inspect.type_info(type_)
-    if isinstance(info, msgspec.inspect.Metadata):
-        info = info.type
-    match info:
+    match info := _info(type_):
         case msgspec.inspect.BoolType():
             return "true or false"
         case msgspec.inspect.LiteralType():
@@ -405,9 +401,7 @@ _TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 
 def _parse(type_: Any, text: str) -> Any:
     """Parse the text of a variable into lists and booleans; msgspec converts the other types."""
-    info = msgspec.inspect.type_info(type_)
-    if isinstance(info, msgspec.inspect.Metadata):
-        info = info.type
+    info = _info(type_)
     if isinstance(info, msgspec.inspect.VarTupleType):
         return text.split()
     if isinstance(info, msgspec.inspect.BoolType):

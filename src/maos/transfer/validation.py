@@ -18,7 +18,6 @@ from maos.journal.codec import DEPTH_MAX
 from maos.journal.journal import Record
 from maos.model.attempt import Attempt, check_agent, check_run, stream
 from maos.model.events.attempt import AttemptMoved, AttemptPlanned, AttemptTranscript
-from maos.model.events.core import EventBase
 from maos.model.events.parts import OrderData, WorkspaceData
 from maos.model.message import Acknowledgements
 from maos.model.notice import Notices
@@ -217,17 +216,9 @@ def _attempt(id: str, events: Sequence[Record], name: str, run: str) -> Attempt:
     return found
 
 
-class _Acknowledgements(Acknowledgements, kw_only=True):
-    """The fold of acknowledgements, for events as they come with a bundle."""
-
-    def apply(self, event: EventBase) -> None:  # type: ignore[override]  # it takes the type and the data
-        """Fold one more event in."""
-        super().apply(event.type, event.data)
-
-
 def _other(family: str, id: str, events: Sequence[Record], name: str) -> None:
     if family == "acks":
-        _folded(_Acknowledgements(id=id), events, name)
+        _folded(Acknowledgements(id=id), events, name)
     elif family == "notices":
         _folded(Notices(), events, name)
     elif family == "tools":

@@ -19,7 +19,6 @@ from maos import workspaces as workspaces
 from maos.engine.attempts import Attempts
 from maos.engine.types import ATTEMPT
 from maos.errors import NotFound
-from maos.journal.codec import Event
 from maos.journal.journal import Append, Journal, Record
 from maos.model import agent as states
 from maos.model.attempt import Attempt, AttemptCheckpoint, attempt_id, stream
@@ -32,8 +31,9 @@ from maos.model.events.attempt import (
     AttemptTranscript,
 )
 from maos.model.events.core import EventBase
+from maos.model.events.messages import MessageSent, TopicJoined
 from maos.model.events.parts import AttemptOrigin, WorkspaceData
-from maos.model.message import TOPICS, Acknowledgements, Message, Topics, acks, history, inbox, indexed, message
+from maos.model.message import TOPICS, Acknowledgements, Message, Topics, acks, history, inbox, index_event, message
 from maos.model.run import Run
 from maos.model.run import stream as run_stream
 from maos.model.status import AttemptStatus
@@ -170,12 +170,12 @@ async def _unreceived(journal: Journal, agent: str, *, received: int, sent: int)
     async for record in journal.read(acks(agent)):
         if record.position > received:
             break
-        fold.apply(record.type, record.data)
+        fold.apply(record.event)
     async for record in journal.read(inbox(agent), after=fold.floor):
         if record.position > sent:
             break
-        if record.type == "message_sent" and not fold.is_settled(record.version):
-            yield message(record.data, version=record.version)
+        if isinstance(record.event, MessageSent) and not fold.is_resolved(record.version):
+            yield message(record.event, version=record.version)
 
 
 async def _topics(journal: Journal, agent: str, position: int) -> tuple[str, ...]:
@@ -183,7 +183,7 @@ async def _topics(journal: Journal, agent: str, position: int) -> tuple[str, ...
     async for record in journal.read(TOPICS):
         if record.position > position:
             break
-        fold.apply(record.type, record.data)
+        fold.apply(record.event)
     return tuple(fold.of(agent))
 
 
@@ -286,9 +286,9 @@ def forwarded(name: str, run: str, waiting: BranchInbox) -> list[Append]:
     """What gives an agent the messages and subscriptions of another."""
     said = [each._replace(to=(name,) if each.to else (), run=run) for each in waiting.messages]
     new = [
-        Append(inbox(name), [Event("message_sent", each.data()) for each in said]),
-        Append(history(run), [Event(*indexed(each, [name])) for each in said]),
-        Append(TOPICS, [Event("topic_joined", {"topic": topic, "name": name}) for topic in waiting.topics]),
+        Append(inbox(name), [each.event for each in said]),
+        Append(history(run), [index_event(each, [name]) for each in said]),
+        Append(TOPICS, [TopicJoined(topic=topic, name=name) for topic in waiting.topics]),
     ]
     return [each for each in new if each.events]
 

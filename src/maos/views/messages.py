@@ -1,4 +1,4 @@
-"""Messages between agents with what came of each at its receivers."""
+"""Messages between agents, with the status of each at its recipients."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from maos.bus.history import SentMessage
 from maos.model.message import Message
 
 
-class Delivery(StrEnum):
-    """What came of a message at one of its receivers."""
+class DeliveryStatus(StrEnum):
+    """The status of a message at one of its recipients."""
 
     WAITING = "waiting"
-    """In the inbox, and not acknowledged yet. Handed out again until it is acknowledged, or dead after some tries."""
+    """In the inbox, and not acknowledged yet. Delivered again until acknowledged, or dead after some tries."""
     DONE = "acknowledged"
-    """The receiver has got it and said so. For good."""
+    """The recipient has acknowledged it. Final."""
     DEAD = "dead"
-    """Put aside with a reason: it expired, or could not be handled. `maos message dead --again` sends it once more."""
+    """A dead letter: it expired, or could not be handled. `maos message dead --again` sends it once more."""
 
 
 class MessageInfo(NamedTuple):
-    """A message, and what came of it."""
+    """A message, and its status at each recipient."""
 
     message: Message
-    receivers: dict[str, Delivery]
+    receivers: dict[str, DeliveryStatus]
 
     @property
-    def pending(self) -> list[Delivery]:
-        """What keeps it from being acknowledged by all; empty when it is."""
-        return sorted({each for each in self.receivers.values() if each is not Delivery.DONE})
+    def pending(self) -> list[DeliveryStatus]:
+        """The other statuses than acknowledged, each once; empty when all recipients have acknowledged it."""
+        return sorted({each for each in self.receivers.values() if each is not DeliveryStatus.DONE})
 
 
 class MessagePage(NamedTuple):
-    """The newest messages that were asked for."""
+    """The newest messages that pass the filters."""
 
     messages: list[MessageInfo]
     earlier: int
@@ -82,18 +82,18 @@ class Messages:
         """Messages after a position of the journal as they are sent; never ends by itself."""
         async for _position, message in self._bus.follow(run=run, agent=agent, types=types, after=after):
             if message.at_us >= since_us:
-                yield MessageInfo(message, dict.fromkeys(message.to, Delivery.WAITING))
+                yield MessageInfo(message, dict.fromkeys(message.to, DeliveryStatus.WAITING))
 
     async def _with_receivers(self, messages: Sequence[Message]) -> list[MessageInfo]:
-        found = {each.id: MessageInfo(each, dict.fromkeys(each.to, Delivery.DONE)) for each in messages}
+        found = {each.id: MessageInfo(each, dict.fromkeys(each.to, DeliveryStatus.DONE)) for each in messages}
         for name in dict.fromkeys(name for each in messages for name in each.to):
-            async for letter in self._bus.dead(name):
-                _mark(found, letter.message.id, name, Delivery.DEAD)
+            async for letter in self._bus.dead_letters(name):
+                _mark(found, letter.message.id, name, DeliveryStatus.DEAD)
             async for waiting in self._bus.waiting(name):
-                _mark(found, waiting.message.id, name, Delivery.WAITING)
+                _mark(found, waiting.message.id, name, DeliveryStatus.WAITING)
         return [found[each.id] for each in messages]
 
 
-def _mark(found: dict[str, MessageInfo], id: str, name: str, delivery: Delivery) -> None:
+def _mark(found: dict[str, MessageInfo], id: str, name: str, delivery: DeliveryStatus) -> None:
     if id in found and name in found[id].receivers:
         found[id].receivers[name] = delivery

@@ -208,7 +208,7 @@ WITH received AS (
     FROM received AS r LEFT JOIN receipt AS t ON t.name = r.name AND t.version = r.version GROUP BY 1
 )
 SELECT m.position AS id,
-       m.data ->> 'sender' AS from_agent,
+       coalesce(m.data ->> 'sender', 'person') AS from_agent,
        CASE WHEN jsonb_array_length(m.data -> 'to') = 1 THEN m.data -> 'to' ->> 0 END AS to_agent,
        coalesce(m.data ->> 'text', o.text) AS message,
        coalesce(m.data ->> 'type', 'info') AS message_type,

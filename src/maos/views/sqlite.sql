@@ -213,7 +213,7 @@ WITH received AS (
     FROM received AS r LEFT JOIN receipt AS t ON t.name = r.name AND t.version = r.version GROUP BY 1
 )
 SELECT m.position AS id,
-       json_extract(m.data, '$.sender') AS from_agent,
+       coalesce(json_extract(m.data, '$.sender'), 'person') AS from_agent,
        CASE WHEN json_array_length(m.data, '$.to') = 1 THEN json_extract(m.data, '$.to[0]') END AS to_agent,
        coalesce(json_extract(m.data, '$.text'), o.text) AS message,
        coalesce(json_extract(m.data, '$.type'), 'info') AS message_type,

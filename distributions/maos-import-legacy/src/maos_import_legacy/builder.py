@@ -14,10 +14,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from maos.agents.contract import LaunchOrder
-from maos.bus.limits import MessageLimits
+from maos.bus.outbox import MessageLimits
 from maos.engine import attempt_spec
 from maos.engine.workplace import ASKED
-from maos.journal.codec import Event
 from maos.journal.journal import Append
 from maos.model import attempt, message
 from maos.model.events import facts
@@ -271,8 +270,8 @@ class RunBuilder:
     def _send(self) -> tuple[int, int]:
         """Add every message to the history, and those that were not acknowledged to inboxes too."""
         run = self._known.run.id
-        sent: list[Event] = []
-        inboxes: dict[str, list[Event]] = {}
+        sent: list[EventBase] = []
+        inboxes: dict[str, list[EventBase]] = {}
         for each in self._from.messages:
             id = f"o-{each.id}"
             if id in self._known.messages:
@@ -280,11 +279,11 @@ class RunBuilder:
             names = self._recipients(each)
             built = self._message(each, id, run)
             to = tuple(names) if each.to else ()
-            event = Event("message_sent", built._replace(to=to).data())
+            event = built._replace(to=to).event
             if each.acknowledged:
-                sent.append(Event("message_sent", {**event.data, "to": names}))
+                sent.append(built._replace(to=tuple(names)).event)
             else:
-                sent.append(Event(*message.indexed(built, names)))
+                sent.append(message.index_event(built, names))
                 for name in names:
                     inboxes.setdefault(name, []).append(event)
         if sent:

@@ -22,7 +22,7 @@ from maos.cli.runs import narration
 from maos.model.attempt import Attempt
 from maos.model.message import PERSON
 from maos.model.run import Run
-from maos.runs.feed import AgentOutput, Feed, MessageSent, RunChanged, Update
+from maos.runs.feed import AgentOutput, Feed, NewMessage, RunChanged, Update
 from maos.runs.service import Observer
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class LiveView(Observer):
                 found = [fact.data for fact in facts]
                 self._emit_all(narration.documents_of_facts(self.run.id, attempt, found))
                 self._report_all(narration.of_facts(self.run.id, attempt, found))
-            case MessageSent(message, data) if message.sender != PERSON and message.type != "discovery":
+            case NewMessage(message, data) if message.sender != PERSON and message.type != "discovery":
                 self.emit({"kind": "message", **data, **documents.time(message.at_us)})
                 to = ", ".join(narration.task_of(self.run.id, each) for each in message.to)
                 text = f"→ {'all' if message.topic else to}: {words.one_line(message.text, MESSAGE_WIDTH)}"

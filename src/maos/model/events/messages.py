@@ -1,6 +1,6 @@
 """Events of messages between agents.
 
-Streams: `inbox/<name>` has what was sent to an agent, `acks/<name>` the acknowledgements, `dead-letters/<name>` the
+Streams: `inbox/<name>` has the messages to an agent, `acks/<name>` the acknowledgements, `dead-letters/<name>` the
 dead letters, `messages/<run>` the index of the messages of a run, and `topics` the subscriptions.
 """
 
@@ -22,7 +22,7 @@ class MessageSent(EventBase, frozen=True, kw_only=True):
     text: str
     kind: str = msgspec.field(default="info", name="type")
     to: list[str] = []
-    """Everybody it was sent to; in the inbox of one of many, empty."""
+    """All its recipients; empty in the inbox of one of many."""
     run: str = ""
     topic: str = ""
     metadata: dict[str, Any] = {}
@@ -31,7 +31,7 @@ class MessageSent(EventBase, frozen=True, kw_only=True):
     reply_to: str = ""
     at_us: int = 0
     ttl_us: int = 0
-    """After which time it is not delivered any more."""
+    """How long after `at_us` it is still delivered; 0 for ever."""
 
 
 @event("message_routed", plain=True)
@@ -67,7 +67,7 @@ class MessageAcknowledged(MessageResolved, frozen=True, kw_only=True):
     """Messages have reached their receiver."""
 
     by: str = ""
-    """The attempt that has got them."""
+    """The attempt that received them."""
 
 
 @event("message_dead_lettered", plain=True)
@@ -103,9 +103,9 @@ class Subscription(EventBase, frozen=True, kw_only=True):
 
 @event("topic_joined", plain=True)
 class TopicJoined(Subscription, frozen=True, kw_only=True):
-    """An agent gets what is published on a topic from now on."""
+    """An agent has subscribed to a topic."""
 
 
 @event("topic_left", plain=True)
 class TopicLeft(Subscription, frozen=True, kw_only=True):
-    """An agent gets it no more."""
+    """An agent has ended its subscription to a topic."""

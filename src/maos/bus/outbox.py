@@ -1,0 +1,273 @@
+"""From a draft to the appends that send it: within limits, without secrets, to all subscribers of its topic."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Mapping, Sequence
+from itertools import count
+from typing import Any, NamedTuple
+
+import msgspec
+
+from maos.clock import MICROSECONDS, Clock
+from maos.errors import Conflict, InvalidInput, MaosError
+from maos.ids import check_name
+from maos.journal.codec import check_plain
+from maos.journal.journal import Append, Journal
+from maos.model.events.messages import TopicJoined, TopicLeft
+from maos.model.message import TOPICS, TYPES, Message, Topics, history, inbox, index_event, of_run
+from maos.redact import Redactor
+from maos.store.contract import Key
+
+SENDERS_REMEMBERED_MAX = 10_000
+_MINUTE_US = 60 * MICROSECONDS
+
+
+class TooMuch(InvalidInput):
+    """A message is too large, has too many recipients, or is too far down a chain of replies."""
+
+
+class TooFast(MaosError):
+    """A sender has sent too many messages within a minute; this one was not sent."""
+
+    def __init__(self, sender: str, *, per_minute: int, wait_s: float) -> None:
+        super().__init__(f"{sender} has sent {per_minute} messages within a minute", hint=f"wait {wait_s:.0f} s")
+        self.wait_s = wait_s
+
+
+class MessageLimits(NamedTuple):
+    """What a sender may send, so that one that sends without end does not harm the others (A9, A20)."""
+
+    text_bytes_max: int = 1 << 20
+    metadata_bytes_max: int = 64 << 10
+    recipients_max: int = 1_000
+    hops_max: int = 16
+    """How many messages may lead to one: this ends a loop of agents that answer each other."""
+    per_minute: int = 0
+    """How many messages one sender may send within a minute; 0 for any number."""
+
+
+OF_AGENTS = MessageLimits(text_bytes_max=64 << 10, metadata_bytes_max=16 << 10, recipients_max=100, per_minute=120)
+"""For messages that agents send themselves, which no person has read before."""
+
+
+class Rate:
+    """Limits how many messages each sender sends in a minute: each message takes its share of one."""
+
+    def __init__(self, clock: Clock, per_minute: int) -> None:
+        self._clock = clock
+        self._per_minute = per_minute
+        self._paid_until_us: dict[str, int] = {}
+
+    def check(self, sender: str) -> None:
+        """Count a message; raise TooFast when its sender has used up its minute."""
+        if not self._per_minute:
+            return
+        now_us = self._clock.steady_us()
+        until_us = max(now_us, self._paid_until_us.get(sender, 0)) + _MINUTE_US // self._per_minute
+        if until_us > now_us + _MINUTE_US:
+            wait_s = (until_us - now_us - _MINUTE_US) / MICROSECONDS
+            raise TooFast(sender, per_minute=self._per_minute, wait_s=max(1.0, wait_s))
+        if len(self._paid_until_us) >= SENDERS_REMEMBERED_MAX:
+            self._paid_until_us = {name: paid for name, paid in self._paid_until_us.items() if paid > now_us}
+        self._paid_until_us[sender] = until_us
+
+
+class MessageDraft(NamedTuple):
+    """A message to be sent: to one agent, to a topic, or with neither to all agents of its run."""
+
+    sender: str
+    text: str
+    to: str = ""
+    topic: str = ""
+    run: str = ""
+    type: str = ""
+    """By default info, and broadcast for a message to all agents of a run."""
+    metadata: Mapping[str, Any] | None = None
+    ttl_s: float | None = None
+    cause: Message | None = None
+    """The message that it replies to."""
+    received: Message | None = None
+    """The last message that its sender received; counts towards the hop limit, replied to or not."""
+    key: str | None = None
+    """Makes repeating the call harmless."""
+
+
+class Outbox:
+    """Makes messages of drafts."""
+
+    def __init__(self, clock: Clock, limits: MessageLimits, *, is_redacted: bool = False) -> None:
+        self._clock = clock
+        self._limits = limits
+        self._rate = Rate(clock, limits.per_minute)
+        self._redact = _unchanged if is_redacted else Redactor({}).text
+        self._origin = secrets.token_hex(5)
+        self._count = count(1)
+
+    def compose(self, draft: MessageDraft) -> Message:
+        """Return the message of a draft, without what has the shape of a secret (A16), if it may be sent."""
+        type = draft.type or ("info" if draft.to or draft.topic else "broadcast")
+        check_name(draft.sender, "name")
+        if type not in TYPES:
+            raise InvalidInput(f"{type!r} is not a type of message", hint=f"use one of {', '.join(TYPES)}")
+        if draft.ttl_s is not None and draft.ttl_s <= 0:
+            raise InvalidInput(f"a message cannot live for {draft.ttl_s} s", hint="give a time above 0, or none")
+        text = self._check_text(draft.text)
+        metadata = self._check_metadata(draft.metadata) if draft.metadata else {}
+        hops = self._count_hops(draft)
+        self._rate.check(draft.sender)
+        return Message(
+            id=self._id(draft),
+            sender=draft.sender,
+            text=text,
+            type=type,
+            to=(draft.to,) if draft.to else (),
+            run=draft.run,
+            topic="" if draft.to else draft.topic or of_run(draft.run),
+            metadata=metadata,
+            hops=hops,
+            reply_to="" if draft.cause is None else draft.cause.id,
+            at_us=self._clock.now_us(),
+            ttl_us=int(draft.ttl_s * MICROSECONDS) if draft.ttl_s is not None else 0,
+        )
+
+    def check_recipients(self, count: int, topic: str) -> None:
+        """Raise TooMuch for a message with too many recipients."""
+        if count > self._limits.recipients_max:
+            hint = f"at most {self._limits.recipients_max} are allowed"
+            raise TooMuch(f"a message on {topic} would have {count} recipients", hint=hint)
+
+    def _id(self, draft: MessageDraft) -> str:
+        """An id for the message: the same for the same key, else a new one."""
+        if draft.key is not None:
+            words = f"{draft.sender}\0{draft.key}".encode("utf-8", "backslashreplace")
+            return f"m-{hashlib.sha256(words).hexdigest()[:12]}"
+        return f"m-{self._origin}-{next(self._count):x}"  # a random id for each would cost a system call
+
+    def _check_text(self, text: str) -> str:
+        text = _storable(text)
+        size = len(text) if text.isascii() else len(text.encode())
+        if size > self._limits.text_bytes_max:
+            hint = f"at most {self._limits.text_bytes_max} are allowed; write it to a file and send its path"
+            raise TooMuch(f"the message has {size} bytes", hint=hint)
+        return self._redact(text)
+
+    def _check_metadata(self, metadata: Mapping[str, Any]) -> dict[str, Any]:
+        given = dict(metadata)
+        check_plain(given)
+        size = len(repr(given))  # about as long as JSON, which cannot encode every text
+        if size > self._limits.metadata_bytes_max:
+            hint = f"at most {self._limits.metadata_bytes_max} are allowed"
+            raise TooMuch(f"the metadata has {size} bytes", hint=hint)
+        cleaned: dict[str, Any] = self._clean(given)
+        return cleaned
+
+    def _clean(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return self._redact(_storable(value))
+        if isinstance(value, dict):
+            return {self._clean(key): self._clean(item) for key, item in value.items()}
+        if isinstance(value, list):
+            return [self._clean(item) for item in value]
+        return value
+
+    def _count_hops(self, draft: MessageDraft) -> int:
+        hops = max((each.hops + 1 for each in (draft.cause, draft.received) if each is not None), default=0)
+        if hops > self._limits.hops_max:
+            hint = (
+                f"at most {self._limits.hops_max} may, so that agents do not answer each other for ever; "
+                "get on with your work, or ask a person, before you send more"
+            )
+            raise TooMuch(f"{hops} messages led to this one", hint=hint)
+        return hops
+
+
+class Subscriptions:
+    """The subscribers of topics, who stay subscribed over restarts (R-302); cached, and refreshed from the journal."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._topics = Topics()
+
+    async def refresh(self) -> Topics:
+        """Return the subscriptions that are recorded now."""
+        async for record in self._journal.read(TOPICS, after=self._topics.version):
+            if record.version == self._topics.version + 1:  # else another call has read it meanwhile
+                self._topics.apply(record.event)
+        return self._topics
+
+    def unchanged(self) -> Append:
+        """Return a part of an append that fails when subscriptions have changed since the last refresh.
+
+        So a message to a topic reaches everyone who had joined it by then, through whatever process (I18).
+        """
+        return Append(TOPICS, (), self._topics.version)
+
+    async def join(self, name: str, topic: str) -> None:
+        """Subscribe an agent to a topic."""
+        await self._change(TopicJoined(topic=check_name(topic, "topic"), name=check_name(name, "name")))
+
+    async def leave(self, name: str, topic: str) -> None:
+        """End the subscription of an agent to a topic."""
+        await self._change(TopicLeft(topic=topic, name=name))
+
+    async def _change(self, event: TopicJoined | TopicLeft) -> None:
+        while True:
+            topics = await self.refresh()
+            if (event.name in topics.members.get(event.topic, {})) is isinstance(event, TopicJoined):
+                return
+            try:
+                await self._journal.append(TOPICS, event, expected=topics.version)
+            except Conflict:
+                continue  # another subscription has changed meanwhile
+
+
+class Outgoing:
+    """A message that is composed, and whose appends are not written yet."""
+
+    def __init__(self, composed: Message, members: Sequence[str], subscriptions: Subscriptions, outbox: Outbox) -> None:
+        self.composed = composed
+        self.message = composed
+        """The message with all its recipients, once the appends are known."""
+        self._members = members
+        self._subscriptions = subscriptions
+        self._outbox = outbox
+
+    async def appends(self) -> list[Append]:
+        """Return the appends that send it; to be called again after a Conflict, when subscriptions have changed."""
+        said = self.composed
+        if said.to:
+            return appends_of(said, said.to)
+        topics = await self._subscriptions.refresh()
+        names = dict.fromkeys((*self._members, *topics.members.get(said.topic, ())))
+        names.pop(said.sender, None)
+        self._outbox.check_recipients(len(names), said.topic)
+        self.message = said._replace(to=tuple(names))
+        return [*appends_of(said, tuple(names)), self._subscriptions.unchanged()]
+
+    def key(self, key: str) -> Key:
+        """Return the key of its append: the same message under the same key is sent once."""
+        event = msgspec.structs.replace(self.composed.event, at_us=0)
+        name = f"message/{check_name(event.sender, 'name')}/{check_name(key, 'key')}"
+        return Key(name, hashlib.sha256(msgspec.json.encode(event)).digest())
+
+
+def appends_of(said: Message, names: Sequence[str]) -> list[Append]:
+    """Return the appends that put a message into inboxes and into the index of its run.
+
+    Every inbox has the whole message, also when there are many recipients. An inbox could refer to one copy, but only
+    by the message's id, because the version of the copy is known only after the append. Each receiver would then search
+    another stream for each message, and an inbox would not be complete in an export or after a rollback.
+    """
+    event = said.event
+    return [*(Append(inbox(name), (event,)) for name in names), Append(history(said.run), [index_event(said, names)])]
+
+
+def _unchanged(text: str) -> str:
+    return text
+
+
+def _storable(text: str) -> str:
+    """Return a text that can be stored: a lone surrogate, which JSON can spell, becomes its escape."""
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
