@@ -88,7 +88,7 @@ def test_it_is_settled_before_anybody_goes_on(charged: Path, call: Call) -> None
     assert "is not JSON" in told(call("workflow", "settle", "o1", "3", "done", "--value", "nonsense"), 2)
     done = call("workflow", "settle", "o1", "3", "done", "--value", '"r"')
     assert "nobody runs it: maos workflow resume o1" in done.stdout
-    assert "goes on as you have settled it" in call("workflow", "resume", "--dry-run").stdout
+    assert "continues with the outcome that you gave it" in call("workflow", "resume", "--dry-run").stdout
     assert call("workflow", "resume", "o1").stdout == 'result: "r"\n'
     assert call("effects", "--unknown").stdout == "nothing is unknown\n"
     assert "nothing runs and nobody waits" in call("status").stdout
