@@ -65,7 +65,7 @@ def screen(project: Path) -> Iterator[Screen]:
 
 @pytest.fixture
 def golden_picture(request: pytest.FixtureRequest) -> Callable[[str, Screen, str], None]:
-    """Compare the text of a picture with a screen, without what differs from run to run; `make golden` draws it again."""
+    """Compare the text of a picture with a screen, without ids and durations; `make golden` draws it again."""
     update: bool = request.config.getoption("--update-golden")
 
     def compare(name: str, screen: Screen, command: str) -> None:

@@ -19,7 +19,7 @@ from typing import Any
 from maos.agents import environment as environments
 from maos.agents.claude import program
 from maos.agents.claude.conversation import ClaudeConversation, user_line
-from maos.agents.contract import AgentProgram, Capabilities, LaunchCommand, LaunchOrder
+from maos.agents.contract import AgentProgram, Capabilities, Dialect, LaunchCommand, LaunchOrder
 from maos.errors import InvalidInput
 
 SOURCES_VARIABLE = "MAOS_CLAUDE_SETTING_SOURCES"
@@ -34,7 +34,7 @@ MCP_CALL_MS = 3_600_000
 """A tool of ours may wait for a person; the program's own limit would be a minute."""
 
 
-class Claude:
+class Claude(Dialect):
     """The dialect of Claude Code's stream-json."""
 
     kind = "claude"
@@ -78,7 +78,7 @@ class Claude:
         return LaunchCommand(argv, env, first_input=first, keeps_input_open=True, secrets=secrets)
 
     def converse(self, order: LaunchOrder, state: Mapping[str, Any] | None = None) -> ClaudeConversation:
-        """A new conversation, or one taken up again from a state."""
+        """A new conversation, or one that is resumed from a state."""
         return ClaudeConversation(order, state)
 
     def transcript(self, order: LaunchOrder, session: str) -> Path | None:

@@ -17,7 +17,7 @@ from typing import Any
 from maos.agents import environment as environments
 from maos.agents.codex import settings
 from maos.agents.codex.events import THREAD_ID, CodexConversation
-from maos.agents.contract import AgentMissing, AgentProgram, Capabilities, LaunchCommand, LaunchOrder
+from maos.agents.contract import AgentMissing, AgentProgram, Capabilities, Dialect, LaunchCommand, LaunchOrder
 from maos.clock import Clock, SystemClock
 from maos.errors import InvalidInput
 
@@ -31,7 +31,7 @@ _VERSION = re.compile(r"\b(\d+)\.(\d+)\.(\d+)")
 _ROLLOUT = re.compile(r"rollout-(\d{4})-(\d{2})-(\d{2})T[0-9-]{8}-[0-9A-Za-z-]{1,64}\.jsonl")
 
 
-class Codex:
+class Codex(Dialect):
     """The dialect of OpenAI's Codex."""
 
     kind = "codex"
@@ -99,7 +99,7 @@ class Codex:
         )
 
     def converse(self, order: LaunchOrder, state: Mapping[str, Any] | None = None) -> CodexConversation:
-        """A new conversation, or one taken up again from a state."""
+        """A new conversation, or one that is resumed from a state."""
         if state is None:
             state = {"since_us": self._clock.now_us(), "before": settings.tokens_before(order)}
         return CodexConversation(order, state)

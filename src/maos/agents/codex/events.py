@@ -10,9 +10,9 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from maos.agents.codex.settings import TOKENS, count_of
-from maos.agents.contract import Interpreted, LaunchOrder, Reply
-from maos.agents.values import as_count, as_json, as_list, as_object, as_text, decoded, storable
+from maos.agents.codex.settings import TOKENS
+from maos.agents.contract import Conversation, Interpreted, LaunchOrder
+from maos.agents.values import as_count, as_json, as_list, as_object, as_objects, as_text, decoded, storable
 from maos.clock import MICROSECONDS
 from maos.model import failure
 from maos.model.events import facts
@@ -48,7 +48,7 @@ _WORDS = tuple(
 _STATES = {True: "completed", False: "pending"}
 
 
-class CodexConversation:
+class CodexConversation(Conversation):
     """One run of Codex."""
 
     def __init__(self, order: LaunchOrder, state: Mapping[str, Any]) -> None:
@@ -78,22 +78,6 @@ class CodexConversation:
         known = None if event is None else self._event(event)
         return Interpreted([facts.Unknown.of(line)] if known is None else known)
 
-    def say(self, id: str, text: str) -> Reply | None:
-        """None: it takes one prompt, before it begins."""
-        return None
-
-    def answer(self, request: str, *, allow: bool, why: str = "") -> Reply | None:
-        """None: it never asks."""
-        return None
-
-    def end(self) -> Reply | None:
-        """None: it ends by itself."""
-        return None
-
-    def rest(self) -> Sequence[Fact]:
-        """Nothing: what it says comes in whole pieces."""
-        return ()
-
     def _event(self, event: Mapping[str, Any]) -> Sequence[Fact] | None:
         match event.get("type"):
             case "thread.started":
@@ -121,7 +105,7 @@ class CodexConversation:
     def _usage(self, total: Mapping[str, Any]) -> Fact:
         """The tokens of this run: the sum over the whole thread without what was told of it before."""
         read, cached, cache_write, output = (
-            max(0, count_of(total, name) - before) for name, before in zip(TOKENS, self._before, strict=True)
+            max(0, as_count(total.get(name)) - before) for name, before in zip(TOKENS, self._before, strict=True)
         )
         return facts.Usage(
             self._order.attempt,
@@ -166,7 +150,7 @@ class CodexConversation:
                 text = as_text(item.get("text"))
                 return [says(text, message=id)] if phase == "completed" and text else []
             case "todo_list":
-                steps = [as_object(step) for step in as_list(item.get("items"))]
+                steps = as_objects(item.get("items"))
                 return [
                     facts.AgentPlan(
                         [
@@ -269,11 +253,11 @@ def _tool_output(kind: str, item: Mapping[str, Any]) -> str:
                 return output
             return f"{output}{'' if not output or output.endswith(chr(10)) else chr(10)}[exit code {code}]"
         case "file_change":
-            changes = [as_object(change) for change in as_list(item.get("changes"))]
+            changes = as_objects(item.get("changes"))
             return "\n".join(f"{as_text(each.get('kind'))} {as_text(each.get('path'))}" for each in changes)
         case "mcp_tool_call":
             result = as_object(item.get("result"))
-            parts = [as_object(part) for part in as_list(result.get("content"))]
+            parts = as_objects(result.get("content"))
             said = [as_text(part.get("text")) or as_json(storable(part)) for part in parts]
             error = as_text(as_object(item.get("error")).get("message"))
             return "\n".join(part for part in (*said, error) if part)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from maos.agents.contract import LaunchOrder, McpServer
+from maos.agents.values import as_count
 from maos.errors import InvalidInput
 
 STARTUP_S_MAX = 60
@@ -180,16 +181,10 @@ def _tokens_told(transcript: Path | None) -> list[int]:
             if payload.get("type") == "token_count" and isinstance(payload.get("info"), dict):
                 total = payload["info"].get("total_token_usage")
                 if isinstance(total, dict):
-                    running = [count_of(total, name) for name in TOKENS]
+                    running = [as_count(total.get(name)) for name in TOKENS]
             elif payload.get("type") == "task_complete" and not payload.get("error"):
                 told = running
     return told
-
-
-def count_of(usage: Mapping[str, Any], name: str) -> int:
-    """One count of a usage report; 0 when it is not a count."""
-    count = usage.get(name)
-    return count if isinstance(count, int) and not isinstance(count, bool) and 0 <= count < 1 << 53 else 0
 
 
 def _payload(line: bytes) -> Mapping[str, Any]:
