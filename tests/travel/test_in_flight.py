@@ -12,7 +12,7 @@ import maos
 from maos.app import Maos
 from maos.clock import SystemClock
 from maos.engine import checkpoints
-from maos.engine.claims import Held
+from maos.engine.ownership import Held
 from maos.journal.codec import Event
 from maos.mcp import handlers
 from maos.mcp.server import Identity

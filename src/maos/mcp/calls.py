@@ -17,7 +17,7 @@ import msgspec
 
 from maos.bus.mailbox import acknowledge
 from maos.clock import Clock
-from maos.engine.types import ATTEMPT
+from maos.engine.streams import ATTEMPT
 from maos.errors import Conflict
 from maos.faults import crash_point
 from maos.ids import incarnation

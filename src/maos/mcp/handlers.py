@@ -14,7 +14,7 @@ from typing import Any
 
 from maos.bus.limits import TooFast, TooMuch
 from maos.bus.mailbox import Waiting, hand_out, load
-from maos.engine.attempt_reader import AttemptReader
+from maos.engine.streams import AttemptReader
 from maos.errors import InvalidInput, KeyReused, NotFound
 from maos.ids import check_name
 from maos.journal.codec import Event

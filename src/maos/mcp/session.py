@@ -9,7 +9,7 @@ from maos.app import Maos
 from maos.app import open as open_journal
 from maos.bus.limits import OF_AGENTS
 from maos.clock import SystemClock
-from maos.engine.types import RUN
+from maos.engine.streams import RUN
 from maos.errors import InvalidInput, NotFound
 from maos.mcp.calls import Calls, RecordedCall
 from maos.mcp.server import Identity

@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 from maos import workspaces as workspaces
 from maos.clock import Clock
-from maos.engine import consent, questions, stopping
+from maos.engine import consent, questions
+from maos.engine.attempt_spec import check_places
 from maos.engine.attempts import Attempts
-from maos.engine.run_reader import RunReader
-from maos.engine.workplace import check_places
+from maos.engine.streams import RunReader, own_run
 from maos.errors import Corrupt, InvalidInput, NotFound
 from maos.faults import crash_point
 from maos.journal.journal import Append, Journal
@@ -31,7 +31,7 @@ from maos.model.question import Open
 from maos.model.run import Question, Run
 from maos.travel import branches, points_in_time
 from maos.travel.comparison import lineage
-from maos.travel.rollback import GRACE_S, held, joined, keep, position_before
+from maos.travel.rollback import GRACE_S, joined, keep, position_before
 
 
 class Union(NamedTuple):
@@ -80,7 +80,7 @@ class Join:
         """Bring the work of another run into a run. With conflicts that nobody has decided, nothing but questions."""
         theirs = await self._runs.get(other)
         await consent.check(self._journal, theirs.id)  # what it would do, ours would
-        async with held(self._journal, self._clock, await self._runs.get(id)) as recorder:
+        async with own_run(self._journal, self._clock, await self._runs.get(id)) as recorder:
             ours = recorder.fold
             union, found = await self._union(ours, theirs, policy)
             if union.open:
@@ -89,7 +89,7 @@ class Join:
             if last and last.joined == (theirs.id, theirs.version) and last.version == ours.version:
                 before = await position_before(self._journal, ours)
                 return union._replace(before=before, commit=ours.commit)  # it was done before
-            await stopping.end_all(self._attempts, ours.id, GRACE_S)
+            await self._attempts.end_all(ours.id, GRACE_S)
             await keep(ours)
             prefer = union.chosen.get(FILES, "")
             found.content["commit"], place = await self._merged(ours, theirs, prefer)

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from maos.clock import to_us
-from maos.engine.types import RUN
+from maos.engine.streams import RUN
 from maos.errors import Corrupt, InvalidInput, NotFound
 from maos.journal.journal import PAGE_EVENTS, Journal, Record
 from maos.model import bundle

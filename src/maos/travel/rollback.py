@@ -7,9 +7,7 @@ back can itself be taken back.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,12 +15,10 @@ from msgspec.structs import replace
 
 from maos import workspaces as workspaces
 from maos.clock import Clock
-from maos.engine import claims, consent, ownership, stopping
+from maos.engine import consent, ownership
+from maos.engine.attempt_spec import check_places
 from maos.engine.attempts import Attempts
-from maos.engine.recorder import Recorder
-from maos.engine.run_reader import RunReader, new_id
-from maos.engine.types import RUN
-from maos.engine.workplace import check_places
+from maos.engine.streams import RUN, RunReader, new_id, own_run
 from maos.errors import InvalidInput
 from maos.faults import crash_point
 from maos.journal.journal import Append, Journal
@@ -32,7 +28,7 @@ from maos.model.events.commands import TasksRequested
 from maos.model.events.parts import RunOrigin
 from maos.model.events.run import QuestionAnswered, QuestionAsked, RunCreated, RunForked, RunRolledBack
 from maos.model.message import TOPICS, inbox
-from maos.model.run import DONE, PAUSED, Run, agent_name, stream
+from maos.model.run import DONE, Run, agent_name, stream
 from maos.state.agents import AgentStates
 from maos.travel import branches, points_in_time
 from maos.travel.branches import Cut
@@ -108,13 +104,13 @@ class Travel:
 
     async def rollback(self, id: str, moment: PointInTime, *, without_files: bool = False) -> TravelPlan:
         """Make a run what it was; what came after stays in the journal, and nothing of it counts any more (I14)."""
-        async with held(self._journal, self._clock, await self._runs.get(id)) as recorder:
+        async with own_run(self._journal, self._clock, await self._runs.get(id)) as recorder:
             run = recorder.fold
             then = await points_in_time.run_at(self._journal, moment)
             points_in_time.check_planned(then, moment)
             check_files(then, without_files=without_files)
             check_places(run)
-            stopped = await stopping.end_all(self._attempts, run.id, GRACE_S)
+            stopped = await self._attempts.end_all(run.id, GRACE_S)
             crash_point("travel: stopped")
             cuts, branch = await self._cuts(then, moment), run.branch + 1
             journey = await self._journey(run, moment, then, cuts, run.id, branch, stopped)
@@ -161,7 +157,7 @@ class Travel:
         if known is not None:
             _check_made(known, source, moment)
             return journey
-        async with held(self._journal, self._clock, Run(id=into)) as recorder:
+        async with own_run(self._journal, self._clock, Run(id=into)) as recorder:
             if recorder.fold.version:  # somebody was faster
                 _check_made(recorder.fold, source, moment)
                 return journey
@@ -308,23 +304,6 @@ def check_files(then: Run, *, without_files: bool) -> None:
             f"the agents of {then.id} work in {then.folder} itself, so its files cannot go back",
             hint="--without-files goes back with everything else",
         )
-
-
-@asynccontextmanager
-async def held(journal: Journal, clock: Clock, run: Run) -> AsyncIterator[Recorder[Run]]:
-    """A run for us alone until the end of the block; Held while somebody carries it out."""
-    hint = f"pause it first, with `maos orchestration pause {run.id}`"
-    is_open = bool(run.version) and run.is_open and run.status != PAUSED
-    lease = await claims.claim(journal, clock, stream(run.id), run if run.version else None, is_open=is_open, hint=hint)
-    known = await RUN.load(journal, run.id) or run
-    recorder = Recorder(journal, RUN, known, lease, lease_s=claims.CLAIM_S)  # nobody could tell that we are gone
-    keeping = asyncio.create_task(recorder.keep_lease())
-    try:
-        yield recorder
-    finally:
-        keeping.cancel()
-        await asyncio.gather(keeping, return_exceptions=True)
-        await journal.release(recorder.lease)
 
 
 async def position_before(journal: Journal, run: Run) -> int:

@@ -12,9 +12,8 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from maos.engine import ownership
-from maos.engine.attempt_reader import AttemptReader
 from maos.engine.ownership import Liveness
-from maos.engine.types import WORKFLOW_RUN
+from maos.engine.streams import WORKFLOW_RUN, AttemptReader
 from maos.ids import match_id
 from maos.journal.journal import Journal
 from maos.model.attempt import Attempt, stream

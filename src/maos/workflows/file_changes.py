@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from maos.clock import Clock
+from maos.engine.streams import own_run
 from maos.errors import InvalidInput
 from maos.journal.journal import Journal
 from maos.model.branch import content, still_asked
@@ -25,8 +26,7 @@ from maos.model.run import DONE, FAILED, GATED, PAUSED, RUNNING, WAITING, Run, T
 from maos.plans.parser import ParsedPlan, parse
 from maos.plans.source import load
 from maos.runs import agent_types
-from maos.runs.additions import known_types
-from maos.travel.rollback import held
+from maos.runs.plan_input import known_types
 from maos.workflows.errors import WorkflowChanged
 
 OPTION = "workflow"
@@ -246,7 +246,7 @@ async def go_over(journal: Journal, clock: Clock, run: Run, read: ParsedPlan, *,
 
     No process executes it meanwhile. `agents` are the types of agents that the new plan names.
     """
-    async with held(journal, clock, run) as recorder:
+    async with own_run(journal, clock, run) as recorder:
         run = recorder.fold
         made_from = origin(run)
         assert made_from is not None

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from maos.engine.types import WORKFLOW_RUN
+from maos.engine.streams import WORKFLOW_RUN
 from maos.journal.codec import Event
 from maos.journal.journal import Append, Journal
 from maos.model.workflow import WorkflowRun, stream

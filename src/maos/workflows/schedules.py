@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any
 
 from maos.clock import MICROSECONDS, Clock, to_datetime, to_us
-from maos.engine.types import SCHEDULES, WORKFLOW_RUN
+from maos.engine.streams import SCHEDULES, WORKFLOW_RUN
 from maos.errors import Conflict, Corrupt, InvalidInput, MaosError, NotFound, StoreUnavailable
 from maos.journal.journal import Journal
 from maos.model.events.records import ScheduleRemoved

@@ -15,9 +15,9 @@ from weakref import WeakValueDictionary
 from maos.bus.mailbox import Inbox, Mailbox
 from maos.clock import MICROSECONDS, Clock
 from maos.engine import consent, ownership
-from maos.engine.claims import Held, claim
+from maos.engine.ownership import Held, claim
 from maos.engine.recorder import LEASE_S, Recorder
-from maos.engine.types import WORKFLOW_RUN
+from maos.engine.streams import WORKFLOW_RUN
 from maos.errors import Conflict, Corrupt, InvalidInput, LeaseLost, NotFound
 from maos.journal.codec import Event
 from maos.journal.journal import Append, Journal

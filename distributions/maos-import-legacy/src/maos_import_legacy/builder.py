@@ -17,7 +17,7 @@ import msgspec
 from maos.agents.contract import LaunchOrder
 from maos.bus.limits import MessageLimits
 from maos.engine import attempt_spec
-from maos.engine.workplace import ASKED
+from maos.engine.attempt_spec import ASKED
 from maos.journal.codec import Event
 from maos.journal.journal import Append
 from maos.model import attempt, message

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from maos.clock import Clock
 from maos.engine import ownership, transcripts
-from maos.engine.types import RUN
+from maos.engine.streams import RUN
 from maos.errors import Conflict, InvalidInput
 from maos.faults import crash_point
 from maos.ids import match_id

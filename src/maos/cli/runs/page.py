@@ -32,8 +32,8 @@ STATES = {
 }
 """States as people say them; the others are said as they are."""
 
-_TASK_MARKS = {"done": "✓", "failed": "✗", "running": "▶", "gated": "?", "waiting": "·"}
-_TASK_ORDER = ("running", "gated", "failed", "waiting", "done")
+_TASK_MARKS = {"done": "✓", "failed": "✗", "skipped": "–", "running": "▶", "gated": "?", "waiting": "·"}
+_TASK_ORDER = ("running", "gated", "failed", "waiting", "skipped", "done")
 
 
 def spoken(status: RunStatus) -> str:

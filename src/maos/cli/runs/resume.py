@@ -26,8 +26,8 @@ from maos.errors import InvalidInput
 if TYPE_CHECKING:
     from maos.app import Maos
     from maos.model.run import Run
-    from maos.runs.additions import Addition
-    from maos.runs.preview import Next
+    from maos.runs.plan_input import Addition
+    from maos.runs.status import Next
     from maos.travel.relocation import Moved
 
 SAID = {
