@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from maos.journal.journal import Append
     from maos.model.changes import DELETE, MISSING, Change, Extend, Replace
     from maos.state.records import Retention, State
+    from maos.sync import connect
     from maos.workflows.definition import step, workflow
 
 __version__ = "0.1.0"
@@ -47,6 +48,7 @@ _HOMES = {
     "maos.journal.journal": ("Append",),
     "maos.model.changes": ("Change", "DELETE", "Extend", "MISSING", "Replace"),
     "maos.state.records": ("Retention", "State"),
+    "maos.sync": ("connect",),
     "maos.workflows.definition": ("step", "workflow"),
 }  # fmt: skip
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
@@ -74,6 +76,7 @@ __all__ = [
     "State",
     "StoreUnavailable",
     "UnknownFormat",
+    "connect",
     "open",
     "step",
     "workflow",

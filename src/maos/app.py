@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from maos import settings
 from maos.clock import Clock, SystemClock
-from maos.engine.types import RUN, TYPES
+from maos.engine.streams import RUN, TYPES
 from maos.errors import InvalidInput
 from maos.journal.codec import EventType
 from maos.journal.journal import Journal
@@ -22,7 +22,7 @@ from maos.store.sql_store import SqlStore
 
 if TYPE_CHECKING:
     from maos.bus.bus import Bus
-    from maos.engine.tool_servers import ToolServers
+    from maos.engine.attempt_spec import ToolServers
     from maos.ids import Target
     from maos.ops.doctor import Finding
     from maos.ops.notices import NoticeInfo
@@ -304,12 +304,13 @@ class Maos:
 
     async def _members(self, run: str) -> list[str]:
         """The agents that work, or will work, on a run."""
-        from maos.model.run import DONE, FAILED
+        from maos.model.status import TaskStatus
 
+        over = (TaskStatus.DONE, TaskStatus.FAILED, TaskStatus.SKIPPED)
         found = await RUN.load(self.journal, run)
         if found is None:
             return []
-        return [found.agent(each.name) for each in found.tasks.values() if each.status not in (DONE, FAILED)]
+        return [found.agent(each.name) for each in found.tasks.values() if each.status not in over]
 
     async def verify(self, agent: str | None = None, *, progress: Callable[[int, int], None] | None = None) -> Report:
         """Check every stored event, snapshot and fold; names stream and version of any damage.
@@ -344,7 +345,7 @@ class Maos:
 
     async def logged(self, path: str | Path, work: Awaitable[T]) -> T:
         """Do something, and keep a log file of what is recorded up to date meanwhile."""
-        from maos.engine import logbook
+        from maos.ops import logbook
 
         return await logbook.beside(self.journal, Path(path), work)
 
@@ -436,7 +437,7 @@ class open:
         name = str(self._target)
         if name == ":memory:":
             return None
-        from maos.engine.tool_servers import ToolServers
+        from maos.engine.attempt_spec import ToolServers
 
         is_url = "://" in name
         return ToolServers(name if is_url else os.path.abspath(name), schema=self._schema if is_url else "")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from maos.engine.saving import is_due
+from maos.engine.checkpoints import is_due
 from maos.settings.schema import CheckpointSettings
 
 

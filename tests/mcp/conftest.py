@@ -14,7 +14,7 @@ from mcp.client.stdio import stdio_client
 
 import maos
 from maos.app import Maos
-from maos.engine.tool_servers import ToolServers
+from maos.engine.attempt_spec import ToolServers
 from maos.model.plan import Plan, Task
 from maos.model.run import Run
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from maos.engine.tool_servers import ARGV
+from maos.engine.attempt_spec import ARGV
 
 ANSWER_S_MAX = 60.0
 

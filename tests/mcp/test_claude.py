@@ -11,8 +11,8 @@ import pytest
 
 from maos.agents import kinds
 from maos.clock import SystemClock
+from maos.engine.attempt_spec import ToolServers
 from maos.engine.attempts import Attempts
-from maos.engine.tool_servers import ToolServers
 from maos.model import tool_calls
 from maos.model.attempt import Attempt
 from maos.model.message import inbox

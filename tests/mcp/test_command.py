@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import maos
-from maos.engine.tool_servers import ARGV, ToolServers
+from maos.engine.attempt_spec import ARGV, ToolServers
 from maos.mcp.tools import BY_NAME
 from maos.model import tool_calls
 from maos.runs.agent_tools import TOOLS, AgentTools

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
-from maos.engine.tool_servers import ARGV
+from maos.engine.attempt_spec import ARGV
 from maos.mcp import server, tools
 from maos.mcp.protocol import LINE_BYTES_MAX
 from maos.model import tool_calls

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import maos
+from maos import workspaces
 from maos.app import Maos
-from maos.engine.workplace import Workplace
 from maos.journal.codec import Event
 from maos.model.plan import Plan, Task
 from maos.model.run import Run
@@ -48,7 +48,7 @@ def change(word: str, into: Path | None = None) -> str:
 
 async def order(m: Maos, home: Path, repository: Path, tasks: Sequence[Task] = (), **more: str) -> Run:
     """A run with a workspace: `a`, then what else is given, or `b` in the way of `a`; and `c`, which needs `b`."""
-    into = await Workplace.prepare(repository, "the-run", root=home / "workspaces", in_place=False)
+    into = await workspaces.prepare(repository, "the-run", root=home / "workspaces")
     given = [Task(name="a", command=["sh", "-c", change("a")])]
     given += tasks or [Task(name="b", command=["sh", "-c", change("b", into.cwd)])]
     given.append(Task(name="c", command=["sh", "-c", "tr '\\n' ' ' < f.txt"], needs=["b"]))

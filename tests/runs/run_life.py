@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import maos
-from maos.engine.workplace import Workplace
+from maos import workspaces
 from maos.model.plan import Gate, Plan, Task
 from maos.model.run import Run
 from maos_testing.crash import ack
@@ -38,7 +38,7 @@ async def live(database: str, home: Path, repository: Path) -> Run:
         if not known:
             options = {"in_place": True, "kind": "shell"}
             if (repository / ".git").exists():
-                into = await Workplace.prepare(repository, "the-run", root=home / "workspaces", in_place=False)
+                into = await workspaces.prepare(repository, "the-run", root=home / "workspaces")
                 options = {"workspace": into.to_data(), "kind": "shell"}
             known = [await runs.create(plan(repository), folder=repository, options=options)]
         run = known[0]

@@ -20,7 +20,7 @@ import maos
 from maos.app import Maos
 from maos.bus.receiver import MessageExpired
 from maos.clock import SystemClock
-from maos.engine import claims
+from maos.engine import ownership
 from maos.model.message import Message
 from maos.model.plan import Plan, Task
 from maos.model.run import Run, TaskState, agent_name
@@ -138,6 +138,6 @@ async def live(database: str, schema: str, mark: str, folder: Path, ids: Sequenc
 
 
 if __name__ == "__main__":
-    claims.CLAIM_S = 1.0  # whoever dies between claiming and recording it is waited for as long
+    ownership.CLAIM_S = 1.0  # whoever dies between claiming and recording it is waited for as long
     database, schema, mark, folder, *runs = sys.argv[1:]
     asyncio.run(live(database, schema, mark, Path(folder), runs))

@@ -14,8 +14,8 @@ import maos
 from maos.agents import kinds
 from maos.app import Maos
 from maos.clock import SystemClock
+from maos.engine.attempt_spec import ToolServers
 from maos.engine.attempts import Attempts
-from maos.engine.tool_servers import ToolServers
 from maos.model.attempt import Attempt
 from maos.model.message import inbox
 from maos.model.plan import Plan, Task

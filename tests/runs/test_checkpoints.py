@@ -7,7 +7,7 @@ import pytest
 
 import maos
 from maos.clock import SystemClock
-from maos.engine import saving
+from maos.engine import checkpoints
 from maos.model.plan import Plan, Task
 from maos.model.run import agent_name
 
@@ -21,7 +21,7 @@ async def test_a_run_and_its_agents_are_given_checkpoints_by_themselves(
     for name in ("live", "checkpoints"):
         monkeypatch.setattr(f"maos.engine.{name}.NOTICE_S", 0.05)
     async with maos.open(tmp_path / "maos.db", home=home) as m:
-        await saving.set_interval(m.journal, SystemClock(), 1)
+        await checkpoints.set_interval(m.journal, SystemClock(), 1)
         tasks = [Task(name="a", command=["sh", "-c", TICKING]), Task(name="b", command=["true"], needs=["a"])]
         run = await m.runs.create(Plan(tasks=tasks), folder=tmp_path, options={"kind": "shell", "in_place": True})
         carrying = asyncio.create_task(m.runs.execute(run.id))

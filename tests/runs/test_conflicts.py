@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from maos import workspaces
 from maos.app import Maos
 from maos.engine.attempts import Attempts
-from maos.engine.workplace import Workplace
 from maos.model.plan import BadPlan, Task
 from maos.model.run import Run
 from maos.runs.worker import AgentWorker
@@ -156,19 +156,15 @@ async def test_an_agent_resolves_it_if_the_plan_says_so(
 async def test_the_conflict_markers_are_in_the_files_that_the_agent_gets(
     tmp_path: Path, home: Path, engine_m: Maos
 ) -> None:
-    from maos import workspaces as workspaces
 
     place = repository(tmp_path)
-    into, own = [
-        (await Workplace.prepare(place, name, root=home / "workspaces", in_place=False)).workspace
-        for name in ("into", "own")
-    ]
+    into, own = [await workspaces.prepare(place, name, root=home / "workspaces") for name in ("into", "own")]
     (into.tree / "f.txt").write_text("one\na\nthree\n")
     (own.tree / "f.txt").write_text("one\nb\nthree\n")
     first, second = [await workspaces.checkpoint(each, "x") for each in (into, own)]
     assert first is not None
     assert second is not None
-    other = (await Workplace.prepare(place, "other", root=home / "workspaces", in_place=False)).workspace
+    other = await workspaces.prepare(place, "other", root=home / "workspaces")
     await workspaces.merge(into, first.commit, into=other.path, message="a")
     done = await workspaces.merge(own, second.commit, into=other.path, message="b")
     assert isinstance(done, workspaces.Conflicted)

@@ -13,7 +13,7 @@ from maos.app import Maos
 from maos.engine.attempts import Attempts
 from maos.holder import process_tree
 from maos.model.plan import Plan, Task
-from maos.runs.preview import preview
+from maos.runs.status import preview
 from maos.runs.worker import AgentWorker
 from maos_testing.model_stub import ModelStub, ScriptStep, ToolCall
 from tests.engine import claude_engine

@@ -11,8 +11,8 @@ import pytest
 import maos
 from maos.app import Maos
 from maos.clock import SystemClock
-from maos.engine.claims import Held
 from maos.engine.consent import NotAgreed
+from maos.engine.ownership import Held
 from maos.engine.questions import Answered
 from maos.errors import StoreUnavailable
 from maos.journal.journal import Journal
@@ -22,10 +22,10 @@ from maos.model.message import PERSON
 from maos.model.plan import BadPlan, Plan, Task
 from maos.model.run import Run, TaskState, bundle_stream, stream
 from maos.runs import notify, upkeep
-from maos.runs.additions import addition
 from maos.runs.consent import Act
 from maos.runs.feed import AgentOutput, NewMessage, RunChanged
 from maos.runs.outcomes import Outcome
+from maos.runs.plan_input import addition
 from maos.runs.service import Observer, Runs
 from maos.runs.status import is_executing
 from maos.settings import SettingsSource
@@ -110,7 +110,7 @@ async def test_a_run_is_started_with_one_append_and_executed_under_the_same_leas
 async def test_the_lease_is_kept_between_start_and_execute(
     m: Maos, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("maos.engine.claims.CLAIM_S", 1.0)
+    monkeypatch.setattr("maos.engine.ownership.CLAIM_S", 1.0)
     runs = Runs(m.journal, SystemClock(), m.agents, worker=Waits, lease_s=1.0)
     run = await runs.start(HELLO, folder=tmp_path, options=IN_PLACE)
     await asyncio.sleep(2.5)
@@ -275,7 +275,7 @@ async def test_a_run_is_cancelled_by_the_engine_that_executes_it(m: Maos, tmp_pa
     executing = asyncio.create_task(m.runs.execute(run.id, worker=worker))
     async with asyncio.timeout(30):
         await worker.begun.wait()
-        run = await m.runs.cancel(run.id, "no longer needed")
+        run = await m.runs.cancel(run.id, why="no longer needed")
         assert (await executing).status == "cancelled"
     assert (run.status, run.why, run.is_open) == ("cancelled", "no longer needed", False)
     assert (await m.runs.status(run.id)).now.state == "cancelled"

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 import maos
-from maos.engine import logbook
+from maos.ops import logbook
 
 LIFE = """
 import asyncio, os, signal, sys
 from pathlib import Path
 import maos
-from maos.engine import logbook
+from maos.ops import logbook
 
 async def main() -> None:
     async with maos.open(sys.argv[1]) as m:

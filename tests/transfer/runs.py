@@ -7,12 +7,12 @@ from typing import Any
 
 import msgspec
 
+from maos import workspaces
 from maos.agents.contract import LaunchOrder, McpServer
 from maos.app import Maos
 from maos.clock import SystemClock
 from maos.engine import attempt_spec
-from maos.engine.types import RUN
-from maos.engine.workplace import Workplace
+from maos.engine.streams import RUN
 from maos.journal.codec import Event
 from maos.journal.journal import Append
 from maos.model import attempt, notice, run, tool_calls
@@ -234,7 +234,7 @@ async def carried_out(m: Maos, repository: Path, tasks: list[dict[str, Any]], *,
     """A run that agents carry out, in worktrees of a repository."""
     options: dict[str, Any] = {"kind": "shell", "in_place": True}
     if not in_place:
-        into = await Workplace.prepare(repository, ID, root=m.agents.folder / "workspaces", in_place=False)
+        into = await workspaces.prepare(repository, ID, root=m.agents.folder / "workspaces")
         options = {"kind": "shell", "workspace": into.to_data()}
     await m.runs.create({"tasks": tasks}, request="do it", folder=repository, options=options, id=ID)
     return await m.runs.execute(ID)

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 import maos
+from maos import workspaces
 from maos.app import Maos
 from maos.clock import SystemClock
 from maos.engine import consent
-from maos.engine.workplace import Workplace
 from maos.journal.codec import Event
 from maos.model.message import inbox
 from maos.model.run import Run
@@ -114,7 +114,7 @@ TASKS = [
 async def test_a_run_that_was_cut_off_goes_on_on_another_machine(a: Machine, b: Machine) -> None:
     """R-702: what is done is not done again, what was interrupted goes on with its files, and it can come back."""
     async with a.open() as m:
-        into = await Workplace.prepare(a.folder, ID, root=a.home / "workspaces", in_place=False)
+        into = await workspaces.prepare(a.folder, ID, root=a.home / "workspaces")
         options = {"kind": "shell", "workspace": into.to_data()}
         await m.runs.create({"tasks": TASKS}, request="do it", folder=a.folder, options=options, id=ID)
         work = asyncio.create_task(m.runs.execute(ID))
@@ -201,7 +201,7 @@ async def test_a_task_that_only_waits_for_its_check_is_checked(a: Machine, b: Ma
     """Its files are laid out as they were when it was done."""
     tasks = [{"name": "one", "command": effect("one"), "gates": [{"person": "Is it good?"}]}]
     async with a.open() as m:
-        into = await Workplace.prepare(a.folder, ID, root=a.home / "workspaces", in_place=False)
+        into = await workspaces.prepare(a.folder, ID, root=a.home / "workspaces")
         options = {"kind": "shell", "workspace": into.to_data()}
         await m.runs.create({"tasks": tasks}, request="x", folder=a.folder, options=options, id=ID)
         work = asyncio.create_task(m.runs.execute(ID))
@@ -260,7 +260,7 @@ async def test_a_conversation_goes_on_on_another_machine(a: Machine, b: Machine)
     async with ModelStub(SCRIPTS) as stub:
         async with a.open() as m:
             attempts = claude_engine.engine(m, a.home, stub.url)
-            into = await Workplace.prepare(a.folder, ID, root=a.home / "workspaces", in_place=False)
+            into = await workspaces.prepare(a.folder, ID, root=a.home / "workspaces")
             options = {"kind": "claude", "permission": "edits", "workspace": into.to_data()}
             await m.runs.create({"tasks": tasks}, request="x", folder=a.folder, options=options, id=ID)
             work = asyncio.create_task(m.runs.execute(ID, worker=AgentWorker(attempts)))

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from maos import workspaces
 from maos.app import Maos
 from maos.clock import SystemClock
-from maos.engine.workplace import Workplace
 from maos.journal.codec import Event
 from maos.model.branch import digest
 from maos.model.plan import Plan, Task
@@ -63,7 +63,7 @@ async def order(
 ) -> Run:
     """A run of shell agents with a workspace of its own."""
     name = id or "the-run"
-    into = await Workplace.prepare(place, name, root=m.agents.folder / "workspaces", in_place=False)
+    into = await workspaces.prepare(place, name, root=m.agents.folder / "workspaces")
     kept = {"workspace": into.to_data(), "kind": "shell", **(options or {})}
     return await m.runs.create(Plan(tasks=list(tasks)), request="do it", folder=place, options=kept, id=id)
 

@@ -11,7 +11,7 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from maos.engine.types import RUN
+from maos.engine.streams import RUN
 from maos.model.branch import RunSegment, begin, digest, leads_here, line_of, parted
 from maos.model.run import DONE, FAILED, GATED, RUNNING, WAITING, Run
 from tests.events import event

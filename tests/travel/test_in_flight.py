@@ -12,7 +12,7 @@ import maos
 from maos.app import Maos
 from maos.clock import SystemClock
 from maos.engine import checkpoints
-from maos.engine.claims import Held
+from maos.engine.ownership import Held
 from maos.journal.codec import Event
 from maos.model.branch import digest
 from maos.model.message import inbox, of_run

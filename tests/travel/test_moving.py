@@ -14,7 +14,7 @@ import pytest
 
 import maos
 from maos.app import Maos
-from maos.engine.claims import Held
+from maos.engine.ownership import Held
 from maos.model.branch import digest
 from maos.model.plan import Gate, Task
 from maos.model.run import Run

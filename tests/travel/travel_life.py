@@ -10,7 +10,7 @@ from pathlib import Path
 import maos
 from maos.app import Maos
 from maos.clock import SystemClock
-from maos.engine import claims
+from maos.engine import ownership
 from maos.travel import points_in_time
 from maos.travel.join import Join
 from maos.travel.rollback import Travel
@@ -34,5 +34,5 @@ async def live(database: str, home: Path, what: str, id: str, where: str) -> Non
 
 
 if __name__ == "__main__":
-    claims.CLAIM_S = 0.5  # whoever comes after it was killed waits for so long
+    ownership.CLAIM_S = 0.5  # whoever comes after it was killed waits for so long
     asyncio.run(live(sys.argv[1], Path(sys.argv[2]), *sys.argv[3:]))

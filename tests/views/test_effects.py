@@ -7,7 +7,7 @@ from typing import Any
 import maos
 from maos.app import Maos
 from maos.engine.recorder import Recorder
-from maos.engine.types import ATTEMPT
+from maos.engine.streams import ATTEMPT
 from maos.model.attempt import Attempt
 from maos.model.events import facts
 from maos.model.events.attempt import AttemptEnded, AttemptOutput, AttemptStarted

@@ -9,7 +9,7 @@ import sys
 from typing import Any
 
 import maos
-from maos.engine.types import WORKFLOW_RUN
+from maos.engine.streams import WORKFLOW_RUN
 from maos.workflows import parallel, signal, unique
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import maos
 from maos.clock import SystemClock
-from maos.engine.claims import Held
+from maos.engine.ownership import Held
 from maos.model.plan import BadPlan
 from maos.model.run import Run
 from maos.plans.parser import ParsedPlan, parse

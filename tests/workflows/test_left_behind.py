@@ -10,7 +10,7 @@ import pytest
 import maos
 from maos.app import Maos
 from maos.engine.recorder import Recorder
-from maos.engine.types import WORKFLOW_RUN
+from maos.engine.streams import WORKFLOW_RUN
 from maos.errors import NotFound, StoreUnavailable
 from maos.model.attempt import Attempt
 from maos.runs.outcomes import LIMIT_UNKNOWN_S

@@ -9,7 +9,7 @@ import pytest
 
 import maos
 from maos.app import Maos
-from maos.engine.claims import Held
+from maos.engine.ownership import Held
 from maos.engine.recorder import Recorder
 from maos.errors import LeaseLost
 from maos.workflows import (

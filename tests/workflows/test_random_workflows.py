@@ -18,7 +18,7 @@ import maos
 from maos.bus.mailbox import Mailbox
 from maos.clock import SystemClock
 from maos.engine import ownership, recorder
-from maos.engine.types import TYPES, WORKFLOW_RUN
+from maos.engine.streams import TYPES, WORKFLOW_RUN
 from maos.journal.journal import Journal
 from maos.model.workflow import COMPLETED, WorkflowRun
 from maos.store.memory import MemoryStore

@@ -5,18 +5,27 @@ Values of variables are never recorded, only their names.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 
+from maos import workspaces
 from maos.agents.contract import LaunchOrder, McpServer
-from maos.errors import InvalidInput
+from maos.errors import InvalidInput, NotFound
+from maos.model import tool_calls
 from maos.model.attempt import Attempt
 from maos.model.events.attempt import AttemptPlanned
 from maos.model.events.parts import Owner, WorkspaceData
+from maos.model.run import Run
 from maos.redact import Redactor
+from maos.workspaces import Workspace
+
+ASKED = "it works in the folder itself, as asked: files are not saved with checkpoints and cannot be brought back"
+ARGV = (sys.executable, "-P", "-m", "maos.mcp")
+"""Without the working folder on its path: a repository could have a `json.py` of its own (A12)."""
 
 
 class AttemptSpec(NamedTuple):
@@ -135,3 +144,44 @@ def from_data(attempt: Attempt) -> AttemptSpec:
         msgspec.convert(attempt.workspace, WorkspaceData),
         run=data.get("run", ""),
     )
+
+
+class ToolServers:
+    """The MCP servers by which agents reach one journal."""
+
+    def __init__(self, database: str, *, schema: str = "") -> None:
+        self._database = database
+        """A path that does not depend on the working folder, or a URL."""
+        self._schema = schema
+
+    def server(self, agent: str, attempt: str, *, run: str = "") -> McpServer:
+        """The server of one attempt. Its variables are its identity: the sender of what it writes is `agent`."""
+        env = {tool_calls.DATABASE: self._database, tool_calls.AGENT: agent, tool_calls.ATTEMPT: attempt}
+        env |= {tool_calls.SCHEMA: self._schema} if self._schema else {}
+        env |= {tool_calls.RUN: run} if run else {}
+        return McpServer(tool_calls.NAME, ARGV, env)
+
+
+async def workspace_of(
+    source: Path, agent: str, *, root: Path, in_place: bool = False, base: str | None = None
+) -> Workspace:
+    """A workspace for an agent: a worktree if the folder is in a git repository and it is not to work in place."""
+    if in_place:
+        return Workspace(agent, source, source, None, None, None, (ASKED,))
+    return await workspaces.prepare(source, agent, root=root, base=base)
+
+
+def check_places(run: Run) -> None:
+    """NotFound when what a run works on is not where it was."""
+    workspace = run.options.get("workspace") or {}
+    missing = [place for place in (run.folder, workspace.get("tree")) if place and not Path(place).is_dir()]
+    if not missing and workspace and not Path(workspace["repository"]).is_dir():
+        missing = [workspace["repository"]]
+    if missing:
+        where = run.folder if missing[0] != run.folder else "NEW"
+        is_missing = "is missing" if len(missing) == 1 else "are missing"
+        raise NotFound(
+            f"orchestration {run.id} cannot be resumed: {' and '.join(missing)} {is_missing}",
+            hint="put back what was moved or removed, or a link to where it is now; or say where the folder is: "
+            f"`maos resume {run.id} --cwd {where}`",
+        )

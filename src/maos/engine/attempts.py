@@ -16,19 +16,17 @@ from typing import Any
 
 import msgspec
 
+from maos import workspaces
 from maos.agents.contract import AgentProgram, Dialect, LaunchOrder, McpServer
 from maos.bus.bus import Bus
 from maos.clock import Clock
-from maos.engine import attempt_spec, consent, ownership, saving, transcripts
-from maos.engine.attempt_reader import AttemptReader
-from maos.engine.claims import claim
+from maos.engine import attempt_spec, checkpoints, consent, ownership, transcripts
+from maos.engine.attempt_spec import ToolServers, workspace_of
 from maos.engine.live import AttemptLimits, Listener, LiveAttempt
-from maos.engine.ownership import Liveness
+from maos.engine.ownership import Held, Liveness, claim
 from maos.engine.recorder import Recorder
-from maos.engine.tool_servers import ToolServers
-from maos.engine.types import ATTEMPT
-from maos.engine.workplace import Workplace
-from maos.errors import InvalidInput
+from maos.engine.streams import ATTEMPT, AttemptReader
+from maos.errors import InvalidInput, LeaseLost
 from maos.faults import crash_point
 from maos.holder import client as runner
 from maos.journal.journal import Journal
@@ -43,6 +41,7 @@ from maos.model.attempt import (
 )
 from maos.model.events.attempt import AttemptClaimed, AttemptEnded, AttemptStarted
 from maos.model.events.commands import GRACE_S, PermissionAnswered, StopRequested
+from maos.model.events.parts import Owner
 from maos.model.message import inbox, render
 from maos.model.status import AttemptStatus
 from maos.model.tool_calls import NAME as TOOL_SERVER
@@ -50,7 +49,9 @@ from maos.redact import REDACTED
 from maos.settings import schema
 from maos.settings.current import Current
 from maos.store.contract import Lease
+from maos.workspaces import Workspace
 
+LOOK_EVERY_S = 1.0
 TIME_LIMIT_S = schema.AgentSettings().time_limit_s
 
 
@@ -174,9 +175,9 @@ class Attempts(AttemptReader):
             argv=tuple(argv),
         )
         root = self.folder / "workspaces"
-        workplace = await Workplace.prepare(order.cwd, agent, root=root, in_place=in_place, base=base)
-        order = order._replace(cwd=workplace.cwd)
-        plan = attempt_spec.AttemptSpec(agent, 1, kind, task, order, time_limit_s, workplace.to_data(), run=run)
+        workspace = await workspace_of(order.cwd, agent, root=root, in_place=in_place, base=base)
+        order = order._replace(cwd=workspace.path)
+        plan = attempt_spec.AttemptSpec(agent, 1, kind, task, order, time_limit_s, workspace.to_data(), run=run)
         return await self._begin(plan, program, None, limits=limits, listener=listener)
 
     async def resume(
@@ -211,8 +212,9 @@ class Attempts(AttemptReader):
         old = attempt_spec.from_data(before)
         _check_whole(agent, old.order.argv)
         program = dialect.find(self._environment, old.order.argv)
-        workplace = Workplace.from_data(before.workspace)
-        await workplace.repair(before.checkpoints)
+        workspace = Workspace.from_data(before.workspace)
+        saved = [each.commit for each in before.checkpoints if each.commit]
+        await workspaces.verify(workspace, saved[-1] if saved else None)
         await self.bus.expire(agent)
         waiting = [each async for each in self.bus.waiting(agent)]
         inbox_cursor = await self._journal.version(inbox(agent))
@@ -230,7 +232,7 @@ class Attempts(AttemptReader):
             task_anew=f"{anew}\n\n{task}" if task else anew,
             session=before.session if remembers else str(uuid.uuid4()),
             resume=remembers,
-            cwd=workplace.cwd,
+            cwd=workspace.path,
             mcp=self._servers(dialect, attempt_id(agent, number), old.run, mcp, before=old.order.mcp),
             env=self._given([*old.order.env, *pass_variables]),
             turns_max=old.order.turns_max if turns_max is None else turns_max,
@@ -243,7 +245,7 @@ class Attempts(AttemptReader):
             before.task,
             order,
             old.time_limit_s if time_limit_s is None else time_limit_s,
-            workplace.to_data(),
+            workspace.to_data(),
             inbox_cursor=inbox_cursor,
             told=tuple(each.message.version for each in waiting),
             run=old.run,
@@ -325,6 +327,50 @@ class Attempts(AttemptReader):
         answered = PermissionAnswered(request=request, allow=allow, why=why, at_us=self._clock.now_us())
         await self._journal.append(inbox(agent), answered)
 
+    # --- ending ----------------------------------------------------------------------------------------------
+
+    async def end(self, attempt: Attempt, grace_s: float) -> None:
+        """Have an agent stopped by the engine that runs it, or here if none does. It has exited when this returns."""
+        requested: Owner | None = None
+        while attempt.is_open:
+            if ownership.liveness(attempt.owner).has_ended or attempt.owner == requested:
+                await self._adopt_and_stop(attempt.agent, grace_s)
+            else:
+                await self.stop(attempt.agent, grace_s=grace_s)
+                requested = attempt.owner
+            await self._wait_for_end(attempt)
+            attempt = await self.get(attempt.agent)
+
+    async def end_all(self, run: str, grace_s: float) -> list[str]:
+        """Have all agents of a run stopped, those of its gates too; the names of those that still ran."""
+        names = {agent_of(name.removeprefix(stream(""))) async for name in self._journal.streams(stream(f"{run}."))}
+        found = [await self.get(name) for name in sorted(names)]
+        at_work = [each for each in found if each.is_open]
+        await asyncio.gather(*(self.end(each, grace_s) for each in at_work))
+        return [each.agent for each in at_work]
+
+    async def _adopt_and_stop(self, agent: str, grace_s: float) -> None:
+        try:
+            running = await self.adopt(agent)
+            if running is not None:
+                await running.stop(grace_s=grace_s)
+                await running.wait()
+        except (Held, LeaseLost):
+            pass  # an engine does run it, and is requested to stop it
+
+    async def _wait_for_end(self, attempt: Attempt) -> None:
+        """Return when an attempt has ended, or after a while, so that the caller can check its owner."""
+
+        async def ended() -> None:
+            async for record in self._journal.follow_stream(stream(attempt.id), after=attempt.version):
+                if isinstance(record.event, AttemptEnded):
+                    return
+
+        try:
+            await asyncio.wait_for(ended(), LOOK_EVERY_S)
+        except TimeoutError:
+            pass
+
     # --- inside ----------------------------------------------------------------------------------------------
 
     async def close(self) -> None:
@@ -399,7 +445,7 @@ class Attempts(AttemptReader):
             process=process,
             clock=self._clock,
             bus=self.bus,
-            workplace=Workplace.from_data(plan.workspace),
+            workspace=Workspace.from_data(plan.workspace),
             limits=limits or self._limits(),
             listener=listener,
         )
@@ -409,11 +455,11 @@ class Attempts(AttemptReader):
         agent, settings = self.settings.values.agent, self.settings
 
         def saves(trigger: str, turns: int) -> bool:
-            return saving.is_due(settings.values.checkpoint, trigger, turns)
+            return checkpoints.is_due(settings.values.checkpoint, trigger, turns)
 
         return AttemptLimits(
             silence_s=agent.silence_s,
-            checkpoint_s=lambda: saving.interval_s(self._journal, settings.values.checkpoint.interval_s),
+            checkpoint_s=lambda: checkpoints.interval_s(self._journal, settings.values.checkpoint.interval_s),
             keywords=lambda: settings.values.discovery.keywords,
             saves=saves,
         )

@@ -1,4 +1,5 @@
-"""Checkpoints of a run: a name for a place in its history, and saved files of everybody who is at work."""
+"""Checkpoints of a run: a name for a version of it, and saved files of the agents that work. And how often files are
+saved: by a setting in the journal, which every engine uses, else by the settings of the machine."""
 
 from __future__ import annotations
 
@@ -9,20 +10,24 @@ from collections.abc import Awaitable, Callable
 from maos.bus.mailbox import patiently
 from maos.clock import Clock
 from maos.engine import ownership
-from maos.engine.claims import Held, claim
-from maos.engine.recorder import Recorder
-from maos.engine.types import RUN
+from maos.engine.ownership import Held
+from maos.engine.streams import RUN, own_run
 from maos.errors import InvalidInput
 from maos.journal.journal import Journal
 from maos.model.branch import digest
 from maos.model.events.commands import CheckpointRequested
+from maos.model.events.records import SettingChanged
 from maos.model.events.run import RunCheckpointed
 from maos.model.message import inbox
 from maos.model.run import Run, stream
+from maos.settings import schema
+from maos.settings.schema import CheckpointSettings
 
 NOTICE_S = 10.0
 """How soon a change of how often checkpoints are made is noticed."""
 LOOK_EVERY_S = 1.0
+INTERVAL = "settings/save-interval"
+"""The stream of the interval that all engines on a journal use."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
@@ -53,15 +58,11 @@ async def make(journal: Journal, clock: Clock, run: Run, name: str) -> bool:
     """A checkpoint of a run; False when it is only asked for, of the engine that carries the run out."""
     check_name(run, name)
     try:
-        lease = await claim(journal, clock, stream(run.id), run, is_open=run.is_open, hint="")
+        async with own_run(journal, clock, run) as recorder:
+            await recorder.append(made(recorder.fold, name, "asked", clock.now_us()))
     except Held:
         await journal.append(inbox(run.id), CheckpointRequested(name=name, at_us=clock.now_us()))
         return False
-    recorder = Recorder(journal, RUN, run, lease)
-    try:
-        await recorder.append(made(run, name, "asked", clock.now_us()))
-    finally:
-        await journal.release(recorder.lease)
     return True
 
 
@@ -117,3 +118,38 @@ async def now_and_then(
         named = run.checkpoints[-1].version if run.checkpoints else 0
         if run.version > named and run.is_open:
             note(made(run, f"timer-{run.version}", "timer", clock.now_us()))
+
+
+# --- how often -----------------------------------------------------------------------------------------------------
+
+
+async def interval_s(journal: Journal, otherwise_s: float) -> float:
+    """The interval that counts now: as last set for all engines, else that of the settings."""
+    version = await journal.version(INTERVAL)
+    record = await journal.event(INTERVAL, version) if version else None
+    return otherwise_s if record is None or record.event.value is None else record.event.value
+
+
+async def set_interval(journal: Journal, clock: Clock, seconds: float) -> None:
+    """Have every engine on this journal, also those that run, save files that often."""
+    await journal.append(INTERVAL, SettingChanged(value=_check_interval(seconds), at_us=clock.now_us()))
+
+
+def _check_interval(seconds: float) -> float:
+    """The seconds, if they make sense."""
+    field = schema.fields()["checkpoint.interval_s"]
+    try:
+        return float(field.convert(seconds))
+    except ValueError:
+        raise InvalidInput(f"the interval cannot be {seconds} seconds", hint=f"give {field.allowed}") from None
+
+
+def is_due(settings: CheckpointSettings, trigger: str, turns: int) -> bool:
+    """Whether the files of an agent are saved at the end of a turn, or because an interval is over (R-1002)."""
+    if not settings.enabled:
+        return False
+    if trigger == "timer":
+        return settings.frequency in ("every_step", "time_based")
+    if settings.frequency == "every_n_steps":
+        return turns % settings.steps == 0
+    return settings.frequency == "every_step"

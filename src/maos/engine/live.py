@@ -12,14 +12,14 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from maos import workspaces
 from maos.agents.contract import Conversation, Dialect, LaunchOrder, Reply
 from maos.bus.acknowledgements import Undeliverable, acknowledge, dead_letter
 from maos.bus.bus import Bus
 from maos.bus.mailbox import patiently
 from maos.clock import Clock
-from maos.engine import transcripts
+from maos.engine import log, transcripts
 from maos.engine.recorder import Recorder
-from maos.engine.workplace import Workplace
 from maos.errors import LeaseLost
 from maos.faults import crash_point
 from maos.holder import client as runner
@@ -35,6 +35,7 @@ from maos.model.message import EXPIRED, Message, message, render
 from maos.model.run_status import ASKING_TOOL, READING_TOOL
 from maos.model.status import AttemptStatus
 from maos.settings import schema
+from maos.workspaces import Workspace
 
 SAVED_EVERY_S = schema.CheckpointSettings().interval_s
 JOINED_BYTES_MAX = 64 << 20
@@ -46,6 +47,7 @@ NOTICE_S = 10.0
 """How soon a change of how often files are saved is noticed."""
 
 Listener = Callable[[Attempt, Sequence[Fact]], None]
+_DETACHED = log.Action("agent.detached", "engine detached from the agent, which keeps running")
 
 
 class AttemptLimits:
@@ -87,7 +89,7 @@ class LiveAttempt:
         process: runner.AgentProcess | None,
         clock: Clock,
         bus: Bus,
-        workplace: Workplace,
+        workspace: Workspace,
         limits: AttemptLimits,
         listener: Listener | None = None,
     ) -> None:
@@ -97,7 +99,7 @@ class LiveAttempt:
         self._process = process
         self._clock = clock
         self._bus = bus
-        self._workplace = workplace
+        self._workspace = workspace
         self._limits = limits
         self._listener = listener
         self._conversation: Conversation = dialect.converse(order, recorder.fold.conversation)
@@ -140,6 +142,8 @@ class LiveAttempt:
         finally:
             if self._process is not None:
                 await self._process.detach()
+                if self.attempt.is_open:
+                    log.write(log.ENGINE, _DETACHED, agent=self.attempt.agent)
         return self.attempt
 
     async def _hear_while_watching(self, process: runner.AgentProcess) -> None:
@@ -440,7 +444,8 @@ class LiveAttempt:
         """Make files and conversation of the agent safe, and remember the place."""
         attempt = self.attempt
         name = name or f"{trigger}-{len(attempt.checkpoints) + 1}"
-        commit = await self._workplace.checkpoint(name)
+        files = await workspaces.checkpoint(self._workspace, name)
+        commit = files.commit if files is not None else None
         crash_point("attempt:files saved")
         events = await transcripts.news(self._dialect, self._order, attempt)
         now_us = self._clock.now_us()

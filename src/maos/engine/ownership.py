@@ -1,20 +1,37 @@
-"""Which process owns an attempt, told so that another process on the same machine can see that it is gone.
+"""Which process owns a run or an attempt, recorded so that another process on the same machine can see that it has
+exited, and how a process claims one.
 
-A lease alone would make everybody wait until it runs out. Whoever can prove that the owner's process has ended may
-give the lease back in its place; whoever cannot, waits (I26: a host name or a process id alone proves nothing).
+A lease alone would make every engine wait until it runs out. A process that can prove that the owner has exited
+releases the lease in its place; one that cannot waits (I26: a host name or a process id alone proves nothing).
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
+from collections.abc import Awaitable, Callable
 from enum import StrEnum
 from pathlib import Path
+from typing import Protocol
 
+from maos.clock import MICROSECONDS, Clock
+from maos.errors import Conflict
 from maos.holder import identity as held
+from maos.journal.journal import Journal
 from maos.model.attempt import Attempt
 from maos.model.events.parts import Owner
+from maos.settings import LEASE_S
 from maos.store.contract import Lease
+
+CLAIM_S = 10.0
+CLAIM_POLL_S = 0.1
+
+
+class Owned(Protocol):
+    """A run, an attempt or a workflow run: a process owns it."""
+
+    owner: Owner
 
 
 class Liveness(StrEnum):
@@ -105,3 +122,43 @@ def _start_ticks(pid: int) -> int:
         return 0
     fields = stat.rpartition(b")")[2].split()
     return 0 if fields[0] in (b"Z", b"X") else int(fields[19])
+
+
+class Held(Conflict):
+    """Another engine acts for it."""
+
+    def __init__(self, name: str, who: str, hint: str) -> None:
+        super().__init__(name, what=f"{name} is run by {who}", hint=hint)
+
+
+async def claim(
+    journal: Journal,
+    clock: Clock,
+    name: str,
+    fold: Owned | None,
+    *,
+    is_open: bool,
+    hint: str,
+    look: Callable[[], Awaitable[Owned | None]] | None = None,
+) -> Lease:
+    """A lease on a name whose owner, as far as is recorded, is that of the fold. Held while the owner lives.
+
+    `look` is asked for what was not there yet: whoever has the lease may be about to begin it.
+
+    A process that died between claiming and recording that it did is known to nobody, and one that had its lease again
+    after it ran out has a token that nobody knows; such leases run out.
+    """
+    if fold is not None and liveness(fold.owner) is Liveness.GONE:
+        await journal.release(lease_of(fold.owner))
+    until_us = clock.steady_us() + int(LEASE_S * 1.2 * MICROSECONDS)
+    while True:
+        lease = await journal.acquire(name, ttl_s=CLAIM_S)
+        if lease is not None:
+            return lease
+        if fold is None and look is not None:
+            fold = await look()
+        is_owned = fold is not None and is_open and liveness(fold.owner) is not Liveness.GONE
+        if is_owned or clock.steady_us() > until_us:
+            who = f"process {fold.owner['pid']} on {fold.owner['host']}" if fold else "another process"
+            raise Held(name, who, hint)
+        await asyncio.sleep(CLAIM_POLL_S)

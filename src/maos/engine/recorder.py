@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
+from maos.engine import log
+from maos.engine.log import Action
 from maos.engine.ownership import liveness
 from maos.errors import Conflict, Corrupt, LeaseLost, StoreUnavailable
 from maos.faults import crash_point
@@ -20,6 +23,9 @@ from maos.store.contract import Document, Lease
 
 FOLD_EVERY = 64
 PAUSE_S_MAX = 5.0
+_UNAVAILABLE = Action("store.unavailable", "store unavailable; waiting until it is back", logging.WARNING)
+_AVAILABLE = Action("store.available", "store available again")
+_LEASE_LOST = Action("lease.lost", "lease lost", logging.WARNING)
 
 
 class Fold(Protocol):
@@ -139,21 +145,33 @@ class Recorder(Generic[F]):
             before = self.fold.version - (len(events) if folded else 0)
             for event in () if folded else events:
                 self.fold.apply(event)
-            pause_s = 0.1
-            while True:
-                try:
-                    await self._write(events, before, also)
-                    return
-                except StoreUnavailable:
-                    await asyncio.sleep(pause_s)
-                    pause_s = min(pause_s * 2, PAUSE_S_MAX)
-                    if await self._was_written(events, before):
-                        return
-                except Conflict as error:
-                    if await self._was_written(events, before):
-                        return
-                    why = "another engine has written to it"
-                    raise LeaseLost(self.lease.name, token=self.lease.token, why=why) from error
+            await self._write_patiently(events, before, also)
+            log.recorded(self._kind.name, self.fold.id, events)
+
+    async def _write_patiently(self, events: Sequence[Event | EventBase], before: int, also: Sequence[Append]) -> None:
+        """Write events, and try again for as long as the store is unavailable."""
+        pause_s = 0.1
+        while True:
+            try:
+                await self._write(events, before, also)
+                break
+            except StoreUnavailable as error:
+                if pause_s == 0.1:
+                    log.write(log.ENGINE, _UNAVAILABLE, stream=self._stream, reason=str(error))
+                await asyncio.sleep(pause_s)
+                pause_s = min(pause_s * 2, PAUSE_S_MAX)
+                if await self._was_written(events, before):
+                    break
+            except Conflict as error:
+                if await self._was_written(events, before):
+                    break
+                raise self._lost(self.lease, "another engine has written to it") from error
+        if pause_s > 0.1:
+            log.write(log.ENGINE, _AVAILABLE, stream=self._stream)
+
+    def _lost(self, lease: Lease, why: str) -> LeaseLost:
+        log.write(log.ENGINE, _LEASE_LOST, stream=self._stream, reason=why)
+        return LeaseLost(lease.name, token=lease.token, why=why)
 
     async def keep_lease(self) -> None:
         """Renew the lease for as long as this runs; LeaseLost when it went to somebody else."""
@@ -202,7 +220,7 @@ class Recorder(Generic[F]):
                 return  # whoever noticed first has it again
             lease = await self._journal.acquire(lost.name, ttl_s=self._lease_s, owner=lost.owner)
             if lease is None:
-                raise LeaseLost(lost.name, token=lost.token, why="another engine has taken it")
+                raise self._lost(lost, "another engine has claimed it")
             self.lease = lease
 
     async def _was_written(self, events: Sequence[Event | EventBase], before: int) -> bool:

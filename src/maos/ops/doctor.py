@@ -14,7 +14,7 @@ import apsw
 from maos import settings
 from maos import workspaces as workspaces
 from maos.agents import kinds
-from maos.engine import ownership, workplace
+from maos.engine import attempt_spec, ownership
 from maos.engine.ownership import Liveness
 from maos.errors import InvalidInput, MaosError
 from maos.holder import client, registry
@@ -155,7 +155,7 @@ def _folders(runs: list[Run]) -> Iterator[Finding]:
     for run in runs:
         try:
             if run.status != COMPLETED:
-                workplace.check_places(run)
+                attempt_spec.check_places(run)
         except MaosError as error:
             yield Finding(Level.LOOK, "run", error.what, error.hint)
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import msgspec
 
 from maos.engine.recorder import Kind
-from maos.engine.types import ATTEMPT, RUN, WORKFLOW_RUN
+from maos.engine.streams import ATTEMPT, RUN, WORKFLOW_RUN
 from maos.journal.journal import Journal
 from maos.store.contract import Document
 

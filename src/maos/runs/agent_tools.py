@@ -18,8 +18,7 @@ from maos.bus.acknowledgements import Waiting, acknowledge, hand_out, load
 from maos.bus.bus import Bus
 from maos.bus.outbox import OF_AGENTS, TooFast, TooMuch
 from maos.clock import MICROSECONDS, Clock
-from maos.engine.attempt_reader import AttemptReader
-from maos.engine.types import RUN
+from maos.engine.streams import RUN, AttemptReader
 from maos.errors import InvalidInput, KeyReused, NotFound
 from maos.faults import crash_point
 from maos.ids import check_name

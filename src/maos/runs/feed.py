@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 
 from maos.bus.history import Bodies
 from maos.engine import questions
-from maos.engine.types import ATTEMPT
+from maos.engine.streams import ATTEMPT
 from maos.errors import StoreUnavailable
 from maos.journal.journal import Journal, Record
 from maos.model import attempt as attempts

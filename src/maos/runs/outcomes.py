@@ -1,22 +1,59 @@
-"""What follows for a task from how a try at it, or a check of it, came out: the failure table, applied."""
+"""What follows for a task from the outcome of an attempt at it, or of a check: the failure table, applied.
+
+A merge conflict loses nothing: the task's work is a commit of its own, the work of the others is not touched, and tasks
+that do not need this one continue while a person decides.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple, TypedDict
 
 from maos.clock import MICROSECONDS
-from maos.model.events.run import TaskFailed, TaskFinished, TaskGated, TaskReleased
+from maos.model.events.run import (
+    QuestionAnswered,
+    QuestionAsked,
+    TaskFailed,
+    TaskFinished,
+    TaskGated,
+    TaskReleased,
+    TaskSkipped,
+)
 from maos.model.failure import FRESH, NOTHING, RESUME, RETRY, TABLE, WAIT
-from maos.model.run import GATED, RUNNING, TaskState
+from maos.model.plan import BY_AGENT
+from maos.model.run import GATED, RUNNING, Run, TaskState
+from maos.model.status import TaskStatus
+from maos.workspaces import OTHERS, OWN
 
 BACKOFF_S = 5.0
 BACKOFF_S_MAX = 600.0
 LIMIT_UNKNOWN_S = 300.0
-"""How long a rate limit is waited for when nobody said until when."""
+"""How long a rate limit is waited for when its end is not known."""
+MERGE_AGAIN, BY_TASK_AGENT, GIVE_UP = "retry", "agent", "give up"
+"""How a person can have a merge conflict resolved, beside choosing a side."""
+CHOICES = {
+    MERGE_AGAIN: "merge again, after you have changed something",
+    OWN: "take these files as this task left them; what the others changed in them is dropped",
+    OTHERS: "keep these files as the others left them; what this task changed in them is dropped",
+    BY_TASK_AGENT: "let the task's agent bring both together",
+    GIVE_UP: "the task fails; resuming the run asks again",
+}
+FILES_SHOWN_MAX = 20
+CONFLICT_TASK = """The work of a task could not be merged with that of others: both changed the same places. \
+The files in this folder have both sides now, with conflict markers (<<<<<<<, =======, >>>>>>>) where they differ:
+
+{files}
+
+Bring both sides together in these files, so that what each of them wanted still works, and remove all markers. Change \
+nothing else, and do not commit. The task was:
+
+{task}"""
+_MARKERS = (b"<<<<<<< ", b">>>>>>> ")
 
 
 class Outcome(NamedTuple):
-    """What became of an attempt at a task, or of a gate."""
+    """The outcome of an attempt at a task, or of a gate."""
 
     result: str = ""
     failure: str = ""
@@ -46,8 +83,11 @@ class Outcome(NamedTuple):
 
 def what_follows(
     task: TaskState, outcome: Outcome, now_us: int, *, resolve: str = ""
-) -> TaskReleased | TaskGated | TaskFinished | TaskFailed:
-    """The event that records an outcome; `resolve` is how a conflict is resolved if it is one."""
+) -> TaskReleased | TaskGated | TaskFinished | TaskFailed | TaskSkipped:
+    """The event that records an outcome; `resolve` is how a conflict is resolved if it is one.
+
+    A task that was being stopped is then cancelled or skipped, unless it was finished all the same.
+    """
     gates = len(task.plan.get("gates", ()))
     common: _Common = {
         "task": task.name,
@@ -57,6 +97,11 @@ def what_follows(
         "merged": outcome.merged,
         "at_us": now_us,
     }
+    is_finished = not outcome.failure and (task.gate >= gates if task.status == GATED else not gates)
+    if task.stopping and not is_finished:
+        if task.stopping == TaskStatus.SKIPPED:
+            return TaskSkipped(why=task.why, **common)
+        return TaskFailed(failure="cancelled", why=task.why, **common)
     if not outcome.failure:
         if task.status == RUNNING and gates:
             return TaskGated(passed=0, result=outcome.result, **common)
@@ -100,3 +145,64 @@ class _Common(TypedDict):
     commit: str
     merged: str
     at_us: int
+
+
+# --- merge conflicts -----------------------------------------------------------------------------------------------
+
+
+def is_conflict_open(task: TaskState) -> bool:
+    """Whether a task waits for a person to decide how it is merged."""
+    return task.status == GATED and task.failure == "merge_conflict" and not task.resolve
+
+
+def first_resolution(run: Run, task: TaskState, outcome: Outcome) -> str:
+    """What the plan wants done about a conflict before anybody is asked; empty when a person is asked at once."""
+    is_wanted = run.options.get("conflicts") == BY_AGENT and _has_agent(task)
+    return BY_TASK_AGENT if is_wanted and outcome.files and task.resolve != BY_TASK_AGENT else ""
+
+
+def files_with_markers(tree: Path, files: Sequence[str]) -> list[str]:
+    """Those files in which conflict markers are left."""
+    found = []
+    for name in files:
+        path = tree / name
+        if path.is_file() and not path.is_symlink():
+            lines = path.read_bytes().split(b"\n")
+            if any(line.startswith(_MARKERS) for line in lines):
+                found.append(name)
+    return found
+
+
+def _has_agent(task: TaskState) -> bool:
+    """Whether an agent did it that can be given another task; a command cannot."""
+    return not task.plan.get("command")
+
+
+def conflict_question(task: TaskState, now_us: int) -> QuestionAsked:
+    """What a person is asked. Where it was not the files that were in the way, choosing between them means nothing."""
+    choices = (
+        [each for each in CHOICES if each != BY_TASK_AGENT or _has_agent(task)]
+        if task.conflict
+        else [MERGE_AGAIN, GIVE_UP]
+    )
+    files = [f"  {each}" for each in task.conflict[:FILES_SHOWN_MAX]]
+    if len(task.conflict) > FILES_SHOWN_MAX:
+        files.append(f"  and {len(task.conflict) - FILES_SHOWN_MAX} more")
+    meanings = [f"  {name}: {CHOICES[name]}" for name in choices]
+    return QuestionAsked(
+        id=task.asks,
+        question=f"The work of {task.name} cannot be merged ({task.why}). What is to be done?",
+        choices=choices,
+        asked_by=[],
+        context="\n".join([*files, "The task's work is the commit", f"  {task.commit}", "Choices", *meanings]),
+        at_us=now_us,
+    )
+
+
+def after_conflict(task: TaskState, answered: QuestionAnswered) -> TaskGated | TaskFailed:
+    """What follows from a person's answer."""
+    said = answered.answer.strip().lower()
+    if said in CHOICES and said != GIVE_UP:
+        return TaskGated(task=task.name, passed=task.gate, resolve=said, at_us=answered.at_us)
+    why = task.why if said == GIVE_UP else f"{task.why}; a person said: {answered.answer}"
+    return TaskFailed(task=task.name, failure="merge_conflict", why=why, at_us=answered.at_us)

@@ -7,58 +7,53 @@ notifications, settings that change meanwhile, cleanup) is put together here and
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import math
-import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from maos import settings
+from maos import workspaces
 from maos.bus.bus import Bus
 from maos.clock import Clock
-from maos.engine import checkpoints, ownership, questions, saving, stopping
+from maos.engine import checkpoints, ownership
 from maos.engine import consent as consents
+from maos.engine.attempt_spec import check_places
 from maos.engine.attempts import Attempts
-from maos.engine.claims import claim
+from maos.engine.ownership import claim
 from maos.engine.recorder import Recorder
-from maos.engine.run_reader import new_id as new_id
-from maos.engine.types import RUN
-from maos.engine.workplace import Workplace, check_places
+from maos.engine.streams import RUN
+from maos.engine.streams import new_id as new_id
 from maos.errors import InvalidInput, NotFound
-from maos.journal.journal import Append, Journal
-from maos.model import status
+from maos.journal.journal import Journal
 from maos.model.attempt import check_run
-from maos.model.events.commands import CancelRequested, Command, PauseRequested, TasksRequested, WakeRequested
-from maos.model.events.run import QuestionAsked, RunClaimed, RunCreated, RunEnded, RunEvent, RunPlanned, RunResumed
+from maos.model.events.run import (
+    RunClaimed,
+    RunCreated,
+    RunEvent,
+    RunPlanned,
+    RunResumed,
+)
 from maos.model.failure import REPEATABLE
-from maos.model.message import PERSON, inbox
-from maos.model.plan import ASK, Plan, from_data
-from maos.model.run import CANCELLED, COMPLETED, Run, stream
-from maos.plans import parser, source
-from maos.plans.parser import ParsedPlan
-from maos.plans.source import Source
-from maos.runs import agent_types, cleanup, consent, planner
-from maos.runs.additions import Addition, with_more
+from maos.model.message import inbox
+from maos.model.plan import ASK, Plan
+from maos.model.run import COMPLETED, Run, stream
+from maos.runs import agent_types, consent, plan_input, planner
 from maos.runs.agent_types import AgentType
-from maos.runs.cleanup import Cleanup
 from maos.runs.consent import Act
 from maos.runs.notify import Notifier, addresses
+from maos.runs.operations import RunOperations
+from maos.runs.plan_input import Addition, PlanInput, ValidPlan, types_in
 from maos.runs.scheduler import Listener, Scheduler, Worker
-from maos.runs.status import RunViews, is_executing
+from maos.runs.status import is_executing
 from maos.runs.upkeep import Upkeep
 from maos.runs.worker import AgentWorker
-from maos.settings.schema import Settings
-from maos.store.contract import Key
 from maos.travel import relocation
 from maos.travel.relocation import Moved
 
 KEEP = "keep"
 """When the plan file of a run has changed: finish with the file as it was."""
-GRACE_S = 10.0
-"""How long agents have to end by themselves when their run is paused or cancelled."""
 
 
 class Observer:
@@ -86,45 +81,14 @@ class Definitions(Protocol):
         ...
 
 
-class ValidPlan(NamedTuple):
-    """A plan that was checked, with the types of agents that it was checked against."""
-
-    plan: Plan
-    types: Mapping[str, AgentType]
-    parsed: ParsedPlan | None = None
-    """The text that it is from."""
-
-
-PlanInput = Plan | Source | Mapping[str, Any] | str | os.PathLike[str]
-"""A plan: as it is, as text, as data in the form of a plan file, or the path of a file."""
-
-
-def validate(given: PlanInput, types: Mapping[str, AgentType]) -> ValidPlan:
-    """Check a plan and the types of agents that it names; BadPlan has everything that is wrong."""
-    plan, parsed = _read(given, types)
-    return ValidPlan(plan, types, parsed)
-
-
-def _read(given: PlanInput, agents: Collection[str] | None = None) -> tuple[Plan, ParsedPlan | None]:
-    """A plan that makes sense, and what it was read from."""
-    if isinstance(given, Plan):
-        return from_data(msgspec.to_builtins(given), agents), None
-    if isinstance(given, Mapping):
-        parsed = parser.parse_data(msgspec.to_builtins(given), agents)
-    else:
-        text = given if isinstance(given, Source) else source.load(given)
-        parsed = parser.parse(text, agents=agents)
-    return parsed.plan, parsed
-
-
-class _Claim(NamedTuple):
+class Claim(NamedTuple):
     """A run that this engine may write to: its lease is renewed until it is executed or given back."""
 
     recorder: Recorder[Run]
     lease: asyncio.Task[None]
 
 
-class Runs(RunViews):
+class Runs(RunOperations):
     """Runs of many tasks: started from a plan, executed by agents, paused and resumed."""
 
     def __init__(
@@ -138,12 +102,11 @@ class Runs(RunViews):
         lease_s: float | None = None,
         definitions: Callable[[], Definitions] | None = None,
     ) -> None:
-        super().__init__(journal, clock, attempts)
-        self._bus = bus or Bus(journal, clock)
-        self._worker = worker
+        super().__init__(journal, clock, attempts, bus or Bus(journal, clock))
         self._lease_s = attempts.settings.values.engine.lease_s if lease_s is None else lease_s
+        self._worker = worker
         self._definitions = definitions
-        self._claims: dict[str, _Claim] = {}
+        self._claims: dict[str, Claim] = {}
         self._schedulers: dict[str, Scheduler] = {}
         self._to_pause: dict[str, str] = {}
 
@@ -171,7 +134,7 @@ class Runs(RunViews):
             folder=Path(folder),
             kind=options["kind"],
             model=options["model"],
-            types=_known(Path(folder)) if types is None else types,
+            types=types_in(Path(folder)) if types is None else types,
             time_limit_s=options["time_limit_s"],
         )
 
@@ -196,7 +159,7 @@ class Runs(RunViews):
             run = await m.runs.create(plan, folder="/tmp", options={"in_place": True})
         """
         given = plan  # a large one is checked in a thread, so that the event loop stays responsive
-        valid, parsed = await asyncio.to_thread(_read, given)
+        valid, parsed = await asyncio.to_thread(plan_input.read_plan, given)
         kept = {**(parsed.options if parsed else {}), **(options or {})}
         recorder = await self._record(valid, request, folder, kept, id, is_claimed=False)
         await self._journal.release(recorder.lease)
@@ -225,9 +188,9 @@ class Runs(RunViews):
         """
         where = Path(folder)
         if not isinstance(plan, ValidPlan):
-            plan = await asyncio.to_thread(validate, plan, _known(where))
+            plan = await asyncio.to_thread(plan_input.validate, plan, types_in(where))
         said = plan.parsed.options if plan.parsed else {}
-        given = with_defaults(self._attempts.settings.values, {**said, **(options or {})})
+        given = plan_input.with_defaults(self._attempts.settings.values, {**said, **(options or {})})
         kept = {**given, "agents": agent_types.to_data(plan.plan, plan.types)}
         for kind in sorted(set(agent_types.kinds(plan.plan, kept).values()) - set(REPEATABLE)):
             self._attempts.program(kind)
@@ -241,8 +204,8 @@ class Runs(RunViews):
     async def _workspace(self, folder: Path, id: str) -> dict[str, Any]:
         """Options of a run with a workspace for its merged work; in place where the folder is in no repository."""
         root = self._attempts.folder / "workspaces"
-        into = await Workplace.prepare(folder, id, root=root, in_place=False)
-        kept = {"in_place": True} if into.workspace.in_place else {"workspace": into.to_data()}
+        into = await workspaces.prepare(folder, id, root=root)
+        kept = {"in_place": True} if into.in_place else {"workspace": into.to_data()}
         return {**kept, "notes": list(into.notes)}
 
     async def _record(
@@ -316,7 +279,7 @@ class Runs(RunViews):
         check_resumable(run)
         if now and await self.wake(run.id) and is_executing(run):
             return None
-        await self._claim(run, {**with_budget_of(run, options or {}), **agreed}, is_going=was_going)
+        await self._claim(run, {**plan_input.with_budget_of(run, options or {}), **agreed}, is_going=was_going)
         return self._claims[run.id].recorder.fold
 
     async def _agreed(self, run: Run, observer: Observer) -> dict[str, Any]:
@@ -387,38 +350,38 @@ class Runs(RunViews):
         source: str = "manual",
         *,
         is_going: bool | None = None,
-    ) -> _Claim:
+    ) -> Claim:
         """Claim a run for this engine; Held while another engine that may be alive has it.
 
         Unless it `is_going`, failed tasks are tried again. A run that was given more work counts as going from then on.
         """
-        await consents.check(self._journal, run.id)
+        await self._check_claimable(run)
         hint = f"`maos orchestration status {run.id} --watch` watches it from here"
         lease = await claim(self._journal, self._clock, stream(run.id), run, is_open=run.is_open, hint=hint)
         recorder = Recorder(self._journal, RUN, run, lease, lease_s=self._lease_s)
         claimed = self._claimed(recorder, source, options)
         is_again = not (run.is_going if is_going is None else is_going)
         try:
-            await recorder.append(claimed, *([RunResumed(at_us=claimed.at_us)] if is_again else ()))
+            resumed = RunResumed(retries=not run.retries_chosen, at_us=claimed.at_us)
+            await recorder.append(claimed, *([resumed] if is_again else ()))
         except BaseException:
             await self._journal.release(lease)
             raise
         return self._hold(recorder)
 
-    def _claimed(self, recorder: Recorder[Run], source: str, options: Mapping[str, Any] | None = None) -> RunClaimed:
-        owner, at_us = ownership.identity(recorder.lease), self._clock.now_us()
-        return RunClaimed(owner=owner, source=source, options=dict(options or {}), at_us=at_us)
-
-    def _hold(self, recorder: Recorder[Run]) -> _Claim:
-        """Renew the lease of a claimed run until it is executed or given back."""
-        held = _Claim(recorder, asyncio.create_task(recorder.keep_lease()))
-        self._claims[recorder.fold.id] = held
+    def _hold(self, recorder: Recorder[Run]) -> Claim:
+        """Renew the lease of a claimed run until it is executed or released."""
+        self._claims[recorder.fold.id] = held = Claim(recorder, asyncio.create_task(recorder.keep_lease()))
         return held
 
-    async def _release(self, held: _Claim) -> None:
+    async def _release(self, held: Claim) -> None:
         held.lease.cancel()
         await asyncio.gather(held.lease, return_exceptions=True)
         await self._journal.release(held.recorder.lease)
+
+    def _claimed(self, recorder: Recorder[Run], source: str, options: Mapping[str, Any] | None = None) -> RunClaimed:
+        owner, at_us = ownership.identity(recorder.lease), self._clock.now_us()
+        return RunClaimed(owner=owner, source=source, options=dict(options or {}), at_us=at_us)
 
     # --- executing -------------------------------------------------------------------------------------------
 
@@ -487,7 +450,7 @@ class Runs(RunViews):
             await self._release(held)
             await notifier.close()
 
-    async def _executed(self, held: _Claim, scheduler: Scheduler, upkeep: Upkeep) -> Run:
+    async def _executed(self, held: Claim, scheduler: Scheduler, upkeep: Upkeep) -> Run:
         run = held.recorder.fold
         self._schedulers[run.id] = scheduler
         if run.id in self._to_pause:
@@ -504,8 +467,8 @@ class Runs(RunViews):
     async def _checkpoint_s(self) -> float:
         """How long until a run that is executed is given a checkpoint."""
         checkpoint = self._attempts.settings.values.checkpoint
-        due = saving.is_due(checkpoint, "timer", 0)
-        return await saving.interval_s(self._journal, checkpoint.interval_s) if due else math.inf
+        due = checkpoints.is_due(checkpoint, "timer", 0)
+        return await checkpoints.interval_s(self._journal, checkpoint.interval_s) if due else math.inf
 
     def pause_here(self, id: str, why: str) -> None:
         """Pause a run that this engine executes, or is about to: its agents are stopped, and can be resumed."""
@@ -519,156 +482,6 @@ class Runs(RunViews):
         if id in self._schedulers:
             self._schedulers[id].set_concurrency(concurrency)
 
-    # --- steering --------------------------------------------------------------------------------------------
-
-    async def pause(self, id: str, why: str = "asked") -> None:
-        """Request that the engine that executes a run pauses it.
-
-        Example::
-
-            await m.runs.pause("r-1")
-        """
-        await self._request(id, PauseRequested(why=why, at_us=self._clock.now_us()))
-
-    async def pause_and_wait(self, id: str) -> Run:
-        """Pause a run and wait until none of its agents works, whether an engine executes it or not.
-
-        Example::
-
-            run = await m.runs.pause_and_wait("r-1")
-        """
-        run = await self.get(id)
-        if not run.is_open:
-            raise InvalidInput(f"{run.id} has ended: {run.status}", hint="only a run that has not ended can be paused")
-        is_requested = False
-        while run.is_going:
-            if ownership.liveness(run.owner).has_ended:
-                for attempt in (await self.at_work(run)).values():
-                    await stopping.end(self._attempts, attempt, GRACE_S)
-                return await self.get(run.id)
-            if not is_requested:
-                # Not of a run that no engine executes: the one that resumed it would pause it at once.
-                await self.pause(run.id)
-                is_requested = True
-            await checkpoints.until(self._journal, run, lambda each: not each.is_going)
-        return run
-
-    async def cancel(self, id: str, why: str = "cancelled") -> Run:
-        """End a run for good: its agents are stopped, what is left is not begun, and its status is `cancelled`.
-
-        Example::
-
-            run = await m.runs.cancel("r-1", "no longer needed")
-        """
-        run = await self.get(id)
-        if run.status == COMPLETED:
-            raise InvalidInput(f"orchestration {run.id} is completed", hint="only a run that is not can be cancelled")
-        while run.status != CANCELLED:
-            if is_executing(run):
-                await self._request(run.id, CancelRequested(why=why, at_us=self._clock.now_us()))
-                while is_executing(run):
-                    await checkpoints.until(self._journal, run, lambda each: not each.is_going)
-                run = await self.get(run.id)
-            else:
-                await self._cancel_unattended(run, why)
-        return run
-
-    async def _cancel_unattended(self, run: Run, why: str) -> None:
-        """End a run that no engine executes, and its agents."""
-        lease = await claim(self._journal, self._clock, stream(run.id), run, is_open=run.is_open, hint="try again")
-        recorder = Recorder(self._journal, RUN, run, lease, lease_s=self._lease_s)
-        held = self._hold(recorder)
-        try:
-            await stopping.end_all(self._attempts, run.id, GRACE_S)
-            at_us = self._clock.now_us()
-            await recorder.append(RunEnded(status=status.RunStatus.CANCELLED, why=why, at_us=at_us))
-        finally:
-            self._claims.pop(run.id, None)
-            await self._release(held)
-
-    async def add(self, id: str, plan: Plan, *, options: Mapping[str, Any] | None = None) -> Run:
-        """Add tasks to a run that no engine executes (R-203), and the options that they need."""
-        run = await self.get(id)
-        with_more(run, plan)
-        hint = f"pause it first, with `maos orchestration pause {id}`"
-        lease = await claim(self._journal, self._clock, stream(id), run, is_open=run.is_open, hint=hint)
-        recorder = Recorder(self._journal, RUN, run, lease, lease_s=self._lease_s)
-        tasks = [msgspec.to_builtins(task) for task in plan.tasks]
-        try:
-            await recorder.append(RunPlanned(tasks=tasks, options=dict(options or {}), at_us=self._clock.now_us()))
-        finally:
-            await self._journal.release(recorder.lease)
-        return run
-
-    async def request_tasks(self, id: str, plan: Plan, *, by: str = PERSON) -> None:
-        """Request that the engine that executes a run adds tasks to it."""
-        tasks = msgspec.to_builtins(plan.tasks)
-        await self._request(id, TasksRequested(tasks=tasks, asked_by=by, at_us=self._clock.now_us()))
-
-    async def wake(self, id: str, *, by: str = "person") -> bool:
-        """Have a run that sleeps because of a rate limit continue now; False when it does not sleep."""
-        if (await self.get(id)).wakes_us <= self._clock.now_us():
-            return False
-        await self._request(id, WakeRequested(by=by, at_us=self._clock.now_us()))
-        return True
-
-    async def ask(self, id: str, question: str, *, key: str, asked_by: str, **more: Any) -> None:
-        """Put a question to a person; the same `key` asks once, also when an agent asks again after a crash."""
-        asked = QuestionAsked(id=key, question=question, asked_by=[asked_by], at_us=self._clock.now_us(), **more)
-        once = Key(f"ask/{id}/{asked_by}/{key}", hashlib.sha256(question.encode()).digest())
-        await self._journal.append_all([Append(inbox(id), [asked])], key=once)
-
-    async def answer(self, id: str, question: str, answer: str, *, by: str = "person") -> None:
-        """Answer a question of a run, also while no engine executes it; Answered when another answer came first."""
-        await questions.answer(self._journal, self._clock, await self.get(id), question, answer, by=by)
-
-    async def _request(self, id: str, command: Command) -> None:
-        await self._journal.append(inbox(id), command)
-
-    # --- housekeeping ----------------------------------------------------------------------------------------
-
-    async def keep(self, id: str, why: str = "") -> bool:
-        """Have no cleanup ever remove anything of a run; False when that was so already."""
-        return await cleanup.set_permanent(self._journal, self._clock, await self.get(id), why)
-
-    async def unkeep(self, id: str) -> bool:
-        """Have cleanups treat a run like any other again; False when they did already."""
-        return await cleanup.unset_permanent(self._journal, self._clock, await self.get(id))
-
-    async def clean_up(self, *, older_than_days: float | None = None, dry_run: bool = False) -> Cleanup:
-        """Remove the worktrees of runs that were completed long ago: as the settings say, or than so many days."""
-        now_us = self._clock.now_us()
-        rule_of = cleanup.by_policy(self._attempts.settings.values.cleanup, now_us)
-        if older_than_days is not None:
-            rule_of = cleanup.older_than(older_than_days, now_us)
-        return await cleanup.cleanup(
-            self._journal, self._clock, self, self._attempts, rule_of, by="person", dry_run=dry_run
-        )
-
-    async def save_interval_s(self, seconds: float | None = None) -> float:
-        """How often the files of agents that run are saved; set for all engines on this journal if given."""
-        if seconds is not None:
-            await saving.set_interval(self._journal, self._clock, seconds)
-        return await saving.interval_s(self._journal, self._attempts.settings.values.checkpoint.interval_s)
-
-
-def with_defaults(values: Settings, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Options of a new run: as given, else as the settings say.
-
-    How many agents work at once is kept only if it is given: else a run applies the setting as it changes.
-    """
-    usual = values.orchestrate
-    kind = given.get("kind", usual.kind)
-    defaults = {
-        "kind": kind,
-        "permission": usual.permission,
-        "model": usual.model if kind == usual.kind else "",
-        "in_place": False,
-        "time_limit_s": usual.time_limit_s,
-    }
-    budget = {name: limit for name, limit in msgspec.structs.asdict(values.budget).items() if limit}
-    return {**defaults, **given, "budget": {**budget, **given.get("budget", {})}}
-
 
 def check_resumable(run: Run) -> None:
     """InvalidInput when there is nothing left to do; NotFound when what it works on is not where it was."""
@@ -678,17 +491,6 @@ def check_resumable(run: Run) -> None:
             hint=f'`maos orchestration resume {run.id} --task "…"` gives it more to do',
         )
     check_places(run)
-
-
-def with_budget_of(run: Run, options: Mapping[str, Any]) -> dict[str, Any]:
-    """New options, with limits of the run that they do not name as they were."""
-    if "budget" not in options:
-        return dict(options)
-    return {**options, "budget": {**(run.options.get("budget") or {}), **options["budget"]}}
-
-
-def _known(folder: Path) -> dict[str, AgentType]:
-    return agent_types.known(folder, settings.config_folder())
 
 
 def _warning(text: str) -> dict[str, Any]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import shlex
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,17 +11,19 @@ from maos import workspaces as workspaces
 from maos.bus import history as message_history
 from maos.bus.history import Filter, SentMessage
 from maos.clock import MICROSECONDS, Clock
-from maos.engine import ownership, questions
+from maos.engine import attempt_spec, ownership, questions
 from maos.engine.attempts import Attempts
-from maos.engine.run_reader import RunReader
+from maos.engine.streams import RunReader
 from maos.errors import InvalidInput, MaosError, NotFound
 from maos.journal.journal import Journal, Record
-from maos.model.attempt import Attempt
+from maos.model.attempt import Attempt, OpenTool
 from maos.model.cleanup import Statistics
+from maos.model.events.records import ChatSaid
+from maos.model.failure import ENDED_BY_ITSELF, REPEATABLE
 from maos.model.message import history, inbox
 from maos.model.notice import Notice
 from maos.model.question import Open
-from maos.model.run import COMPLETED, Run, stream
+from maos.model.run import COMPLETED, GATED, RUNNING, Run, TaskState, chat_stream, stream
 from maos.model.run_status import (
     PendingCommands,
     SupervisorStatus,
@@ -29,11 +32,9 @@ from maos.model.run_status import (
     status_of,
 )
 from maos.model.status import SupervisorState
-from maos.runs import cleanup, notify, preview
+from maos.runs import cleanup, notify
 from maos.runs.budgets import Budget
-from maos.runs.conversation import Conversations
 from maos.runs.feed import Feed
-from maos.runs.preview import Next
 from maos.travel import points_in_time
 from maos.travel.points_in_time import PointInTime
 from maos.workspaces import Blocked as Blocked
@@ -103,6 +104,65 @@ class Summary(NamedTuple):
     """With the task that made each."""
     files: list[FileChange] | None
     """What its tasks changed together; None when its files are not kept apart."""
+
+
+class Next(NamedTuple):
+    """What resuming a run means for one of its tasks."""
+
+    task: str
+    what: str
+    """kept: it is done and is not run again · taken_up: its agent still works · recorded: its agent has ended, and only
+    that must be recorded · resumed: it continues · checked: its gates are next · begun: it has not begun."""
+    agent: str
+    words: str = ""
+    """What its agent is told, word for word."""
+    unknown: Sequence[OpenTool] = ()
+    """Tools of which it is unknown whether they took effect (I31)."""
+    why: str = ""
+
+
+class Unplanned(NamedTuple):
+    """A conversation about a request of which there is no run."""
+
+    id: str
+    request: str
+    at_us: int
+
+
+class Conversations:
+    """The conversations about runs, by the ids of the runs."""
+
+    def __init__(self, journal: Journal, clock: Clock) -> None:
+        self._journal = journal
+        self._clock = clock
+
+    async def record(self, id: str, text: str, **more: Any) -> None:
+        """Keep what a person said, without keys and passwords that were pasted."""
+        said = ChatSaid(text=attempt_spec.without_secrets(text, {}), at_us=self._clock.now_us(), **more)
+        await self._journal.append(chat_stream(id), said)
+
+    async def read(self, id: str) -> list[Record | SentMessage]:
+        """Return what a person said, what happened to the run, and its messages, in the order of the journal."""
+        found: list[Record | SentMessage] = [each async for each in message_history.read(self._journal, id, Filter())]
+        for name in (chat_stream(id), stream(id)):
+            found += [record async for record in self._journal.read(name)]
+        return sorted(found, key=lambda each: each.position)
+
+    async def unplanned(self, beginning: str = "") -> Unplanned | None:
+        """The newest conversation without a run whose id begins like this; not one whose plan was refused."""
+        newest: Unplanned | None = None
+        async for name in self._journal.streams(chat_stream(beginning)):
+            id = name.removeprefix(chat_stream(""))
+            if await self._journal.version(stream(id)):
+                continue
+            request, at_us, refused = "", 0, False
+            async for record in self._journal.read(name):
+                request = record.data.get("request", request)
+                refused = record.data.get("refused", False)
+                at_us = record.data["at_us"]
+            if request and not refused and (newest is None or at_us > newest.at_us):
+                newest = Unplanned(id, request, at_us)
+        return newest
 
 
 class RunViews(RunReader):
@@ -223,7 +283,7 @@ class RunViews(RunReader):
 
     async def preview(self, run: Run) -> list[Next]:
         """What resuming a run would do, task by task."""
-        return await preview.preview(self._attempts, run)
+        return [await _next(self._attempts, run, task) for task in run.tasks.values()]
 
     async def attempts_of(self, run: Run) -> list[Attempt]:
         """All attempts of the agents of a run, by task, the oldest first."""
@@ -289,3 +349,31 @@ async def _files(run: Run) -> list[FileChange] | None:
         return await workspaces.diff(workspace, workspace.base, run.commit)
     except (MaosError, OSError):
         return None  # it is on another machine, or was moved; the rest is worth showing all the same
+
+
+async def _next(attempts: Attempts, run: Run, task: TaskState) -> Next:
+    agent = run.agent(task.name)
+    if task.status.is_done:
+        return Next(task.name, "kept", agent)
+    if task.status == GATED:
+        return Next(task.name, "checked", agent)
+    try:
+        attempt: Attempt = await attempts.get(agent)
+    except NotFound:
+        return Next(task.name, "begun", agent, str(task.plan.get("task", "")))
+    unknown = [_command(attempt)] if attempt.kind in REPEATABLE else list(attempt.tools_open.values())
+    if task.status == RUNNING and attempt.number == task.attempts:
+        if attempt.is_open and ownership.is_held(attempt):
+            return Next(task.name, "taken_up", agent, why=attempt.activity)
+        if not attempt.is_open and not attempt.failure:
+            return Next(task.name, "recorded", agent)
+    if attempt.kind in REPEATABLE and not attempt.is_open and attempt.failure in ENDED_BY_ITSELF:
+        unknown = []
+    words = await attempts.words_on_resume(agent)
+    why = task.why or attempt.message or ("its agent is gone" if attempt.is_open else "")
+    return Next(task.name, "resumed", agent, words, unknown, why)
+
+
+def _command(attempt: Attempt) -> OpenTool:
+    """A command as if it were the one tool of its agent."""
+    return OpenTool(attempt.kind, {"command": shlex.join(map(str, attempt.order.get("argv") or ()))})

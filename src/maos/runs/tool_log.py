@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from maos.clock import Clock
-from maos.engine.types import ATTEMPT
+from maos.engine.streams import ATTEMPT
 from maos.errors import Conflict
 from maos.faults import crash_point
 from maos.ids import incarnation

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from maos.clock import Clock
 from maos.engine.attempts import Attempts
-from maos.engine.run_reader import RunReader
+from maos.engine.streams import RunReader
 from maos.errors import MaosError
 from maos.journal.journal import Journal
 from maos.runs import cleanup, notify

@@ -21,7 +21,7 @@ from maos.model.events.facts import Fact, Line
 from maos.model.failure import ASK, GIVE_UP, TABLE
 from maos.model.plan import Gate, Task
 from maos.model.run import Run, TaskState
-from maos.runs import agent_types, conflicts
+from maos.runs import agent_types, outcomes
 from maos.runs.budgets import SENDER, Budget, Meter
 from maos.runs.scheduler import Outcome
 
@@ -56,15 +56,22 @@ class AgentWorker:
     async def work(self, run: Run, task: TaskState) -> Outcome:
         """Start the task's agent, take it up, resume it, or only see what became of it: whatever is left to do."""
         self._mind(run)
-        plan = msgspec.convert(task.plan, Task)
+        try:
+            return await self._work(run, task, msgspec.convert(task.plan, Task))
+        finally:
+            self._stopping.discard(task.name)  # it can be tried again
+
+    async def _work(self, run: Run, task: TaskState, plan: Task) -> Outcome:
         own = _own_budget(run, plan)
         try:
             attempt = await self._attempt(run, task, plan, own)
         except (StartFailed, NotFound, InvalidInput) as error:
             return Outcome(failure="start_failed", message=str(error))
+        if attempt is None and task.stopping:
+            return Outcome(failure="stopped")
         if attempt is None:
             return Outcome(failure="budget_reached", message=own.exceeded(task.used_usd, task.used_tokens))
-        outcome = _outcome(attempt)
+        outcome = outcome_of(attempt)
         given_usd = float(attempt.order.get("budget_usd", 0))
         if outcome.failure == "budget_reached" and given_usd and given_usd != own.left_usd(task.used_usd):
             # It was what the run had left: the run is paused, and the task can go on.
@@ -89,7 +96,7 @@ class AgentWorker:
             attempt = await self._gate(run, task, gate, name)
         except (StartFailed, NotFound, InvalidInput) as error:
             return Outcome(failure="start_failed", message=f"gate {task.gate + 1}: {error}")
-        outcome = _outcome(attempt)
+        outcome = outcome_of(attempt)
         if gate.review and not outcome.failure and not _approves(outcome.result):
             return outcome._replace(failure="gate_failed", message=outcome.result)
         if gate.command and outcome.failure == "failed":
@@ -100,9 +107,9 @@ class AgentWorker:
         """Bring the files of a task that has passed its gates together with those of the others."""
         self._mind(run)
         outcome = Outcome(result=task.result, commit=task.commit)
-        if task.resolve == conflicts.AGENT:
+        if task.resolve == outcomes.BY_TASK_AGENT:
             return await self._resolved(run, task, outcome)
-        if task.resolve == conflicts.RETRY:  # whoever wants that may have changed the files
+        if task.resolve == outcomes.MERGE_AGAIN:  # whoever wants that may have changed the files
             saved = await workspaces.checkpoint(await self._workspace(run, task), "before it is merged again")
             outcome = outcome._replace(commit=saved.commit) if saved is not None else outcome
         return await self._merge(run, task, outcome, prefer=task.resolve)
@@ -124,6 +131,8 @@ class AgentWorker:
         known = await self._known(agent)
         if known is not None and known.number >= task.attempts:
             return await self._taken_up(task, agent, own)
+        if task.stopping:
+            return None
         if own.exceeded(task.used_usd, task.used_tokens):
             return None
         if known is None:
@@ -266,8 +275,8 @@ class AgentWorker:
         message = f"{task.name}: {title}" if title else task.name
         async with self._merging:
             workspace = await self._workspace(run, task)
-            if task.resolve == conflicts.RETRY:
-                left = await asyncio.to_thread(conflicts.marked, workspace.tree, task.conflict)
+            if task.resolve == outcomes.MERGE_AGAIN:
+                left = await asyncio.to_thread(outcomes.files_with_markers, workspace.tree, task.conflict)
                 if left:
                     return workspaces.Blocked("there are conflict markers in", tuple(left), "")
             return await workspaces.merge(workspace, commit, into=into.path, message=message, prefer=prefer)
@@ -281,18 +290,18 @@ class AgentWorker:
             if not isinstance(tried, workspaces.Conflicted):
                 return await self._merge(run, task, outcome)
             await workspaces.restore(workspace, tried.commit)
-        told = conflicts.TOLD.format(files="\n".join(task.conflict), task=task.plan.get("task", ""))
+        told = outcomes.CONFLICT_TASK.format(files="\n".join(task.conflict), task=task.plan.get("task", ""))
         try:
             more = {**_terms(run, msgspec.convert(task.plan, Task)), "task": told, "permission": "edits"}
             attempt = await self._beside(run, task, name, more)
         except (StartFailed, NotFound, InvalidInput) as error:
             return outcome._replace(failure="merge_conflict", message=str(error), files=tuple(task.conflict))
-        done = _outcome(attempt)
+        done = outcome_of(attempt)
         spent = outcome._replace(cost_usd=done.cost_usd, tokens=done.tokens)
         if done.failure and TABLE[done.failure].action not in (ASK, GIVE_UP):
             return spent._replace(failure=done.failure, message=done.message, reset_us=done.reset_us, at_us=done.at_us)
         saved = await workspaces.checkpoint(workspace, "both sides")
-        left = await asyncio.to_thread(conflicts.marked, workspace.tree, task.conflict)
+        left = await asyncio.to_thread(outcomes.files_with_markers, workspace.tree, task.conflict)
         if done.failure or left or saved is None:
             await workspaces.restore(workspace, outcome.commit)
             why = f"the agent that was to resolve it did not: {done.message or 'conflict markers are left'}"
@@ -357,7 +366,8 @@ def _told(run: Run, plan: Task, found: Sequence[tuple[str, str]]) -> str:
     return "\n\n".join(parts)
 
 
-def _outcome(attempt: Attempt) -> Outcome:
+def outcome_of(attempt: Attempt) -> Outcome:
+    """What an attempt that has ended came to."""
     commits = [each.commit for each in attempt.checkpoints if each.commit]
     return Outcome(
         result=attempt.result or attempt.last_text,

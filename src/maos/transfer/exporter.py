@@ -13,8 +13,8 @@ import msgspec
 from maos.clock import Clock
 from maos.engine import ownership
 from maos.engine.ownership import Liveness
-from maos.engine.types import RUN as RUNS
-from maos.engine.types import WORKFLOW_RUN
+from maos.engine.streams import RUN as RUNS
+from maos.engine.streams import WORKFLOW_RUN
 from maos.errors import InvalidInput, NotFound
 from maos.journal.journal import Journal, Record
 from maos.model.events.attempt import AttemptPlanned

@@ -17,7 +17,7 @@ import apsw
 
 from maos.clock import Clock
 from maos.engine import ownership
-from maos.engine.types import RUN
+from maos.engine.streams import RUN
 from maos.errors import InvalidInput, NotFound
 from maos.faults import crash_point
 from maos.journal.journal import Append, Journal

@@ -11,7 +11,7 @@ import re
 from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from maos.engine.types import WORKFLOW_RUN
+from maos.engine.streams import WORKFLOW_RUN
 from maos.journal.journal import Journal
 from maos.model.events.attempt import AttemptEventBase
 from maos.model.events.commands import Command

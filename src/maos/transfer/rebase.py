@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from maos.engine.workplace import ASKED
+from maos.engine.attempt_spec import ASKED
 from maos.errors import Corrupt
 from maos.journal.codec import Data, Event
 from maos.journal.journal import Record

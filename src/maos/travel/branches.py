@@ -17,7 +17,7 @@ import msgspec
 
 from maos import workspaces as workspaces
 from maos.engine.attempts import Attempts
-from maos.engine.types import ATTEMPT
+from maos.engine.streams import ATTEMPT
 from maos.errors import NotFound
 from maos.journal.journal import Append, Journal, Record
 from maos.model import agent as states

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from maos import workspaces as workspaces
 from maos.bus.history import Bodies
-from maos.engine.types import ATTEMPT, RUN
+from maos.engine.streams import ATTEMPT, RUN
 from maos.journal.journal import Journal
 from maos.model import tool_calls
 from maos.model.attempt import attempt_id

@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 from maos import workspaces as workspaces
 from maos.clock import Clock
-from maos.engine import claims, consent, questions, stopping
+from maos.engine import consent, questions
+from maos.engine.attempt_spec import check_places
 from maos.engine.attempts import Attempts
-from maos.engine.run_reader import RunReader
-from maos.engine.workplace import check_places
+from maos.engine.streams import RunReader, own_run
 from maos.errors import Corrupt, InvalidInput, NotFound
 from maos.faults import crash_point
 from maos.journal.journal import Append, Journal
@@ -80,7 +80,7 @@ class Join:
         """Bring the work of another run into a run. With conflicts that are not decided, nothing but questions."""
         theirs = await self._runs.get(other)
         await consent.check(self._journal, theirs.id)  # what it would do, ours would
-        async with claims.held(self._journal, self._clock, await self._runs.get(id)) as recorder:
+        async with own_run(self._journal, self._clock, await self._runs.get(id)) as recorder:
             ours = recorder.fold
             union, found = await self._union(ours, theirs, policy)
             if union.open:
@@ -89,7 +89,7 @@ class Join:
             if last and last.joined == (theirs.id, theirs.version) and last.version == ours.version:
                 before = await position_before(self._journal, ours)
                 return union._replace(before=before, commit=ours.commit)  # it was done before
-            await stopping.end_all(self._attempts, ours.id, GRACE_S)
+            await self._attempts.end_all(ours.id, GRACE_S)
             await keep_merged(ours)
             prefer = union.chosen.get(FILES, "")
             found.content.commit, place = await self._merged(ours, theirs, prefer)

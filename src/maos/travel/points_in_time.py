@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from maos.clock import to_us
-from maos.engine.types import ATTEMPT, RUN
+from maos.engine.streams import ATTEMPT, RUN
 from maos.errors import Corrupt, InvalidInput, NotFound
 from maos.journal.journal import PAGE_EVENTS, Journal, Record
 from maos.model.attempt import Attempt, attempt_id

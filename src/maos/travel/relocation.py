@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 from maos import workspaces as workspaces
 from maos.clock import Clock
-from maos.engine import claims, consent
+from maos.engine import consent, ownership
 from maos.engine.attempts import Attempts
-from maos.engine.types import RUN
+from maos.engine.streams import RUN, own_run
 from maos.errors import InvalidInput
 from maos.faults import crash_point
 from maos.journal.journal import Append, Journal
@@ -91,7 +91,7 @@ async def move(
     assert run is not None
     if dry_run:
         return await _Move(journal, clock, attempts, run, folder).preview()
-    async with claims.held(journal, clock, run) as recorder:
+    async with own_run(journal, clock, run) as recorder:
         found = _Move(journal, clock, attempts, recorder.fold, folder)
         moved = await found.preview()
         place = await found.lay_out()
@@ -265,7 +265,7 @@ async def _alone(journal: Journal, clock: Clock, attempt: Attempt) -> AsyncItera
     """An attempt that has not ended, for us alone: Held while an engine runs it."""
     hint = f"`maos agent stop {attempt.agent}` ends it"
     name = f"attempt/{attempt.agent}"
-    lease = await claims.claim(journal, clock, name, attempt, is_open=True, hint=hint)
+    lease = await ownership.claim(journal, clock, name, attempt, is_open=True, hint=hint)
     try:
         yield
     finally:

@@ -15,12 +15,11 @@ from msgspec.structs import replace
 
 from maos import workspaces as workspaces
 from maos.clock import Clock
-from maos.engine import claims, consent, ownership, stopping
+from maos.engine import consent, ownership
+from maos.engine.attempt_spec import check_places
 from maos.engine.attempts import Attempts
 from maos.engine.recorder import Recorder
-from maos.engine.run_reader import RunReader, new_id
-from maos.engine.types import RUN
-from maos.engine.workplace import check_places
+from maos.engine.streams import RUN, RunReader, new_id, own_run
 from maos.errors import InvalidInput
 from maos.faults import crash_point
 from maos.journal.journal import Append, Journal
@@ -116,12 +115,12 @@ class Travel:
 
     async def rollback(self, id: str, point: PointInTime, *, without_files: bool = False) -> TravelPlan:
         """Make a run what it was; what came after stays in the journal, and nothing of it counts any more (I14)."""
-        async with claims.held(self._journal, self._clock, await self._runs.get(id)) as recorder:
+        async with own_run(self._journal, self._clock, await self._runs.get(id)) as recorder:
             run = recorder.fold
             then = await self._run_at(point)
             check_files(then, without_files=without_files)
             check_places(run)
-            stopped = await stopping.end_all(self._attempts, run.id, GRACE_S)
+            stopped = await self._attempts.end_all(run.id, GRACE_S)
             crash_point("travel: stopped")
             departure = await self._depart(then, point, run.id, run.branch + 1)
             plan = await self._plan(run, departure, stopped)
@@ -163,7 +162,7 @@ class Travel:
         if known is not None:
             _check_made(known, origin, point)
             return plan
-        async with claims.held(self._journal, self._clock, Run(id=into)) as recorder:
+        async with own_run(self._journal, self._clock, Run(id=into)) as recorder:
             if recorder.fold.version:  # another process was first
                 _check_made(recorder.fold, origin, point)
                 return plan

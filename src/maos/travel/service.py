@@ -7,7 +7,7 @@ from typing import NamedTuple
 from maos.clock import Clock
 from maos.engine import checkpoints
 from maos.engine.attempts import Attempts
-from maos.engine.run_reader import RunReader
+from maos.engine.streams import RunReader
 from maos.journal.journal import Journal
 from maos.model.run import Run
 from maos.travel import comparison, points_in_time

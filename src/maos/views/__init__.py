@@ -1,8 +1,8 @@
 """Views of the journal for people with other programs: `sqlite3 maos.db "SELECT … FROM messages"` (R-305), or `psql`.
 
 They are statements and nothing else: nothing is stored twice, nothing has to be kept up to date, and maos itself never
-reads them. They read the events that `engine.types` has written as plain JSON, and the kept folds of attempts for what
-is counted all the time.
+reads them. They read the events that are written as plain JSON, and the kept folds of attempts for what is counted all
+the time.
 """
 
 from __future__ import annotations

@@ -16,10 +16,8 @@ import msgspec
 from maos import workspaces as workspaces
 from maos.clock import MICROSECONDS
 from maos.engine import ownership as owners
-from maos.engine import stopping
 from maos.engine.attempts import Attempts, Running
-from maos.engine.claims import Held
-from maos.engine.ownership import Liveness
+from maos.engine.ownership import Held, Liveness
 from maos.errors import InvalidInput, MaosError, NotFound
 from maos.ids import AGENT
 from maos.journal.journal import Record
@@ -361,7 +359,7 @@ class Agents(Attempts):
         """
         before = await self.get(agent)
         if before.is_open:
-            await stopping.end(self, before, grace_s)
+            await self.end(before, grace_s)
         return before.is_open, await self.status(agent)
 
     async def tell(self, agent: str, text: str) -> tuple[int, bool]:

@@ -13,9 +13,8 @@ from typing import Any, NamedTuple
 
 from maos import ids
 from maos.engine import ownership
-from maos.engine.attempt_reader import AttemptReader
 from maos.engine.ownership import Liveness
-from maos.engine.types import WORKFLOW_RUN
+from maos.engine.streams import WORKFLOW_RUN, AttemptReader
 from maos.journal.journal import Journal
 from maos.model.attempt import Attempt, stream
 from maos.model.events.attempt import AttemptOutput

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from maos.engine.run_reader import HINT, RunReader
+from maos.engine.streams import HINT, RunReader
 from maos.ids import AGENT, RUN, TASK, WORKFLOW, Target, match_id, only
 from maos.journal.journal import Journal
 from maos.model.attempt import agent_of

@@ -11,8 +11,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from maos.clock import Clock
-from maos.engine.claims import Held
 from maos.engine.consent import NotAgreed
+from maos.engine.ownership import Held
 from maos.errors import (
     Conflict,
     Corrupt,

@@ -14,9 +14,9 @@ from weakref import WeakValueDictionary
 from maos.bus.mailbox import Inbox, Mailbox
 from maos.clock import Clock
 from maos.engine import consent, ownership
-from maos.engine.claims import Held, claim
+from maos.engine.ownership import Held, claim
 from maos.engine.recorder import Recorder
-from maos.engine.types import WORKFLOW_RUN
+from maos.engine.streams import WORKFLOW_RUN
 from maos.errors import InvalidInput, LeaseLost, NotFound
 from maos.journal.journal import Journal
 from maos.model.attempt import check_agent, check_run

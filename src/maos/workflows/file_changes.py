@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from maos.clock import Clock
-from maos.engine import claims
+from maos.engine.streams import own_run
 from maos.errors import InvalidInput
 from maos.journal.journal import Journal
 from maos.model.branch import content, still_asked
@@ -27,7 +27,7 @@ from maos.model.status import RunStatus
 from maos.plans.parser import ParsedPlan, parse
 from maos.plans.source import load
 from maos.runs import agent_types
-from maos.runs.additions import known_types
+from maos.runs.plan_input import known_types
 from maos.workflows.errors import WorkflowChanged
 
 OPTION = "workflow"
@@ -247,7 +247,7 @@ async def go_over(journal: Journal, clock: Clock, run: Run, read: ParsedPlan, *,
 
     No process executes it meanwhile. `agents` are the types of agents that the new plan names.
     """
-    async with claims.held(journal, clock, run) as recorder:
+    async with own_run(journal, clock, run) as recorder:
         run = recorder.fold
         made_from = origin(run)
         assert made_from is not None

@@ -15,7 +15,7 @@ import msgspec
 
 from maos.clock import MICROSECONDS, Clock
 from maos.engine.recorder import Recorder
-from maos.engine.types import WORKFLOW_RUN
+from maos.engine.streams import WORKFLOW_RUN
 from maos.errors import Corrupt, InvalidInput, MaosError
 from maos.journal.journal import Append, Journal
 from maos.model.events import workflow as events

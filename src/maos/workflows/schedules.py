@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 from maos.clock import MICROSECONDS, Clock, to_datetime, to_us
-from maos.engine.types import SCHEDULES, WORKFLOW_RUN
+from maos.engine.streams import SCHEDULES, WORKFLOW_RUN
 from maos.errors import Conflict, Corrupt, InvalidInput, MaosError, NotFound, StoreUnavailable
 from maos.journal.journal import Journal
 from maos.model.events.records import ScheduleRemoved

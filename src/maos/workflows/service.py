@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from maos.bus.mailbox import Mailbox
 from maos.clock import MICROSECONDS, Clock
 from maos.engine import consent
-from maos.engine.claims import Held
+from maos.engine.ownership import Held
 from maos.engine.recorder import LEASE_S
-from maos.engine.types import WORKFLOW_RUN
+from maos.engine.streams import WORKFLOW_RUN
 from maos.errors import Conflict, Corrupt, InvalidInput, LeaseLost, NotFound
 from maos.journal.journal import Append, Journal
 from maos.model.events.commands import CancelRequested, Command, PauseRequested, ResolveRequested, SignalSent

@@ -19,7 +19,7 @@ from maos.workspaces.index import LeftOut
 from maos.workspaces.layout import UnsavedWork, Workspace, check_workspace_name, is_object
 from maos.workspaces.merge import OTHERS, OWN, SIDES, Blocked, Conflicted, MergedWork, merge, preview
 from maos.workspaces.preparation import exists, head, missing_commits, prepare, relocate, verify
-from maos.workspaces.removal import Left, clear, is_left, keep, left_behind, remove
+from maos.workspaces.removal import Left, clear, is_left, is_merged, keep, left_behind, remove
 
 __all__ = [
     "OTHERS",
@@ -43,6 +43,7 @@ __all__ = [
     "exists",
     "head",
     "is_left",
+    "is_merged",
     "is_object",
     "keep",
     "left_behind",

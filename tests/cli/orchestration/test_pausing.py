@@ -8,7 +8,7 @@ import pytest
 
 import maos
 from maos.clock import SystemClock
-from maos.engine import saving
+from maos.engine import checkpoints
 from maos.engine.live import AttemptLimits
 from tests.cli.agent.conftest import TICKING, Agents, Call, wait_until
 from tests.cli.orchestration.conftest import Ask, Begin, Until
@@ -107,10 +107,10 @@ def test_the_save_interval_is_kept_in_the_database(no_db: Path, call: Call, monk
 async def test_without_one_in_the_database_the_settings_count(monkeypatch: pytest.MonkeyPatch) -> None:
     """R-1009."""
     async with maos.open(":memory:") as m:
-        assert await saving.interval_s(m.journal, m.settings.values.checkpoint.interval_s) == 120
+        assert await checkpoints.interval_s(m.journal, m.settings.values.checkpoint.interval_s) == 120
     monkeypatch.setenv("MAOS_CHECKPOINT_INTERVAL", "7")
     async with maos.open(":memory:") as m:
-        assert await saving.interval_s(m.journal, m.settings.values.checkpoint.interval_s) == 7
+        assert await checkpoints.interval_s(m.journal, m.settings.values.checkpoint.interval_s) == 7
     monkeypatch.setenv("MAOS_CHECKPOINT_INTERVAL", "often")
     async with maos.open(":memory:") as m:
         with pytest.raises(maos.InvalidInput, match="MAOS_CHECKPOINT_INTERVAL"):
@@ -126,8 +126,8 @@ async def test_an_agent_that_runs_is_saved_by_the_interval_of_the_moment(
         try:
             async with asyncio.timeout(60):
                 async for record in m.agents.output(running.attempt.agent, follow=True):
-                    if record.type == "attempt_output" and not await m.journal.version(saving.STREAM):
-                        await saving.set_interval(m.journal, SystemClock(), 1)
+                    if record.type == "attempt_output" and not await m.journal.version(checkpoints.STREAM):
+                        await checkpoints.set_interval(m.journal, SystemClock(), 1)
                     if record.type == "attempt_checkpointed":
                         break
             assert record.data["trigger"] == "timer"

@@ -16,7 +16,7 @@ import msgspec
 from maos.agents.contract import LaunchOrder
 from maos.bus.outbox import MessageLimits
 from maos.engine import attempt_spec
-from maos.engine.workplace import ASKED
+from maos.engine.attempt_spec import ASKED
 from maos.journal.journal import Append
 from maos.model import attempt, message
 from maos.model.events import facts

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from maos import settings
 from maos.engine import transcripts
-from maos.engine.types import RUN
+from maos.engine.streams import RUN
 from maos.errors import Conflict, InvalidInput
 from maos.ids import match_id
 from maos.model import message

@@ -17,7 +17,7 @@ from maos.runs.status import is_executing
 if TYPE_CHECKING:
     from maos.app import Maos
     from maos.model.question import Open
-    from maos.runs.additions import Addition
+    from maos.runs.plan_input import Addition
 
 
 class ChatRun:

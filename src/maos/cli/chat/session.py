@@ -27,10 +27,10 @@ from maos.model.plan import Plan
 from maos.model.question import NO, YES
 from maos.plans.parser import to_source
 from maos.plans.source import Source
-from maos.runs.additions import Addition
 from maos.runs.agent_types import AgentType
+from maos.runs.plan_input import Addition, ValidPlan
 from maos.runs.planner import planner_of
-from maos.runs.service import ValidPlan, new_id
+from maos.runs.service import new_id
 from maos.runs.status import is_executing, is_interrupted
 
 if TYPE_CHECKING:

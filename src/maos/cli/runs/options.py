@@ -47,7 +47,7 @@ def new_run(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def run_options(given: Mapping[str, Any]) -> dict[str, Any]:
     """What a run is made with, as it keeps it: as the flags say, else the settings."""
-    from maos.runs.service import with_defaults
+    from maos.runs.plan_input import with_defaults
 
     names = ("kind", "permission", "model", "concurrency")
     said = {name: given[name] for name in names if is_given(name)}

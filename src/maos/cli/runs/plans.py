@@ -20,9 +20,8 @@ if TYPE_CHECKING:
     from maos.model.plan import Plan, Problem, Task
     from maos.model.run import Run
     from maos.plans.source import Source
-    from maos.runs.additions import Addition
     from maos.runs.agent_types import AgentType
-    from maos.runs.service import ValidPlan
+    from maos.runs.plan_input import Addition, ValidPlan
 
 TASKS_SHOWN_MAX = 200
 TASK_WIDTH = 70
@@ -41,7 +40,7 @@ def read(path: str, variables: Sequence[str] = ()) -> Source:
 
 def parse(source: Source, types: Mapping[str, AgentType]) -> ValidPlan:
     """The validated plan in a text; BadPlan has everything that is wrong with it."""
-    from maos.runs.service import validate
+    from maos.runs.plan_input import validate
 
     return validate(source, types)
 
@@ -49,11 +48,11 @@ def parse(source: Source, types: Mapping[str, AgentType]) -> ValidPlan:
 def addition(run: Run, texts: Sequence[str]) -> Addition:
     """Tasks to add to a run, each given as text or as @FILE for a plan; BadPlan says what is wrong with them."""
     from maos.plans import parser
-    from maos.runs import additions
+    from maos.runs import plan_input
 
     said = [text for text in texts if not text.startswith("@")]
     files = [parser.parse(read(text[1:]), is_whole=False) for text in texts if text.startswith("@")]
-    return additions.addition(run, said, files)
+    return plan_input.addition(run, said, files)
 
 
 # --- approval ----------------------------------------------------------------------------------------------------

@@ -27,8 +27,8 @@ from maos.ids import RUN, WORKFLOW
 if TYPE_CHECKING:
     from maos.app import Maos
     from maos.model.run import Run
-    from maos.runs.additions import Addition
-    from maos.runs.preview import Next
+    from maos.runs.plan_input import Addition
+    from maos.runs.status import Next
 
 SAID = {
     "kept": "done; will not run again",

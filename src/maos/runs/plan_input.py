@@ -1,7 +1,9 @@
-"""More work for a run: tasks given as text or as a plan, checked together with those that the run has."""
+"""Plans as they are given to runs: read, checked together with the types of agents they name, completed from the
+settings; and more tasks for a run, checked together with those that it has."""
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -10,15 +12,82 @@ from typing import Any, NamedTuple
 import msgspec
 
 from maos import settings
-from maos.model.plan import BadPlan, Plan, Problem, Task, checked
+from maos.model.plan import BadPlan, Plan, Problem, Task, checked, from_data
 from maos.model.run import Run
+from maos.plans import parser, source
 from maos.plans.parser import ParsedPlan
+from maos.plans.source import Source
 from maos.runs import agent_types
 from maos.runs.agent_types import AgentType
+from maos.settings.schema import Settings
 
 _MORE = re.compile(
     r"(?P<name>[A-Za-z0-9][A-Za-z0-9_-]{0,39})(?: after (?P<needs>[A-Za-z0-9_,\- ]+))?: (?P<task>.+)", re.S
 )
+
+
+class ValidPlan(NamedTuple):
+    """A plan that was checked, with the types of agents that it was checked against."""
+
+    plan: Plan
+    types: Mapping[str, AgentType]
+    parsed: ParsedPlan | None = None
+    """The text that it is from."""
+
+
+PlanInput = Plan | Source | Mapping[str, Any] | str | os.PathLike[str]
+"""A plan: as it is, as text, as data in the form of a plan file, or the path of a file."""
+
+
+def validate(given: PlanInput, types: Mapping[str, AgentType]) -> ValidPlan:
+    """Check a plan and the types of agents that it names; BadPlan has everything that is wrong."""
+    plan, parsed = read_plan(given, types)
+    return ValidPlan(plan, types, parsed)
+
+
+def read_plan(given: PlanInput, agents: Collection[str] | None = None) -> tuple[Plan, ParsedPlan | None]:
+    """A plan that makes sense, and what it was read from."""
+    if isinstance(given, Plan):
+        return from_data(msgspec.to_builtins(given), agents), None
+    if isinstance(given, Mapping):
+        parsed = parser.parse_data(msgspec.to_builtins(given), agents)
+    else:
+        text = given if isinstance(given, Source) else source.load(given)
+        parsed = parser.parse(text, agents=agents)
+    return parsed.plan, parsed
+
+
+def types_in(folder: Path) -> dict[str, AgentType]:
+    """The types of agents that tasks in a folder can name."""
+    return agent_types.known(folder, settings.config_folder())
+
+
+def with_defaults(values: Settings, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of a new run: as given, else as the settings say.
+
+    How many agents work at once is kept only if it is given: else a run applies the setting as it changes.
+    """
+    usual = values.orchestrate
+    kind = given.get("kind", usual.kind)
+    defaults = {
+        "kind": kind,
+        "permission": usual.permission,
+        "model": usual.model if kind == usual.kind else "",
+        "in_place": False,
+        "time_limit_s": usual.time_limit_s,
+    }
+    budget = {name: limit for name, limit in msgspec.structs.asdict(values.budget).items() if limit}
+    return {**defaults, **given, "budget": {**budget, **given.get("budget", {})}}
+
+
+def with_budget_of(run: Run, options: Mapping[str, Any]) -> dict[str, Any]:
+    """New options, with limits of the run that they do not name as they were."""
+    if "budget" not in options:
+        return dict(options)
+    return {**options, "budget": {**(run.options.get("budget") or {}), **options["budget"]}}
+
+
+# --- more tasks ----------------------------------------------------------------------------------------------------
 
 
 class Addition(NamedTuple):
@@ -31,7 +100,7 @@ class Addition(NamedTuple):
 def known_types(run: Run) -> dict[str, AgentType]:
     """The types of agents that new tasks can name: those the run has recorded, and those there are now."""
     recorded = run.options.get("agents") or {}
-    known = agent_types.known(Path(run.folder), settings.config_folder())
+    known = types_in(Path(run.folder))
     return {**known, **{name: agent_types.of_task(run.options, name) for name in recorded}}
 
 

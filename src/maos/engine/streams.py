@@ -1,0 +1,178 @@
+"""The streams that engines own, the events they are made of, and readers of runs and attempts: any process that has the
+journal can read them."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from maos.clock import Clock
+from maos.engine import ownership
+from maos.engine.recorder import FOLD_EVERY, Kind, Recorder
+from maos.errors import NotFound
+from maos.ids import only
+from maos.journal.codec import EventType
+from maos.journal.journal import Journal, Record
+from maos.model import agent as agents
+from maos.model import attempt, run, schedule, workflow
+from maos.model.attempt import Attempt, agent_of, attempt_id
+from maos.model.events import EVENTS
+from maos.model.run import Run
+from maos.model.status import RunStatus
+
+ATTEMPT = Kind("attempt", attempt.Attempt, format=attempt.FORMAT, quiet=("attempt_output",))
+
+RUN = Kind(
+    "run",
+    run.Run,
+    format=run.FORMAT,
+    quiet=[name for name in EVENTS if name.startswith("task_")],
+    every=lambda fold: max(FOLD_EVERY, len(fold.tasks)),
+)
+
+WORKFLOW_RUN = Kind(
+    "workflow",
+    workflow.WorkflowRun,
+    format=workflow.FORMAT,
+    quiet=[name for name in EVENTS if name.startswith(("workflow_", "step_"))],  # a short one is folded in no time
+    every=lambda fold: max(4 * FOLD_EVERY, 2 * len(fold.steps)),
+)
+
+SCHEDULES = Kind("schedules", schedule.Schedules, format=schedule.FORMAT)
+
+TYPES = tuple(EventType.of(each) for name, each in EVENTS.items() if name not in agents.EVENT_TYPES)
+
+
+ID = "r-"
+"""How the ids of runs begin; a person may leave it out."""
+HINT = "`maos ps --all` lists runs"
+
+
+def new_id() -> str:
+    """An id for a run."""
+    return f"{ID}{secrets.token_hex(3)}"
+
+
+@asynccontextmanager
+async def own_run(journal: Journal, clock: Clock, known: Run, *, hint: str = "") -> AsyncIterator[Recorder[Run]]:
+    """Write to a run that no engine executes until the end of the block; Held while one does.
+
+    The recorder has the run as it is then. Its lease is short, because it is not recorded which process has it.
+    """
+    hint = hint or f"pause it first, with `maos pause {known.id}`"
+    is_open = bool(known.version) and known.is_open and known.status != RunStatus.PAUSED
+    owned = known if known.version else None
+    lease = await ownership.claim(journal, clock, run.stream(known.id), owned, is_open=is_open, hint=hint)
+    now = await RUN.load(journal, known.id) or known
+    recorder = Recorder(journal, RUN, now, lease, lease_s=ownership.CLAIM_S)
+    renewal = asyncio.create_task(recorder.keep_lease())
+    try:
+        yield recorder
+    finally:
+        renewal.cancel()
+        await asyncio.gather(renewal, return_exceptions=True)
+        await journal.release(recorder.lease)
+
+
+class RunReader:
+    """Finds runs by their ids."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+
+    async def get(self, id: str) -> Run:
+        """A run by its id."""
+        found = await RUN.load(self._journal, id)
+        if found is None:
+            raise NotFound(f"there is no run {id!r}", hint=HINT)
+        return found
+
+    async def all(self) -> AsyncIterator[Run]:
+        """All runs that were not removed, by id."""
+        async for id in self.ids():
+            found = await RUN.load(self._journal, id)
+            if found is not None and not found.removed_us:
+                yield found
+
+    async def ids(self, prefix: str = "") -> AsyncIterator[str]:
+        """The ids of all runs that begin with a prefix; the runs are not read."""
+        async for name in self._journal.streams(run.stream(prefix)):
+            yield name.removeprefix(run.stream(""))
+
+    async def find(self, given: str) -> Run:
+        """A run by its id or a unique prefix of it, with or without `r-`.
+
+        Example::
+
+            run = await m.runs.find("r-1")
+        """
+        found = await self.matching(given)
+        others = [] if found else [id async for id in self.ids()]
+        return await self.get(only(given, found, "run", hint=HINT, others=others))
+
+    async def matching(self, given: str) -> list[str]:
+        """The ids of runs that a person may mean; a whole id alone, whichever longer ones there are."""
+        for prefix in (given, ID + given):
+            found = [id async for id in self.ids(prefix)] if prefix else []
+            if found:
+                return [prefix] if prefix in found else found
+        return []
+
+
+class AttemptReader:
+    """Finds attempts by the names of their agents."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+
+    @property
+    def journal(self) -> Journal:
+        """Where they are recorded."""
+        return self._journal
+
+    async def get(self, agent: str) -> Attempt:
+        """The newest attempt of an agent."""
+        number = 0
+        async for name in self._journal.streams(attempt.stream(agent) + "."):
+            tail = name.rpartition(".")[2]
+            if name == attempt.stream(attempt_id(agent, int(tail) if tail.isdigit() else 0)):
+                number = max(number, int(tail))
+        found = await ATTEMPT.load(self._journal, attempt_id(agent, number)) if number else None
+        if found is None:
+            raise NotFound(f"there is no agent {agent!r} that runs or ran", hint="`maos agent list` shows them")
+        return found
+
+    async def all(self) -> AsyncIterator[Attempt]:
+        """The newest attempt of every agent, by name."""
+        newest: dict[str, int] = {}
+        async for name in self._journal.streams("attempt/"):
+            id = name.removeprefix("attempt/")
+            newest[agent_of(id)] = max(newest.get(agent_of(id), 0), int(id.rpartition(".")[2]))
+        for name, number in sorted(newest.items()):
+            found = await ATTEMPT.load(self._journal, attempt_id(name, number))
+            if found is not None:
+                yield found
+
+    async def history(self, agent: str) -> list[Attempt]:
+        """All attempts of an agent, the oldest first."""
+        newest = await self.get(agent)
+        found = [await ATTEMPT.load(self._journal, attempt_id(agent, number)) for number in range(1, newest.number)]
+        return [*(each for each in found if each is not None), newest]
+
+    async def discoveries(self, of: Run, *, but: str = "") -> list[tuple[str, str]]:
+        """What the agents of a run have found so far (R-104): who, and what; the newest of each, by task."""
+        found: list[tuple[str, str]] = []
+        for task in of.tasks.values():
+            name = of.agent(task.name)
+            if task.attempts and name != but:
+                newest = await ATTEMPT.load(self._journal, attempt_id(name, task.attempts))
+                found += [(name, each.text) for each in (newest.discoveries if newest else ())]
+        return found
+
+    async def records(self, agent: str) -> AsyncIterator[Record]:
+        """The events of all attempts of an agent, in order."""
+        for past in await self.history(agent):
+            async for record in self._journal.read(attempt.stream(past.id)):
+                yield record
