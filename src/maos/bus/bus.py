@@ -192,7 +192,7 @@ class Bus:
         for record in await self._journal.page_back(inbox(name), before=version + 1, limit=LOOK_BACK_EVENTS):
             if record.type == "message_sent" and record.data.get("id") == id:
                 return message(record.data, version=record.version)
-        raise NotFound(f"{name!r} was sent no message {id!r} lately", hint="`maos messages list` shows what was sent")
+        raise NotFound(f"{name!r} was sent no message {id!r} lately", hint="`maos message list` shows what was sent")
 
     async def last_heard(self, name: str) -> LastReceived | None:
         """The newest message that somebody has acknowledged: what they say next may well be an answer to it.

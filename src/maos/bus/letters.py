@@ -62,7 +62,7 @@ async def revive(journal: Journal, clock: Clock, name: str, version: int) -> Non
         found, read_until = await _of(journal, name)
         parked = found.get(version)
         if parked is None:
-            hint = "`maos messages dead` lists them; each can be sent again once"
+            hint = "`maos message dead` lists them; each can be sent again once"
             raise NotFound(f"{name!r} has no dead letter {version}", hint=hint)
         said = parked.message._replace(at_us=clock.now_us())
         try:

@@ -1,4 +1,4 @@
-"""`maos messages`: what agents tell each other, and what could not be delivered."""
+"""`maos message`: what agents tell each other, and what could not be delivered."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ LETTERS: Listing[Letter] = Listing(
         "dead": ("maos.cli.messages:dead", "List what could not be delivered, and why; or send one of them again."),
     },
     examples=[
-        "maos messages list --agent reviewer",
-        "maos messages send fixer 'Leave the old parser alone'",
-        "maos messages dead",
+        "maos message list --agent reviewer",
+        "maos message send fixer 'Leave the old parser alone'",
+        "maos message dead",
     ],
 )
 def messages() -> None:
@@ -65,9 +65,9 @@ def messages() -> None:
     "list",
     cls=LazyCommand,
     examples=[
-        "maos messages list",
-        "maos messages list --run r-1 --type discovery --since 2h",
-        "maos messages list --agent reviewer --full",
+        "maos message list",
+        "maos message list --run r-1 --type discovery --since 2h",
+        "maos message list --agent reviewer --full",
     ],
 )
 @click.option("--run", metavar="ID", shell_complete=completion.runs, help="Only messages of this orchestration.")
@@ -96,7 +96,7 @@ def list_(
     """Show messages in the order in which they were sent, with who has not acknowledged them.
 
     A message that some of its receivers have yet to acknowledge is waiting; one that could not be delivered to some of
-    them is dead, and `maos messages dead` says why.
+    them is dead, and `maos message dead` says why.
     """
 
     if follow and before is not None:
@@ -124,9 +124,9 @@ def list_(
 @click.command(
     cls=LazyCommand,
     examples=[
-        "maos messages send fixer 'Leave the old parser alone'",
-        "maos messages send --topic releases 'The branch is frozen' --type coordination",
-        "git log -1 | maos messages send fixer -",
+        "maos message send fixer 'Leave the old parser alone'",
+        "maos message send --topic releases 'The branch is frozen' --type coordination",
+        "git log -1 | maos message send fixer -",
     ],
 )
 @click.argument("to", metavar="TO", shell_complete=completion.tasks)
@@ -175,7 +175,7 @@ def send(
     render.line("message ", (sent.id, "bold"), f" for {names}")
 
 
-@click.command(cls=LazyCommand, examples=["maos messages dead", "maos messages dead --agent fixer --json"])
+@click.command(cls=LazyCommand, examples=["maos message dead", "maos message dead --agent fixer --json"])
 @click.option("--agent", metavar="NAME", help="Only those that were for this agent.")
 @click.option("--again", type=click.IntRange(min=1), metavar="N", help="Send letter N of --agent again.")
 @json_option

@@ -45,7 +45,7 @@ WAITING_FOR_TASKS = "waiting_for_tasks"
 BLOCKED = "blocked"
 """What failed, a person must mend first: a login, credit, a permission, a conflict. Mend it, then `maos resume`."""
 INTERRUPTED = "interrupted"
-"""The process that carried it out is gone. `maos resume`; `maos recover` lists all that were."""
+"""The process that carried it out is gone. `maos resume`; `maos status` lists all that were."""
 STATES = (
     INITIALIZING, IDLE, WORKING, WAITING_FOR_USER, WAITING_FOR_TASKS, BLOCKED, COMPLETED, FAILED, CANCELLED,
     INTERRUPTED,

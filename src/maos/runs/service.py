@@ -393,7 +393,7 @@ class Runs(RunViews):
         Unless it `is_going`, failed tasks are tried again. A run that was given more work counts as going from then on.
         """
         await consents.check(self._journal, run.id)
-        hint = f"`maos orchestration status {run.id} --watch` watches it from here"
+        hint = f"`maos status {run.id} --watch` watches it from here"
         lease = await claim(self._journal, self._clock, stream(run.id), run, is_open=run.is_open, hint=hint)
         recorder = Recorder(self._journal, RUN, run, lease, lease_s=self._lease_s)
         claimed = self._claimed(recorder, source, options)
@@ -590,7 +590,7 @@ class Runs(RunViews):
         """Add tasks to a run that no engine executes (R-203), and the options that they need."""
         run = await self.get(id)
         with_more(run, plan)
-        hint = f"pause it first, with `maos orchestration pause {id}`"
+        hint = f"pause it first, with `maos pause {id}`"
         lease = await claim(self._journal, self._clock, stream(id), run, is_open=run.is_open, hint=hint)
         recorder = Recorder(self._journal, RUN, run, lease, lease_s=self._lease_s)
         tasks = [msgspec.to_builtins(task) for task in plan.tasks]
@@ -675,7 +675,7 @@ def check_resumable(run: Run) -> None:
     if run.status == COMPLETED:
         raise InvalidInput(
             f"orchestration {run.id} is completed",
-            hint=f'`maos orchestration resume {run.id} --task "…"` gives it more to do',
+            hint=f'`maos resume {run.id} --task "…"` gives it more to do',
         )
     check_places(run)
 

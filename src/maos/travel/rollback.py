@@ -313,7 +313,7 @@ def check_files(then: Run, *, without_files: bool) -> None:
 @asynccontextmanager
 async def held(journal: Journal, clock: Clock, run: Run) -> AsyncIterator[Recorder[Run]]:
     """A run for us alone until the end of the block; Held while somebody carries it out."""
-    hint = f"pause it first, with `maos orchestration pause {run.id}`"
+    hint = f"pause it first, with `maos pause {run.id}`"
     is_open = bool(run.version) and run.is_open and run.status != PAUSED
     lease = await claims.claim(journal, clock, stream(run.id), run if run.version else None, is_open=is_open, hint=hint)
     known = await RUN.load(journal, run.id) or run

@@ -20,7 +20,7 @@ class Delivery(StrEnum):
     DONE = "acknowledged"
     """The receiver has got it and said so. For good."""
     DEAD = "dead"
-    """Put aside with a reason: it expired, or could not be handled. `maos messages dead --again` sends it once more."""
+    """Put aside with a reason: it expired, or could not be handled. `maos message dead --again` sends it once more."""
 
 
 class MessageInfo(NamedTuple):

@@ -40,7 +40,7 @@ def _source(path: str, variables: tuple[str, ...]) -> Source:
 
 
 def execute(ctx: click.Context, path: str, variables: tuple[str, ...], **how: Any) -> NoReturn:
-    """Execute a plan file as `maos orchestrate` does; the run keeps which file it was made from."""
+    """Execute a plan file as `maos run` does; the run keeps which file it was made from."""
     from maos.cli.runs import start
 
     start.start(ctx, lambda _begun: _source(path, variables), tells_others=True, keeps_file=True, **how)

@@ -25,7 +25,7 @@ async def by_id(m: Maos, id: str) -> WorkflowRun | Run:
     if origin(run) is None:
         raise InvalidInput(
             f"{run.id} is an orchestration, and was made from no plan file",
-            hint=f"`maos orchestration status {run.id}` shows it, `maos resume {run.id}` goes on with it",
+            hint=f"`maos status {run.id}` shows it, `maos resume {run.id}` goes on with it",
         )
     return run
 

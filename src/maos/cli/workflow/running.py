@@ -70,7 +70,7 @@ def run(
 ) -> None:
     """Run a workflow: a plan file (.yaml, .toml, .json), or a function as FILE.py:FUNCTION or MODULE:FUNCTION.
 
-    Agents execute a plan file as with `maos orchestrate`, with the same options. A function is given ARGUMENT and
+    Agents execute a plan file as with `maos run`, with the same options. A function is given ARGUMENT and
     --arg, as JSON where they are JSON, else as text; Ctrl+C pauses it when the steps that run have ended, and `maos
     workflow resume` goes on.
     """
@@ -85,7 +85,7 @@ def run(
         if frequency or every or interval:
             raise InvalidInput(
                 "--checkpoint, --every and --interval are for functions",
-                hint="`maos config show checkpoint.frequency` tells when the files of agents are saved",
+                hint="`maos admin config show checkpoint.frequency` tells when the files of agents are saved",
             )
         files.execute(ctx, target, variables, auto=auto, summary=summary, notify=notify, as_json=as_json, given=given)
     if variables:

@@ -30,7 +30,7 @@ CALLS_SHOWN_MAX = 40
 def show(database: DatabaseTarget, id: str, everything: bool, as_json: bool) -> None:
     """Show a workflow: its calls with their outcomes, what it waits for, and what nobody knows.
 
-    One that was made from a file is shown as `maos orchestration status` does.
+    One that was made from a file is shown as `maos status` does.
     """
 
     async def work(m: Maos) -> WorkflowRun | RunStatus:

@@ -51,7 +51,7 @@ def state() -> None:
 def cleanup(database: DatabaseTarget, retention_days: float, dry_run: bool, yes: bool, as_json: bool) -> None:
     """Remove the calls of workflows that ended so long ago; that they were there, and their results, stay.
 
-    The worktrees of agents, which a plan file has too, are removed by `maos orchestration cleanup`.
+    The worktrees of agents, which a plan file has too, are removed by `maos admin cleanup`.
     """
     from maos.cli import render
 

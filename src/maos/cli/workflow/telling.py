@@ -102,7 +102,7 @@ def _tell(
         if isinstance(flow, Run):
             raise InvalidInput(
                 f"{flow.id} was made from a file, and is told things as any orchestration is",
-                hint=f"`maos orchestration pause {flow.id}`, `maos answer`, `maos agent send`",
+                hint=f"`maos pause {flow.id}`, `maos answer`, `maos agent send`",
             )
         await act(m, flow.id)
         return await m.workflows.status(flow.id)
