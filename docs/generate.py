@@ -166,7 +166,7 @@ STATES: list[tuple[str, str, list[tuple[str, str]]]] = [
     ),
     (
         "Runs, as seen",
-        "The state of a run (`state`): what `maos status` and `maos orchestration list` show. A run that is over"
+        "The state of a run (`state`): what `maos status` and `maos ps` show. A run that is over"
         " has the state that is recorded, unless what failed needs a person.",
         [("model/status.py", "SupervisorState")],
     ),
@@ -194,12 +194,12 @@ STATES: list[tuple[str, str, list[tuple[str, str]]]] = [
     ),
     (
         "Outcomes of effects",
-        "What `maos effects` says of steps, and of the tools that agents ran.",
+        "What `maos admin effects` says of steps, and of the tools that agents ran.",
         [("views/effects.py", "Outcome.RUNNING Outcome.DONE Outcome.FAILED Outcome.UNKNOWN")],
     ),
     (
         "Questions",
-        "A question of a run, a gate of a workflow or a permission that an agent wants is open (`maos questions` lists"
+        "A question of a run, a gate of a workflow or a permission that an agent wants is open (`maos inbox` lists"
         " it, whether or not an engine runs) until it has an answer: from a person (`maos answer`), or, when it has a"
         " default and a time limit, by itself. The first answer counts, and stays.",
         [],
@@ -211,7 +211,7 @@ STATES: list[tuple[str, str, list[tuple[str, str]]]] = [
     ),
     (
         "Notices",
-        "The status of a notice at an address (`maos notify list`).",
+        "The status of a notice at an address (`maos admin notify list`).",
         [("model/status.py", "NoticeStatus")],
     ),
 ]
@@ -433,7 +433,7 @@ def exit_codes() -> str:
         "<!-- Written by docs/generate.py from maos/cli/failures.py. Change that and run it again. -->",
         "",
         "What every command leaves with. Commands that run an agent or carry out a run (`maos agent run`,",
-        "`maos orchestrate`, `maos resume`, `maos chat`) say by it who can do something about a failure: with 6, 7",
+        "`maos run`, `maos resume`, `maos chat`) say by it who can do something about a failure: with 6, 7",
         "and 9 the same command, or `maos resume`, goes on; with 8 a person is needed first. Errors are said on",
         "standard error, with what to do; what they are called in Python is in [errors.md](errors.md).",
         "",
@@ -696,7 +696,7 @@ def plan_format() -> str:
         "",
         "A plan says which tasks there are, and which of them need which. It is a file in YAML, TOML or JSON, with the",
         "same fields in each; a file whose name ends in none of `.yaml`, `.yml`, `.toml` and `.json` is recognised by",
-        "what it holds. `maos orchestrate --plan FILE` and `maos workflow run FILE` execute it, `maos resume --task",
+        "what it holds. `maos run -f FILE` and `maos workflow run FILE` execute it, `maos resume --task",
         "@FILE` adds its tasks to a run, and `m.runs.start` takes its path or the same fields as data.",
         "`maos workflow validate FILE` names every problem by file, line and column, and the",
         "[JSON Schema](plan.schema.json), which `maos workflow schema` prints, lets editors do so while you type.",

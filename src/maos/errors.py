@@ -147,7 +147,7 @@ class Corrupt(MaosError):
             print(error.stream, error.version)
     """
 
-    hint = "run `maos state verify` to see what is damaged and what can be recovered"
+    hint = "run `maos admin verify` to see what is damaged and what can be recovered"
 
     def __init__(self, what: str, *, stream: str = "", version: int = 0, hint: str | None = None) -> None:
         super().__init__(what, hint=hint)
@@ -170,7 +170,7 @@ class HistoryLost(MaosError):
         super().__init__(
             f"{where}: position {acknowledged} was acknowledged, but {why}",
             hint="restore the newest copy of the database (with its -wal file), "
-            "or open with accept_loss=True (`maos state verify --accept-loss`) to continue without the lost events",
+            "or open with accept_loss=True (`maos admin verify --accept-loss`) to continue without the lost events",
         )
         self.acknowledged = acknowledged
         self.found = found

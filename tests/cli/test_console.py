@@ -27,7 +27,7 @@ class Thing(msgspec.Struct):
     data: dict[str, Any]
 
 
-THING = Thing("a", Colour.RED, [Part(0, 5), Part(None, 6)], {"at_us": 1, "part": [1]})
+THING = Thing("a", Colour.RED, [Part(1, 5), Part(None, 6), Part(0, 7)], {"at_us": 1, "part": [1]})
 
 THINGS: Listing[Thing] = Listing(
     "things",
@@ -44,8 +44,9 @@ def test_times_of_a_read_model_come_twice_and_data_of_users_stays_as_it_is() -> 
         "name": "a",
         "colour": "red",
         "parts": [
-            {"begun": "1970-01-01T00:00:00.000000Z", "begun_us": 0, "duration_us": 5},
+            {"begun": "1970-01-01T00:00:00.000001Z", "begun_us": 1, "duration_us": 5},
             {"begun": None, "begun_us": None, "duration_us": 6},
+            {"begun": None, "begun_us": None, "duration_us": 7},
         ],
         "data": {"at_us": 1, "part": [1]},
     }
@@ -53,7 +54,7 @@ def test_times_of_a_read_model_come_twice_and_data_of_users_stays_as_it_is() -> 
 
 def test_a_listing_is_a_table_or_a_document(capsys: pytest.CaptureFixture[str]) -> None:
     THINGS.show([THING], as_json=False)
-    assert capsys.readouterr().out == "name  parts\na         2\n"
+    assert capsys.readouterr().out == "name  parts\na         3\n"
     THINGS.show([], as_json=False)
     assert capsys.readouterr().out == "no things\n"
     THINGS.show([THING], as_json=True, older=3)

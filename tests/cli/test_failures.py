@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -173,11 +174,29 @@ def test_wrong_usage(db: Path, invoke: Invoke, args: list[str], says: str) -> No
     assert result.stderr.startswith("error: ")
 
 
-@pytest.mark.parametrize("args", [[], ["state"]])
-def test_no_command_shows_the_help(no_db: Path, invoke: Invoke, args: list[str]) -> None:
+@pytest.mark.parametrize("args", [["state"], ["admin"]])
+def test_a_group_alone_shows_its_help(no_db: Path, invoke: Invoke, args: list[str]) -> None:
     result = invoke(*args)
     assert result.exit_code == 2
     assert "Commands:" in result.stderr
+
+
+def test_maos_alone_says_how_to_begin_where_there_is_no_database(no_db: Path, invoke: Invoke) -> None:
+    result = invoke()
+    assert result.exit_code == 0
+    assert "maos demo" in result.stdout
+    assert not no_db.exists()
+
+
+def test_maos_alone_says_what_runs_and_what_to_do_next(db: Path, invoke: Invoke) -> None:
+    shown = invoke().stdout
+    assert shown.startswith("nothing is running\n")
+    assert len(re.findall("^  maos .+", shown, re.MULTILINE)) == 3
+
+
+@pytest.mark.parametrize("args", [["help"], ["state", "help"]])
+def test_help_is_also_a_command(no_db: Path, invoke: Invoke, args: list[str]) -> None:
+    assert invoke(*args).stdout == invoke(*args[:-1], "--help").stdout
 
 
 def test_a_server_that_does_not_answer(no_db: Path, run: Run) -> None:

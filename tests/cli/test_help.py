@@ -120,7 +120,7 @@ def aliases() -> Iterator[tuple[str, ...]]:
             yield (*path, name)
 
 
-@pytest.mark.parametrize("path", aliases(), ids="-".join)
+@pytest.mark.parametrize("path", list(aliases()), ids="-".join)
 def test_older_names_still_work(path: tuple[str, ...], no_db: Path, invoke: Invoke) -> None:
     result = invoke(*path, "--help")
     assert result.exit_code == 0

@@ -32,14 +32,14 @@ def test_a_database_is_moved_over(original: Path, invoke: Invoke) -> None:
     done = invoke("--db", "runs.db", "import", "maos.db")
     assert done.exit_code == 0
     assert "left out: settings (1)" in done.stdout
-    assert "7 agents can go on: 0 in their conversations" in done.stdout
+    assert "7 agents can resume: 0 in their conversations" in done.stdout
     assert "`maos resume " in done.stdout
     again = invoke("--db", "runs.db", "import", "maos.db")
     assert again.stdout.count("already here") == 6
     assert original.read_bytes() == before
     assert "What is running" in invoke("--db", "runs.db", "ps").stdout
     ahead = invoke("--db", "runs.db", "resume", "1111", "--dry-run").stdout
-    assert "analyst-1100aaaa    done, and not run again" in ahead
+    assert "analyst-1100aaaa    done; will not run again" in ahead
     assert "> mind the empty line" in ahead
 
 
@@ -63,7 +63,7 @@ def test_a_file_is_not_imported_into_itself(original: Path, invoke: Invoke) -> N
         refused = invoke(*words)
         assert refused.exit_code == 2
         assert "is also the database to import into" in refused.stderr
-        assert "maos --db runs.db import" in refused.stderr
+        assert "maos --db runs.db admin import" in refused.stderr
     assert original.read_bytes() == before
 
 

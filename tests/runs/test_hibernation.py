@@ -192,7 +192,7 @@ async def test_the_command_resume_wakes_a_run_that_another_process_carries_out(
     environment = {"PATH": os.environ["PATH"], "HOME": str(home), "MAOS_HOME": str(home)}
     command = await asyncio.create_subprocess_exec(*argv, env=environment, stdout=asyncio.subprocess.PIPE)
     said, _ = await command.communicate()
-    assert (command.returncode, said.decode()) == (0, f"{run.id} goes on now; another engine carries it out\n")
+    assert (command.returncode, said.decode()) == (0, f"{run.id} is woken; another engine executes it\n")
     async with asyncio.timeout(60):
         assert (await going).status == "completed"
     assert not await engine_m.runs.wake(run.id)

@@ -79,7 +79,7 @@ async def test_a_person_goes_back_forks_compares_and_joins(tmp_path: Path, comma
     await engine.wait()
     assert not commands.nobody_is_left()
     code, err = await refused(commands, "rollback", id, "--to", "mark")
-    assert (code, "nobody to ask" in err) == (2, True)
+    assert (code, "can be asked" in err) == (2, True)
     plan = await told(commands, "rollback", id, "--to", "mark", "--dry-run")
     [a, w] = plan["tasks"]
     assert (a["what"], w["what"], w["checkpoint"], w["agent"]) == ("kept", "continues", "mark", f"{id}.w.b1")
@@ -139,7 +139,7 @@ async def test_a_run_that_is_carried_out_is_paused_before_it_goes_back(tmp_path:
     code, out, err = await commands.call("rollback", id, "--yes")
     assert code == 0, err
     assert "with the state of checkpoint mark" in out
-    assert f"to go on: maos resume {id}" in out
+    assert f"resume with: maos resume {id}" in out
     async with asyncio.timeout(60):
         assert await engine.wait() != -signal.SIGKILL
     assert commands.nobody_is_left()

@@ -160,7 +160,7 @@ async def requeue(journal: Journal, clock: Clock, name: str, version: int) -> No
         found, read_until = await _dead_letters_of(journal, name)
         letter = found.get(version)
         if letter is None:
-            hint = "`maos messages dead` lists them; each can be sent again once"
+            hint = "`maos message dead` lists them; each can be sent again once"
             raise NotFound(f"{name!r} has no dead letter {version}", hint=hint)
         said = letter.message._replace(at_us=clock.now_us())
         requeued = Append(dead(name), [DeadLetterRequeued(version=version)], expected=read_until)

@@ -157,7 +157,7 @@ class Bus:
             match record.event:
                 case MessageSent(id=found) if found == id:
                     return message(record.event, version=record.version)
-        raise NotFound(f"{name!r} was sent no message {id!r} lately", hint="`maos messages list` shows what was sent")
+        raise NotFound(f"{name!r} was sent no message {id!r} lately", hint="`maos message list` shows what was sent")
 
     async def last_received(self, name: str) -> SentMessage | None:
         """Return the newest message that an agent has acknowledged, which its next message probably reacts to.

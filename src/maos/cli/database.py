@@ -117,7 +117,7 @@ class DatabaseTarget:
         if "://" not in self.name and is_legacy(Path(self.name)):
             raise InvalidInput(
                 f"{self.name} is a database of the original maos, which this one does not change",
-                hint=f"bring its orchestrations into one of this maos: `maos --db runs.db import {self.name}`",
+                hint=f"bring its orchestrations into one of this maos: `maos --db runs.db admin import {self.name}`",
             )
 
     def preview(self, work: Callable[[Maos], Awaitable[T]]) -> T:

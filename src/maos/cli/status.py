@@ -257,16 +257,16 @@ def ps(database: DatabaseTarget, everything: bool, wanted: str | None, agents: b
         return
     if found:
         page.RUNS.table(found)
-    elif not known:
-        render.line("no runs; `maos run` starts one")
+    else:
+        render.line(f"no run is {wanted}" if known and wanted else "no runs; `maos run` starts one")
     for each in found if agents else ():
         if each.attempts:
             render.line()
             render.line((each.run.id, "bold"))
             page.AGENTS.table(list(each.attempts.items()))
     if others:
-        which = f"not {wanted}" if wanted else "that ended more than a week ago"
-        render.line((f"{render.many(others, 'run')} {which} (`maos ps --all`)", "dim"))
+        which = render.many(others, "other run" if wanted else "older run")
+        render.line((f"{which} (`maos ps --all`)", "dim"))
 
 
 # --- `maos` alone ------------------------------------------------------------------------------------------------

@@ -75,7 +75,7 @@ async def answer(journal: Journal, clock: Clock, run: Run, id: str, text: str, *
         version = await journal.version(inbox(run.id))
         known = (await wishes_of(journal, run)).questions.get(id)
         if known is None:
-            raise NotFound(f"{run.id} does not ask {id!r}", hint="`maos questions` lists what waits for an answer")
+            raise NotFound(f"{run.id} does not ask {id!r}", hint="`maos inbox` lists what waits for an answer")
         if known.answer is not None:
             raise Answered(id, known.answer, known.answered_by)
         event = QuestionAnswered(id=id, answer=text, by=by, at_us=clock.now_us())

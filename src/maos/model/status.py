@@ -44,7 +44,7 @@ class SupervisorState(StrEnum):
     IDLE = "idle"
     """Paused. `maos resume`."""
     INTERRUPTED = "interrupted"
-    """The process that executed it has exited. `maos resume`; `maos recover` lists all interrupted runs."""
+    """The process that executed it has exited. `maos resume`; `maos status` lists all interrupted runs."""
     COMPLETED = "completed"
     """Every task is done. `maos resume --task` adds work, and it runs again."""
     FAILED = "failed"

@@ -1,4 +1,4 @@
-"""`maos doctor`: the database, agents and their processes, folders and programs, checked; findings say what to do."""
+"""`maos admin doctor`: checks the database, agents, processes, folders and programs; findings say what to do."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def machine(database: str, folder: Path | None, version: str) -> Iterator[Findin
         free = shutil.disk_usage(place).free
         what = f"{free / 1e9:.1f} GB free where the {about} {'is' if about == 'database' else 'are'}"
         level = Level.BAD if free < GONE_BYTES else Level.LOOK if free < LOW_BYTES else Level.OK
-        hint = "" if level is Level.OK else "make room: maos orchestration cleanup, maos workflow state cleanup"
+        hint = "" if level is Level.OK else "make room: maos admin cleanup, maos workflow state cleanup"
         yield Finding(level, "disk", what, hint)
     versions = f"Python {platform.python_version()}, SQLite {apsw.sqlite_lib_version()}"
     yield Finding(Level.OK, "versions", f"maos {version}, {versions}")
@@ -194,10 +194,10 @@ def settings_finding(load: Callable[[], object]) -> Iterator[Finding]:
     try:
         if settings.are_there():
             load()
-            what = "every value makes sense; `maos config show` tells where each comes from"
+            what = "every value makes sense; `maos admin config show` tells where each comes from"
             yield Finding(Level.OK, "settings", what)
     except MaosError as error:
-        yield Finding(Level.BAD, "settings", error.what, error.hint or "maos config validate")
+        yield Finding(Level.BAD, "settings", error.what, error.hint or "maos admin config validate")
 
 
 async def programs() -> list[Finding]:

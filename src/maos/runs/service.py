@@ -356,7 +356,7 @@ class Runs(RunOperations):
         Unless it `is_going`, failed tasks are tried again. A run that was given more work counts as going from then on.
         """
         await self._check_claimable(run)
-        hint = f"`maos orchestration status {run.id} --watch` watches it from here"
+        hint = f"`maos status {run.id} --watch` watches it from here"
         lease = await claim(self._journal, self._clock, stream(run.id), run, is_open=run.is_open, hint=hint)
         recorder = Recorder(self._journal, RUN, run, lease, lease_s=self._lease_s)
         claimed = self._claimed(recorder, source, options)
@@ -488,7 +488,7 @@ def check_resumable(run: Run) -> None:
     if run.status == COMPLETED:
         raise InvalidInput(
             f"orchestration {run.id} is completed",
-            hint=f'`maos orchestration resume {run.id} --task "…"` gives it more to do',
+            hint=f'`maos resume {run.id} --task "…"` gives it more to do',
         )
     check_places(run)
 

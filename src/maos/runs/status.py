@@ -309,7 +309,7 @@ class RunViews(RunReader):
     async def merge(self, run: Run, *, into: Path, message: str) -> MergedWork | Conflicted | Blocked:
         """Merge what the tasks of a run have done into the branch of a folder, as one commit."""
         if is_executing(run):
-            hint = f"wait, or `maos orchestration pause {run.id}`"
+            hint = f"wait, or `maos pause {run.id}`"
             raise InvalidInput(f"orchestration {run.id} is being carried out", hint=hint)
         place = run.options.get("workspace")
         if not place:

@@ -72,7 +72,7 @@ class BadSettings(InvalidInput):
 
     def __init__(self, problems: Sequence[SettingProblem]) -> None:
         first = problems[0]
-        more = f"; and {len(problems) - 1} more, which `maos config validate` lists" if len(problems) > 1 else ""
+        more = f"; and {len(problems) - 1} more, which `maos admin config validate` lists" if len(problems) > 1 else ""
         super().__init__(f"{first.where}: {first.what}{more}", hint=first.hint)
         self.problems = tuple(problems)
 
@@ -195,7 +195,7 @@ class _File:
             raise NewerSettings(
                 f"{self._where(self._positions.values[('version',)])}: settings of version {version}; "
                 f"this maos knows up to {schema.VERSION}",
-                hint="use a newer maos, or lower `version` and run `maos config validate`",
+                hint="use a newer maos, or lower `version` and run `maos admin config validate`",
             )
         return version
 
@@ -215,7 +215,7 @@ class _File:
         elif field is None:
             self._unknown(name, path, version)
         elif field.personal and self._source.is_project:
-            hint = f"put it into your own file (`maos config path`) or the variable {field.variable}"
+            hint = f"put it into your own file (`maos admin config path`) or the variable {field.variable}"
             self._wrong(path, f"{name} is not allowed in a project's file", hint, key=True)
         elif REDACTED in Redactor({}).text(str(value)):
             hint = f"files must not have secrets: use the variable {field.variable}"
@@ -231,14 +231,14 @@ class _File:
             return
         if field.name == "database.path":
             if self._source.is_project and "://" in converted:
-                hint = "put it into your own file (`maos config path`) or the variable MAOS_DB"
+                hint = "put it into your own file (`maos admin config path`) or the variable MAOS_DB"
                 self._wrong(path, "the database in a project's file must be a path", hint)
                 return
             converted = _path(converted, self._source.path.parent)
         if field.name == "log.file" and converted:
             converted = _path(converted, self._source.path.parent)
         if field.name == "orchestrate.kind" and self._source.is_project and ":" in converted:
-            hint = "put it into your own file (`maos config path`), or use the flag --kind"
+            hint = "put it into your own file (`maos admin config path`), or use the flag --kind"
             self._wrong(path, f"a project's file cannot name a program: orchestrate.kind is {_quote(value)}", hint)
             return
         self._layer.values[field.name] = converted

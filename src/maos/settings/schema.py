@@ -117,7 +117,7 @@ class CheckpointSettings(msgspec.Struct, frozen=True, kw_only=True):
         Meta(
             ge=1,
             le=86_400,
-            description="The interval. `maos orchestration save-interval` takes precedence.",
+            description="The interval. `maos admin save-interval` takes precedence.",
             extra={**LIVE, "variable": "MAOS_CHECKPOINT_INTERVAL"},
         ),
     ] = 120.0

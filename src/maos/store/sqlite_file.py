@@ -161,7 +161,7 @@ def translate(error: apsw.Error | UnicodeDecodeError, place: str) -> MaosError:
     if isinstance(error, (apsw.CorruptError, apsw.NotADBError, UnicodeDecodeError)):
         return Corrupt(
             f"{place} is damaged or not a maos database: {error}",
-            hint="check the path; if it is the right file, restore a copy and run `maos state verify` on it",
+            hint="check the path; if it is the right file, restore a copy and run `maos admin verify` on it",
         )
     if isinstance(error, (apsw.CantOpenError, apsw.ReadOnlyError, apsw.PermissionsError)):
         return StoreUnavailable(

@@ -150,7 +150,7 @@ class BundleImporter:
                 at = next(number for number in range(known) if here[number] != expected[number])
                 raise InvalidInput(
                     f"{manifest.id} is here already, and is another one: {event_id(name, at + 1)} differs",
-                    hint="import it into another database: `maos --db OTHER.db import FILE`",
+                    hint="import it into another database: `maos --db OTHER.db admin import FILE`",
                 )
             if len(here) > len(expected):
                 ahead = ahead or name
@@ -174,7 +174,7 @@ class BundleImporter:
             async for other in membership.streams(self._journal, members):
                 raise InvalidInput(
                     f"there is something else called {name} here: {other}",
-                    hint="import it into another database: `maos --db OTHER.db import FILE`",
+                    hint="import it into another database: `maos --db OTHER.db admin import FILE`",
                 )
         others = set[str]()
         for each in digests:
@@ -186,14 +186,14 @@ class BundleImporter:
                 if f"{family}/{name}" not in digests and await self._journal.version(f"{family}/{name}"):
                     raise InvalidInput(
                         f"{family}/{name} is here, and is none of {manifest.id}",
-                        hint="import it into another database: `maos --db OTHER.db import FILE`",
+                        hint="import it into another database: `maos --db OTHER.db admin import FILE`",
                     )
 
     async def _check_idle(self, manifest: Manifest) -> None:
         """Refuse while an engine executes it here: what is written beside that engine would end it."""
         lease = await self._journal.acquire(f"{'run' if manifest.kind == RUN else 'workflow'}/{manifest.id}", ttl_s=1.0)
         if lease is None:
-            hint = f"`maos orchestration pause {manifest.id}`, and import again"
+            hint = f"`maos pause {manifest.id}`, and import again"
             raise InvalidInput(f"{manifest.id} is being executed here", hint=hint)
         await self._journal.release(lease)
 

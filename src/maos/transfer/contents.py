@@ -103,7 +103,7 @@ def write(writer: BundleWriter, manifest: Manifest, lines: Iterable[EventLine]) 
         writer.part(JOURNAL, b"\n".join(filled))
     if count > min(EVENTS_MAX, EVENTS_FREE + writer.bytes - begin):
         what = f"{manifest.id} has more events than a bundle can hold"
-        raise InvalidInput(what, hint="`maos copy` copies the whole journal")
+        raise InvalidInput(what, hint="`maos admin copy` copies the whole journal")
 
 
 def read(reader: BundleReader, name: str, codec: Codec) -> Contents:

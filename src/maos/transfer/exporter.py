@@ -55,7 +55,7 @@ async def kind_of(journal: Journal, id: str) -> str:
     for kind, family in ((RUN, "run"), (WORKFLOW, "workflow")):
         if await journal.version(f"{family}/{id}"):
             return kind
-    hint = "`maos orchestration list` and `maos workflow list` show them"
+    hint = "`maos ps` and `maos workflow list` show them"
     raise NotFound(f"there is no orchestration and no workflow {id!r}", hint=hint)
 
 
@@ -126,7 +126,7 @@ async def _gather(journal: Journal, kind: str, id: str, members: Members, positi
                 workspaces.append(record.event.workspace)
         heads.append(StreamHead(name, len(records)))
         if size > file.JOURNAL_BYTES_MAX:
-            hint = f"at most {file.JOURNAL_BYTES_MAX >> 20} MB; `maos copy` copies the whole journal"
+            hint = f"at most {file.JOURNAL_BYTES_MAX >> 20} MB; `maos admin copy` copies the whole journal"
             raise InvalidInput(f"{id} has more events than a bundle can hold", hint=hint)
     if isinstance(root, Run) and root.options.get("workspace"):
         workspaces.insert(0, root.options["workspace"])

@@ -76,7 +76,9 @@ class BundleWriter:
         self._journal += len(content) if kind == JOURNAL else 0
         if len(content) > _CONTENT_MAX[kind] or self._journal > JOURNAL_BYTES_MAX:
             what = "the run has more events than a bundle can hold"
-            raise InvalidInput(what, hint=f"at most {JOURNAL_BYTES_MAX >> 20} MB; `maos copy` copies the whole journal")
+            raise InvalidInput(
+                what, hint=f"at most {JOURNAL_BYTES_MAX >> 20} MB; `maos admin copy` copies the whole journal"
+            )
         stored = compress.compress(content)
         self._journal_stored += len(stored) if kind == JOURNAL else 0
         self._begin(kind, len(stored), len(content), hashlib.sha256(stored).digest())
@@ -102,14 +104,16 @@ class BundleWriter:
         """The end; the checksum that identifies the bundle."""
         if expands(self._journal, self._journal_stored):
             what = "the events of the run are so much alike that the bundle would look like a trap"
-            raise InvalidInput(what, hint="`maos copy` copies the whole journal")
+            raise InvalidInput(what, hint="`maos admin copy` copies the whole journal")
         whole = self._digest.digest()
         self._write(_PART.pack(END, self._parts, self.bytes + _PART.size, whole))
         return whole.hex()
 
     def _begin(self, kind: bytes, stored: int, size: int, digest: bytes) -> None:
         if self._parts >= PARTS_MAX:
-            raise InvalidInput("the run has more parts than a bundle can hold", hint="`maos copy` copies the journal")
+            raise InvalidInput(
+                "the run has more parts than a bundle can hold", hint="`maos admin copy` copies the journal"
+            )
         self._parts += 1
         self._write(_PART.pack(kind, stored, size, digest))
 

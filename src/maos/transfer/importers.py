@@ -114,13 +114,13 @@ def read(path: Path) -> RunSource:
     if installed:
         return installed[0].read(path)
     if not path.exists():
-        raise NotFound(f"there is no file {path}", hint="name a file that `maos export` wrote")
+        raise NotFound(f"there is no file {path}", hint="name a file that `maos admin export` wrote")
     if is_legacy(path):
         raise InvalidInput(
             f"{path} is a database of maos-cli, and the package that imports these is not installed",
             hint=f"install it, and import again: pip install {LEGACY_PACKAGE}",
         )
-    raise InvalidInput(f"{path} is not a bundle", hint="name a file that `maos export` wrote")
+    raise InvalidInput(f"{path} is not a bundle", hint="name a file that `maos admin export` wrote")
 
 
 def is_legacy(path: Path) -> bool:

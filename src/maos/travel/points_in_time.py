@@ -80,7 +80,7 @@ async def at_version(journal: Journal, run: Run, version: int) -> PointInTime:
         raise NotFound(f"{run.id} has no version {version}", hint=f"its versions are 1 to {run.version}")
     own = await journal.event(stream(run.id), version)
     if own is None:
-        raise NotFound(f"{run.id} has no version {version}", hint="`maos orchestration checkpoints` lists some")
+        raise NotFound(f"{run.id} has no version {version}", hint="`maos checkpoint --list` lists some")
     name, state = next(((each.name, each.state) for each in run.checkpoints if each.version == version), ("", ""))
     position = await _imported(journal, run.id, own) or await _end_of_append(journal, own)
     return PointInTime(run.id, version, position, own.time_us, name, state)
@@ -114,7 +114,7 @@ async def named(journal: Journal, run: Run, name: str) -> PointInTime:
     for each in run.checkpoints:
         if each.name == name:
             return await at_version(journal, run, each.version)
-    raise NotFound(f"{run.id} has no checkpoint {name!r}", hint=f"`maos orchestration checkpoints {run.id}` lists them")
+    raise NotFound(f"{run.id} has no checkpoint {name!r}", hint=f"`maos checkpoint {run.id} --list` lists them")
 
 
 async def at_position(journal: Journal, run: Run, position: int) -> PointInTime:

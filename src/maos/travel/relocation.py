@@ -237,7 +237,7 @@ class _Move:
             f"the repository of {given} has not the commits of {self._run.id}: {shown} "
             f"{'is' if len(missing) == 1 else 'are'} missing",
             hint="give the repository it was made in, wherever that is now; a clone needs what its agents have saved: "
-            "`git fetch OLD 'refs/maos/*:refs/maos/*'` there, or `maos export` and `maos import --cwd`",
+            "`git fetch OLD 'refs/maos/*:refs/maos/*'` there, or `maos admin export` and `maos admin import --cwd`",
         )
 
 

@@ -32,7 +32,11 @@ class Ids:
         if not known and dot and AGENT in kinds and len(found := await self._runs.matching(run)) == 1:
             return self._task(await self._runs.get(found[0]), task)
         others = [] if known else await self._matching("", kinds)
-        noun, hint = " or ".join(NOUNS[each] for each in kinds), "; ".join(HINTS[each] for each in kinds)
+        nouns = [NOUNS[each] for each in kinds]
+        noun = " or ".join([", ".join(nouns[:-1]), nouns[-1]]) if len(nouns) > 1 else nouns[0]
+        hint = "; ".join(HINTS[each] for each in kinds)
+        if len(known) > 1 and len(kinds) > 1:
+            noun = "id"
         id = given if given in known else only(given, list(known), noun, hint=hint, others=others)
         return Target(known[id], id) if known[id] != AGENT else await self._agent(id)
 

@@ -220,7 +220,7 @@ def refuse_misfits(run: Run, made_from: Origin, changes: Changes) -> None:
         raise WorkflowChanged(
             f"{made_from.file} as it is now does not fit what {run.id} has done: {told}",
             hint=f"`maos workflow resume {run.id}` finishes with the file as it was; "
-            f"`maos orchestration rollback {run.id}` goes back to before a step; or change the file back there",
+            f"`maos rollback {run.id}` goes back to before a step; or change the file back there",
         )
 
 

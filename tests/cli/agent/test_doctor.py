@@ -76,7 +76,7 @@ def test_a_stray_is_found_and_ended(stray: int, call: Call) -> None:
     assert done.returncode == 1
     assert f"process {stray} " in done.stdout
     assert "of lost.1 runs without a holder" in done.stdout
-    assert "`maos doctor --fix` can put it right" in done.stdout.splitlines()[-1]
+    assert "`maos admin doctor --fix` can fix it" in done.stdout.splitlines()[-1]
     assert lives(stray)
     assert [each["fixed"] for each in findings(call, "--fix", "--yes")["stray"]] == [True]
     wait_until(lambda: not lives(stray))
@@ -95,7 +95,7 @@ def test_a_person_is_asked_first(stray: int, terminal: Callable[..., Terminal], 
 def test_with_nobody_to_ask_nothing_is_done(stray: int, call: Call) -> None:
     done = call("doctor", "--fix")
     assert done.returncode == 2
-    assert "there is nobody to ask" in done.stderr
+    assert "no person can be asked" in done.stderr
     assert lives(stray)
 
 

@@ -43,7 +43,8 @@ def bash(tmp_path: Path) -> Ask:
 
 
 def test_bash_completes_commands_and_options(no_db: Path, bash: Ask) -> None:
-    assert bash("orch") == ["orchestrate", "orchestration"]
+    assert bash("ro") == ["rollback"]
+    assert bash("orch") == [], "older names are not offered"
     assert "--notify" in bash("run", "--no")
     assert bash("completion", "") == ["bash", "zsh", "fish"]
     assert not no_db.exists()
@@ -58,6 +59,7 @@ def test_runs_agents_and_questions_are_completed(runs: Sequence[str], bash: Ask)
     first, second = sorted(runs)
     assert bash("resume", "r-") == [first, second]
     assert bash("status", first[:4]) == [each for each in (first, second) if each.startswith(first[:4])]
+    assert bash("logs", f"{first}/") == [f"{first}/a", f"{first}/b"]
     assert f"{first}.a" in bash("agent", "logs", f"{first}.")
     assert {f"{first}.a", f"{first}.b"} <= set(bash("messages", "send", f"{first}."))
     assert bash("answer", f"{first}/") == [f"{first}/gate/a/0/1"]

@@ -69,10 +69,10 @@ def test_a_name_that_does_not_exist_has_a_near_one(project: Path, invoke: Invoke
 
 
 def test_validate_lists_everything_that_is_wrong(project: Path, invoke: Invoke) -> None:
-    assert invoke("config", "validate").stdout == "there is no file; nothing is wrong\n"
+    assert invoke("config", "validate").stdout == "ok: there is no settings file\n"
     project.write_text("version = 0\ncheckpoint_interval = 60\n")
     done = invoke("config", "validate")
-    assert done.stdout == f"nothing is wrong with {project}\n"
+    assert done.stdout == f"ok: {project}\n"
     assert "checkpoint_interval of version 0 is checkpoint.interval_s now" in done.stderr
     project.write_text("[checkpoint]\ninterval_s = 0\nsteps = 0\n")
     done = invoke("config", "validate")

@@ -49,7 +49,7 @@ def test_an_interrupt_pauses_and_resume_goes_on(
     assert not any(lives(pid) for pid in pids)
     assert "pausing: the agents are being stopped" in engine.stdout
     assert "paused · 1 of 4 tasks done" in engine.stdout
-    command = engine.stdout.splitlines()[-1].partition("to go on: maos ")[2].split()
+    command = engine.stdout.splitlines()[-1].partition("resume with: maos ")[2].split()
     go(repository, "left", "right")
     done = _summary(call(*command, "--json").stdout)
     assert (done["status"], done["done"]) == ("completed", 4)
@@ -124,10 +124,10 @@ def test_a_dry_run_shows_the_exact_words_and_changes_nothing(
     engine.signal(signal.SIGINT)
     engine.end()
     shown = call("resume", "--dry-run").stdout
-    assert " is paused, 0 of 2 tasks are done\n" in shown
+    assert " is paused, 0 of 2 tasks done\n" in shown
     assert "  one  goes on (it was stopped on request)\n    unknown whether it took effect: " in shown
-    assert "\n    and is told:\n    │ " in shown
-    assert "  two  has not begun\n" in shown
+    assert "\n    and will be told:\n    │ " in shown
+    assert "  two  not started\n" in shown
     assert call("resume", "--dry-run").stdout == shown
     assert begun(repository, "one") == 1
 
@@ -191,7 +191,7 @@ def test_a_pause_during_a_check_does_not_repeat_the_work(
     engine.signal(signal.SIGINT)
     assert engine.end() == 130
     shown = call("resume", "--dry-run").stdout
-    assert "  a  its checks are next\n" in shown
+    assert "  a  will run its checks\n" in shown
     go(repository, "gate")
     done = _summary(call("resume", "--json").stdout)
     assert done["status"] == "completed"

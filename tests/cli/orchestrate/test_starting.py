@@ -38,11 +38,11 @@ def test_a_plan_is_shown_and_carried_out_and_its_work_can_be_merged(repository: 
     assert "completed · 3 of 3 tasks done · " in done.stdout
     assert "  3 files changed, +3 -0\n" in done.stdout
     assert not (repository / "a.txt").exists()  # the user's files are their own until they say otherwise
-    command = done.stdout.splitlines()[-1].removeprefix("  to take them: maos ").split()
+    command = done.stdout.splitlines()[-1].removeprefix("  to merge them: maos ").split()
     assert call(*command).stdout.endswith(" 3 files merged as commit " + _head() + "\n")
     assert (repository / "b.txt").read_text() == "2\n"
     assert _git("log", "-1", "--format=%s") == "do it"
-    assert call(*command).stdout == "nothing to merge: everything is there already\n"
+    assert call(*command).stdout == "nothing to merge: your branch has everything already\n"
 
 
 def test_everything_can_be_read_by_programs(repository: Path, three: Path, call: Call) -> None:
@@ -153,7 +153,7 @@ def test_a_failure_says_what_failed_and_how_to_go_on(repository: Path, plan: Pla
     assert done.returncode == 1
     assert "a  ✗ failed: the agent itself reports a failure (exit code 3)\n" in done.stdout
     assert "failed · 0 of 2 tasks done" in done.stdout
-    assert done.stdout.splitlines()[-1].startswith("  to go on: maos resume r-")
+    assert done.stdout.splitlines()[-1].startswith("  resume with: maos resume r-")
 
 
 def test_both_sides_changed_the_same_file(repository: Path, plan: Plan, call: Call) -> None:

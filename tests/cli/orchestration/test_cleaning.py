@@ -51,7 +51,7 @@ def test_without_an_age_the_settings_say_what_goes(begin: Begin, ask: Ask, call:
     for command in ("orchestration", "recover"):
         tried = ask(command, "cleanup", "--dry-run")
         assert [(each["run"], each["why"]) for each in tried["removed"]] == [(runs[0], "number")]
-    assert ", by number\n1 worktree of 1 completed orchestration removed, " in call("recover", "cleanup").stdout
+    assert ", by number\n1 worktree of 1 completed run removed, " in call("recover", "cleanup").stdout
     (repository / "maos.toml").write_text("[cleanup.of.orchestration]\nsize_mb = 1\n")
     assert ask("admin", "cleanup", "--dry-run")["removed"] == []
 
@@ -89,16 +89,19 @@ def test_a_run_that_can_go_on_keeps_its_worktrees(
     assert tree_of(agents, f"{engine.run}.api").exists()
 
 
-def test_recover_says_how_to_go_on(begin: Begin, start: Start, call: Call, ask: Ask, until: Until) -> None:
+def test_what_was_interrupted_is_shown_with_the_command_that_resumes_it(
+    begin: Begin, start: Start, call: Call, ask: Ask, until: Until
+) -> None:
     engine = begin()
     until(engine.run, "working")
     alone = start("agent", "run", "--name", "ticker", "--in-place", "--", "sh", "-c", TICKING)
     alone.wait_for("line 1")
-    assert call("recover").stdout == "nothing was interrupted\n"
+    assert "resume" not in call("recover").stdout
     engine.kill()
     alone.kill()
-    wait_until(lambda: len(ask("recover")["agents"]) == 1)
-    shown = call("recover").stdout
-    assert f"to go on: maos resume {engine.run}" in shown
-    assert "! ticker is detached\n  to go on: maos agent attach ticker" in shown
-    assert [each["id"] for each in ask("recover")["runs"]] == [engine.run]
+    wait_until(lambda: ask("recover")["agents"][0]["resumable"])
+    for command in ("recover", "status"):
+        shown = call(command).stdout
+        assert f"resume with: maos resume {engine.run}" in shown
+        assert "ticker is detached: maos agent attach ticker" in shown
+        assert ask(command)["interrupted"] == [engine.run]

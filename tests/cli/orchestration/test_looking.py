@@ -41,7 +41,7 @@ def test_the_list_is_narrowed_by_status_or_state(begin: Begin, ask: Ask, call: C
     engine.kill()
     for wanted, count in (("running", 1), ("interrupted", 1), ("working", 0), ("completed", 0)):
         assert len(ask("ps", "--status", wanted)["runs"]) == count
-    assert call("ps", "--status", "failed").stdout == ("no orchestrations; 1 orchestration of other states\n")
+    assert call("ps", "--status", "failed").stdout == "no run is failed\n1 other run (`maos ps --all`)\n"
     assert call("ps", "--status", "asleep").returncode == 2
 
 
@@ -68,7 +68,7 @@ def test_ids_may_be_shortened(begin: Begin, call: Call, until: Until) -> None:
     assert unclear.returncode == 2
     missing = call("status", "r-zzzzzz")
     assert missing.returncode == 3
-    assert "maos orchestration list" in missing.stderr
+    assert "maos ps" in missing.stderr
     assert call("status", "zzz").returncode == 3
     assert engine.run != other.run
 
@@ -85,23 +85,23 @@ def test_a_run_whose_engine_was_killed_is_interrupted_and_says_how_to_go_on(
     assert found["resumable"] == f"maos resume {engine.run}"
     status = call("status").stdout
     assert f"! {engine.run} is interrupted: the process that executed it has exited" in status
-    assert f"to go on: maos resume {engine.run}" in status
+    assert f"resume with: maos resume {engine.run}" in status
     assert ask("status")["interrupted"] == [engine.run]
     next_one = begin(run=engine.run)
     again = until(engine.run, "working")
     assert (again["restoration_count"], again["restoration_source"]) == (1, "daemon_restart")
-    assert "restored  1 time" in call("status", engine.run).stdout
+    assert "restored    1 time" in call("status", engine.run).stdout
     next_one.end("api")
     next_one.end("page")
     assert next_one.wait() == "completed"
-    assert call("status").stdout == "nothing runs and nobody waits\n"
+    assert call("status").stdout == "nothing is running\n"
 
 
 @pytest.mark.parametrize(
     ("said", "state", "hint"),
     [
         ("!login_expired:please log in", "blocked", "log in again with the agent's program"),
-        ("!failed:no idea how", "failed", "maos agent logs"),
+        ("!failed:no idea how", "failed", "/api`"),
     ],
 )
 def test_status_names_what_is_blocked_or_failed_and_what_to_do(
@@ -116,7 +116,7 @@ def test_status_names_what_is_blocked_or_failed_and_what_to_do(
     shown = call("status").stdout
     assert f"! {engine.run} is {state}: api: {said.partition(':')[2]}" in shown
     assert hint in shown
-    assert f"to go on: maos resume {engine.run}" in shown
+    assert f"resume with: maos resume {engine.run}" in shown
 
 
 def test_agents_that_belong_to_no_run_are_in_the_status_too(here: Path, start: Start, call: Call, ask: Ask) -> None:
@@ -128,7 +128,7 @@ def test_agents_that_belong_to_no_run_are_in_the_status_too(here: Path, start: S
     assert [each["agent"] for each in ask("status")["agents"]] == ["ticker"]
     enough(here)
     assert ticking.end() == 0
-    assert call("status").stdout == "nothing runs and nobody waits\n"
+    assert call("status").stdout == "nothing is running\n"
 
 
 def test_messages_are_shown(begin: Begin, ask: Ask, call: Call, until: Until, here: Path) -> None:

@@ -23,7 +23,7 @@ def test_a_run_is_paused_by_whoever_carries_it_out_and_goes_on_later(
     engine = begin()
     until(engine.run, "working")
     done = call("pause", engine.run[:6])
-    assert done.stdout == f"{engine.run} is paused\nto go on: maos resume {engine.run}\n"
+    assert done.stdout == f"{engine.run} is paused\nresume with: maos resume {engine.run}\n"
     assert engine.wait() == "paused"
     assert ask("ps")["runs"][0]["state"] == "idle"
     assert call("pause", engine.run).stdout.startswith(f"{engine.run} is paused\n")
@@ -81,7 +81,7 @@ def test_a_checkpoint_is_made_while_nobody_carries_the_run_out(
 ) -> None:
     engine = begin()
     until(engine.run, "working")
-    assert "has no checkpoints" in call("orchestration", "checkpoints", engine.run).stdout
+    assert "no checkpoints" in call("orchestration", "checkpoints", engine.run).stdout
     engine.kill()
     assert call("checkpoint", engine.run, "--name", "after").returncode == 0
     (found,) = ask("orchestration", "checkpoints", engine.run)["checkpoints"]
@@ -97,7 +97,7 @@ def test_a_checkpoint_is_made_while_nobody_carries_the_run_out(
 def test_the_save_interval_is_kept_in_the_database(no_db: Path, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     """R-901, R-1009."""
     assert call("admin", "save-interval").returncode == 2, "there is no database to ask"
-    assert call("admin", "save-interval", "45").stdout == "files of agents that run are saved every 45 s\n"
+    assert call("admin", "save-interval", "45").stdout == "files of running agents are saved every 45 s\n"
     assert call("admin", "save-interval", "--json").stdout == '{\n  "save_interval_s": 45.0\n}\n'
     for wrong in ("0", "100000", "soon"):
         assert call("admin", "save-interval", wrong).returncode == 2

@@ -95,7 +95,7 @@ def test_it_goes_on_with_the_new_file(release: Release, call: Call) -> None:
     assert release.effects() == ["more", "new last"]
     assert (begun(release.folder, "quick"), begun(release.folder, "slow")) == (1, 1)
     assert call("state", "verify").returncode == 0
-    assert "goes on with the new release.yaml" in call("orchestration", "checkpoints", release.id, "--all").stdout
+    assert "uses the new release.yaml" in call("orchestration", "checkpoints", release.id, "--all").stdout
     assert release.status()["made_from"]["state"] == "same"
 
 
@@ -137,8 +137,8 @@ def test_what_would_happen_is_shown_and_not_done(release: Release, call: Call) -
         assert f"has changed since; {told}" in shown
         assert "+ more is new" in shown
         assert "~ last changes as in the file" in shown
-    assert "quick  done, and not run again" in shown
-    assert "slow   its agent still works, and is taken up" in shown
+    assert "quick  done; will not run again" in shown
+    assert "slow   agent still running; will attach" in shown
     assert "which has changed since" in call("status", release.id).stdout
     assert "has changed since; it is resumed with the file as it was" in call("resume", "--dry-run").stdout
     document = release.status()["made_from"]

@@ -90,8 +90,8 @@ def test_a_step_is_resolved_before_the_workflow_is_resumed(charged: Path, call: 
     assert "not running; resume with: maos workflow resume o1" in done.stdout
     assert "continues as you have resolved it" in call("workflow", "resume", "--dry-run").stdout
     assert call("workflow", "resume", "o1").stdout == 'result: "r"\n'
-    assert call("effects", "--unknown").stdout == "nothing is unknown\n"
-    assert "nothing runs and nobody waits" in call("status").stdout
+    assert call("effects", "--unknown").stdout == "no outcome is unknown\n"
+    assert "nothing is running" in call("status").stdout
     assert "it has ended: a resume only prints its result" in call("workflow", "resume", "o1", "--dry-run").stdout
     assert (charged / "charges.txt").read_text() == "charged 7\n"
 
@@ -129,7 +129,7 @@ def test_files_and_functions_are_in_one_list(shop_here: Path, call: Call) -> Non
     assert (found[-1]["steps"], found[-1]["steps_done"]) == (2, 2)
     assert all(len(line) <= 80 for line in call("workflow", "list").stdout.splitlines())
     shown = call("workflow", "show", run).stdout
-    assert "made from" in shown
+    assert "plan file" in shown
     assert "completed" in shown
     assert data(call("workflow", "state", "show", run, "--json"))["workflow"] == "release"
     assert "takes the commands of runs" in told(call("workflow", "signal", run, "go"), 2)
@@ -142,7 +142,7 @@ def test_files_and_functions_are_in_one_list(shop_here: Path, call: Call) -> Non
 def test_an_orchestration_is_no_workflow(shop_here: Path, call: Call) -> None:
     plan = shop_here / "plan.json"
     plan.write_text(json.dumps({"request": "x", "tasks": [{"name": "a", "command": ["true"]}]}))
-    assert call("run", "-f", str(plan), "--auto").returncode == 0
+    assert call("run", "-f", "-", "--auto", stdin=plan.read_text()).returncode == 0
     run = data(call("ps", "--json"))["runs"][0]["id"]
     assert data(call("workflow", "list", "--json")) == {"workflows": []}
     assert call("workflow", "list").stdout == "no workflows; `maos workflow run` starts one\n"
@@ -154,17 +154,17 @@ def test_an_orchestration_is_no_workflow(shop_here: Path, call: Call) -> None:
 @pytest.mark.parametrize(
     ("args", "status", "what"),
     [
-        (["workflow", "show", "nope"], 3, "there is no workflow 'nope'"),
+        (["workflow", "show", "nope"], 3, "there is no workflow run or run 'nope'"),
         (["workflow", "show", ""], 2, "an empty id"),
-        (["workflow", "show", "o"], 2, "'o' could be any of 2 workflows: o1, o2"),
-        (["workflow", "resume", "nope"], 3, "there is no workflow 'nope'"),
+        (["workflow", "show", "o"], 2, "'o' could be any of 2 ids: o1, o2"),
+        (["workflow", "resume", "nope"], 3, "there is no workflow run or run 'nope'"),
         (["workflow", "resume", "o1", "--workflow-id", "o2"], 2, "are two workflows"),
         (["workflow", "signal", "nope", "x"], 3, "there is no workflow"),
         (["workflow", "signal", "o1", "x"], 1, "the workflow o1 is completed"),
         (["workflow", "resolve", "o1", "1", "done"], 2, "no step of it is unknown"),
         (["workflow", "pause", "o1"], 1, "is completed"),
         (["workflow", "cancel", "o1"], 1, "is completed"),
-        (["effects", "nope"], 3, "there is no run, workflow or agent 'nope'"),
+        (["effects", "nope"], 3, "there is no run, agent or workflow run 'nope'"),
         (["effects", "o"], 2, "could be any of 2"),
         (["workflow", "run", "release.yaml", "--id", "x"], 2, "cannot be given an id"),
         (["workflow", "run", "release.yaml", "7"], 2, "takes no arguments"),
@@ -176,7 +176,7 @@ def test_an_orchestration_is_no_workflow(shop_here: Path, call: Call) -> None:
         (["workflow", "schedule", "add", "n", "@never", "shop.py:wait_for_it"], 2, "never"),
         (["workflow", "schedule", "add", "n", "0 3 * * *", "shop.py:wait_for_it", "--zone", "Mars/X"], 2, "Mars/X"),
         (["workflow", "schedule", "remove", "nope"], 3, "there is no schedule 'nope'"),
-        (["workflow", "state", "cleanup", "--retention-days", "0"], 2, "there is nobody to ask"),
+        (["workflow", "state", "cleanup", "--retention-days", "0"], 2, "no person can be asked"),
         (["workflow", "graph", "nope.yaml"], 2, "cannot be read"),
         (["workflow", "graph", "."], 2, ". is not a file"),
         (["workflow", "graph", "release.yaml", "--svg", "/nope/x.svg"], 2, "cannot be written"),

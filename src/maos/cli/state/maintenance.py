@@ -132,7 +132,7 @@ def _document(info: SnapshotInfo) -> documents.Document:
 
 @click.command(
     cls=LazyCommand,
-    examples=["maos state verify", "maos state verify reviewer", "maos state verify --accept-loss --json"],
+    examples=["maos admin verify", "maos admin verify reviewer", "maos admin verify --accept-loss --json"],
 )
 @click.argument("agent", metavar="[AGENT]", required=False)
 @click.option(

@@ -122,7 +122,7 @@ def run(
         if policy:
             raise InvalidInput(
                 "--checkpoint, --every and --interval are for functions",
-                hint="`maos config show checkpoint.frequency` shows when the files of agents are saved",
+                hint="`maos admin config show checkpoint.frequency` shows when the files of agents are saved",
             )
         how = {name: given.pop(name) for name in ("auto", "summary", "notify")}
         start.start(
