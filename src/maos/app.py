@@ -304,12 +304,13 @@ class Maos:
 
     async def _members(self, run: str) -> list[str]:
         """The agents that work, or will work, on a run."""
-        from maos.model.run import DONE, FAILED
+        from maos.model.status import TaskStatus
 
+        over = (TaskStatus.DONE, TaskStatus.FAILED, TaskStatus.SKIPPED)
         found = await RUN.load(self.journal, run)
         if found is None:
             return []
-        return [found.agent(each.name) for each in found.tasks.values() if each.status not in (DONE, FAILED)]
+        return [found.agent(each.name) for each in found.tasks.values() if each.status not in over]
 
     async def verify(self, agent: str | None = None, *, progress: Callable[[int, int], None] | None = None) -> Report:
         """Check every stored event, snapshot and fold; names stream and version of any damage.

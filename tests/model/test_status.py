@@ -18,21 +18,34 @@ from tests.events import event
 
 OWNER: dict[str, Any] = {}
 TASK_EVENTS: dict[TaskStatus, list[Any]] = {
-    TaskStatus.WAITING: [event("task_started", task="a", number=1, at_us=1)],
+    TaskStatus.WAITING: [
+        event("task_started", task="a", number=1, at_us=1),
+        event("task_failed", task="a", failure="cancelled", why="", at_us=1),
+        event("task_skipped", task="a", at_us=1),
+    ],
     TaskStatus.RUNNING: [
         event("task_released", task="a", at_us=1),
         event("task_gated", task="a", passed=0, at_us=1),
         event("task_finished", task="a", at_us=1),
         event("task_failed", task="a", failure="failed", why="", at_us=1),
+        event("task_stopping", task="a", then="skipped", at_us=1),
+        event("task_skipped", task="a", at_us=1),
     ],
     TaskStatus.GATED: [
         event("task_gated", task="a", passed=1, at_us=1),
         event("task_released", task="a", at_us=1),
         event("task_finished", task="a", at_us=1),
         event("task_failed", task="a", failure="merge_conflict", why="", at_us=1),
+        event("task_stopping", task="a", then="failed", at_us=1),
+        event("task_skipped", task="a", at_us=1),
     ],
     TaskStatus.DONE: [],
-    TaskStatus.FAILED: [event("run_resumed", at_us=1)],
+    TaskStatus.FAILED: [
+        event("run_resumed", at_us=1),
+        event("task_retried", task="a", at_us=1),
+        event("task_skipped", task="a", at_us=1),
+    ],
+    TaskStatus.SKIPPED: [],
 }
 """What an engine can record of a task in each status."""
 

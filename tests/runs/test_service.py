@@ -276,7 +276,7 @@ async def test_a_run_is_cancelled_by_the_engine_that_executes_it(m: Maos, tmp_pa
     executing = asyncio.create_task(m.runs.execute(run.id, worker=worker))
     async with asyncio.timeout(30):
         await worker.begun.wait()
-        run = await m.runs.cancel(run.id, "no longer needed")
+        run = await m.runs.cancel(run.id, why="no longer needed")
         assert (await executing).status == "cancelled"
     assert (run.status, run.why, run.is_open) == ("cancelled", "no longer needed", False)
     assert (await m.runs.status(run.id)).now.state == "cancelled"

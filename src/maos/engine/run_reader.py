@@ -35,10 +35,10 @@ class RunReader:
         return found
 
     async def all(self) -> AsyncIterator[Run]:
-        """All runs, by id."""
+        """All runs that were not removed, by id."""
         async for id in self.ids():
             found = await RUN.load(self._journal, id)
-            if found is not None:
+            if found is not None and not found.removed_us:
                 yield found
 
     async def ids(self, prefix: str = "") -> AsyncIterator[str]:

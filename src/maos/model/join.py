@@ -160,10 +160,10 @@ def _count(tasks: Mapping[str, TaskState], found: dict[str, Any]) -> None:
     """What follows from how it stands with the tasks."""
     needed_by: dict[str, list[str]] = {}
     for name, task in tasks.items():
-        task.missing = sum(need not in tasks or tasks[need].status != DONE for need in task.needs)
+        task.missing = sum(need not in tasks or not tasks[need].status.is_done for need in task.needs)
         for need in task.needs:
             needed_by.setdefault(need, []).append(name)
     found["tasks"] = msgspec.to_builtins(tasks)
     found["needed_by"] = needed_by
-    found["done"] = sum(task.status == DONE for task in tasks.values())
+    found["done"] = sum(task.status.is_done for task in tasks.values())
     found["running"] = sum(task.status == RUNNING for task in tasks.values())

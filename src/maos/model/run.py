@@ -89,6 +89,8 @@ class TaskState(msgspec.Struct, kw_only=True):
     """How many of the tasks it needs are not done."""
     agent: str = ""
     """Who does it, or did; empty as long as the run was never taken back and is no fork."""
+    stopping: TaskStatus | None = None
+    """What it will be when its agent, which is being stopped, has ended; None when it is not being stopped."""
 
     @property
     def asks(self) -> str:
@@ -100,6 +102,13 @@ class TaskState(msgspec.Struct, kw_only=True):
         gates = self.plan.get("gates", ())
         is_person = self.gate < len(gates) and gates[self.gate].get("person")
         return f"{GATE}{self.name}/{self.gate}/{self.attempts}" if is_person else ""
+
+    def retry(self) -> None:
+        """Let a failed task start again, with all the tries and the budget of a new one."""
+        self.status, self.tries, self.not_before_us = TaskStatus.WAITING, 0, 0
+        self.used_usd, self.used_tokens = 0.0, 0
+        if self.failure == "merge_conflict" and self.commit:  # its work is done, and only the merge is not
+            self.status, self.resolve, self.conflicts = TaskStatus.GATED, "", self.conflicts + 1
 
 
 class Question(msgspec.Struct, kw_only=True):
@@ -210,6 +219,10 @@ class Run(msgspec.Struct, kw_only=True):
     """The run, version and position that it was forked from."""
     moved: int = 0
     """The version with which it was last told that its files are elsewhere now; 0 when it never was."""
+    retries_chosen: bool = False
+    """Whether a person has chosen, since it was last executed, which failed tasks are retried when it is resumed."""
+    removed_us: int = 0
+    """When a person removed it; 0 when none did. Lists leave it out."""
 
     @property
     def is_open(self) -> bool:
@@ -265,8 +278,15 @@ class Run(msgspec.Struct, kw_only=True):
                 | events.TaskGated()
                 | events.TaskFinished()
                 | events.TaskFailed()
+                | events.TaskSkipped()
             ):
                 self._apply_to_task(event)
+            case events.TaskStopping():
+                self.tasks[event.task].stopping, self.tasks[event.task].why = event.then, event.why
+            case events.TaskRetried():
+                self._retry_task(event)
+            case events.RunRemoved():
+                self.removed_us = event.at_us
             case events.QuestionAsked():
                 self._ask(event)
             case events.QuestionAnswered():
@@ -280,7 +300,7 @@ class Run(msgspec.Struct, kw_only=True):
             case events.RunClaimed():
                 self._claim(event)
             case events.RunResumed():
-                self._resume()
+                self._resume(event)
             case events.RunPaused():
                 self.status, self.why = RunStatus.PAUSED, event.why
             case events.RunEnded():
@@ -311,7 +331,7 @@ class Run(msgspec.Struct, kw_only=True):
         content = msgspec.convert(event.state, Content)
         for name in Content.__struct_fields__:
             setattr(self, name, getattr(content, name))
-        self.branch = event.branch
+        self.branch, self.retries_chosen = event.branch, False
         if isinstance(event, events.RunForked):
             self.branches = []  # where it comes from is its origin
             return
@@ -325,14 +345,18 @@ class Run(msgspec.Struct, kw_only=True):
         self.restored += 1
         self.restored_us, self.restored_from = event.at_us, event.source
 
-    def _resume(self) -> None:
+    def _resume(self, event: events.RunResumed) -> None:
         self.status, self.ended_us, self.why = RunStatus.RUNNING, 0, ""
-        for task in self.tasks.values():
-            if task.status == TaskStatus.FAILED:
-                task.status, task.tries, task.not_before_us = TaskStatus.WAITING, 0, 0
-                task.used_usd, task.used_tokens = 0.0, 0
-                if task.failure == "merge_conflict" and task.commit:  # its work is done, and only the merge is not
-                    task.status, task.resolve, task.conflicts = TaskStatus.GATED, "", task.conflicts + 1
+        self.retries_chosen = False
+        for task in self.tasks.values() if event.retries else ():
+            if task.status == TaskStatus.FAILED and task.failure != "cancelled":
+                task.retry()
+
+    def _retry_task(self, event: events.TaskRetried) -> None:
+        self.tasks[event.task].retry()
+        if not self.is_going:  # no engine executes it: the one that resumes it retries these tasks and no others
+            self.status, self.ended_us, self.why = RunStatus.PAUSED, 0, "retry"
+            self.retries_chosen = True
 
     def _wake(self, at_us: int) -> None:
         """A person did not want to wait for the end of a rate limit."""
@@ -358,9 +382,15 @@ class Run(msgspec.Struct, kw_only=True):
 
     def _apply_to_task(
         self,
-        event: events.TaskStarted | events.TaskReleased | events.TaskGated | events.TaskFinished | events.TaskFailed,
+        event: events.TaskStarted
+        | events.TaskReleased
+        | events.TaskGated
+        | events.TaskFinished
+        | events.TaskFailed
+        | events.TaskSkipped,
     ) -> None:
         task = self.tasks[event.task]
+        task.stopping = None
         if isinstance(event, events.TaskStarted):
             task.status, task.attempts = TaskStatus.RUNNING, event.number
             task.started_us = task.started_us or event.at_us
@@ -380,6 +410,10 @@ class Run(msgspec.Struct, kw_only=True):
             case events.TaskFailed():
                 task.status, task.ended_us = TaskStatus.FAILED, event.at_us
                 task.failure, task.why = event.failure, event.why
+            case events.TaskSkipped():
+                task.status, task.ended_us = TaskStatus.SKIPPED, event.at_us
+                task.failure, task.why = "", event.why
+                self._unblock(task)
         self._spend(task, event.cost_usd, event.tokens)
 
     def _gate(self, task: TaskState, event: events.TaskGated) -> None:
@@ -402,6 +436,10 @@ class Run(msgspec.Struct, kw_only=True):
         task.commit, task.failure, task.why = event.commit or task.commit, "", ""
         task.conflict, task.resolve = [], ""
         self.commit = event.merged or self.commit
+        self._unblock(task)
+
+    def _unblock(self, task: TaskState) -> None:
+        """Count a task as done: those that need it need one less."""
         self.done += 1
         for name in self.needed_by.get(task.name, ()):
             self.tasks[name].missing -= 1
@@ -409,7 +447,7 @@ class Run(msgspec.Struct, kw_only=True):
     def _add(self, tasks: Iterable[Mapping[str, Any]]) -> None:
         for plan in tasks:
             name, needs = plan["name"], list(plan.get("needs", ()))
-            missing = sum(self.tasks[need].status != DONE if need in self.tasks else 1 for need in needs)
+            missing = sum(not self.tasks[need].status.is_done if need in self.tasks else 1 for need in needs)
             agent = agent_name(self.id, name, self.branch) if self.branch else ""
             self.tasks[name] = TaskState(name=name, plan=dict(plan), needs=needs, missing=missing, agent=agent)
             for need in needs:

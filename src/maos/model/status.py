@@ -40,7 +40,15 @@ class TaskStatus(StrEnum):
     DONE = "done"
     """Finished, and its work is merged. For good: it is never started again, unless the run is rolled back."""
     FAILED = "failed"
-    """Ended without success; `why` says more. `maos resume` lets it wait again."""
+    """Ended without success, or was cancelled; `why` says more. `maos retry` lets it wait again, and so does
+    `maos resume` unless it was cancelled."""
+    SKIPPED = "skipped"
+    """A person decided to continue without it: those that need it can start. For good."""
+
+    @property
+    def is_done(self) -> bool:
+        """Whether those that need the task can start."""
+        return self in (TaskStatus.DONE, TaskStatus.SKIPPED)
 
 
 class AttemptStatus(StrEnum):
@@ -91,11 +99,12 @@ RUN_TRANSITIONS: Mapping[RunStatus, frozenset[RunStatus]] = {
 """Which status of a run can follow which. A rollback, a fork or a join can make a run paused, completed or failed."""
 
 TASK_TRANSITIONS: Mapping[TaskStatus, frozenset[TaskStatus]] = {
-    _T.WAITING: frozenset({_T.RUNNING}),
-    _T.RUNNING: frozenset({_T.WAITING, _T.GATED, _T.DONE, _T.FAILED}),
-    _T.GATED: frozenset({_T.WAITING, _T.DONE, _T.FAILED}),
+    _T.WAITING: frozenset({_T.RUNNING, _T.FAILED, _T.SKIPPED}),
+    _T.RUNNING: frozenset({_T.WAITING, _T.GATED, _T.DONE, _T.FAILED, _T.SKIPPED}),
+    _T.GATED: frozenset({_T.WAITING, _T.DONE, _T.FAILED, _T.SKIPPED}),
     _T.DONE: frozenset(),
-    _T.FAILED: frozenset({_T.WAITING, _T.GATED}),
+    _T.FAILED: frozenset({_T.WAITING, _T.GATED, _T.SKIPPED}),
+    _T.SKIPPED: frozenset(),
 }
 """Which status of a task can follow which, unless the run is rolled back."""
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from maos.clock import MICROSECONDS, Clock
 from maos.engine.attempts import Attempts
 from maos.engine.run_reader import RunReader
-from maos.errors import MaosError, NotFound
+from maos.errors import InvalidInput, MaosError, NotFound
 from maos.faults import crash_point
 from maos.ids import incarnation
 from maos.journal.journal import Journal
@@ -24,7 +24,7 @@ from maos.model.events.records import CleanupEnded, PinAdded, PinRemoved, Remova
 from maos.model.run import COMPLETED, Run
 from maos.settings.schema import CleanupSettings as Policies
 from maos.settings.schema import PolicySettings
-from maos.workspaces import Workspace, is_left, remove
+from maos.workspaces import Workspace, checkpoint, is_left, is_merged, remove
 
 DAY_US = 86_400 * MICROSECONDS
 LEASE_S = 60.0
@@ -63,6 +63,17 @@ class Cleanup(NamedTuple):
     def bytes(self) -> int:
         """How much room that is."""
         return sum(each.bytes for each in self.removed)
+
+
+class Removal(NamedTuple):
+    """What the removal of a run frees, or would."""
+
+    run: str
+    worktrees: list[Removed]
+    blocked: list[Kept]
+    """Worktrees with changes that no checkpoint has: the run is not removed while there are any."""
+    unmerged: str
+    """The commit with the work of all tasks, if no branch has it; it stays in the repository under a ref."""
 
 
 class _Tree(NamedTuple):
@@ -237,20 +248,72 @@ async def _one(
             return True
         await remove(tree.workspace, dry_run=True)
         if not dry_run:
-            event = RemovalStarted(
-                run=run, agent=tree.agent, tree=place, bytes=size, why=why, by=by, at_us=clock.now_us()
-            )
-            crash_point("cleanup: chosen")
             begun = True
-            await journal.append(STREAM, event)
-            crash_point("cleanup: noted")
-            await remove(tree.workspace)
-            crash_point("cleanup: removed")
+            removed = Removed(run, tree.agent, place, size, why)
+            await _remove_tree(journal, clock, tree.workspace, removed, by)
     except (MaosError, OSError) as error:
         done.kept.append(Kept(run, tree.agent, place, str(error)))
         return not begun
     done.removed.append(Removed(run, tree.agent, place, size, why))
     return True
+
+
+async def _remove_tree(journal: Journal, clock: Clock, workspace: Workspace, each: Removed, by: str) -> None:
+    """Remove a worktree after it is recorded that this was begun."""
+    crash_point("cleanup: chosen")
+    await journal.append(STREAM, RemovalStarted(**each._asdict(), by=by, at_us=clock.now_us()))
+    crash_point("cleanup: noted")
+    await remove(workspace)
+    crash_point("cleanup: removed")
+
+
+async def removal(attempts: Attempts, run: Run) -> Removal:
+    """What the removal of a run would free, and what is in the way."""
+    found = Removal(run.id, [], [], await _unmerged(run))
+    async for tree in _all_trees(attempts, run):
+        try:
+            if tree.agent:
+                await remove(tree.workspace, dry_run=True)
+        except (MaosError, OSError) as error:
+            found.blocked.append(Kept(run.id, tree.agent, str(tree.workspace.tree), str(error)))
+        else:
+            found.worktrees.append(Removed(run.id, tree.agent, str(tree.workspace.tree), tree.bytes, "removed"))
+    return found
+
+
+async def remove_run(journal: Journal, clock: Clock, attempts: Attempts, run: Run) -> Removal:
+    """Remove all worktrees of a run; InvalidInput, and nothing is removed, if one has changes that nothing else has."""
+    found = await removal(attempts, run)
+    if found.blocked:
+        first = found.blocked[0]
+        hint = f"save or delete what is in {first.tree}, and try again"
+        raise InvalidInput(f"{run.id} cannot be removed: {first.why}", hint=hint)
+    trees = {str(tree.workspace.tree): tree async for tree in _all_trees(attempts, run)}
+    for each in found.worktrees:
+        if not each.agent:  # agents save their files themselves, and the merged work is saved here
+            await checkpoint(trees[each.tree].workspace, "removed")
+        await _remove_tree(journal, clock, trees[each.tree].workspace, each, "person")
+    return found
+
+
+async def _all_trees(attempts: Attempts, run: Run) -> AsyncIterator[_Tree]:
+    """The worktrees of a run's agents, and its own for the merged work."""
+    async for tree in _trees(attempts, run, measured=True):
+        yield tree
+    if kept := run.options.get("workspace"):
+        own = Workspace.from_data(kept)
+        if await asyncio.to_thread(is_left, own):
+            yield _Tree("", own, False, await asyncio.to_thread(_bytes_below, own.tree))
+
+
+async def _unmerged(run: Run) -> str:
+    kept = run.options.get("workspace")
+    if not kept or not run.commit:
+        return ""
+    try:
+        return "" if await is_merged(Workspace.from_data(kept), run.commit) else run.commit
+    except (MaosError, OSError):
+        return run.commit  # its repository is elsewhere: it cannot be known
 
 
 def _bytes_below(folder: Path) -> int:

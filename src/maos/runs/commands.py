@@ -16,7 +16,14 @@ from maos.engine import checkpoints
 from maos.errors import InvalidInput
 from maos.journal.journal import Append
 from maos.model import plan
-from maos.model.events.commands import CheckpointRequested, TasksRequested, WakeRequested
+from maos.model.events.commands import (
+    CancelRequested,
+    CheckpointRequested,
+    RetryRequested,
+    SkipRequested,
+    TasksRequested,
+    WakeRequested,
+)
 from maos.model.events.run import (
     QuestionAnswered,
     QuestionAsked,
@@ -24,11 +31,16 @@ from maos.model.events.run import (
     RunNoteAdded,
     RunPlanned,
     RunWoken,
+    TaskFailed,
     TaskGated,
+    TaskRetried,
+    TaskSkipped,
+    TaskStopping,
 )
 from maos.model.message import PERSON, inbox
 from maos.model.question import yes_or_no
 from maos.model.run import GATE, RUNNING, Run, TaskState, asked_for
+from maos.model.status import TaskStatus
 from maos.runs import conflicts
 from maos.runs.budgets import SENDER
 from maos.runs.outcomes import Outcome, what_follows
@@ -78,6 +90,12 @@ class CommandHandler:
                 return Decision([replace(command, inbox_version=version, at_us=now_us)])
             case QuestionAnswered():
                 return self._answer(run, replace(command, inbox_version=version, at_us=now_us))
+            case RetryRequested():
+                return _retry(run, command, version, now_us)
+            case SkipRequested():
+                return _end_task(run, command, TaskStatus.SKIPPED, version, now_us)
+            case CancelRequested():
+                return _end_task(run, command, TaskStatus.FAILED, version, now_us)
             case WakeRequested() if run.wakes_us > now_us:
                 return Decision([RunWoken(by=command.by, inbox_version=version, at_us=now_us)])
         return Decision()
@@ -124,3 +142,36 @@ def _after_gate(task: TaskState, answered: QuestionAnswered) -> RunEvent:
         return TaskGated(task=task.name, passed=task.gate + 1, at_us=answered.at_us)
     refused = Outcome(failure="gate_failed", message=f"a person said: {answered.answer}")
     return what_follows(task, refused, answered.at_us)
+
+
+def _retry(run: Run, command: RetryRequested, version: int, now_us: int) -> Decision:
+    """Let failed tasks start again: those that are named, else all."""
+    failed = [name for name, task in run.tasks.items() if task.status == TaskStatus.FAILED]
+    if command.tasks:
+        failed = [name for name in failed if name in command.tasks]
+    if not failed:
+        return _refuse("no failed task is left to retry", version, now_us)
+    return Decision([TaskRetried(task=name, inbox_version=version, at_us=now_us) for name in failed])
+
+
+def _end_task(
+    run: Run, command: SkipRequested | CancelRequested, then: TaskStatus, version: int, now_us: int
+) -> Decision:
+    """Skip or cancel a task: at once, or, while an agent works on it, as soon as that has been stopped."""
+    task = run.tasks.get(command.task)
+    if task is None or task.status.is_done or task.status == then:
+        return _refuse(f"{command.task} is {task.status if task else 'no task'}", version, now_us)
+    why = command.why or ("a person cancelled it" if then == TaskStatus.FAILED else "")
+    if task.status == TaskStatus.RUNNING or (task.status == TaskStatus.GATED and not task.asks):
+        return Decision([TaskStopping(task=task.name, then=then, why=why, inbox_version=version, at_us=now_us)])
+    ended: RunEvent = TaskSkipped(task=task.name, why=why, inbox_version=version, at_us=now_us)
+    if then == TaskStatus.FAILED:
+        ended = TaskFailed(task=task.name, failure="cancelled", why=why, inbox_version=version, at_us=now_us)
+    if task.asks in run.questions:  # no person needs to answer it any more
+        closed = QuestionAnswered(id=task.asks, answer=str(then.value), by=PERSON, at_us=now_us)
+        return Decision([ended, closed])
+    return Decision([ended])
+
+
+def _refuse(why: str, version: int, now_us: int) -> Decision:
+    return Decision([RunNoteAdded(text=why, inbox_version=version, at_us=now_us)])

@@ -19,7 +19,7 @@ from maos.model.attempt import Attempt
 from maos.model.events.commands import TasksRequested
 from maos.model.events.core import EventBase
 from maos.model.plan import Task
-from maos.model.run import DONE, Run, TaskState
+from maos.model.run import Run, TaskState
 from maos.runs import agent_types
 from maos.travel.relocation import merged_work
 from maos.workspaces import Workspace
@@ -48,7 +48,7 @@ def of_run(run: Run, newest: Mapping[str, Attempt], commands: Iterable[EventBase
 
     `commands` are those in the run's inbox that were not handled yet: they can add tasks.
     """
-    left = [task for task in run.tasks.values() if task.status != DONE]
+    left = [task for task in run.tasks.values() if not task.status.is_done]
     return [act for task in (*left, *asked(run, commands)) for act in _of_task(run, task, newest)]
 
 
@@ -100,7 +100,7 @@ async def agree(journal: Journal, clock: Clock, attempts: Attempts, run: Run) ->
         made = await merged_work(Path(run.folder), Workspace.from_data(kept), run.commit)
         options["workspace"] = made.to_data()
     for task in run.tasks.values():
-        if task.status != DONE:
+        if not task.status.is_done:
             try:
                 history = await attempts.history(run.agent(task.name))
             except NotFound:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple, TypedDict
 
 from maos.clock import MICROSECONDS
-from maos.model.events.run import TaskFailed, TaskFinished, TaskGated, TaskReleased
+from maos.model.events.run import TaskFailed, TaskFinished, TaskGated, TaskReleased, TaskSkipped
 from maos.model.failure import FRESH, NOTHING, RESUME, RETRY, TABLE, WAIT
 from maos.model.run import GATED, RUNNING, TaskState
+from maos.model.status import TaskStatus
 
 BACKOFF_S = 5.0
 BACKOFF_S_MAX = 600.0
@@ -46,8 +47,11 @@ class Outcome(NamedTuple):
 
 def what_follows(
     task: TaskState, outcome: Outcome, now_us: int, *, resolve: str = ""
-) -> TaskReleased | TaskGated | TaskFinished | TaskFailed:
-    """The event that records an outcome; `resolve` is how a conflict is resolved if it is one."""
+) -> TaskReleased | TaskGated | TaskFinished | TaskFailed | TaskSkipped:
+    """The event that records an outcome; `resolve` is how a conflict is resolved if it is one.
+
+    A task that was being stopped is then cancelled or skipped, unless it was finished all the same.
+    """
     gates = len(task.plan.get("gates", ()))
     common: _Common = {
         "task": task.name,
@@ -57,6 +61,11 @@ def what_follows(
         "merged": outcome.merged,
         "at_us": now_us,
     }
+    is_finished = not outcome.failure and (task.gate >= gates if task.status == GATED else not gates)
+    if task.stopping and not is_finished:
+        if task.stopping == TaskStatus.SKIPPED:
+            return TaskSkipped(why=task.why, **common)
+        return TaskFailed(failure="cancelled", why=task.why, **common)
     if not outcome.failure:
         if task.status == RUNNING and gates:
             return TaskGated(passed=0, result=outcome.result, **common)

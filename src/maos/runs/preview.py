@@ -11,7 +11,7 @@ from maos.engine.ownership import is_held
 from maos.errors import NotFound
 from maos.model.attempt import Attempt, Tool
 from maos.model.failure import ENDED_BY_ITSELF, REPEATABLE
-from maos.model.run import DONE, GATED, RUNNING, Run, TaskState
+from maos.model.run import GATED, RUNNING, Run, TaskState
 
 
 class Next(NamedTuple):
@@ -36,7 +36,7 @@ async def preview(attempts: Attempts, run: Run) -> list[Next]:
 
 async def _next(attempts: Attempts, run: Run, task: TaskState) -> Next:
     agent = run.agent(task.name)
-    if task.status == DONE:
+    if task.status.is_done:
         return Next(task.name, "kept", agent)
     if task.status == GATED:
         return Next(task.name, "checked", agent)

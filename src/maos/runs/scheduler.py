@@ -32,7 +32,10 @@ from maos.model.events.run import (
     TaskFinished,
     TaskGated,
     TaskReleased,
+    TaskRetried,
+    TaskSkipped,
     TaskStarted,
+    TaskStopping,
 )
 from maos.model.run import FAILED, GATED, RUNNING, WAITING, Run, TaskState
 from maos.model.status import RunStatus
@@ -209,13 +212,15 @@ class Scheduler:
         """Begin as many tasks as may be at work, the most important first."""
         while self._later and self._later[0][0] <= now_us:
             name = heapq.heappop(self._later)[2]
-            if self.run.tasks[name].status == GATED:
+            if self.run.tasks[name].status == GATED and name not in self._tasks:
                 self._go_on(name)
-            else:
+            elif self.run.tasks[name].status == WAITING:
                 self._line_up(self.run.tasks[name])
         started = 0
         while self._ready and len(self._tasks) + started < self._concurrency:
             task = self.run.tasks[heapq.heappop(self._ready)[2]]
+            if task.status != WAITING:  # it was cancelled, or skipped
+                continue
             if self._waits(task, now_us):  # its kind came to a limit after it had been lined up
                 continue
             self._note_begin(task, now_us)
@@ -229,7 +234,7 @@ class Scheduler:
 
     def _grant(self, command: Any, version: int, now_us: int) -> None:
         """Carry out a wish of a person or an agent."""
-        if isinstance(command, PauseRequested | CancelRequested):
+        if isinstance(command, PauseRequested) or (isinstance(command, CancelRequested) and not command.task):
             self._pausing = command.why or "asked"
             self._is_cancelled = self._is_cancelled or isinstance(command, CancelRequested)
             return
@@ -249,6 +254,12 @@ class Scheduler:
                     self._wake(now_us)
                 case TaskReleased():
                     self._line_up(self.run.tasks[event.task])
+                case TaskRetried():
+                    self._unblock([event.task])
+                case TaskSkipped():
+                    self._unblock(self.run.needed_by.get(event.task, ()))
+                case TaskStopping() if event.task not in self._tasks:
+                    self._conclude(self.run.tasks[event.task], Outcome(failure="stopped"), now_us)
 
     def _conclude(self, task: TaskState, outcome: Outcome, now_us: int) -> None:
         if outcome.is_limited:
@@ -257,7 +268,7 @@ class Scheduler:
         event = what_follows(task, outcome, now_us, resolve=conflicts.first(self.run, task, outcome))
         self._record(event)
         match event:
-            case TaskFinished():
+            case TaskFinished() | TaskSkipped():
                 self._unblock(self.run.needed_by.get(task.name, ()))
             case TaskReleased():
                 self._line_up(task)
@@ -347,8 +358,10 @@ class Scheduler:
 
     def _act(self, events: Sequence[RunEvent]) -> None:
         for event in events:
-            if isinstance(event, TaskStarted) or (isinstance(event, TaskGated) and not self._pausing):
-                self._go_on(event.task)
+            if isinstance(event, TaskStarted) or (isinstance(event, TaskGated | TaskRetried) and not self._pausing):
+                is_active = self.run.tasks[event.task].status in (RUNNING, GATED)
+                if is_active and event.task not in self._tasks:
+                    self._go_on(event.task)
         if self._listener is not None:
             self._listener(self.run, events)
 
@@ -383,9 +396,8 @@ class Scheduler:
         self._news.set()
 
     async def _wait(self, watchers: Sequence[asyncio.Task[None]]) -> None:
-        if self._pausing and self._tasks:
-            running = [self.run.tasks[name] for name in self._tasks]
-            await asyncio.gather(*(self._worker.stop(self.run, task) for task in running))
+        running = [self.run.tasks[name] for name, work in self._tasks.items() if not work.done()]
+        await asyncio.gather(*(self._worker.stop(self.run, task) for task in running if self._pausing or task.stopping))
         moments = [heap[0][0] for heap in (self._later, self._expiring) if heap]
         if self._until_us and not self._pausing:
             moments.append(self._until_us)

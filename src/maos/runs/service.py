@@ -10,7 +10,8 @@ import asyncio
 import hashlib
 import math
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -22,7 +23,7 @@ from maos.clock import Clock
 from maos.engine import checkpoints, ownership, questions, saving, stopping
 from maos.engine import consent as consents
 from maos.engine.attempts import Attempts
-from maos.engine.claims import claim
+from maos.engine.claims import Held, claim
 from maos.engine.recorder import Recorder
 from maos.engine.run_reader import new_id as new_id
 from maos.engine.types import RUN
@@ -31,25 +32,45 @@ from maos.errors import InvalidInput, NotFound
 from maos.journal.journal import Append, Journal
 from maos.model import status
 from maos.model.attempt import check_run
-from maos.model.events.commands import CancelRequested, Command, PauseRequested, TasksRequested, WakeRequested
-from maos.model.events.run import QuestionAsked, RunClaimed, RunCreated, RunEnded, RunEvent, RunPlanned, RunResumed
+from maos.model.events.commands import (
+    CancelRequested,
+    Command,
+    PauseRequested,
+    RetryRequested,
+    SkipRequested,
+    TasksRequested,
+    WakeRequested,
+)
+from maos.model.events.run import (
+    QuestionAsked,
+    RunClaimed,
+    RunCreated,
+    RunEnded,
+    RunEvent,
+    RunPlanned,
+    RunRemoved,
+    RunResumed,
+)
 from maos.model.failure import REPEATABLE
 from maos.model.message import PERSON, inbox
 from maos.model.plan import ASK, Plan, from_data
-from maos.model.run import CANCELLED, COMPLETED, Run, stream
+from maos.model.run import CANCELLED, COMPLETED, Run, TaskState, stream
+from maos.model.run_status import agents_of
 from maos.plans import parser, source
 from maos.plans.parser import ParsedPlan
 from maos.plans.source import Source
 from maos.runs import agent_types, cleanup, consent, planner
 from maos.runs.additions import Addition, with_more
 from maos.runs.agent_types import AgentType
-from maos.runs.cleanup import Cleanup
+from maos.runs.cleanup import Cleanup, Removal
+from maos.runs.commands import CommandHandler
 from maos.runs.consent import Act
 from maos.runs.notify import Notifier, addresses
+from maos.runs.outcomes import Outcome, what_follows
 from maos.runs.scheduler import Listener, Scheduler, Worker
 from maos.runs.status import RunViews, is_executing
 from maos.runs.upkeep import Upkeep
-from maos.runs.worker import AgentWorker
+from maos.runs.worker import AgentWorker, outcome_of
 from maos.settings.schema import Settings
 from maos.store.contract import Key
 from maos.travel import relocation
@@ -392,18 +413,36 @@ class Runs(RunViews):
 
         Unless it `is_going`, failed tasks are tried again. A run that was given more work counts as going from then on.
         """
-        await consents.check(self._journal, run.id)
+        await self._check_claimable(run)
         hint = f"`maos status {run.id} --watch` watches it from here"
         lease = await claim(self._journal, self._clock, stream(run.id), run, is_open=run.is_open, hint=hint)
         recorder = Recorder(self._journal, RUN, run, lease, lease_s=self._lease_s)
         claimed = self._claimed(recorder, source, options)
         is_again = not (run.is_going if is_going is None else is_going)
         try:
-            await recorder.append(claimed, *([RunResumed(at_us=claimed.at_us)] if is_again else ()))
+            resumed = RunResumed(retries=not run.retries_chosen, at_us=claimed.at_us)
+            await recorder.append(claimed, *([resumed] if is_again else ()))
         except BaseException:
             await self._journal.release(lease)
             raise
         return self._hold(recorder)
+
+    async def _check_claimable(self, run: Run) -> None:
+        """NotAgreed when no person has agreed to what a run from elsewhere does; InvalidInput when it was removed."""
+        await consents.check(self._journal, run.id)
+        if run.removed_us:
+            raise InvalidInput(f"{run.id} was removed", hint="its worktrees are gone; start another run")
+
+    @asynccontextmanager
+    async def _own(self, run: Run, hint: str = "try again") -> AsyncIterator[Recorder[Run]]:
+        """Write to a run that no engine executes; Held while one does. Other engines cannot claim it meanwhile."""
+        lease = await claim(self._journal, self._clock, stream(run.id), run, is_open=run.is_open, hint=hint)
+        recorder = Recorder(self._journal, RUN, run, lease, lease_s=self._lease_s)
+        held = _Claim(recorder, asyncio.create_task(recorder.keep_lease()))
+        try:
+            yield recorder
+        finally:
+            await self._release(held)
 
     def _claimed(self, recorder: Recorder[Run], source: str, options: Mapping[str, Any] | None = None) -> RunClaimed:
         owner, at_us = ownership.identity(recorder.lease), self._clock.now_us()
@@ -553,14 +592,100 @@ class Runs(RunViews):
             await checkpoints.until(self._journal, run, lambda each: not each.is_going)
         return run
 
-    async def cancel(self, id: str, why: str = "cancelled") -> Run:
-        """End a run for good: its agents are stopped, what is left is not begun, and its status is `cancelled`.
+    async def retry(self, id: str, *, tasks: Sequence[str] = ()) -> Run:
+        """Let failed tasks start again: the named ones, else all. Tasks that are done or skipped stay as they are.
+
+        While an engine executes the run, it retries them. Otherwise the engine that resumes the run does, and retries
+        no other failed tasks.
 
         Example::
 
-            run = await m.runs.cancel("r-1", "no longer needed")
+            await m.runs.retry("r-1", tasks=["deploy"])
         """
         run = await self.get(id)
+        failed = [name for name, task in run.tasks.items() if task.status == status.TaskStatus.FAILED]
+        for name in tasks:
+            if self._task(run, name).name not in failed:
+                hint = "only a task that has failed can be retried"
+                raise InvalidInput(f"{name} is {run.tasks[name].status}", hint=hint)
+        if not failed:
+            raise InvalidInput(f"no task of {run.id} has failed", hint=f"`maos resume {run.id}` executes what is left")
+        return await self._apply(run, RetryRequested(tasks=list(tasks), at_us=self._clock.now_us()))
+
+    async def skip(self, id: str, task: str, *, reason: str = "") -> Run:
+        """Count a task as done without its result, so that those that need it can start. Its agent is stopped.
+
+        Example::
+
+            await m.runs.skip("r-1", "deploy", reason="deployed by hand")
+        """
+        run = await self.get(id)
+        self._check_not_done(run, task)
+        return await self._apply(run, SkipRequested(task=task, why=reason, at_us=self._clock.now_us()))
+
+    def _task(self, run: Run, name: str) -> TaskState:
+        if name not in run.tasks:
+            raise NotFound(f"{run.id} has no task {name!r}", hint=f"it has {', '.join(run.tasks) or 'none'}")
+        return run.tasks[name]
+
+    def _check_not_done(self, run: Run, task: str) -> None:
+        if self._task(run, task).status.is_done:
+            raise InvalidInput(f"{task} is {run.tasks[task].status}", hint=f"`maos rollback {run.id}` can undo it")
+
+    async def _apply(self, run: Run, command: Command) -> Run:
+        """Have a command applied and return the run as it is then: by the engine that executes it, else here."""
+        await self._check_claimable(run)
+        version = await self._request(run.id, command)
+        while run.inbox_cursor < version:
+            if is_executing(run):
+                await checkpoints.until(
+                    self._journal, run, lambda each: each.inbox_cursor >= version or not each.is_going
+                )
+            else:
+                try:
+                    await self._apply_unattended(run)
+                except Held:
+                    pass  # an engine has just claimed it
+            run = await self.get(run.id)
+        return run
+
+    async def _apply_unattended(self, run: Run) -> None:
+        """Handle the commands in the inbox of a run that no engine executes, and end the agents of tasks they end."""
+        handler = CommandHandler(self._bus)
+        async with self._own(run) as recorder:
+            async for record in self._journal.read(inbox(run.id), after=run.inbox_cursor):
+                decision = handler.grant(run, record.event, record.version, self._clock.now_us())
+                if decision.events:
+                    await recorder.append(*decision.events, also=decision.also)
+            for task in [each for each in run.tasks.values() if each.stopping]:
+                ended = [await self._ended(agent) for agent in agents_of(run, task)]
+                outcome = next((each for each in ended if each is not None), Outcome(failure="stopped"))
+                await recorder.append(what_follows(task, outcome._replace(failure="stopped"), self._clock.now_us()))
+
+    async def _ended(self, agent: str) -> Outcome | None:
+        """Stop an agent that no engine attends to; what its newest attempt came to."""
+        try:
+            attempt = await self._attempts.get(agent)
+        except NotFound:
+            return None  # it was not started yet
+        await stopping.end(self._attempts, attempt, GRACE_S)
+        return outcome_of(await self._attempts.get(agent))
+
+    async def cancel(self, id: str, *, task: str = "", why: str = "cancelled") -> Run:
+        """End a run for good, or one task of it: agents are stopped, and what is left is not started.
+
+        A run that was cancelled can be resumed; a cancelled task counts as failed until it is retried.
+
+        Example::
+
+            run = await m.runs.cancel("r-1", why="no longer needed")
+        """
+        run = await self.get(id)
+        if task:
+            self._check_not_done(run, task)
+            if run.tasks[task].status == status.TaskStatus.FAILED:
+                raise InvalidInput(f"{task} has failed already", hint="it does not run")
+            return await self._apply(run, CancelRequested(task=task, why=why, at_us=self._clock.now_us()))
         if run.status == COMPLETED:
             raise InvalidInput(f"orchestration {run.id} is completed", hint="only a run that is not can be cancelled")
         while run.status != CANCELLED:
@@ -575,29 +700,18 @@ class Runs(RunViews):
 
     async def _cancel_unattended(self, run: Run, why: str) -> None:
         """End a run that no engine executes, and its agents."""
-        lease = await claim(self._journal, self._clock, stream(run.id), run, is_open=run.is_open, hint="try again")
-        recorder = Recorder(self._journal, RUN, run, lease, lease_s=self._lease_s)
-        held = self._hold(recorder)
-        try:
+        async with self._own(run) as recorder:
             await stopping.end_all(self._attempts, run.id, GRACE_S)
             at_us = self._clock.now_us()
             await recorder.append(RunEnded(status=status.RunStatus.CANCELLED, why=why, at_us=at_us))
-        finally:
-            self._claims.pop(run.id, None)
-            await self._release(held)
 
     async def add(self, id: str, plan: Plan, *, options: Mapping[str, Any] | None = None) -> Run:
         """Add tasks to a run that no engine executes (R-203), and the options that they need."""
         run = await self.get(id)
         with_more(run, plan)
-        hint = f"pause it first, with `maos pause {id}`"
-        lease = await claim(self._journal, self._clock, stream(id), run, is_open=run.is_open, hint=hint)
-        recorder = Recorder(self._journal, RUN, run, lease, lease_s=self._lease_s)
         tasks = [msgspec.to_builtins(task) for task in plan.tasks]
-        try:
+        async with self._own(run, f"pause it first, with `maos pause {id}`") as recorder:
             await recorder.append(RunPlanned(tasks=tasks, options=dict(options or {}), at_us=self._clock.now_us()))
-        finally:
-            await self._journal.release(recorder.lease)
         return run
 
     async def request_tasks(self, id: str, plan: Plan, *, by: str = PERSON) -> None:
@@ -622,10 +736,33 @@ class Runs(RunViews):
         """Answer a question of a run, also while no engine executes it; Answered when another answer came first."""
         await questions.answer(self._journal, self._clock, await self.get(id), question, answer, by=by)
 
-    async def _request(self, id: str, command: Command) -> None:
-        await self._journal.append(inbox(id), command)
+    async def _request(self, id: str, command: Command) -> int:
+        """Put a command into the inbox of a run; its version there."""
+        return (await self._journal.append(inbox(id), command)).version
 
     # --- housekeeping ----------------------------------------------------------------------------------------
+
+    async def remove(self, id: str, *, dry_run: bool = False) -> Removal:
+        """Free the worktrees of a run that is not executed, and leave it out of lists. Its events stay.
+
+        InvalidInput when a worktree has changes that no checkpoint has; `dry_run` shows all of that, and changes
+        nothing.
+
+        Example::
+
+            removal = await m.runs.remove("r-1", dry_run=True)
+            print(removal.worktrees, removal.unmerged)
+        """
+        run = await self.get(id)
+        if is_executing(run) or any(each.is_open for each in (await self.at_work(run)).values()):
+            raise InvalidInput(f"{run.id} is being executed", hint=f"`maos cancel {run.id}` ends it")
+        if dry_run:
+            return await cleanup.removal(self._attempts, run)
+        await self._check_claimable(run)
+        async with self._own(run) as recorder:
+            removal = await cleanup.remove_run(self._journal, self._clock, self._attempts, run)
+            await recorder.append(RunRemoved(at_us=self._clock.now_us()))
+        return removal
 
     async def keep(self, id: str, why: str = "") -> bool:
         """Have no cleanup ever remove anything of a run; False when that was so already."""

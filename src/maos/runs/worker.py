@@ -56,15 +56,22 @@ class AgentWorker:
     async def work(self, run: Run, task: TaskState) -> Outcome:
         """Start the task's agent, take it up, resume it, or only see what became of it: whatever is left to do."""
         self._mind(run)
-        plan = msgspec.convert(task.plan, Task)
+        try:
+            return await self._work(run, task, msgspec.convert(task.plan, Task))
+        finally:
+            self._stopping.discard(task.name)  # it can be tried again
+
+    async def _work(self, run: Run, task: TaskState, plan: Task) -> Outcome:
         own = _own_budget(run, plan)
         try:
             attempt = await self._attempt(run, task, plan, own)
         except (StartFailed, NotFound, InvalidInput) as error:
             return Outcome(failure="start_failed", message=str(error))
+        if attempt is None and task.stopping:
+            return Outcome(failure="stopped")
         if attempt is None:
             return Outcome(failure="budget_reached", message=own.exceeded(task.used_usd, task.used_tokens))
-        outcome = _outcome(attempt)
+        outcome = outcome_of(attempt)
         given_usd = float(attempt.order.get("budget_usd", 0))
         if outcome.failure == "budget_reached" and given_usd and given_usd != own.left_usd(task.used_usd):
             # It was what the run had left: the run is paused, and the task can go on.
@@ -89,7 +96,7 @@ class AgentWorker:
             attempt = await self._gate(run, task, gate, name)
         except (StartFailed, NotFound, InvalidInput) as error:
             return Outcome(failure="start_failed", message=f"gate {task.gate + 1}: {error}")
-        outcome = _outcome(attempt)
+        outcome = outcome_of(attempt)
         if gate.review and not outcome.failure and not _approves(outcome.result):
             return outcome._replace(failure="gate_failed", message=outcome.result)
         if gate.command and outcome.failure == "failed":
@@ -124,6 +131,8 @@ class AgentWorker:
         known = await self._known(agent)
         if known is not None and known.number >= task.attempts:
             return await self._taken_up(task, agent, own)
+        if task.stopping:
+            return None
         if own.exceeded(task.used_usd, task.used_tokens):
             return None
         if known is None:
@@ -287,7 +296,7 @@ class AgentWorker:
             attempt = await self._beside(run, task, name, more)
         except (StartFailed, NotFound, InvalidInput) as error:
             return outcome._replace(failure="merge_conflict", message=str(error), files=tuple(task.conflict))
-        done = _outcome(attempt)
+        done = outcome_of(attempt)
         spent = outcome._replace(cost_usd=done.cost_usd, tokens=done.tokens)
         if done.failure and TABLE[done.failure].action not in (ASK, GIVE_UP):
             return spent._replace(failure=done.failure, message=done.message, reset_us=done.reset_us, at_us=done.at_us)
@@ -357,7 +366,8 @@ def _told(run: Run, plan: Task, found: Sequence[tuple[str, str]]) -> str:
     return "\n\n".join(parts)
 
 
-def _outcome(attempt: Attempt) -> Outcome:
+def outcome_of(attempt: Attempt) -> Outcome:
+    """What an attempt that has ended came to."""
     commits = [each.commit for each in attempt.checkpoints if each.commit]
     return Outcome(
         result=attempt.result or attempt.last_text,

@@ -35,13 +35,14 @@ FROM maos_restored AS r, jsonb_each(r.state -> 'tasks') AS t WHERE (t.value ->> 
 UNION ALL
 SELECT r.run, r.stream_id, r.version,
        CASE t.value ->> 'status' WHEN 'done' THEN 'task_finished' WHEN 'failed' THEN 'task_failed'
-            WHEN 'gated' THEN 'task_gated' ELSE 'task_released' END,
+            WHEN 'gated' THEN 'task_gated' WHEN 'skipped' THEN 'task_skipped' ELSE 'task_released' END,
        r.time_us,
        jsonb_build_object('task', t.key, 'result', t.value -> 'result', 'why', t.value -> 'why',
                           'failure', nullif(t.value ->> 'failure', ''), 'commit', t.value -> 'commit',
                           'at_us', t.value -> 'ended_us'), (t.value ->> 'ended_us')::bigint, t.key
 FROM maos_restored AS r, jsonb_each(r.state -> 'tasks') AS t
-WHERE (t.value ->> 'attempts')::bigint > 0 AND t.value ->> 'status' <> 'running'
+WHERE ((t.value ->> 'attempts')::bigint > 0 AND t.value ->> 'status' <> 'running')
+   OR t.value ->> 'status' IN ('failed', 'skipped')
 UNION ALL
 SELECT run, stream_id, version, CASE WHEN state ->> 'status' = 'paused' THEN 'run_paused' ELSE 'run_ended' END, time_us,
        jsonb_build_object('status', state -> 'status', 'why', state -> 'why', 'summary', state -> 'summary'),
@@ -82,31 +83,33 @@ WITH planned AS (
     FROM maos_runs AS r, jsonb_array_elements(r.data -> 'tasks') AS t (plan) WHERE r.type = 'run_planned'
 ), happened AS (
     SELECT DISTINCT ON (stream_id, task) stream_id, task AS name, type, data, at_us, version
-    FROM maos_runs WHERE type LIKE 'task\_%' ORDER BY stream_id, task, version DESC
+    FROM maos_runs WHERE type LIKE 'task\_%' AND type <> 'task_stopping' ORDER BY stream_id, task, version DESC
 ), counted AS (
     SELECT stream_id, task AS name, min(at_us) FILTER (WHERE type = 'task_started') AS begun_us,
            sum((data ->> 'cost_usd')::float) AS cost_usd
     FROM maos_runs WHERE type LIKE 'task\_%' GROUP BY 1, 2
 ), resumed AS (
-    SELECT stream_id, max(version) AS version FROM maos_runs WHERE type = 'run_resumed' GROUP BY 1
+    SELECT stream_id, max(version) AS version FROM maos_runs WHERE type = 'run_resumed' AND coalesce((data ->> 'retries')::boolean, true) GROUP BY 1
 )
 SELECT p.run || '.' || p.name AS id,
        NULL::text AS parent_task_id,
        coalesce(nullif(p.plan ->> 'task', ''), p.plan ->> 'command', '') AS description,
-       CASE WHEN h.type IS NULL OR h.type = 'task_released' THEN 'waiting'
-            WHEN h.type = 'task_failed' AND h.version < coalesce(r.version, 0) THEN 'waiting'
+       CASE WHEN h.type IS NULL OR h.type IN ('task_released', 'task_retried') THEN 'waiting'
+            WHEN h.type = 'task_failed' AND h.version < coalesce(r.version, 0)
+                 AND coalesce(h.data ->> 'failure', '') <> 'cancelled' THEN 'waiting'
             WHEN h.type = 'task_started' THEN 'running'
             WHEN h.type = 'task_gated' THEN 'gated'
-            WHEN h.type = 'task_finished' THEN 'done' ELSE 'failed' END AS status,
+            WHEN h.type = 'task_finished' THEN 'done'
+            WHEN h.type = 'task_skipped' THEN 'skipped' ELSE 'failed' END AS status,
        jsonb_build_array(coalesce(p.plan ->> 'done_by', p.run || '.' || p.name)) AS assigned_agents,
        '[]'::jsonb AS subtasks,
-       CASE WHEN h.type = 'task_finished' THEN 100.0 ELSE 0.0 END::float AS progress,
+       CASE WHEN h.type IN ('task_finished', 'task_skipped') THEN 100.0 ELSE 0.0 END::float AS progress,
        CASE WHEN h.type IN ('task_finished', 'task_failed', 'task_gated') THEN
             jsonb_build_object('text', h.data -> 'result', 'failure', h.data -> 'failure', 'why', h.data -> 'why',
                                'commit', h.data -> 'commit') END AS result,
        to_timestamp(p.at_us / 1000000) AS created_at,
        to_timestamp(c.begun_us / 1000000) AS started_at,
-       CASE WHEN h.type IN ('task_finished', 'task_failed') THEN to_timestamp(h.at_us / 1000000) END AS completed_at,
+       CASE WHEN h.type IN ('task_finished', 'task_failed', 'task_skipped') THEN to_timestamp(h.at_us / 1000000) END AS completed_at,
        p.run AS orchestration_id,
        p.name AS name,
        coalesce(p.plan -> 'needs', '[]') AS needs,

@@ -34,13 +34,14 @@ FROM maos_restored AS r, json_each(r.state, '$.tasks') AS t WHERE json_extract(t
 UNION ALL
 SELECT r.run, r.stream_id, r.version,
        CASE json_extract(t.value, '$.status') WHEN 'done' THEN 'task_finished' WHEN 'failed' THEN 'task_failed'
-            WHEN 'gated' THEN 'task_gated' ELSE 'task_released' END,
+            WHEN 'gated' THEN 'task_gated' WHEN 'skipped' THEN 'task_skipped' ELSE 'task_released' END,
        r.time_us,
        json_object('task', t.key, 'result', json_extract(t.value, '$.result'), 'why', json_extract(t.value, '$.why'),
                    'failure', nullif(json_extract(t.value, '$.failure'), ''),
                    'commit', json_extract(t.value, '$.commit'), 'at_us', json_extract(t.value, '$.ended_us'))
 FROM maos_restored AS r, json_each(r.state, '$.tasks') AS t
-WHERE json_extract(t.value, '$.attempts') > 0 AND json_extract(t.value, '$.status') <> 'running'
+WHERE (json_extract(t.value, '$.attempts') > 0 AND json_extract(t.value, '$.status') <> 'running')
+   OR json_extract(t.value, '$.status') IN ('failed', 'skipped')
 UNION ALL
 SELECT run, stream_id, version,
        CASE WHEN json_extract(state, '$.status') = 'paused' THEN 'run_paused' ELSE 'run_ended' END, time_us,
@@ -84,7 +85,7 @@ WITH planned AS (
     FROM maos_runs AS r, json_each(r.data, '$.tasks') AS t WHERE r.type = 'run_planned'
 ), happened AS (
     SELECT stream_id, json_extract(data, '$.task') AS name, type, data, max(version) AS version
-    FROM maos_runs WHERE type GLOB 'task_*' GROUP BY 1, 2
+    FROM maos_runs WHERE type GLOB 'task_*' AND type <> 'task_stopping' GROUP BY 1, 2
 ), begun AS (
     SELECT stream_id, json_extract(data, '$.task') AS name, min(json_extract(data, '$.at_us')) AS at_us
     FROM maos_runs WHERE type = 'task_started' GROUP BY 1, 2
@@ -92,25 +93,27 @@ WITH planned AS (
     SELECT stream_id, json_extract(data, '$.task') AS name, sum(json_extract(data, '$.cost_usd')) AS cost_usd
     FROM maos_runs WHERE type GLOB 'task_*' GROUP BY 1, 2
 ), resumed AS (
-    SELECT stream_id, max(version) AS version FROM maos_runs WHERE type = 'run_resumed' GROUP BY 1
+    SELECT stream_id, max(version) AS version FROM maos_runs WHERE type = 'run_resumed' AND coalesce(json_extract(data, '$.retries'), 1) GROUP BY 1
 )
 SELECT p.run || '.' || p.name AS id,
        NULL AS parent_task_id,
        coalesce(nullif(json_extract(p.plan, '$.task'), ''), json_extract(p.plan, '$.command'), '') AS description,
-       CASE WHEN h.type IS NULL OR h.type = 'task_released' THEN 'waiting'
-            WHEN h.type = 'task_failed' AND h.version < coalesce(r.version, 0) THEN 'waiting'
+       CASE WHEN h.type IS NULL OR h.type IN ('task_released', 'task_retried') THEN 'waiting'
+            WHEN h.type = 'task_failed' AND h.version < coalesce(r.version, 0)
+                 AND coalesce(json_extract(h.data, '$.failure'), '') <> 'cancelled' THEN 'waiting'
             WHEN h.type = 'task_started' THEN 'running'
             WHEN h.type = 'task_gated' THEN 'gated'
-            WHEN h.type = 'task_finished' THEN 'done' ELSE 'failed' END AS status,
+            WHEN h.type = 'task_finished' THEN 'done'
+            WHEN h.type = 'task_skipped' THEN 'skipped' ELSE 'failed' END AS status,
        json_array(coalesce(json_extract(p.plan, '$.done_by'), p.run || '.' || p.name)) AS assigned_agents,
        '[]' AS subtasks,
-       CASE WHEN h.type = 'task_finished' THEN 100.0 ELSE 0.0 END AS progress,
+       CASE WHEN h.type IN ('task_finished', 'task_skipped') THEN 100.0 ELSE 0.0 END AS progress,
        CASE WHEN h.type IN ('task_finished', 'task_failed', 'task_gated') THEN
             json_object('text', json_extract(h.data, '$.result'), 'failure', json_extract(h.data, '$.failure'),
                         'why', json_extract(h.data, '$.why'), 'commit', json_extract(h.data, '$.commit')) END AS result,
        datetime(p.at_us / 1000000, 'unixepoch') AS created_at,
        datetime(b.at_us / 1000000, 'unixepoch') AS started_at,
-       CASE WHEN h.type IN ('task_finished', 'task_failed')
+       CASE WHEN h.type IN ('task_finished', 'task_failed', 'task_skipped')
             THEN datetime(json_extract(h.data, '$.at_us') / 1000000, 'unixepoch') END AS completed_at,
        p.run AS orchestration_id,
        p.name AS name,

@@ -20,7 +20,7 @@ from maos.workspaces.index import LeftOut
 from maos.workspaces.layout import UnsavedWork, Workspace, check_workspace_name, is_object
 from maos.workspaces.merge import OTHERS, OWN, SIDES, Blocked, Conflicted, Merged, merge, preview
 from maos.workspaces.relocation import head, missing_commits, relocate
-from maos.workspaces.removal import Left, clear, is_left, keep, left_behind, remove
+from maos.workspaces.removal import Left, clear, is_left, is_merged, keep, left_behind, remove
 from maos.workspaces.repair import exists, verify
 
 __all__ = [
@@ -45,6 +45,7 @@ __all__ = [
     "exists",
     "head",
     "is_left",
+    "is_merged",
     "is_object",
     "keep",
     "left_behind",

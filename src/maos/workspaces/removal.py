@@ -93,6 +93,20 @@ async def keep(repository: Path, name: str, label: str, commit: str) -> None:
     await git.run("update-ref", f"{refs_of(check_workspace_name(name))}{label}", commit)
 
 
+async def is_merged(workspace: Workspace, commit: str) -> bool:
+    """Return whether a branch of the repository has the work of a commit: the commit, or what `merge` made of it."""
+    assert workspace.repository is not None
+    git = Git(workspace.repository, {"GIT_DIR": str(workspace.repository)})
+    found = [commit]
+    noted = await git.run("rev-parse", "-q", "--verify", refs_of(workspace.name) + "merged", allowed=(0, 1, 128))
+    if noted.status == 0:
+        landed, merged = (await git.run("rev-parse", noted.line + "^1", noted.line + "^2")).output.decode().split()
+        contains = await git.run("merge-base", "--is-ancestor", commit, merged, allowed=(0, 1))
+        found += [landed] if contains.status == 0 else []
+    outside = ("--not", "--branches", "--remotes", "--tags")
+    return any([not await git.line("rev-list", "-n", "1", each, *outside) for each in found])
+
+
 async def _refuse_to_lose(place: WorkspaceFolder) -> None:
     """Raise UnsavedWork when a file in the tree or a commit of the agent is under no ref."""
     state = place.state()

@@ -47,6 +47,12 @@ def of_event(run: Run, type_: str, data: Mapping[str, Any]) -> Iterator[Line]:
             yield name, _finished(run.tasks[name]), "good"
         case "task_failed":
             yield name, f"✗ failed: {_why(data)}", "bad"
+        case "task_skipped":
+            yield name, f"– skipped{f': {why}' if (why := _why(data)) else ''}", "warning"
+        case "task_retried":
+            yield name, "↻ is tried again", "dim"
+        case "task_stopping":
+            yield name, "‖ is being stopped", "dim"
         case "task_released" if data.get("failure") == "stopped":
             yield name, "‖ stopped; it can go on", "warning"
         case "task_released":

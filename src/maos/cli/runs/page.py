@@ -31,7 +31,7 @@ MESSAGES_SHOWN_MAX = 20
 TASKS_SHOWN_MAX = 50
 
 _TASK_MARKS = {
-    "running": "▶", "gated": "?", "failed": "✗", "waiting": "·", "cancelled": "-", "skipped": "-", "done": "✓",
+    "running": "▶", "gated": "?", "failed": "✗", "waiting": "·", "skipped": "–", "done": "✓",
 }  # fmt: skip
 """In the order in which tasks are shown."""
 

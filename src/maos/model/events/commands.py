@@ -89,6 +89,23 @@ class ResolveRequested(Command, frozen=True, kw_only=True):
 
 @event("cancel_requested")
 class CancelRequested(Command, frozen=True, kw_only=True):
-    """For a workflow run: end."""
+    """For a run or a workflow run: end. For a run with `task`: end that task alone."""
 
+    why: str = ""
+    task: str = ""
+
+
+@event("retry_requested")
+class RetryRequested(Command, frozen=True, kw_only=True):
+    """For a run: try failed tasks again."""
+
+    tasks: list[str] = []
+    """Their names; empty for all that have failed."""
+
+
+@event("skip_requested")
+class SkipRequested(Command, frozen=True, kw_only=True):
+    """For a run: count a task as done without its result."""
+
+    task: str
     why: str = ""

@@ -8,7 +8,7 @@ import msgspec
 
 from maos.model.events.core import EventBase, event
 from maos.model.events.parts import GivenUp, JoinedRun, Owner, RunOrigin, RunVersion, WorkspaceData
-from maos.model.status import RunStatus
+from maos.model.status import RunStatus, TaskStatus
 
 
 class RunEventBase(EventBase, frozen=True, kw_only=True):
@@ -58,6 +58,9 @@ class RunPlanned(RunEventBase, frozen=True, kw_only=True):
 @event("run_resumed", plain=True)
 class RunResumed(RunEventBase, frozen=True, kw_only=True):
     """A run that was paused or had ended is executed again."""
+
+    retries: bool = True
+    """Whether tasks that have failed are tried again; cancelled tasks are not."""
 
 
 @event("run_paused", plain=True)
@@ -141,6 +144,30 @@ class TaskFailed(TaskEventBase, frozen=True, kw_only=True):
 
     failure: str
     why: str
+
+
+@event("task_stopping", plain=True)
+class TaskStopping(RunEventBase, frozen=True, kw_only=True):
+    """The agent of a task is being stopped, because the task was cancelled or skipped."""
+
+    task: str
+    then: TaskStatus
+    """What the task is when its agent has ended: `failed` or `skipped`."""
+    why: str = ""
+
+
+@event("task_skipped", plain=True)
+class TaskSkipped(TaskEventBase, frozen=True, kw_only=True):
+    """A task counts as done without a result; those that need it can start."""
+
+    why: str = ""
+
+
+@event("task_retried", plain=True)
+class TaskRetried(RunEventBase, frozen=True, kw_only=True):
+    """A failed task can be started again."""
+
+    task: str
 
 
 @event("question_asked", plain=True)
@@ -257,6 +284,11 @@ class RunMoved(RunEventBase, frozen=True, kw_only=True):
     workspace: WorkspaceData | None = None
 
 
+@event("run_removed", plain=True)
+class RunRemoved(RunEventBase, frozen=True, kw_only=True):
+    """Its worktrees are removed, and lists leave it out. Its events stay."""
+
+
 RunRestored = RunRolledBack | RunForked | RunJoined | RunChanged
 RunEvent = (
     RunCreated
@@ -270,6 +302,9 @@ RunEvent = (
     | TaskGated
     | TaskFinished
     | TaskFailed
+    | TaskStopping
+    | TaskSkipped
+    | TaskRetried
     | QuestionAsked
     | QuestionAnswered
     | RunCheckpointed
@@ -278,5 +313,6 @@ RunEvent = (
     | RunNoteAdded
     | RunRestored
     | RunMoved
+    | RunRemoved
 )
 """Every event of a run."""
