@@ -57,6 +57,7 @@ def test_every_command_has_help_with_an_example(path: tuple[str, ...], no_db: Pa
 
 
 NEED_A_RUN = {
+    "cancel", "retry", "rm", "skip",
     "agent", "answer", "attach", "chat", "checkpoint", "completion", "demo", "diff", "effects", "export", "fork",
     "import", "join", "logs", "merge", "notify", "pause", "pin", "resume", "rollback", "run", "workflow", "r-1a2b3c",
     "r-1a2b3c/api",

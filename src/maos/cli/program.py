@@ -32,6 +32,10 @@ SECTIONS: dict[str, dict[str, Entry]] = {
     "Control": {
         "resume": ("maos.cli.runs.resume:resume", "Resume a paused, interrupted or failed run."),
         "pause": ("maos.cli.runs.control:pause", "Pause a run; `maos resume` continues it."),
+        "cancel": ("maos.cli.runs.control:cancel", "Cancel a run, or one task of it."),
+        "retry": ("maos.cli.runs.control:retry", "Retry the failed tasks of a run, or one of them."),
+        "skip": ("maos.cli.runs.control:skip", "Skip a task, so that tasks that need it can start."),
+        "rm": ("maos.cli.runs.control:rm", "Remove a run from lists, and its worktrees from the disk."),
         "merge": ("maos.cli.runs.results:merge", "Merge the work of a run or an agent into your branch."),
     },
     "Points in time": {
