@@ -87,7 +87,7 @@ def test_sent_away_it_lets_go_and_the_agents_go_on(
     engine.signal(number)
     assert engine.end() == code
     said = documents(engine.stdout)[-1]
-    assert (said["kind"], said["go_on"]) == ("let_go", f"maos resume {said['run']}")
+    assert (said["kind"], said["resumable"]) == ("let_go", f"maos resume {said['run']}")
     assert agents.status(f"{said['run']}.left") == "detached"
     go(repository, "left", "right")
     assert _summary(call("resume", "--json").stdout)["status"] == "completed"  # the latest, when none is named
@@ -99,7 +99,7 @@ def test_a_second_interrupt_lets_go(repository: Path, plan: Plan, start: Start, 
     engine = start("orchestrate", "--plan", str(plan(deaf=deaf)), "--auto")
     wait_until(lambda: begun(repository, "deaf"))
     engine.signal(signal.SIGINT)
-    engine.wait_for("Ctrl+C again lets go")
+    engine.wait_for("press Ctrl+C again to detach")
     engine.signal(signal.SIGINT)
     assert engine.end() == 130
     assert "its agents keep running; `maos resume r-" in engine.stdout

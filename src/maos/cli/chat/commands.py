@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from maos.cli.agent import words
 from maos.cli.chat.session import ChatSession
-from maos.cli.runs import narration, page, plans, prompts, status
+from maos.cli.runs import narration, page, plans, prompts
 from maos.errors import InvalidInput, NotFound
 from maos.model import question
 from maos.model.message import PERSON
@@ -102,7 +102,7 @@ class ChatCommands:
     async def _status(self, _rest: str) -> None:
         now = await self._session.m.runs.status_of(self._run())
         if self._session.view.as_json:
-            self._session.view.emit({**status.document(now, tasks=True, said=None), "kind": "status"})
+            self._session.view.emit({**page.document(now, tasks=True), "kind": "status"})
         else:
             await self._session.view.write(lambda: page.show(now, tasks=True, messages=None))
 

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 from maos.cli import questions, render
 from maos.cli.agent import words
+from maos.cli.documents import Document
 from maos.cli.plain import clean
+from maos.cli.runs import documents
 from maos.cli.workflow import changes
 
 if TYPE_CHECKING:
@@ -46,6 +48,16 @@ def bar(percent: int) -> str:
     """How far it is, as a bar."""
     filled = BAR_COLUMNS * max(0, min(100, percent)) // 100
     return "█" * filled + "░" * (BAR_COLUMNS - filled)
+
+
+def document(status: RunStatus, *, tasks: bool = False, messages: Sequence[SentMessage] | None = None) -> Document:
+    """A run as JSON."""
+    found = documents.whole(status)
+    if tasks:
+        found["tasks"] = [documents.task(each, status.run) for each in status.run.tasks.values()]
+    if messages is not None:
+        found["messages"] = [documents.said(each) for each in messages]
+    return found
 
 
 def show(status: RunStatus, *, tasks: bool, messages: Sequence[SentMessage] | None) -> None:

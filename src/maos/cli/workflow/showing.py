@@ -45,10 +45,9 @@ def show(database: DatabaseTarget, id: str, everything: bool, as_json: bool) -> 
     found = database.read(work)
     if isinstance(found, RunStatus):
         from maos.cli.runs import page as pages
-        from maos.cli.runs import status as showing
 
         if as_json:
-            shared.show({**showing.document(found, tasks=True, said=None), **file_summary(found)})
+            shared.show({**pages.document(found, tasks=True), **file_summary(found)})
         else:
             pages.show(found, tasks=True, messages=None)
     elif as_json:
