@@ -120,7 +120,7 @@ PARTS: list[tuple[str, str, list[tuple[str, list[str]]]]] = [
         [
             ("runs/service.py", ["Runs", "Observer"]),
             ("runs/status.py", ["RunViews", "RunStatus", "Summary"]),
-            ("runs/feed.py", ["Feed", "RunChanged", "AgentOutput", "NewMessage", "CommandArrived"]),
+            ("runs/feed.py", ["RunFeed", "RunUpdate", "AgentOutput", "MessageUpdate", "CommandArrived"]),
             ("runs/consent.py", ["Act"]),
             ("travel/relocation.py", ["Moved"]),
         ],

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias, TypedDict, Unpack
 
 from maos.bus import acknowledgements, history
 from maos.bus.acknowledgements import DeadLetter, Waiting
-from maos.bus.history import Filter, SentMessage, Talk
+from maos.bus.history import Filter, Received, SentMessage, Talk
 from maos.bus.mailbox import Mailbox
 from maos.bus.outbox import MessageDraft, MessageLimits, Outbox, Outgoing, Subscriptions, appends_of
 from maos.bus.receiver import TRIES_MAX, VISIBILITY_S, WINDOW, Delivery, Receiver
@@ -244,6 +244,10 @@ class Bus:
     async def requeue(self, name: str, version: int) -> None:
         """Send a dead letter again, to the agent that it could not be delivered to."""
         await acknowledgements.requeue(self._journal, self._clock, name, version)
+
+    async def received(self, name: str) -> list[Received]:
+        """Every message that was put into an inbox, with the number of its acknowledgements."""
+        return await history.received(self._journal, name)
 
     # --- history ---------------------------------------------------------------------------------------------
 

@@ -6,13 +6,14 @@ The index of a run has the sender and the recipients of each message; its text i
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from typing import NamedTuple
 
 from maos.errors import Corrupt
 from maos.journal.journal import Journal, Record
-from maos.model.events.messages import MessageRouted, MessageSent
-from maos.model.message import Message, belongs, history, inbox, message
+from maos.model.events.messages import MessageAcknowledged, MessageRouted, MessageSent
+from maos.model.message import Message, acks, belongs, history, inbox, message
 
 GONE = "[the text of this message is not in this journal]"
 
@@ -32,6 +33,15 @@ class Talk(NamedTuple):
     messages: int
     last_us: int
     types: tuple[str, ...]
+
+
+class Received(NamedTuple):
+    """An entry of an inbox that is a message, or was acknowledged."""
+
+    text: str
+    is_message: bool
+    acks: int
+    """How often it was acknowledged: once, if everything is right and it was read."""
 
 
 class Filter(NamedTuple):
@@ -153,6 +163,18 @@ async def talks(journal: Journal, run: str | None, wanted: Filter) -> list[Talk]
             types = before.types if said.type in before.types else (*before.types, said.type)
             found[pair] = Talk(*pair, before.messages + 1, said.at_us, types)
     return sorted(found.values(), key=lambda talk: (-talk.messages, talk.sender, talk.recipient))
+
+
+async def received(journal: Journal, name: str) -> list[Received]:
+    """Every message in an inbox with its acknowledgements, in the order of the inbox."""
+    events = [record.event async for record in journal.read(acks(name))]
+    counts = Counter(n for event in events if isinstance(event, MessageAcknowledged) for n in event.versions)
+    texts = {
+        record.version: record.event.text
+        async for record in journal.read(inbox(name))
+        if isinstance(record.event, MessageSent)
+    }
+    return [Received(texts.get(n, ""), n in texts, counts[n]) for n in sorted(texts.keys() | counts.keys())]
 
 
 def _listed(record: Record) -> Message:

@@ -9,7 +9,7 @@ import stat
 import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 READ_BYTES_MAX = 65_536
 WAITING_MAX = 1_000
@@ -34,21 +34,27 @@ class InputLine(NamedTuple):
     prompt: Prompt | None = None
 
 
-class InputLines(Protocol):
-    """Where lines come from."""
+class InputLines:
+    """Where lines come from. What is not overridden does nothing."""
 
-    by_person: bool
-    """Whether a person types them, and can be asked."""
+    by_person = True
+    """Whether a person types the lines, and can be asked."""
 
     def start(self) -> None:
         """Begin to read."""
+        raise NotImplementedError
 
     async def stop(self) -> None:
         """Stop reading; what was not read stays in the pipe or the terminal."""
+        raise NotImplementedError
+
+    async def next(self) -> InputLine | None:
+        """Return the next line; None at the end of the input."""
+        raise NotImplementedError
 
     def hidden(self) -> AbstractAsyncContextManager[None]:
         """Hand the terminal over to another program."""
-        ...
+        raise NotImplementedError
 
     def ask(self, prompt: Prompt | None) -> None:
         """Set what the next line means; with None, no line is read."""
@@ -58,15 +64,13 @@ class InputLines(Protocol):
 
     def drop(self) -> bool:
         """Drop the line that is being typed; False when it is empty."""
+        return False
 
     def remember(self, lines: Sequence[str]) -> None:
         """Put lines into the history."""
 
-    async def next(self) -> InputLine | None:
-        """Return the next line; None at the end of the input."""
 
-
-class PipedLines:
+class PipedLines(InputLines):
     """Lines of a pipe, of a file, or of a terminal that cannot be drawn on."""
 
     def __init__(self) -> None:
@@ -96,29 +100,17 @@ class PipedLines:
         yield
         self.start()
 
-    def _detach(self) -> None:
-        fd, self._fd = self._fd, -1
-        if fd >= 0:
-            asyncio.get_running_loop().remove_reader(fd)
-
-    def ask(self, prompt: Prompt | None) -> None:
-        """A pipe sees no prompt."""
-
-    def forget(self) -> None:
-        """The lines of a pipe were written before any prompt."""
-
-    def drop(self) -> bool:
-        return False
-
-    def remember(self, lines: Sequence[str]) -> None:
-        """A pipe has no history."""
-
     async def next(self) -> InputLine | None:
         line = await self._queue.get()
         if self._paused and self._queue.qsize() < WAITING_MAX // 2:
             self._paused = False
             asyncio.get_running_loop().add_reader(self._fd, self._read)
         return line
+
+    def _detach(self) -> None:
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            asyncio.get_running_loop().remove_reader(fd)
 
     def _read(self) -> None:
         data = os.read(self._fd, READ_BYTES_MAX)

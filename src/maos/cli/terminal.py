@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -20,7 +19,7 @@ from prompt_toolkit.application import Application, in_terminal, run_in_terminal
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.data_structures import Size
 from prompt_toolkit.enums import EditingMode
-from prompt_toolkit.filters import Condition, has_focus
+from prompt_toolkit.filters import Condition, has_focus, is_searching
 from prompt_toolkit.formatted_text import ANSI, AnyFormattedText
 from prompt_toolkit.history import InMemoryHistory
 from prompt_toolkit.input import Input, create_input, create_pipe_input
@@ -33,7 +32,7 @@ from prompt_toolkit.output.flush_stdout import flush_stdout
 from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.widgets import SearchToolbar
 
-from maos.cli.input import InputLine, Prompt
+from maos.cli.input import InputLine, InputLines, Prompt
 from maos.cli.plain import clean
 
 LINE_CHARS_MAX = 20_000
@@ -44,10 +43,8 @@ Complete = Callable[[str], Sequence[str]]
 """Returns what the beginning of a line can become."""
 
 
-class LiveTerminal:
+class LiveTerminal(InputLines):
     """Standard output and input, from `start` to `stop`. Only for an output that `render.coloured` accepts."""
-
-    by_person = True
 
     def __init__(self, complete: Complete = lambda _beginning: ()) -> None:
         self._complete = complete
@@ -61,7 +58,7 @@ class LiveTerminal:
             multiline=False,
             history=InMemoryHistory(),
             read_only=Condition(lambda: self._prompt is None),
-            on_text_changed=lambda _buffer: self._refresh(),
+            on_text_changed=lambda _buffer: self._edited(),
         )
         self._resources = ExitStack()
         self._running: asyncio.Task[None] | None = None
@@ -80,8 +77,7 @@ class LiveTerminal:
     def start(self) -> None:
         """Draw, and read keys, until `stop`."""
         if self._running is None:
-            loop = asyncio.get_running_loop()
-            loop.add_signal_handler(signal.SIGCONT, lambda: run_in_terminal(lambda: None))  # the shell had the terminal
+            asyncio.get_running_loop().add_signal_handler(signal.SIGCONT, self._continue)
             self._running = asyncio.create_task(self._run())
 
     async def stop(self) -> None:
@@ -92,7 +88,9 @@ class LiveTerminal:
         asyncio.get_running_loop().remove_signal_handler(signal.SIGCONT)
         if self._app.is_running:
             self._app.exit()
-        await running
+        await asyncio.wait([running])
+        if not running.cancelled():  # as all tasks are when Ctrl+C ends the event loop
+            running.result()
         await self._output.drain()
 
     async def _run(self) -> None:
@@ -104,8 +102,9 @@ class LiveTerminal:
         self._frame = frame
         self._app.invalidate()
 
-    def draw_ansi(self, frame: str) -> None:
-        """Replace the frame by text that has escape sequences of its own."""
+    async def draw_ansi(self, frame: str) -> None:
+        """Replace the frame by text that has escape sequences of its own, after the last one is written."""
+        await self._output.drain()
         self.draw(ANSI(frame.rstrip("\n")))
 
     async def print(self, text: str) -> None:
@@ -116,7 +115,6 @@ class LiveTerminal:
 
     @asynccontextmanager
     async def hidden(self) -> AsyncIterator[None]:
-        """Hand the terminal over to another program."""
         async with in_terminal():
             await self._output.drain()
             yield
@@ -129,20 +127,17 @@ class LiveTerminal:
         self._refresh()
 
     def forget(self) -> None:
-        """Drop lines that were typed before their prompt was visible."""
         while not self._queue.empty():
             self._queue.get_nowait()
 
     def drop(self) -> bool:
-        """Drop the line that is being typed; False when it is empty."""
         if not self._buffer.text:
             return False
         self._buffer.reset()
-        self._refresh()
+        self._edited()
         return True
 
     def remember(self, lines: Sequence[str]) -> None:
-        """Put lines into the history."""
         for line in lines:
             self._buffer.history.append_string(line)
         self._buffer.reset()
@@ -151,10 +146,13 @@ class LiveTerminal:
         """Return the next line; None when Ctrl+D was pressed."""
         return await self._queue.get()
 
+    def _edited(self) -> None:
+        self._candidates = ()
+        self._refresh()
+
     def _refresh(self) -> None:
         if not self._buffer.text:
             self._prompt = self._next
-        self._candidates = ()
         self._app.invalidate()
 
     # --- the application -------------------------------------------------------------------------------------
@@ -171,6 +169,7 @@ class LiveTerminal:
                 self._buffer,
                 input_processors=[BeforeInput(lambda: self._prompt.label if self._prompt else "", "bold fg:ansicyan")],
                 search_buffer_control=search.control,
+                preview_search=True,
             ),
             height=Dimension(max=PROMPT_LINES_MAX),
             wrap_lines=True,
@@ -189,7 +188,7 @@ class LiveTerminal:
         keys = KeyBindings()
         typing = has_focus(self._buffer)
         at_start = Condition(lambda: not self._buffer.text)
-        keys.add("c-c")(lambda _event: os.kill(os.getpid(), signal.SIGINT))
+        keys.add("c-c", filter=~is_searching)(lambda _event: os.kill(os.getpid(), signal.SIGINT))
         keys.add("c-\\")(lambda _event: os.kill(os.getpid(), signal.SIGQUIT))
         keys.add("c-z")(lambda event: event.app.create_background_task(self._suspend()))
         keys.add("c-d", filter=typing & at_start)(lambda _event: self._queue.put_nowait(None))
@@ -203,7 +202,7 @@ class LiveTerminal:
         if prompt is not None:
             self._buffer.append_to_history()
             self._buffer.reset()
-            self._refresh()
+            self._edited()
             self._queue.put_nowait(InputLine(text, prompt))
 
     def _paste(self, event: KeyPressEvent) -> None:
@@ -220,6 +219,12 @@ class LiveTerminal:
             self._buffer.insert_text(shared[len(before) :])
         self._candidates = found[:CANDIDATES_MAX] if len(found) > 1 else ()
 
+    def _continue(self) -> None:
+        """Draw below what the shell has printed while this process was stopped; the shell also set the mode of keys."""
+        self._app.input.raw_mode().__enter__()
+        self._app.renderer.reset()
+        self._app.invalidate()
+
     async def _suspend(self) -> None:
         async with self.hidden():
             os.kill(0, signal.SIGTSTP)
@@ -230,6 +235,7 @@ class _ThreadedOutput(Vt100_Output):
 
     _pending = ""
     _writing: asyncio.Task[None] | None = None
+    _error: OSError | None = None
 
     def flush(self) -> None:
         self._pending += "".join(self._buffer)
@@ -240,21 +246,26 @@ class _ThreadedOutput(Vt100_Output):
     async def drain(self) -> None:
         """Wait until everything is written; OSError when the terminal is closed."""
         self.flush()
-        while self._writing is not None:
-            writing = self._writing
-            await asyncio.shield(writing)
-            if self._writing is writing:
-                self._writing = None
+        if self._writing is not None:
+            await asyncio.shield(self._writing)
+        if self._error is not None:
+            raise self._error
 
     async def _write(self) -> None:
         while self._pending:
             data, self._pending = self._pending, ""
-            await asyncio.to_thread(flush_stdout, self.stdout, data)
+            try:
+                await asyncio.to_thread(flush_stdout, self.stdout, data)
+            except OSError as error:
+                self._error = error
 
 
 def _size() -> Size:
-    columns, rows = shutil.get_terminal_size((80, 24))
-    return Size(rows, columns)
+    try:
+        columns, rows = os.get_terminal_size(sys.stdout.fileno())
+    except OSError:
+        columns, rows = 0, 0
+    return Size(rows or 24, columns or 80)
 
 
 def _text(content: Callable[[], AnyFormattedText], style: str = "") -> ConditionalContainer:

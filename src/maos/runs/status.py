@@ -34,7 +34,7 @@ from maos.model.run_status import (
 from maos.model.status import SupervisorState
 from maos.runs import cleanup, notify
 from maos.runs.budgets import Budget
-from maos.runs.feed import Feed
+from maos.runs.feed import RunFeed
 from maos.travel import points_in_time
 from maos.travel.points_in_time import PointInTime
 from maos.workspaces import Blocked as Blocked
@@ -269,7 +269,7 @@ class RunViews(RunReader):
         """Every event of a run, the oldest first: each is a version that the run can be taken back to."""
         return [record async for record in self._journal.read(stream(id))]
 
-    def follow(self, id: str, *, from_start: bool = False) -> Feed:
+    def follow(self, id: str, *, from_start: bool = False) -> RunFeed:
         """Everything that is recorded of a run, its agents and its messages from now on, by whichever engine.
 
         Example::
@@ -277,7 +277,7 @@ class RunViews(RunReader):
             async with m.runs.follow("r-1") as feed:
                 print(feed.run.status, len(feed.attempts))
         """
-        return Feed(self._journal, self, id, from_start=from_start)
+        return RunFeed(self._journal, self, id, from_start=from_start)
 
     # --- what comes of them ----------------------------------------------------------------------------------
 

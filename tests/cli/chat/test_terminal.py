@@ -116,3 +116,14 @@ def test_ctrl_c_drops_what_is_typed_and_then_leaves(repository: Path, terminal: 
     screen.interrupt()
     assert screen.end() == 130
     assert "› never mind" not in screen.text.replace("what is to be done? › ", "")
+
+
+def test_ctrl_c_as_a_key_pauses_the_run(repository: Path, plan: Plan, terminal: Open, call: Call) -> None:
+    screen = terminal("orchestrate", "--plan", str(plan(a=waits(repository, "a"))), "--auto", "--kind", "shell")
+    wait_until(lambda: begun(repository, "a"))
+    screen.wait_for("1 running")
+    screen.type("\x03")
+    assert screen.end() == 130
+    assert "press Ctrl+C again to detach" in screen.text
+    assert "paused" in screen.shown
+    assert screen.echoes

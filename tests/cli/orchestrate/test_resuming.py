@@ -99,7 +99,7 @@ def test_a_second_interrupt_lets_go(repository: Path, plan: Plan, start: Start, 
     engine = start("run", "-f", str(plan(deaf=deaf)), "--auto")
     wait_until(lambda: begun(repository, "deaf"))
     engine.signal(signal.SIGINT)
-    engine.wait_for("Ctrl+C again lets go")
+    engine.wait_for("press Ctrl+C again to detach")
     engine.signal(signal.SIGINT)
     assert engine.end() == 130
     assert "its agents keep running; `maos resume r-" in engine.stdout

@@ -11,7 +11,7 @@ from maos.cli.runs.foreground import cancel
 from maos.cli.runs.live import LiveView
 from maos.errors import InvalidInput
 from maos.model.run import Run
-from maos.runs.feed import Feed
+from maos.runs.feed import RunFeed
 from maos.runs.status import is_executing
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class ChatRun:
         self._m = m
         self._view = view
         self._notify = notify
-        self._feed: Feed | None = None
+        self._feed: RunFeed | None = None
         self._following: asyncio.Task[None] | None = None
         self._task: asyncio.Task[Run] | None = None
         self._has_ended = False
@@ -80,7 +80,7 @@ class ChatRun:
         self._following = asyncio.create_task(self._follow(self._feed))
         return self._feed.run
 
-    async def _follow(self, feed: Feed) -> None:
+    async def _follow(self, feed: RunFeed) -> None:
         async for _update in self._view.follow(feed):
             if self._task is None and not feed.run.is_going:
                 self._has_ended = True  # what is executed here is over when its task is

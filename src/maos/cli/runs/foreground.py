@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from maos.app import Maos
     from maos.model.run import Run
     from maos.runs.consent import Act
-    from maos.runs.feed import Feed
+    from maos.runs.feed import RunFeed
     from maos.travel.relocation import Moved
 
 SIGNALLED = 128
@@ -104,7 +104,7 @@ class ForegroundRun:
             async with self._m.runs.follow(self._run.id) as feed:
                 return await self._until_over(feed)
 
-    async def _until_over(self, feed: Feed) -> int:
+    async def _until_over(self, feed: RunFeed) -> int:
         work = self._m.runs.execute(self._run.id, self._view, notify=self._notify)
         executing = asyncio.create_task(work)
         following = asyncio.create_task(self._follow(feed))
@@ -132,7 +132,7 @@ class ForegroundRun:
             with suppress(OSError):
                 await self._view.close()
 
-    async def _follow(self, feed: Feed) -> None:
+    async def _follow(self, feed: RunFeed) -> None:
         self._prompts.ask(feed.questions)
         async for _update in self._view.follow(feed):
             self._prompts.ask(feed.questions)
@@ -157,7 +157,7 @@ class ForegroundRun:
                 note(f"{self._run.id}: {text}")
             drawing.result()  # the reader of the output has exited
         await _stop(drawing)
-        self._view.emit({"kind": "let_go", "run": self._run.id, "go_on": again})
+        self._view.emit({"kind": "let_go", "run": self._run.id, "resumable": again})
         self._view.report(text)
         try:
             await self._view.close()

@@ -22,7 +22,7 @@ from maos.cli.runs import narration
 from maos.model.attempt import Attempt
 from maos.model.message import PERSON
 from maos.model.run import Run
-from maos.runs.feed import AgentOutput, Feed, NewMessage, RunChanged, Update
+from maos.runs.feed import AgentOutput, MessageUpdate, RunFeed, RunUpdate, Update
 from maos.runs.service import Observer
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class LiveView(Observer):
 
     # --- what is rendered ------------------------------------------------------------------------------------
 
-    async def follow(self, feed: Feed) -> AsyncIterator[Update]:
+    async def follow(self, feed: RunFeed) -> AsyncIterator[Update]:
         """Render a feed, and yield its updates."""
         self.switch(feed.run)
         self._attempts = {narration.task_of(feed.run.id, each.agent): each for each in feed.attempts.values()}
@@ -79,10 +79,14 @@ class LiveView(Observer):
         self.run, self._attempts, self._began_s = run, {}, time.monotonic()
         self._changed.set()
 
+    def refresh(self) -> None:
+        """Draw the frame again."""
+        self._changed.set()
+
     def update(self, update: Update) -> None:
         """Render an update of the feed. Messages of a person and discoveries are rendered where they come from."""
         match update:
-            case RunChanged(run, events):
+            case RunUpdate(run, events):
                 self.run = run
                 self._emit_all(narration.documents_of_events(run, events))
                 self._report_all(narration.of_events(run, events))
@@ -91,7 +95,7 @@ class LiveView(Observer):
                 found = [fact.data for fact in facts]
                 self._emit_all(narration.documents_of_facts(self.run.id, attempt, found))
                 self._report_all(narration.of_facts(self.run.id, attempt, found))
-            case NewMessage(message, data) if message.sender != PERSON and message.type != "discovery":
+            case MessageUpdate(message, data) if message.sender != PERSON and message.type != "discovery":
                 self.emit({"kind": "message", **data, **documents.time(message.at_us)})
                 to = ", ".join(narration.task_of(self.run.id, each) for each in message.to)
                 text = f"→ {'all' if message.topic else to}: {words.one_line(message.text, MESSAGE_WIDTH)}"

@@ -14,7 +14,6 @@ from maos.ids import AGENT, RUN, Target
 if TYPE_CHECKING:
     from maos.app import Maos
     from maos.cli.runs.live import LiveView
-    from maos.runs.feed import Feed
 
 LOOK_EVERY_S = 1.0
 """How often to check that the engine of a run is alive; its end is not recorded."""
@@ -118,7 +117,7 @@ async def _print_run(m: Maos, id: str, *, follow: bool, live: bool, as_json: boo
         await view.close()
 
 
-async def _follow(feed: Feed, view: LiveView, *, live: bool) -> None:
+async def _follow(feed: RunFeed, view: LiveView, *, live: bool) -> None:
     """Render updates until the run has ended or is paused, or its engine has exited."""
     import asyncio
 

@@ -17,7 +17,7 @@ from maos.errors import MaosError
 from maos.model.plan import BadPlan
 
 
-class Conversation:
+class ChatLoop:
     """Reads lines until the person leaves, or a pipe has ended and its run too."""
 
     def __init__(self, session: ChatSession) -> None:
