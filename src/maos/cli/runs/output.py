@@ -14,6 +14,7 @@ from maos.ids import AGENT, RUN, Target
 if TYPE_CHECKING:
     from maos.app import Maos
     from maos.cli.runs.live import LiveView
+    from maos.runs.feed import RunFeed
 
 LOOK_EVERY_S = 1.0
 """How often to check that the engine of a run is alive; its end is not recorded."""
