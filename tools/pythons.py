@@ -18,18 +18,18 @@ ONLY_VERSION = re.compile(r"Programming Language :: Python :: (3\.\d+)")
 
 
 def supported() -> list[str]:
-    """The versions of Python that the project says it runs on."""
+    """Return the versions of Python that the project supports."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     return [found[1] for each in project["classifiers"] if (found := ONLY_VERSION.fullmatch(each))]
 
 
 def interpreter(version: str) -> Path | None:
-    """An interpreter of this version that starts; None if there is none."""
+    """Return an interpreter of this version that starts; None if there is none."""
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
     installed = sorted(pyenv.glob(f"{version}.*/bin/python"), key=_number, reverse=True)
     on_path = shutil.which(f"python{version}")
     for candidate in ([Path(on_path)] if on_path else []) + installed:
-        # A shim of pyenv is on PATH also when the version it stands for is not selected; then it only complains.
+        # A shim of pyenv is on PATH even when its version is not selected; then it only prints an error.
         says = [candidate, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"]
         said = subprocess.run(says, capture_output=True, check=False)
         if said.returncode == 0 and said.stdout.decode().strip() == version:
@@ -42,7 +42,7 @@ def _number(python: Path) -> list[int]:
 
 
 def test_on(version: str, python: Path, arguments: list[str]) -> bool:
-    """Whether the suite passes on one interpreter."""
+    """Run the suite on one interpreter; return whether it passes."""
     venv = f".venv-{version}"
     made = ["make", "--no-print-directory", f"PYTHON={python}", f"VENV={venv}", f"{venv}/.ready"]
     tested = [f"{venv}/bin/python", "-m", "pytest", *arguments]
@@ -50,7 +50,7 @@ def test_on(version: str, python: Path, arguments: list[str]) -> bool:
 
 
 def main(arguments: list[str]) -> int:
-    """Test on each version; 0 when the suite passed on all that were found, and one was."""
+    """Test on each version; return 0 when at least one was found and the suite passed on all of them."""
     outcomes: dict[str, str] = {}
     for version in supported():
         python = interpreter(version)

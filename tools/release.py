@@ -83,7 +83,7 @@ def _replace(path: Path, old: str, new: str) -> None:
 
 @contextlib.contextmanager
 def copy_of(root: Path) -> Iterator[Path]:
-    """A folder with what is committed, and nothing that lies around beside it."""
+    """Yield a folder with what is committed, and nothing else."""
     with tempfile.TemporaryDirectory(prefix="maos-release-") as folder:
         archive = Path(folder) / "tree.tar"
         run("git", "archive", "--output", archive, "HEAD", cwd=root)

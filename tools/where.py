@@ -21,7 +21,7 @@ SOURCES = {ROOT / "src" / "maos": TESTS} | {
 
 @cache
 def modules() -> dict[str, Path]:
-    """Every module of maos, of the distributions beside it and of the tests, by its dotted name."""
+    """Return every module of maos, of the distributions beside it and of the tests, by its dotted name."""
     found = {}
     for folder in (*SOURCES, TESTS):
         for path in sorted(folder.rglob("*.py")):
@@ -31,7 +31,7 @@ def modules() -> dict[str, Path]:
 
 
 def _imported(path: Path) -> set[str]:
-    """The modules of ours that a file imports, and those it names in a string, as `python -m` is given them."""
+    """Return the modules that a file imports, and those it names in a string, as in `python -m NAME`."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -45,7 +45,7 @@ def _imported(path: Path) -> set[str]:
 
 @cache
 def importers() -> dict[str, set[str]]:
-    """The modules that import each module."""
+    """Return the modules that import each module."""
     found = defaultdict(set)
     for name, path in modules().items():
         for other in _imported(path) - {name}:
@@ -55,7 +55,7 @@ def importers() -> dict[str, set[str]]:
 
 @cache
 def planted() -> dict[str, set[str]]:
-    """The test files that must notice the bugs planted in each file."""
+    """Return the test files that must notice the bugs planted in each file."""
     found = defaultdict(set)
     for path in TESTS.glob("mutants/*.toml"):
         for bug in tomllib.loads(path.read_text()).values():
@@ -64,7 +64,7 @@ def planted() -> dict[str, set[str]]:
 
 
 def _tests_of(module: str) -> set[str]:
-    """The test files that import a module, or a helper below tests/ that does."""
+    """Return the test files that import a module, or a helper below tests/ that does."""
     found, seen, left = set(), {module}, [module]
     while left:
         for name in importers()[left.pop()] - seen:
@@ -77,17 +77,17 @@ def _tests_of(module: str) -> set[str]:
 
 
 def _beside(path: Path) -> set[str]:
-    """The test files of the folder below tests/ that is named like the file's own, or like the one around it."""
+    """Return the test files of the folder below tests/ with the name of the file's own, or of the one around it."""
     package = next(each for each in SOURCES if path.is_relative_to(each))
     for folder in path.relative_to(package).parents:
         tests = SOURCES[package] / folder
-        if tests != TESTS and (found := {each.relative_to(ROOT).as_posix() for each in tests.glob("test_*.py")}):
+        if tests != TESTS and (found := {each.relative_to(ROOT).as_posix() for each in tests.rglob("test_*.py")}):
             return found
     return set()
 
 
 def _through(module: str) -> dict[str, set[str]]:
-    """The test files of the nearest modules that import this one."""
+    """Return the test files of the nearest modules that import this one."""
     left, seen = {module}, {module}
     while left := set().union(*(importers()[each] for each in left)) - seen:
         if found := set().union(*map(_tests_of, left)):
@@ -97,7 +97,7 @@ def _through(module: str) -> dict[str, set[str]]:
 
 
 def tests_of(path: Path) -> dict[str, set[str]]:
-    """The test files of a file, by what they have to do with it."""
+    """Return the test files of a file, by how they are related to it."""
     module = next(name for name, each in modules().items() if each == path)
     found = {
         "imports it": _tests_of(module),
@@ -108,15 +108,15 @@ def tests_of(path: Path) -> dict[str, set[str]]:
 
 
 def main(name: str) -> None:
-    """Print the tests of a file, each once, under what they have to do with it."""
+    """Print the tests of a file, each once, under how they are related to it."""
     path = (ROOT / name).resolve()
     if path not in modules().values():
         sys.exit(f"{name or 'FILE'} is no module of maos: make where FILE=src/maos/bus/bus.py")
-    told: set[str] = set()
+    printed: set[str] = set()
     for why, tests in tests_of(path).items():
-        if tests - told:
-            print("\n".join([f"# {why}", *sorted(tests - told)]))
-        told |= tests
+        if tests - printed:
+            print("\n".join([f"# {why}", *sorted(tests - printed)]))
+        printed |= tests
 
 
 if __name__ == "__main__":

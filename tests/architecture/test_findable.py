@@ -5,11 +5,28 @@ import pytest
 from tests.architecture.sources import PACKAGE
 from tools import where
 
+THROUGH_OTHERS_MAX = 4
+
 
 def test_every_module_has_tests() -> None:
     """Those that import it or must notice a bug in it, those of its folder, or those of the modules that use it."""
     without = [name for name, path in where.modules().items() if name.startswith("maos") and not where.tests_of(path)]
     assert without == []
+
+
+def test_every_package_has_a_folder_of_tests_of_its_name() -> None:
+    packages = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+    folders = {path.relative_to(where.TESTS).parts[0] for path in where.TESTS.rglob("test_*.py")}
+    assert packages - folders == set()
+    for package, tests in where.SOURCES.items():
+        assert list(tests.rglob("test_*.py")), f"{tests} has no tests of {package.name}"
+
+
+def test_nearly_every_module_has_tests_of_its_own() -> None:
+    """Not only through the modules that use it."""
+    found = {name: where.tests_of(path) for name, path in where.modules().items() if name.startswith("maos")}
+    through = {name for name, tests in found.items() if next(iter(tests)).startswith("exercises it through")}
+    assert len(through) <= THROUGH_OTHERS_MAX, through
 
 
 def test_what_is_found_is_there() -> None:

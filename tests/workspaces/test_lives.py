@@ -103,7 +103,7 @@ async def test_a_tree_that_is_gone_comes_back_from_a_checkpoint(chosen: bool, us
     before = contents(workspace.tree)
     shutil.rmtree(workspace.tree)
     assert not await exists(workspace)
-    with pytest.raises(NotFound, match="are gone from"):
+    with pytest.raises(NotFound, match="are missing from"):
         await checkpoint(workspace, "of nothing")
     assert "files" in await verify(workspace, first if chosen else None)
     if chosen:

@@ -110,7 +110,7 @@ def _read_all(fd: int) -> bytes:
 
 
 def send(process: Seen, number: int) -> bool:
-    """Signal exactly this process; return False when it is gone, even if another process has its pid now."""
+    """Signal exactly this process; return False when it has exited, even if another process has its pid now."""
     try:
         fd = os.pidfd_open(process.pid)
     except OSError:

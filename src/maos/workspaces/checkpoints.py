@@ -137,7 +137,7 @@ async def update_index(place: WorkspaceFolder, *, also: frozenset[bytes] = froze
     rules = Rules(workspace.base, workspace.file_bytes_max, workspace.keep_ignored, also)
     if lexists(place.unfilled) or not lexists(workspace.tree):
         raise NotFound(
-            f"the files of workspace {workspace.name} are gone from {workspace.tree}",
+            f"the files of workspace {workspace.name} are missing from {workspace.tree}",
             hint="verify the workspace: they are restored from its last checkpoint",
         )
     if not lexists(place.folder / "index"):

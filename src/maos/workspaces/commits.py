@@ -53,7 +53,7 @@ async def known(repository: Path) -> dict[str, str]:
     """Return the commits that agents have saved in a repository, by their refs."""
     if not await asyncio.to_thread((repository / "objects").is_dir):
         raise NotFound(
-            f"the repository {repository} is gone", hint="restore it, or leave out the files: --without-files"
+            f"the repository {repository} is missing", hint="restore it, or leave out the files: --without-files"
         )
     await check_version()
     listed = await _git(repository).run("for-each-ref", "--format=%(objecttype) %(objectname) %(refname)", "refs/maos/")

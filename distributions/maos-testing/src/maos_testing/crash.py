@@ -61,7 +61,7 @@ class Life(NamedTuple):
     acks: list[Any]
     """What it had reported by then, in order."""
     points: tuple[str, ...] = ()
-    """The crash points it reached, if it was told to live and to name them (`crash_at=-1`)."""
+    """The crash points it reached, if it was started to name them and not to crash (`crash_at=-1`)."""
 
 
 class Deaths(NamedTuple):

@@ -4,7 +4,7 @@ The test process has the other end of the guard's standard input. When it ends, 
 closes; the guard then ends the server with all its children and removes its directory. Nothing else would
 do: `atexit` and fixtures do not run in a killed process, and a parent-death signal would leave the files.
 
-How the guard knows that *all* processes are gone: the server inherits the writing end of a pipe, the
+How the guard knows that *all* processes have exited: the server inherits the writing end of a pipe, the
 lifeline, and so does every process it forks. The guard reads end-of-file from the lifeline when the last of
 them has exited. No pid is guessed, and a reused pid is never signalled.
 
@@ -90,7 +90,7 @@ class GuardedServer:
         return self._process.pid
 
     def wait(self, timeout_s: float, signal_number: int | None = None) -> int | None:
-        """Return its exit status once it and all its children are gone; None when some still run."""
+        """Return its exit status once it and all its children have exited; None when some still run."""
         if self._process is None:
             return 0
         if signal_number is not None:

@@ -123,7 +123,7 @@ class PostgresServer:
         self.pid = 0
 
     def kill(self) -> None:
-        """Kill the postmaster with SIGKILL and wait until all its processes are gone."""
+        """Kill the postmaster with SIGKILL and wait until all its processes have exited."""
         if self._ask({"kill": True})["status"] is None:
             raise TimeoutError(f"processes of PostgreSQL did not end when killed:\n{self.log()}")
         self.pid = 0

@@ -35,7 +35,7 @@ _COUNTDOWNS = "maos.faults", "maos.holder.machine"
 
 
 def program_of(argv: Sequence[str | os.PathLike[str]]) -> tuple[str, str] | None:
-    """The program of a command, as `-m` and a module or `-f` and a file; None when it is no program of this Python."""
+    """Return the program of a command, as `-m` and a module or `-f` and a file; None if this Python does not run it."""
     words = [os.fspath(word) for word in argv[:3]]
     if words[:1] != [sys.executable]:
         return None
@@ -67,11 +67,11 @@ class Preloaded:
         return Forked(argv, self.answer(None), self)
 
     def ask(self, pid: int) -> None:
-        """Ask for the exit status of one life, negative when a signal ended it; the next answer is that."""
+        """Request the exit status of one life, negative when a signal ended it; `answer` returns it next."""
         self._ours.send(json.dumps({"wait": pid}).encode())
 
     def answer(self, limit_s: float | None) -> int:
-        """What the process says next."""
+        """Return the next number that the process sends."""
         self._ours.settimeout(limit_s)
         answer = self._ours.recv(_MESSAGE_BYTES_MAX)
         if not answer:
@@ -79,7 +79,7 @@ class Preloaded:
         return int(answer)
 
     def close(self) -> None:
-        """End the process; its lives are over."""
+        """End the process, after its lives have ended."""
         self._ours.close()
         self._process.wait()
 
@@ -94,11 +94,11 @@ class Forked:
         self._asked = False
 
     def kill(self) -> None:
-        """SIGKILL. The process is not waited for yet, so the pid is still its own."""
+        """Send SIGKILL. The process has not been waited for, so the pid is still its own."""
         os.kill(self.pid, signal.SIGKILL)
 
     def wait(self, timeout: float | None = None) -> int:
-        """Its exit status."""
+        """Return its exit status."""
         if not self._asked:
             self._server.ask(self.pid)
             self._asked = True
@@ -109,7 +109,7 @@ class Forked:
 
 
 def serve(descriptor: int, kind: str, name: str) -> None:
-    """Import what a program imports, then fork a life whenever one is asked for."""
+    """Import what a program imports, then fork a life for each request."""
     sys.path[0] = os.getcwd() if kind == "-m" else str(Path(name).parent)
     spec = importlib.util.find_spec(name) if kind == "-m" else None
     _import_as(Path(spec.origin) if spec is not None and spec.origin is not None else Path(name))

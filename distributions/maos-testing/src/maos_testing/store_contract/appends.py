@@ -60,7 +60,7 @@ class AppendContract:
 
     @pytest.mark.parametrize("expected", [0, 1, 3, 99])
     async def test_an_append_at_any_other_version_is_refused(self, store: Store, expected: int) -> None:
-        """I5: nothing is written, and the error tells where the stream really is."""
+        """I5: nothing is written, and the error says where the stream really is."""
         await store.append(write("a", b"1", b"2"))
         with pytest.raises(Conflict) as refused:
             await store.append(write("a", b"x", expected=expected))
@@ -157,7 +157,7 @@ class AppendContract:
         assert await store.head() == 7
 
     async def test_appending_nothing_writes_nothing(self, store: Store) -> None:
-        """The reply tells where the journal is."""
+        """The reply says where the journal is."""
         await store.append(write("a", b"1", b"2"))
         assert (await store.append())[:3] == (2, (), False)
         assert (await store.append(write("a")))[:3] == (2, (2,), False)
