@@ -15,7 +15,7 @@ KINDS = {
     "end to end": ["cli", "demo", "mcp", "docs"],
     "properties": ["stateful", "interleaving"],
     "crashes": ["crash", "regressions"],
-    "the same for every store": ["contract"],
+    "the same for every store": ["store"],
 }
 CORRUPTION = {
     "bits of the database, the log and snapshots": "crash/test_bit_flips.py",

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from maos.cli.documents import Document
     from maos.model.run import Run
     from maos.travel.comparison import ChangedField, Difference, Side
-    from maos.travel.join import Union
+    from maos.travel.join import JoinPlan
     from maos.travel.points_in_time import PointInTime, When
     from maos.travel.rollback import PlannedStep, TravelPlan
     from maos.travel.service import Comparison
@@ -391,7 +391,7 @@ def join(ctx: click.Context, id: str, other: str, policy: str | None, dry_run: b
     your branch.)
     """
 
-    async def work(m: Maos) -> Union:
+    async def work(m: Maos) -> JoinPlan:
         from maos.runs.status import is_executing
 
         run, theirs = await m.runs.find(id), await m.runs.find(other)
@@ -399,7 +399,7 @@ def join(ctx: click.Context, id: str, other: str, policy: str | None, dry_run: b
             await m.runs.pause_and_wait(run.id)
         return await m.travel.join(run.id, theirs.id, policy=policy or "", dry_run=dry_run)
 
-    done: Union = ctx.obj.read(work) if dry_run else ctx.obj.write(work)
+    done: JoinPlan = ctx.obj.read(work) if dry_run else ctx.obj.write(work)
     if as_json:
         shared.show(
             {
@@ -426,7 +426,7 @@ def join(ctx: click.Context, id: str, other: str, policy: str | None, dry_run: b
         ctx.exit(CONFLICT)
 
 
-def _show_union(done: Union, *, dry_run: bool) -> None:
+def _show_union(done: JoinPlan, *, dry_run: bool) -> None:
 
     render.line((f"{done.run} and {done.other} parted at version {done.base.version} of {done.base.run}", "dim"))
     for title, names in (("taken from it: ", done.taken), ("new: ", done.added)):
