@@ -135,7 +135,7 @@ PARTS: list[tuple[str, str, list[tuple[str, list[str]]]]] = [
             ("travel/rollback.py", ["TravelPlan", "PlannedStep"]),
             ("travel/service.py", ["Comparison"]),
             ("travel/comparison.py", ["Difference", "ChangedField", "Side"]),
-            ("travel/join.py", ["Union"]),
+            ("travel/join.py", ["JoinPlan"]),
         ],
     ),
     (

@@ -16,7 +16,7 @@ from maos.journal.codec import EventType
 from maos.journal.journal import Journal
 from maos.journal.verify import Report
 from maos.state import agents as states
-from maos.state.verify import verify
+from maos.state.agents import verify
 from maos.store.contract import Store
 from maos.store.sql_store import SqlStore
 

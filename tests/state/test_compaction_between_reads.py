@@ -10,7 +10,7 @@ import maos
 from maos.app import Maos
 from maos.errors import NotFound
 from maos.journal import journal as journal_module
-from maos.state import folds, tail
+from maos.state import folds, loader
 from tests.journal.places import Place
 
 pytestmark = pytest.mark.usefixtures("small_folds")
@@ -133,7 +133,7 @@ async def test_a_compaction_across_an_old_head_or_between_two_pages(
     """I12: what peek has read of the head, or of the newest events, no longer fits what it reads next."""
     for name, value in {"HEAD_EVERY": 10, "FOLD_EVERY": 100, "FOLD_AGAIN_EVERY": 100}.items():
         monkeypatch.setattr(folds, name, value)
-    monkeypatch.setattr(tail, "PAGE_BACK_MAX", 2)
+    monkeypatch.setattr(loader, "PAGE_BACK_MAX", 2)
     assert await asked_at_every_moment(sqlite, peek, strategy, False, monkeypatch) > 4
 
 

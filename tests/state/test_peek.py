@@ -7,7 +7,7 @@ import pytest
 import maos
 from maos.app import Maos
 from maos.errors import Corrupt, InvalidInput
-from maos.state import tail
+from maos.state import loader
 from maos.state.records import Peek
 from tests.journal.places import Place
 
@@ -63,7 +63,7 @@ async def test_only_the_end_is_read(m: Maos, monkeypatch: pytest.MonkeyPatch) ->
 
 
 async def test_the_way_back_is_made_page_by_page(m: Maos, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tail, "PAGE_BACK_MAX", 3)
+    monkeypatch.setattr(loader, "PAGE_BACK_MAX", 3)
     messages = await talk(m)
     for last in (1, 3, 4, 17, 40):
         for peek in await both(m, last=last):

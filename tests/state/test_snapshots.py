@@ -4,7 +4,7 @@ import pytest
 
 import maos
 from maos.app import Maos
-from maos.errors import Corrupt, InvalidInput, NotFound, UnknownFormat
+from maos.errors import Conflict, Corrupt, InvalidInput, NotFound, UnknownFormat
 from maos.journal import compress
 from maos.state import snapshots as snapshots_module
 from maos.state.records import Retention, SnapshotInfo
@@ -145,6 +145,18 @@ class TestTaking:
         for agent, snapshot in (("ab", info.id), ("a", "v9-00000000"), ("a", ""), ("a", info.id[1:])):
             with pytest.raises(NotFound, match="has no snapshot"):
                 await m.state.restore(agent, snapshot)
+
+    async def test_restoring_may_insist_on_the_version_that_was_shown(self, m: Maos) -> None:
+        await aged(m)
+        await m.state.snapshot("a", name="golden")
+        await move_on(m)
+        shown = await m.state.preview_restore("a", "golden")
+        await m.state.update("a", {"n": 99})
+        with pytest.raises(Conflict):
+            await m.state.restore("a", "golden", expected=shown.newest)
+        assert (await m.state.get("a")).data["n"] == 99
+        again = await m.state.preview_restore("a", "golden")
+        assert (await m.state.restore("a", "golden", expected=again.newest)).previous == again.newest
 
     async def test_many_snapshots_are_listed_oldest_first(self, sqlite: Place) -> None:
         """Beyond one page of documents."""

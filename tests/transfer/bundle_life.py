@@ -9,7 +9,8 @@ from pathlib import Path
 
 import maos
 from maos.clock import SystemClock
-from maos.transfer import exporter, file
+from maos.files import whole_file
+from maos.transfer import exporter
 from maos_testing.crash import ack
 from tests.transfer.runs import ID, bring
 
@@ -21,7 +22,7 @@ async def main(bundle: Path, database: str, home: Path, folder: Path, target: Pa
         await m.runs.agree(ID)
         ack("settled")
         if not target.exists():
-            with file.written(target) as written:
+            with whole_file(target) as partial, partial.open("wb") as written:
                 await exporter.export(m.journal, SystemClock(), written, "run", ID, made_by="maos test")
         ack("exported")
 

@@ -16,7 +16,7 @@ from tests.transfer.test_commits import refs, saved
 from tests.workspaces.repositories import git, repository
 
 POINTS = {"import:checked", "import:objects checked", "import:objects there", "import:refs", "import:before append",
-          "import:after append", "export:written"}  # fmt: skip
+          "import:after append", "copy: begun", "copy: not yet named"}  # fmt: skip
 
 
 def without_places(found: dict[str, Any], root: Path) -> str:
@@ -32,7 +32,7 @@ async def test_every_crash_point_of_an_import(
     origin = repository(tmp_path / "origin", {"readme.txt": "hello\n"})
     await saved(here, origin, "first", "second")
     (tmp_path / "bundle").write_bytes(await exported(here))
-    monkeypatch.setenv("MAOS_CRASH_ONLY", "import: export:")
+    monkeypatch.setenv("MAOS_CRASH_ONLY", "import: copy:")
     url = request.getfixturevalue("postgres_url") if store == "postgresql" else ""
     empty = repository(tmp_path / "empty")
 

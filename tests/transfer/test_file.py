@@ -13,6 +13,7 @@ import zstandard
 
 import maos
 from maos.app import Maos
+from maos.files import whole_file
 from maos.journal.codec import Event
 from maos.transfer import contents, file
 from maos.transfer.file import GIT, JOURNAL, MANIFEST, BundleReader, BundleWriter, is_bundle
@@ -203,14 +204,14 @@ async def test_deep_nesting_is_refused(there: Maos, bundle: bytes, folder: Path)
 
 def test_a_file_is_for_its_owner_and_there_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
     path = tmp_path / "run.maos"
-    with file.written(path) as target:
+    with whole_file(path) as partial, partial.open("wb") as target:
         target.write(b"all of it")
         assert not path.exists()
     assert path.read_bytes() == b"all of it"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
     def half() -> None:
-        with file.written(tmp_path / "other.maos") as target:
+        with whole_file(tmp_path / "other.maos") as partial, partial.open("wb") as target:
             target.write(b"half")
             raise KeyboardInterrupt
 

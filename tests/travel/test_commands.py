@@ -122,7 +122,7 @@ async def test_a_person_goes_back_forks_compares_and_joins(tmp_path: Path, comma
     assert (then["status"], [each["status"] for each in then["tasks"]]) == ("running", ["done", "running"])
     versions = await told(commands, "orchestration", "checkpoints", id, "--all")
     what = [each["what"] for each in versions["versions"]]
-    assert [each for each in what if each.startswith(("taken back", "joined"))] == [
+    assert [each for each in what if each.startswith(("rolled back", "joined"))] == [
         f"rolled back to version {plan['to']['version']}", "joined with r-other",
         f"rolled back to version {undone['to']['version']}",
     ]  # fmt: skip

@@ -124,7 +124,7 @@ async def test_every_position_of_the_journal_is_a_moment_of_the_run(tmp_path: Pa
         for each in journey.steps:
             begun = await m.journal.event(f"attempt/{run.id}.{each.task}.1", 1)
             is_at_work = each.then != "done" and begun is not None and begun.position <= position
-            assert (each.what == "goes on") is is_at_work, (position, each)
+            assert (each.what == "continues") is is_at_work, (position, each)
         looked += 1
     assert looked > 2 * len(recorded.digests), "most positions are between versions"
     assert (await m.runs.get(run.id)).version == run.version, "nothing was changed"

@@ -30,13 +30,14 @@ from maos.model.run import Run, bundle_stream, owners
 from maos.model.workflow import WorkflowRun
 from maos.store.contract import Lease
 from maos.transfer import contents, membership, validation
-from maos.transfer.contents import RUN, Contents, Manifest
+from maos.transfer.contents import Contents, Manifest
 from maos.transfer.file import CHUNK_BYTES, GIT_BYTES_MAX, JOURNAL_BYTES_MAX, BundleReader, damaged
 from maos.transfer.rebase import Rebaser, RebaseTarget, digest
 from maos.transfer.validation import Checked
 from maos.workspaces import commits
 
 TRIES_MAX = 5
+ELSEWHERE = "import it into another database: `maos --db OTHER.db admin import FILE`"
 FILE_BYTES_MAX = JOURNAL_BYTES_MAX + GIT_BYTES_MAX
 NEW, MORE, SAME, MOVED_ON = "new", "more", "same", "moved_on"
 """What an import does: it is new; it has more events; all of it was here; it was continued here since."""
@@ -150,7 +151,7 @@ class BundleImporter:
                 at = next(number for number in range(known) if here[number] != expected[number])
                 raise InvalidInput(
                     f"{manifest.id} is here already, and is another one: {event_id(name, at + 1)} differs",
-                    hint="import it into another database: `maos --db OTHER.db admin import FILE`",
+                    hint=ELSEWHERE,
                 )
             if len(here) > len(expected):
                 ahead = ahead or name
@@ -159,22 +160,21 @@ class BundleImporter:
         if ahead and behind:
             raise InvalidInput(
                 f"{manifest.id} was continued here and there: {ahead} has more here, {behind} in the bundle",
-                hint="import it into another database: `maos --db OTHER.db import FILE`",
+                hint=ELSEWHERE,
             )
         return versions
 
     async def _check_names(self, manifest: Manifest, checked: Checked, digests: dict[str, list[bytes]]) -> None:
         """Nothing is written below a name that is something else's here."""
         roots = checked.members.roots
-        kind = "run" if manifest.kind == RUN else "workflow"
         for name in sorted(roots):
-            if await self._journal.version(f"{kind}/{name}"):
+            if await self._journal.version(f"{manifest.kind}/{name}"):
                 continue
             members = membership.Members(frozenset((name,)), frozenset())
             async for other in membership.streams(self._journal, members):
                 raise InvalidInput(
                     f"there is something else called {name} here: {other}",
-                    hint="import it into another database: `maos --db OTHER.db admin import FILE`",
+                    hint=ELSEWHERE,
                 )
         others = set[str]()
         for each in digests:
@@ -186,12 +186,12 @@ class BundleImporter:
                 if f"{family}/{name}" not in digests and await self._journal.version(f"{family}/{name}"):
                     raise InvalidInput(
                         f"{family}/{name} is here, and is none of {manifest.id}",
-                        hint="import it into another database: `maos --db OTHER.db admin import FILE`",
+                        hint=ELSEWHERE,
                     )
 
     async def _check_idle(self, manifest: Manifest) -> None:
         """Refuse while an engine executes it here: what is written beside that engine would end it."""
-        lease = await self._journal.acquire(f"{'run' if manifest.kind == RUN else 'workflow'}/{manifest.id}", ttl_s=1.0)
+        lease = await self._journal.acquire(manifest.stream, ttl_s=1.0)
         if lease is None:
             hint = f"`maos pause {manifest.id}`, and import again"
             raise InvalidInput(f"{manifest.id} is being executed here", hint=hint)
@@ -244,7 +244,7 @@ class BundleImporter:
     async def _write(self, bundle: Opened, place: RebaseTarget, versions: dict[str, int]) -> None:
         manifest, checked, streams = bundle.contents.manifest, bundle.checked, bundle.contents.streams
         rebaser = Rebaser(place, streams, manifest.id, checked.members)
-        own = f"{'run' if manifest.kind == RUN else 'workflow'}/{manifest.id}"
+        own = manifest.stream
         new, later = _in_order(bundle.contents, versions, own)
         noted = BundleImported(
             sha256=bundle.reader.sha256,

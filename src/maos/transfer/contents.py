@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
@@ -23,7 +23,10 @@ STREAMS_MAX = 200_000
 REFS_MAX = 200_000
 TEXT_CHARS_MAX = 2_000
 
-RUN, WORKFLOW = "run", "workflow"
+BundleKind = Literal["run", "workflow"]
+"""What a bundle is of; also how the names of its streams begin."""
+RUN: Final = "run"
+WORKFLOW: Final = "workflow"
 
 
 class StreamHead(msgspec.Struct, forbid_unknown_fields=True):
@@ -36,7 +39,7 @@ class StreamHead(msgspec.Struct, forbid_unknown_fields=True):
 class Manifest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """What a bundle says of itself."""
 
-    kind: Literal["run", "workflow"]
+    kind: BundleKind
     id: str
     title: str
     status: str
@@ -53,6 +56,11 @@ class Manifest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     object_format: str = "sha1"
     left_out: list[str] = []
     """What belongs to it and is not in the bundle."""
+
+    @property
+    def stream(self) -> str:
+        """The stream of the run or the workflow run."""
+        return f"{self.kind}/{self.id}"
 
 
 class EventLine(msgspec.Struct, array_like=True, forbid_unknown_fields=True):

@@ -22,8 +22,9 @@ from maos.model.events.run import RunRestoredBase
 from maos.model.run import PLANNING, RUNNING, Run
 from maos.model.workflow import WorkflowRun
 from maos.transfer import contents, file, membership, validation
-from maos.transfer.contents import RUN, TEXT_CHARS_MAX, WORKFLOW, EventLine, Manifest, StreamHead
+from maos.transfer.contents import RUN, TEXT_CHARS_MAX, WORKFLOW, BundleKind, EventLine, Manifest, StreamHead
 from maos.transfer.membership import Members
+from maos.travel.points_in_time import merged_commit
 from maos.workspaces import commits, is_object
 
 SHOWN_CHARS_MAX = 200
@@ -50,17 +51,18 @@ class _Gathered(NamedTuple):
     """Merged work of branches that were given up."""
 
 
-async def kind_of(journal: Journal, id: str) -> str:
+async def kind_of(journal: Journal, id: str) -> BundleKind:
     """Whether an id is that of a run or of a workflow."""
-    for kind, family in ((RUN, "run"), (WORKFLOW, "workflow")):
-        if await journal.version(f"{family}/{id}"):
+    kinds: tuple[BundleKind, ...] = (RUN, WORKFLOW)
+    for kind in kinds:
+        if await journal.version(f"{kind}/{id}"):
             return kind
     hint = "`maos ps` and `maos workflow list` show them"
     raise NotFound(f"there is no orchestration and no workflow {id!r}", hint=hint)
 
 
 async def export(
-    journal: Journal, clock: Clock, target: BinaryIO, kind: str, id: str, *, made_by: str, files: bool = True
+    journal: Journal, clock: Clock, target: BinaryIO, kind: BundleKind, id: str, *, made_by: str, files: bool = True
 ) -> Exported:
     """Write all of a run or a workflow. An engine may execute it meanwhile: what it does now is not in the file."""
     position = await journal.head()
@@ -69,7 +71,7 @@ async def export(
     refs, repository = await _commits(gathered, members, id) if files else ({}, None)
     root = gathered.root
     manifest = Manifest(
-        kind="run" if kind == RUN else "workflow",
+        kind=kind,
         id=id,
         title=(root.request if isinstance(root, Run) else root.name)[:SHOWN_CHARS_MAX],
         status=root.status,
@@ -100,7 +102,6 @@ def _write(target: BinaryIO, manifest: Manifest, lines: list[EventLine], packed:
 
 async def _gather(journal: Journal, kind: str, id: str, members: Members, position: int) -> _Gathered:
     root: Any = RUNS.fold(id=id) if kind == RUN else WORKFLOW_RUN.fold(id=id)
-    beginning = f"{'run' if kind == RUN else 'workflow'}/{id}"
     heads: list[StreamHead] = []
     found: list[tuple[int, EventLine]] = []
     workspaces: list[Mapping[str, Any]] = []
@@ -118,7 +119,7 @@ async def _gather(journal: Journal, kind: str, id: str, members: Members, positi
             line = _line(journal, record, len(heads))
             size += len(bytes(line.data)) + len(record.type) + 32
             found.append((record.position, line))
-            if name == beginning:
+            if name == f"{kind}/{id}":
                 if isinstance(record.event, RunRestoredBase) and root.commit:
                     left[f"left-{root.branch}"] = root.commit  # of a branch that was given up, and can be restored
                 root.apply(record.event)
@@ -154,7 +155,7 @@ async def _commits(gathered: _Gathered, members: Members, id: str) -> tuple[dict
     }
     root = gathered.root
     if isinstance(root, Run):
-        merged = root.commit or str((root.options.get("workspace") or {}).get("base") or "")
+        merged = merged_commit(root)
         if is_object(merged):
             refs[f"refs/maos/{id}/bundle"] = merged
         refs |= {f"refs/maos/{id}/{label}": commit for label, commit in gathered.left.items() if is_object(commit)}

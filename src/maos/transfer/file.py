@@ -13,16 +13,13 @@ from __future__ import annotations
 
 import hashlib
 import os
-import secrets
 import stat
 import struct
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from maos.errors import Corrupt, InvalidInput, UnknownFormat
-from maos.faults import crash_point
 from maos.journal import compress
 
 MAGIC = b"maos bundle\r\n\x1a\n"
@@ -121,27 +118,6 @@ class BundleWriter:
         self._digest.update(content)
         self._file.write(content)
         self.bytes += len(content)
-
-
-@contextmanager
-def written(path: Path) -> Iterator[BinaryIO]:
-    """A file for its owner alone: there as a whole, or not at all."""
-    beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}.new")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
-    try:
-        with open(os.open(beside, flags, 0o600), "wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        crash_point("export:written")
-        os.replace(beside, path)
-        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-    finally:
-        beside.unlink(missing_ok=True)
 
 
 class BundleReader:

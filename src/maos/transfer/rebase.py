@@ -96,7 +96,8 @@ class Rebaser:
             for record in records
             if isinstance(record.event, (AttemptPlanned, AttemptBranched))
         ]
-        self._in_git = {each["agent"] for each in begun if each["workspace"].get("repository") is not None}
+        in_git = [each for each in begun if each.get("workspace", {}).get("repository") is not None]
+        self._in_git = {each.get("agent", "") for each in in_git}
 
     def rebase(self, record: Record) -> Event:
         """An event as it is to be written here."""
@@ -120,12 +121,12 @@ class Rebaser:
         return found | self._changes_of_attempt(attempt) if attempt else found
 
     def _changes_of_attempt(self, attempt: Mapping[str, Any]) -> dict[Local, Change]:
-        agent, home = attempt["agent"], self._place.home
+        agent, number, home = attempt.get("agent", ""), attempt.get("number", 0), self._place.home
         workspace = self._workspace(agent, attempt.get("workspace"))
         before, cwd = attempt.get("order", {}).get("cwd", ""), str(workspace.path)
         return {
             Local.WORKTREE: lambda _: workspace.to_data(),
-            Local.HOLDER: lambda _: str(home / "holders" / attempt_id(agent, attempt["number"])),
+            Local.HOLDER: lambda _: str(home / "holders" / attempt_id(agent, number)),
             Local.CWD: lambda _: cwd,
             Local.HOME: lambda _: str(home / "homes" / agent),
             Local.MOVED_FROM: lambda _: before if before != cwd else "",

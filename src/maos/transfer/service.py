@@ -11,8 +11,9 @@ from typing import BinaryIO
 from maos.clock import Clock
 from maos.engine.attempts import Attempts
 from maos.errors import InvalidInput
+from maos.files import whole_file
 from maos.journal.journal import Journal
-from maos.transfer import bundle_import, exporter, file
+from maos.transfer import bundle_import, exporter
 from maos.transfer.bundle_import import BundleImporter, Imported
 from maos.transfer.exporter import Exported
 from maos.transfer.importers import ImportedRun, ImportTarget, RunSource
@@ -76,5 +77,5 @@ def _writable(target: Path | str | BinaryIO) -> Iterator[BinaryIO]:
         raise InvalidInput(f"{path} exists already", hint="name a file that does not exist, or move that one away")
     if not path.parent.is_dir():
         raise InvalidInput(f"there is no folder {path.parent}", hint="make it first")
-    with file.written(path) as out:
+    with whole_file(path) as partial, partial.open("wb") as out:
         yield out

@@ -112,9 +112,8 @@ def _check_belonging(manifest: Manifest, streams: Mapping[str, Sequence[Record]]
             raise _bad(f"the stream {name!r} is another run")
         if name.startswith("workflow/") and (manifest.kind == RUN or whose[1] not in members.roots):
             raise _bad(f"the stream {name!r} is another workflow")
-    beginning = f"{'run' if manifest.kind == RUN else 'workflow'}/{manifest.id}"
-    if beginning not in streams:
-        raise _bad(f"it has no {beginning}")
+    if manifest.stream not in streams:
+        raise _bad(f"it has no {manifest.stream}")
 
 
 def _folded(fold: Any, events: Sequence[Record], name: str) -> Any:

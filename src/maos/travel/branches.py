@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from maos import workspaces as workspaces
 from maos.engine.attempts import Attempts
@@ -32,16 +33,17 @@ from maos.model.events.attempt import (
 )
 from maos.model.events.core import EventBase
 from maos.model.events.messages import MessageSent, TopicJoined
-from maos.model.events.parts import AttemptOrigin, WorkspaceData
+from maos.model.events.parts import AttemptOrigin, OrderData, WorkspaceData
 from maos.model.message import TOPICS, Acknowledgements, Message, Topics, acks, history, inbox, index_event, message
 from maos.model.run import Run
 from maos.model.run import stream as run_stream
 from maos.model.status import AttemptStatus
 from maos.state.agents import AgentStates
-from maos.travel.points_in_time import PointInTime, begun_by
+from maos.travel.points_in_time import PointInTime, begun_by, workspace_of
 
 GRACE_S = 10.0
 NOT_TOLD = ("id", "version")
+"""Fields of an attempt that its stream tells, and not the event that it branches with."""
 
 
 async def position_before(journal: Journal, run: Run) -> int:
@@ -53,9 +55,8 @@ async def position_before(journal: Journal, run: Run) -> int:
 
 async def keep_merged(run: Run) -> None:
     """Keep the merged work of a branch that is given up under a ref, so that git does not remove it."""
-    place = run.options.get("workspace")
-    if place and run.commit:
-        into = workspaces.Workspace.from_data(place)
+    into = workspace_of(run)
+    if into is not None and run.commit:
         assert into.repository is not None
         await workspaces.keep(into.repository, into.name, f"left-{run.branch}", run.commit)
 
@@ -261,13 +262,14 @@ async def put_values(states_of: AgentStates, made: Continuation) -> None:
 def appends(attempts: Attempts, made: Continuation, at_us: int, why: str) -> list[Append]:
     """What makes a prepared agent one that can be resumed: it has ended where the other was, and has its inbox."""
     name, found = made.name, made.cut
-    state = _state(attempts, made)
+    continued = _continued(attempts, made)
+    state = {name: each for name, each in msgspec.to_builtins(continued).items() if name not in NOT_TOLD}
     origin: AttemptOrigin = {
         "attempt": found.attempt.id,
         "version": found.attempt.version,
         "position": found.position,
     }
-    events: list[EventBase] = [_planned(state), AttemptBranched(state=state, origin=origin, at_us=at_us)]
+    events: list[EventBase] = [_planned(continued), AttemptBranched(state=state, origin=origin, at_us=at_us)]
     if found.transcript:
         text = moved(found.transcript, found.attempt.workspace["tree"], made.workspace["tree"])
         name_of_file = found.attempt.transcript_name
@@ -293,34 +295,45 @@ def forwarded(name: str, run: str, waiting: BranchInbox) -> list[Append]:
     return [each for each in new if each.events]
 
 
-def _state(attempts: Attempts, made: Continuation) -> dict[str, Any]:
-    """All that the agent had come to, in a place of its own."""
-    found, id = made.cut, attempt_id(made.name, made.cut.attempt.number)
-    state: dict[str, Any] = msgspec.to_builtins(found.attempt)
-    if found.commit and not any(each.commit == found.commit for each in found.attempt.checkpoints):
-        last = AttemptCheckpoint("start", 0, "branch", found.attempt.planned_us, found.commit, found.attempt.session)
-        state["checkpoints"].append(msgspec.to_builtins(last))
-    state |= {
-        "agent": made.name,
-        "folder": str(attempts.folder / "holders" / id),
-        "workspace": made.workspace,
-        "pid": 0,
-        "inbox_cursor": 0,
-        "told": [],
-        "answered_cursor": 0,
-        "permissions": {},
-        "stopping": "",
-        "moved_from": "",
-    }
+def _continued(attempts: Attempts, made: Continuation) -> Attempt:
+    """All that the agent had come to, under another name and in folders of its own."""
+    found, was = made.cut, made.cut.attempt
+    checkpoints = list(was.checkpoints)
+    if found.commit and not any(each.commit == found.commit for each in checkpoints):
+        checkpoints.append(AttemptCheckpoint("start", 0, "branch", was.planned_us, found.commit, was.session))
     home = str(attempts.folder / "homes" / made.name)
-    state["order"] |= {"cwd": str(made.cwd), "home": home, "run": made.run}
-    return {name: value for name, value in state.items() if name not in NOT_TOLD}
+    return replace(
+        was,
+        agent=made.name,
+        folder=str(attempts.folder / "holders" / attempt_id(made.name, was.number)),
+        workspace=dict(made.workspace),
+        order={**was.order, "cwd": str(made.cwd), "home": home, "run": made.run},
+        checkpoints=checkpoints,
+        pid=0,
+        inbox_cursor=0,
+        told=[],
+        answered_cursor=0,
+        permissions={},
+        stopping="",
+        moved_from="",
+    )
 
 
-def _planned(state: Mapping[str, Any]) -> AttemptPlanned:
-    names = ("agent", "number", "task", "session", "owner", "folder", "workspace", "inbox_cursor", "told", "order")
-    same = {name: state[name] for name in names}
-    return AttemptPlanned(agent_kind=state["kind"], transcript=("", 0), at_us=state["planned_us"], **same)
+def _planned(attempt: Attempt) -> AttemptPlanned:
+    return AttemptPlanned(
+        agent=attempt.agent,
+        number=attempt.number,
+        agent_kind=attempt.kind,
+        task=attempt.task,
+        session=attempt.session,
+        owner=attempt.owner,
+        folder=attempt.folder,
+        workspace=msgspec.convert(attempt.workspace, WorkspaceData),
+        inbox_cursor=0,
+        transcript=("", 0),
+        at_us=attempt.planned_us,
+        order=msgspec.convert(attempt.order, OrderData),
+    )
 
 
 def moved(transcript: str, old: str, new: str) -> str:

@@ -64,12 +64,11 @@ async def side(journal: Journal, point: PointInTime) -> Side:
 
 async def compare(one: Side, other: Side, *, patch: bool = False) -> Difference:
     """What is different in the other."""
-    commits = (_commit(one.run), _commit(other.run))
+    commits = (points_in_time.merged_commit(one.run), points_in_time.merged_commit(other.run))
     files: list[workspaces.FileChange] | None = None
     text = ""
-    place = other.run.options.get("workspace")
-    if place and all(commits):
-        workspace = workspaces.Workspace.from_data(place)
+    workspace = points_in_time.workspace_of(other.run)
+    if workspace is not None and all(commits):
         files = await workspaces.diff(workspace, *commits)
         text = await workspaces.patch(workspace, *commits) if patch else ""
     return Difference(
@@ -81,10 +80,6 @@ async def compare(one: Side, other: Side, *, patch: bool = False) -> Difference:
         commits,
         text,
     )
-
-
-def _commit(run: Run) -> str:
-    return run.commit or str((run.options.get("workspace") or {}).get("base") or "")
 
 
 def _only(some: Mapping[str, Message], others: Mapping[str, Message]) -> list[Message]:

@@ -34,7 +34,7 @@ from maos.travel.branches import GRACE_S, keep_merged, merge_appends, position_b
 from maos.travel.comparison import lineage
 
 
-class Union(NamedTuple):
+class JoinPlan(NamedTuple):
     """What a join does, or did."""
 
     run: str
@@ -70,13 +70,13 @@ class Join:
         self._runs = runs
         self._attempts = attempts
 
-    async def preview(self, id: str, other: str, *, policy: str = "") -> Union:
+    async def preview(self, id: str, other: str, *, policy: str = "") -> JoinPlan:
         """What joining would do; nothing is changed."""
         ours, theirs = await self._runs.get(id), await self._runs.get(other)
         union, _found = await self._union(ours, theirs, policy)
         return union
 
-    async def join(self, id: str, other: str, *, policy: str = "") -> Union:
+    async def join(self, id: str, other: str, *, policy: str = "") -> JoinPlan:
         """Bring the work of another run into a run. With conflicts that are not decided, nothing but questions."""
         theirs = await self._runs.get(other)
         await consent.check(self._journal, theirs.id)  # what it would do, ours would
@@ -113,7 +113,7 @@ class Join:
             await recorder.append(event, also=also)
             return union._replace(before=await position_before(self._journal, ours), commit=ours.commit)
 
-    async def ask(self, union: Union) -> list[Open]:
+    async def ask(self, union: JoinPlan) -> list[Open]:
         """Ask a person about the conflicts that are not decided; repeated, they are asked once."""
         run = await self._runs.get(union.run)
         known = (await questions.wishes_of(self._journal, run)).questions
@@ -135,7 +135,7 @@ class Join:
 
     # --- inside ----------------------------------------------------------------------------------------------
 
-    async def _union(self, ours: Run, theirs: Run, policy: str) -> tuple[Union, Joined]:
+    async def _union(self, ours: Run, theirs: Run, policy: str) -> tuple[JoinPlan, Joined]:
         for each in (ours, theirs):
             check_places(each)
         base = await self._parted(ours, theirs)
@@ -159,7 +159,7 @@ class Join:
             conflicts.append(files)
             if not choose(files):
                 undecided.append(files)
-        union = Union(
+        union = JoinPlan(
             ours.id, theirs.id, base, await self._journal.head(), found.taken, found.added, conflicts, chosen, undecided
         )  # fmt: skip
         return union, found
@@ -180,10 +180,9 @@ class Join:
         return found
 
     async def _files_in_conflict(self, ours: Run, theirs: Run) -> JoinConflict | None:
-        place = theirs.options.get("workspace")
-        if not place or not theirs.commit:
+        workspace = points_in_time.workspace_of(theirs)
+        if workspace is None or not theirs.commit:
             return None
-        workspace = workspaces.Workspace.from_data(place)
         onto = ours.commit or str(workspace.base)
         files = await workspaces.preview(workspace, theirs.commit, onto=onto)
         if not files:
@@ -192,18 +191,17 @@ class Join:
 
     async def _merged(self, ours: Run, theirs: Run, side: str) -> tuple[str, WorkspaceData | None]:
         """The merged files of both, in a worktree of their own."""
-        place = ours.options.get("workspace")
-        if not place:
+        own, others = points_in_time.workspace_of(ours), points_in_time.workspace_of(theirs)
+        if own is None:
             return ours.commit, None
-        base = workspaces.Workspace.from_data(place).base
         name = f"{ours.id}-b{ours.branch + 1}"
         folder = Path(ours.folder)
-        into = await branches.fresh(self._attempts, name, folder, base=base, at=ours.commit or base)
+        into = await branches.fresh(self._attempts, name, folder, base=own.base, at=ours.commit or own.base)
         crash_point("travel: merged files")
-        if not theirs.commit or not theirs.options.get("workspace"):
+        if not theirs.commit or others is None:
             return ours.commit, into.to_data()
         done = await workspaces.merge(
-            workspaces.Workspace.from_data(theirs.options["workspace"]),
+            others,
             theirs.commit,
             into=into.path,
             message=f"Join {theirs.id}",

@@ -16,6 +16,7 @@ from maos.model.attempt import stream as attempt_stream
 from maos.model.branch import digest, leads_here
 from maos.model.events.records import BundleImported
 from maos.model.run import Run, bundle_stream, stream
+from maos.workspaces import Workspace
 
 
 class PointInTime(NamedTuple):
@@ -160,6 +161,18 @@ async def begun_by(journal: Journal, agent: str, position: int) -> AsyncIterator
                 yield int(tail)
 
 
+def workspace_of(run: Run) -> Workspace | None:
+    """The workspace that the work of a run's tasks is merged into; None when its agents work in the folder itself."""
+    data = run.options.get("workspace")
+    return Workspace.from_data(data) if data else None
+
+
+def merged_commit(run: Run) -> str:
+    """The commit that has the merged work of a run's tasks; empty when there is none."""
+    workspace = workspace_of(run)
+    return run.commit or (workspace.base if workspace else None) or ""
+
+
 async def run_at(journal: Journal, point: PointInTime) -> Run:
     """The run as it was; Corrupt when that is not what was recorded of it at the time (I13).
 
@@ -173,8 +186,8 @@ async def run_at(journal: Journal, point: PointInTime) -> Run:
     newest = await RUN.load(journal, point.run)
     if newest is not None and newest.moved > point.version:
         found.folder = newest.folder
-        place = newest.options.get("workspace")
-        found.options = {**found.options, **({"workspace": place} if place else {})}
+        if place := newest.options.get("workspace"):
+            found.options = {**found.options, "workspace": place}
     return found
 
 

@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from maos import workspaces as workspaces
 from maos.clock import Clock
 from maos.engine import consent, ownership
 from maos.engine.attempt_spec import check_places
@@ -207,13 +206,12 @@ class Travel:
     async def _prepared(self, departure: _Departure, workspace: str, why: str) -> tuple[Content, list[Append]]:
         """The content of the run, and the appends of its agents; their worktrees exist when this returns."""
         point, then, cuts, id, branch = departure
-        folder, place = Path(then.folder), then.options.get("workspace")
-        if place:
-            base = workspaces.Workspace.from_data(place).base
+        folder, own, into = Path(then.folder), points_in_time.workspace_of(then), None
+        if own is not None:
+            base = own.base
             into = await branches.fresh(self._attempts, workspace, folder, base=base, at=then.commit or base)
-            place = into.to_data()
         crash_point("travel: merged files")
-        content = begin(then, id=id, branch=branch, workspace=place, why=why)
+        content = begin(then, id=id, branch=branch, workspace=into.to_data() if into else None, why=why)
         also: list[Append] = []
         at_us = self._clock.now_us()
         for name, task in then.tasks.items():

@@ -12,7 +12,7 @@ from maos.journal.journal import Journal
 from maos.model.run import Run
 from maos.travel import comparison, points_in_time
 from maos.travel.comparison import Difference, Side
-from maos.travel.join import Join, Union
+from maos.travel.join import Join, JoinPlan
 from maos.travel.points_in_time import PointInTime, When
 from maos.travel.rollback import Travel, TravelPlan
 
@@ -132,7 +132,7 @@ class TimeTravel:
             return await self._travel.preview(run, point, into=into or "NEW")
         return await self._travel.fork(run.id, point, into=into, without_files=without_files)
 
-    async def join(self, id: str, other: str, *, policy: str = "", dry_run: bool = False) -> Union:
+    async def join(self, id: str, other: str, *, policy: str = "", dry_run: bool = False) -> JoinPlan:
         """Bring what another run of the same origin has done into a run. Where both changed the same, `policy` (ours,
         theirs or newest) decides; what it leaves `open` is asked of a person, and nothing is joined before that.
 

@@ -23,7 +23,7 @@ from maos.errors import InvalidInput
 if TYPE_CHECKING:
     from maos.app import Maos
     from maos.model.run import Run
-    from maos.travel.join import Union
+    from maos.travel.join import JoinPlan
     from maos.travel.points_in_time import PointInTime, When
     from maos.travel.rollback import PlannedStep, TravelPlan
 
@@ -242,13 +242,13 @@ def join(ctx: click.Context, id: str, other: str, policy: str | None, dry_run: b
     repeated this. (`maos merge` is different: it merges a run's files into your branch.)
     """
 
-    async def work(m: Maos) -> Union:
+    async def work(m: Maos) -> JoinPlan:
         run, theirs = await m.runs.find(id), await m.runs.find(other)
         if not dry_run:
             await _paused(m, run)
         return await m.travel.join(run.id, theirs.id, policy=policy or "", dry_run=dry_run)
 
-    done: Union = ctx.obj.read(work) if dry_run else ctx.obj.write(work)
+    done: JoinPlan = ctx.obj.read(work) if dry_run else ctx.obj.write(work)
     if as_json:
         conflicts = [{"id": each.id, **shared.of(each), "chosen": done.chosen.get(each.id)} for each in done.conflicts]
         joined, questions = not (done.open or dry_run), [each.ref for each in done.asked]
@@ -261,7 +261,7 @@ def join(ctx: click.Context, id: str, other: str, policy: str | None, dry_run: b
         ctx.exit(CONFLICT)
 
 
-def _show_union(done: Union, *, dry_run: bool) -> None:
+def _show_union(done: JoinPlan, *, dry_run: bool) -> None:
     render.line((f"{done.run} and {done.other} diverged at version {done.base.version} of {done.base.run}", "dim"))
     for title, names in (("taken from it: ", done.taken), ("new: ", done.added)):
         if names:
