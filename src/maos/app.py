@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from maos.transfer.service import Transfer
     from maos.travel.service import TimeTravel
     from maos.views.agents import Agents
-    from maos.views.effects import Effect
+    from maos.views.effects import ExternalEffect
     from maos.views.messages import Messages
     from maos.views.overview import Overview
     from maos.views.questions import Questions
@@ -225,7 +225,7 @@ class Maos:
         importer = legacy_import.LegacyImporter(self.journal, self._clock, place, claude=legacy_import.claude_folder())
         return [each async for each in importer.bring(contents, wanted=wanted, dry_run=dry_run)]
 
-    async def effects(self, id: str = "", *, unknown: bool = False) -> list[Effect]:
+    async def effects(self, id: str = "", *, unknown: bool = False) -> list[ExternalEffect]:
         """What a run, a workflow, an agent or everybody did outside: tools, commands and steps, and what came of each.
 
         `id` may be the beginning of one. With `unknown`, only what was begun and may or may not have taken effect.

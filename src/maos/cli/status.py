@@ -20,7 +20,7 @@ from maos.cli.workflow import showing
 
 if TYPE_CHECKING:
     from maos.app import Maos
-    from maos.runs.status import RunStatus
+    from maos.runs.status import RunView
     from maos.views.overview import Overview
 
 
@@ -97,7 +97,7 @@ def _show(found: Overview, *, messages: bool) -> None:
         render.line((f"{many} failed before (`maos orchestration list --status failed`)", "dim"))
 
 
-def trouble(each: RunStatus) -> None:
+def trouble(each: RunView) -> None:
     """A run that does not go on by itself, why, and what to do."""
 
     run, now = each.run, each.now

@@ -10,7 +10,7 @@ from maos.demo.sample import ROLES
 from maos.model.events.facts import Line
 from maos.model.message import Message
 from maos.model.run import agent_name
-from maos.runs.feed import AgentOutput, Feed, MessageSent, RunChanged, Update
+from maos.runs.feed import AgentOutput, MessageUpdate, RunFeed, RunUpdate, Update
 
 
 class Row(NamedTuple):
@@ -34,7 +34,7 @@ class Watching:
     def __init__(self, m: Maos, place: DemoFolder) -> None:
         self._m = m
         self._place = place
-        self._feed: Feed | None = None
+        self._feed: RunFeed | None = None
         self._recorded = dict.fromkeys(ROLES, 0)
         self.question = ""
         """The question that is recorded as asked, by its id."""
@@ -60,11 +60,11 @@ class Watching:
         self.rows = [self._row(name) for name in ROLES]
 
     def _take(self, update: Update) -> None:
-        if isinstance(update, RunChanged):
+        if isinstance(update, RunUpdate):
             for event in update.events:
                 self.question = event.data["id"] if event.type == "question_asked" else self.question
                 self.done += [event.data["task"]] if event.type == "task_finished" else []
-        elif isinstance(update, MessageSent):
+        elif isinstance(update, MessageUpdate):
             self.said.append(update.message)
             self.messages += 1
         elif isinstance(update, AgentOutput):

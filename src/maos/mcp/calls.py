@@ -24,7 +24,7 @@ from maos.ids import incarnation
 from maos.journal.codec import Event
 from maos.journal.journal import Append, Journal
 from maos.mcp.server import Identity
-from maos.model.attempt import DONE
+from maos.model.status import AttemptStatus
 from maos.model.tool_calls import stream
 from maos.store.contract import Key
 
@@ -92,7 +92,7 @@ class Calls:
         attempts = {call.attempt for call in self._doubtful.values()} - {self._identity.attempt}
         for attempt in attempts:  # one that ended well had all its answers
             found = await ATTEMPT.load(self._journal, attempt)
-            if found is not None and found.status == DONE:
+            if found is not None and found.status == AttemptStatus.DONE:
                 self._doubtful = {key: call for key, call in self._doubtful.items() if call.attempt != attempt}
 
     async def once(

@@ -27,7 +27,8 @@ from maos.model import run as runs
 from maos.model import tool_calls
 from maos.model.changes import DELETE, Replace
 from maos.model.message import PERSON, Message, inbox, render
-from maos.model.run import RUNNING, Run
+from maos.model.run import Run
+from maos.model.status import TaskStatus
 from maos.store.contract import Key
 
 KEYS_MAX = 1_000
@@ -396,7 +397,7 @@ async def list_agents(session: Session, errand: Errand) -> str:
         agent = run.agent(task.name)
         row = {"agent": agent, "task": task.name, "status": task.status, "type": task.plan.get("agent", "")}
         row |= {"you": True} if agent == session.agent else {}
-        row |= await _reported(session, agent) if task.status == RUNNING else {}
+        row |= await _reported(session, agent) if task.status == TaskStatus.RUNNING else {}
         found.append({name: value for name, value in row.items() if value != ""})
     return _json(found)
 

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from maos.model.branch import content, still_asked
-from maos.model.run import COMPLETED, DONE, PAUSED, RUNNING, Question, Run, TaskState, agent_name
+from maos.model.run import Question, Run, TaskState, agent_name
+from maos.model.status import RunStatus, TaskStatus
 
 OURS, THEIRS, NEWEST = CHOICES = ("ours", "theirs", "newest")
 JOIN = "join/"
@@ -80,7 +81,9 @@ def join(base: Run, ours: Run, theirs: Run, *, branch: int, choose: Choose) -> J
     }
     found.content["summary"] = ours.summary or theirs.summary
     is_done = found.content["done"] == len(tasks)
-    found.content["status"], found.content["why"] = (COMPLETED, "") if is_done else (PAUSED, f"joined with {theirs.id}")
+    found.content["status"], found.content["why"] = (
+        (RunStatus.COMPLETED, "") if is_done else (RunStatus.PAUSED, f"joined with {theirs.id}")
+    )
     found.content["ended_us"] = max(ours.ended_us, theirs.ended_us) if is_done else 0
     return found
 
@@ -101,9 +104,9 @@ def _joined_task(base: Run, ours: Run, theirs: Run, name: str, branch: int, foun
         return kept
     if before is None and own.plan != other.plan:
         conflict = JoinConflict(PLAN, name, _text(own), _text(other), own.ended_us, other.ended_us)
-    elif other.status != DONE or (own.status == DONE and own.result == other.result):
+    elif other.status != TaskStatus.DONE or (own.status == TaskStatus.DONE and own.result == other.result):
         return kept
-    elif own.status != DONE or (before is not None and _work(own) == _work(before)):
+    elif own.status != TaskStatus.DONE or (before is not None and _work(own) == _work(before)):
         found.taken.append(name)
         return _taken(ours, theirs, other, branch)
     else:
@@ -116,7 +119,7 @@ def _joined_task(base: Run, ours: Run, theirs: Run, name: str, branch: int, foun
 
 def _work(task: TaskState) -> tuple[bool, str, str]:
     """What a task has come to, as far as others can use it."""
-    return task.status == DONE, task.result, task.commit if task.status == DONE else ""
+    return task.status == TaskStatus.DONE, task.result, task.commit if task.status == TaskStatus.DONE else ""
 
 
 def _text(task: TaskState) -> str:
@@ -125,7 +128,7 @@ def _text(task: TaskState) -> str:
 
 def _taken(ours: Run, theirs: Run, task: TaskState, branch: int) -> TaskState:
     """A task of the other run: with its result if it is done, else to be done here."""
-    if task.status == DONE:
+    if task.status == TaskStatus.DONE:
         return msgspec.structs.replace(task, agent=theirs.agent(task.name))
     agent = agent_name(ours.id, task.name, branch)
     return TaskState(name=task.name, plan=dict(task.plan), needs=list(task.needs), agent=agent)
@@ -166,4 +169,4 @@ def _count(tasks: Mapping[str, TaskState], found: dict[str, Any]) -> None:
     found["tasks"] = msgspec.to_builtins(tasks)
     found["needed_by"] = needed_by
     found["done"] = sum(task.status.is_done for task in tasks.values())
-    found["running"] = sum(task.status == RUNNING for task in tasks.values())
+    found["running"] = sum(task.status == TaskStatus.RUNNING for task in tasks.values())

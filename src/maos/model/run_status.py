@@ -17,20 +17,8 @@ from maos.model.events.commands import PauseRequested
 from maos.model.events.core import EventBase
 from maos.model.events.run import QuestionAnswered, QuestionAsked
 from maos.model.failure import ASK, TABLE
-from maos.model.run import (
-    CANCELLED,
-    COMPLETED,
-    FAILED,
-    GATE,
-    GATED,
-    MERGE,
-    PAUSED,
-    RUNNING,
-    WAITING,
-    Question,
-    Run,
-    TaskState,
-)
+from maos.model.run import GATE, MERGE, Question, Run, TaskState
+from maos.model.status import RunStatus, TaskStatus
 
 INITIALIZING = "initializing"
 """It has no plan yet, or no engine has begun. Working."""
@@ -47,8 +35,8 @@ BLOCKED = "blocked"
 INTERRUPTED = "interrupted"
 """The process that carried it out is gone. `maos resume`; `maos recover` lists all that were."""
 STATES = (
-    INITIALIZING, IDLE, WORKING, WAITING_FOR_USER, WAITING_FOR_TASKS, BLOCKED, COMPLETED, FAILED, CANCELLED,
-    INTERRUPTED,
+    INITIALIZING, IDLE, WORKING, WAITING_FOR_USER, WAITING_FOR_TASKS, BLOCKED, RunStatus.COMPLETED, RunStatus.FAILED,
+    RunStatus.CANCELLED, INTERRUPTED,
 )  # fmt: skip
 
 ASKING_TOOL = "ask_person"
@@ -120,7 +108,7 @@ def pending_commands(run: Run, commands: Iterable[EventBase]) -> PendingCommands
                 questions[each.id] = msgspec.structs.replace(known)
                 questions[each.id].answer_with(each)
                 unrecorded.add(each.id)
-    return PendingCommands(questions, frozenset(unrecorded), pause if run.status == RUNNING else "")
+    return PendingCommands(questions, frozenset(unrecorded), pause if run.status == RunStatus.RUNNING else "")
 
 
 def status_of(
@@ -134,11 +122,11 @@ def status_of(
     waiting = tuple(each.id for each in wishes.questions.values() if each.answer is None) if run.is_open else ()
     asking = tuple(name for name, each in attempts.items() if each.is_open and permissions(each)) if run.is_open else ()
     tasks = run.tasks.values()
-    failed = [each for each in tasks if each.status == FAILED]
+    failed = [each for each in tasks if each.status == TaskStatus.FAILED]
     stuck = _stuck(run, failed) if run.is_open else ()
     at_work = _at_work(run, attempts, wishes, waiting)
     asleep = {kind: until_us for kind, until_us in run.sleeping.items() if until_us > now_us}
-    later = [each.not_before_us for each in tasks if each.status == WAITING and each.not_before_us > now_us]
+    later = [each.not_before_us for each in tasks if each.status == TaskStatus.WAITING and each.not_before_us > now_us]
     until_us = min((*asleep.values(), *later), default=0)
     state = _state(run, lives, at_work, waiting or asking, until_us, failed, stuck)
     error, to_do = _trouble(run, failed, state)
@@ -167,9 +155,9 @@ def permissions(attempt: Attempt) -> list[Permission]:
 def agents_of(run: Run, task: TaskState) -> list[str]:
     """The agents that may be at work on a task now: its own, or one that checks it."""
     own = run.agent(task.name)
-    if task.status == GATED:
+    if task.status == TaskStatus.GATED:
         return [f"{own}-gate{task.gate + 1}-{task.attempts}"]
-    return [own] if task.status == RUNNING else []
+    return [own] if task.status == TaskStatus.RUNNING else []
 
 
 def _state(
@@ -181,15 +169,15 @@ def _state(
     failed: Sequence[TaskState],
     stuck: Sequence[str],
 ) -> str:
-    if run.status in (COMPLETED, CANCELLED):
+    if run.status in (RunStatus.COMPLETED, RunStatus.CANCELLED):
         return run.status
-    if run.status == FAILED:
-        return BLOCKED if failed and all(_needs_person(each) for each in failed) else FAILED
-    if run.status == PAUSED:
+    if run.status == RunStatus.FAILED:
+        return BLOCKED if failed and all(_needs_person(each) for each in failed) else RunStatus.FAILED
+    if run.status == RunStatus.PAUSED:
         return IDLE
     if not lives:
         return INTERRUPTED
-    if run.status != RUNNING or not run.restored:
+    if run.status != RunStatus.RUNNING or not run.restored:
         return INITIALIZING
     if at_work:
         return WORKING
@@ -210,7 +198,7 @@ def _at_work(
     gates = {id.split("/")[1] for id in waiting if id.startswith((GATE, MERGE))}
     found = []
     for task in run.tasks.values():
-        if task.status not in (RUNNING, GATED) or task.name in gates:
+        if task.status not in (TaskStatus.RUNNING, TaskStatus.GATED) or task.name in gates:
             continue
         known = [attempts[each] for each in agents_of(run, task) if each in attempts]
         if not known or not all(_waits(each, asked) for each in known):
@@ -243,7 +231,7 @@ def _needs_person(task: TaskState) -> bool:
 
 
 def _trouble(run: Run, failed: Sequence[TaskState], state: str) -> tuple[str, str]:
-    if state == COMPLETED:
+    if state == RunStatus.COMPLETED:
         return "", ""
     if state == INTERRUPTED:
         return "the process that carried it out is gone", f"`maos resume {run.id}` goes on with it"
@@ -251,7 +239,7 @@ def _trouble(run: Run, failed: Sequence[TaskState], state: str) -> tuple[str, st
     if len(failed) > NAMES_SHOWN_MAX:
         said += f"; and {len(failed) - NAMES_SHOWN_MAX} more"
     hints = dict.fromkeys(TABLE[each.failure].hint for each in failed if each.failure in TABLE)
-    return said or (run.why if state == FAILED else ""), "; ".join(each for each in hints if each)
+    return said or (run.why if state == RunStatus.FAILED else ""), "; ".join(each for each in hints if each)
 
 
 def _activity(
@@ -284,9 +272,11 @@ def _activity(
             until, kinds = datetime.fromtimestamp(min(asleep.values()) / 1e6, UTC), _names(list(asleep))
             return f"hibernating until {until:%Y-%m-%d %H:%M:%S} UTC: the rate limit of {kinds} is reached"
         case "waiting_for_tasks":
-            late = next((each for each in run.tasks.values() if each.status == WAITING and each.not_before_us), None)
+            late = next(
+                (each for each in run.tasks.values() if each.status == TaskStatus.WAITING and each.not_before_us), None
+            )
             return f"{late.name} waits: {late.why}" if late is not None and late.why else "waits until it may go on"
-        case "idle" if run.status == PAUSED:
+        case "idle" if run.status == RunStatus.PAUSED:
             return f"paused: {run.why}" if run.why not in ("", "asked") else "paused"
     return run.why
 

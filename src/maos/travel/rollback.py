@@ -28,7 +28,8 @@ from maos.model.events.commands import TasksRequested
 from maos.model.events.parts import RunOrigin
 from maos.model.events.run import QuestionAnswered, QuestionAsked, RunCreated, RunForked, RunRolledBack
 from maos.model.message import TOPICS, inbox
-from maos.model.run import DONE, Run, agent_name, stream
+from maos.model.run import Run, agent_name, stream
+from maos.model.status import TaskStatus
 from maos.state.agents import AgentStates
 from maos.travel import branches, points_in_time
 from maos.travel.branches import Cut
@@ -192,7 +193,7 @@ class Travel:
         """How it stood with the agents of tasks that had begun and were not done."""
         found = {}
         for name, task in then.tasks.items():
-            if task.status != DONE and task.attempts:
+            if task.status != TaskStatus.DONE and task.attempts:
                 cut = await branches.cut(self._journal, self._states, name, then.agent(name), moment)
                 if cut is not None:
                     found[name] = cut
@@ -217,7 +218,7 @@ class Travel:
             await branches.put_values(self._states, goes_on)
             also += branches.appends(self._attempts, goes_on, at_us, why)
         for name, task in then.tasks.items():  # somebody who has not begun can have been sent something
-            if task.status != DONE and name not in cuts:
+            if task.status != TaskStatus.DONE and name not in cuts:
                 mail = await branches.mail_of(self._journal, then.agent(name), heard=position, sent=position)
                 also += branches.forwarded(state["tasks"][name]["agent"], id, mail)
         crash_point("travel: files")
@@ -334,7 +335,7 @@ def joined(appends: Sequence[Append]) -> list[Append]:
 def _step(run: Run, then: Run, name: str, id: str, branch: int, cut: Cut | None) -> PlannedStep:
     task = then.tasks[name]
     now = run.tasks[name].status if name in run.tasks else ""
-    if task.status == DONE:
+    if task.status == TaskStatus.DONE:
         return PlannedStep(name, KEPT, now, task.status, then.agent(name))
     agent = agent_name(id, name, branch)
     if cut is None:

@@ -26,9 +26,9 @@ from maos.errors import (
 from maos.faults import crash_point
 from maos.holder.client import StartFailed
 from maos.model import run
-from maos.model.attempt import STOPPED, Attempt
+from maos.model.attempt import Attempt
 from maos.model.events.core import EventBase
-from maos.model.status import TaskStatus
+from maos.model.status import AttemptStatus, TaskStatus
 from maos.model.workflow import (
     AGENT,
     CANCELLED,
@@ -265,7 +265,7 @@ class Children:
             for each in (await attempts.history(name))[:-1]:
                 tries += _counts(_following(each, tries, self._clock.now_us()))
         while attempt.is_open or attempt.failure:
-            if attempt.status == STOPPED and (is_watched or not self._even_paused):
+            if attempt.status == AttemptStatus.STOPPED and (is_watched or not self._even_paused):
                 await self._pause_parent(f"its agent {name} was stopped")
             begin: Begin = partial(attempts.adopt, name)
             if not attempt.is_open:

@@ -11,7 +11,7 @@ from maos.cli.runs import narration, page, plans, prompts, status
 from maos.errors import InvalidInput, NotFound
 from maos.model import question
 from maos.model.message import PERSON
-from maos.model.run import DONE
+from maos.model.status import TaskStatus
 
 if TYPE_CHECKING:
     from maos.cli.chat.conversation import ChatSession
@@ -72,7 +72,7 @@ class Commands:
             return
         task = task_named(run, to)
         agent = run.agent(task)
-        if run.tasks[task].status == DONE:
+        if run.tasks[task].status == TaskStatus.DONE:
             raise InvalidInput(f"{task} is done", hint=f"/add {task}-2 after {task}: {said.strip()}")
         if run.tasks[task].attempts:
             await self._talk.m.agents.tell(agent, said.strip())

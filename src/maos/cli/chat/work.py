@@ -11,7 +11,7 @@ from maos.cli.runs.live import Notices, cancel
 from maos.cli.runs.screen import Screen
 from maos.errors import InvalidInput
 from maos.model.run import Run
-from maos.runs.feed import Feed
+from maos.runs.feed import RunFeed
 from maos.runs.status import is_executing
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class Work:
         self._m = m
         self._screen = screen
         self._notify = notify
-        self._feed: Feed | None = None
+        self._feed: RunFeed | None = None
         self._following: asyncio.Task[None] | None = None
         self._task: asyncio.Task[Run] | None = None
         self._answered: set[str] = set()
@@ -77,7 +77,7 @@ class Work:
         self._following = asyncio.create_task(self._show(self._feed))
         return self._feed.run
 
-    async def _show(self, feed: Feed) -> None:
+    async def _show(self, feed: RunFeed) -> None:
         async for update in feed:
             self._screen.update(update)
             if self._task is None and not feed.run.is_going:

@@ -11,10 +11,10 @@ from maos.cli.workflow import changes
 if TYPE_CHECKING:
     from maos.bus.history import SentMessage
     from maos.model.run import Run, TaskState
-    from maos.runs.status import RunStatus
+    from maos.runs.status import RunView
 
 
-def summary(status: RunStatus) -> Document:
+def summary(status: RunView) -> Document:
     """A run in a list (R-106)."""
     run, now = status.run, status.now
     return {
@@ -42,7 +42,7 @@ def summary(status: RunStatus) -> Document:
     }
 
 
-def whole(status: RunStatus) -> Document:
+def whole(status: RunView) -> Document:
     """Everything that is known of a run but its tasks and messages (R-204)."""
 
     run, now = status.run, status.now
@@ -71,7 +71,7 @@ def whole(status: RunStatus) -> Document:
     }  # fmt: skip
 
 
-def agents(status: RunStatus) -> list[Document]:
+def agents(status: RunView) -> list[Document]:
     """The agents that are at work."""
     return [
         {

@@ -15,7 +15,7 @@ from maos.cli.runs import documents, page
 
 if TYPE_CHECKING:
     from maos.app import Maos
-    from maos.runs.status import RunStatus
+    from maos.runs.status import RunView
 
 STATUSES = ("planning", "running", "paused", "completed", "failed")
 STATES = (
@@ -44,7 +44,7 @@ def list_(database: DatabaseTarget, wanted: str | None, agents: bool, as_json: b
     A run that should be running while nobody carries it out is interrupted; `maos resume` goes on with it.
     """
 
-    async def work(m: Maos) -> list[RunStatus]:
+    async def work(m: Maos) -> list[RunView]:
         return await m.runs.list()
 
     everything = database.read(work)
@@ -56,7 +56,7 @@ def list_(database: DatabaseTarget, wanted: str | None, agents: bool, as_json: b
     _show(found, agents=agents, others=len(everything) - len(found))
 
 
-def _show(found: list[RunStatus], *, agents: bool, others: int) -> None:
+def _show(found: list[RunView], *, agents: bool, others: int) -> None:
 
     if not found:
         other = f"; {render.many(others, 'orchestration')} of other states" if others else ""
@@ -70,7 +70,7 @@ def _show(found: list[RunStatus], *, agents: bool, others: int) -> None:
             page.agents(each)
 
 
-def table(found: list[RunStatus]) -> None:
+def table(found: list[RunView]) -> None:
     """Runs, one a line."""
 
     columns = (

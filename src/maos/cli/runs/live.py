@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from maos.app import Maos
     from maos.model.run import Run
     from maos.runs.consent import Act
-    from maos.runs.feed import Feed
+    from maos.runs.feed import RunFeed
     from maos.travel.relocation import Moved
 
 SIGNALLED = 128
@@ -100,7 +100,7 @@ class Live:
             async with self._m.runs.follow(self._run.id) as feed:
                 return await self._until_over(feed)
 
-    async def _until_over(self, feed: Feed) -> int:
+    async def _until_over(self, feed: RunFeed) -> int:
         work = self._m.runs.execute(self._run.id, Notices(self._screen), notify=self._notify)
         executing = asyncio.create_task(work)
         following = asyncio.create_task(self._follow(feed))
@@ -127,7 +127,7 @@ class Live:
             await cancel(*tasks)
             self._prompts.close()
 
-    async def _follow(self, feed: Feed) -> None:
+    async def _follow(self, feed: RunFeed) -> None:
         """Show what is recorded of the run, and ask what it asks."""
         for attempt in feed.attempts.values():
             self._screen.knows(attempt)

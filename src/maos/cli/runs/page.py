@@ -13,7 +13,7 @@ from maos.cli.workflow import changes
 if TYPE_CHECKING:
     from maos.bus.history import SentMessage
     from maos.model.run import Run, TaskState
-    from maos.runs.status import RunStatus
+    from maos.runs.status import RunView
 
 STYLES = {
     "initializing": "dim", "idle": "dim", "working": "green", "waiting_for_user": "bold yellow",
@@ -36,7 +36,7 @@ _TASK_MARKS = {"done": "✓", "failed": "✗", "skipped": "–", "running": "▶
 _TASK_ORDER = ("running", "gated", "failed", "waiting", "skipped", "done")
 
 
-def spoken(status: RunStatus) -> str:
+def spoken(status: RunView) -> str:
     """A run's state as people say it."""
     state = status.now.state
     return status.run.status if state == "idle" else STATES.get(state, state)
@@ -48,7 +48,7 @@ def bar(percent: int) -> str:
     return "█" * filled + "░" * (BAR_COLUMNS - filled)
 
 
-def show(status: RunStatus, *, tasks: bool, messages: Sequence[SentMessage] | None) -> None:
+def show(status: RunView, *, tasks: bool, messages: Sequence[SentMessage] | None) -> None:
     """The whole page."""
 
     run, now = status.run, status.now
@@ -86,7 +86,7 @@ def show(status: RunStatus, *, tasks: bool, messages: Sequence[SentMessage] | No
         questions.show_open(status.questions)
 
 
-def counts(status: RunStatus) -> list[str]:
+def counts(status: RunView) -> list[str]:
     """What it took so far, in numbers."""
 
     run = status.run
@@ -105,7 +105,7 @@ def counts(status: RunStatus) -> list[str]:
     return [*found, words.duration(status.duration_us / 1e6)]
 
 
-def agents(status: RunStatus) -> None:
+def agents(status: RunView) -> None:
     """Who is at work."""
     from maos.views.agents import state_of
 

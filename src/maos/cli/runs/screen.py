@@ -21,7 +21,7 @@ from maos.cli.plain import clean
 from maos.cli.render import coloured, styled
 from maos.cli.runs import narration
 from maos.model.message import PERSON
-from maos.runs.feed import AgentOutput, MessageSent, RunChanged
+from maos.runs.feed import AgentOutput, MessageUpdate, RunUpdate
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -126,11 +126,13 @@ class Screen:
 
     def update(self, update: Update) -> None:
         """Something of a feed; a message of a person or a discovery is seen elsewhere already."""
-        if isinstance(update, RunChanged):
+        if isinstance(update, RunUpdate):
             self.changed(*update)
         elif isinstance(update, AgentOutput):
             self.heard(*update)
-        elif isinstance(update, MessageSent) and update.message.sender != PERSON and update.message.type != "discovery":
+        elif (
+            isinstance(update, MessageUpdate) and update.message.sender != PERSON and update.message.type != "discovery"
+        ):
             self._message(update.message, update.data)
 
     def _message(self, said: Message, data: Mapping[str, Any]) -> None:

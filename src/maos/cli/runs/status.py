@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from maos.app import Maos
     from maos.bus.history import SentMessage
     from maos.cli.documents import Document
-    from maos.runs.status import RunStatus
+    from maos.runs.status import RunView
 
 
 @click.command(
@@ -79,7 +79,7 @@ def shown_max(*, as_json: bool) -> int:
     return 0 if as_json else MESSAGES_SHOWN_MAX
 
 
-def document(now: RunStatus, *, tasks: bool, said: list[SentMessage] | None) -> Document:
+def document(now: RunView, *, tasks: bool, said: list[SentMessage] | None) -> Document:
     """What is printed of a run as JSON."""
 
     found = documents.whole(now)
@@ -101,7 +101,7 @@ def pause(database: DatabaseTarget, id: str, as_json: bool) -> None:
     ends. If none does, agents of the run that still work are stopped all the same. Messages and questions are kept.
     """
 
-    async def work(m: Maos) -> RunStatus:
+    async def work(m: Maos) -> RunView:
         run = await m.runs.find(id)
         return await m.runs.status_of(await m.runs.pause_and_wait(run.id))
 

@@ -15,7 +15,7 @@ from maos.cli.plain import clean
 if TYPE_CHECKING:
     from maos.cli.documents import Document
     from maos.model.run import Run, TaskState
-    from maos.runs.status import Summary
+    from maos.runs.status import RunSummary
 
 TASKS_SHOWN_MAX = 50
 DISCOVERIES_SHOWN_MAX = 10
@@ -39,7 +39,7 @@ def exit_code(run: Run) -> int:
 # --- for people --------------------------------------------------------------------------------------------------
 
 
-def show(found: Summary) -> None:
+def show(found: RunSummary) -> None:
     """The summary of a run that has ended or is paused."""
 
     run = found.run
@@ -97,7 +97,7 @@ def _show_discoveries(found: list[dict[str, Any]]) -> None:
         render.line("    ", ("★ ", "yellow"), text)
 
 
-def _show_files(found: Summary) -> None:
+def _show_files(found: RunSummary) -> None:
 
     if found.files is None:
         return
@@ -150,7 +150,7 @@ def document(run: Run) -> Document:
     }
 
 
-def whole(found: Summary) -> Document:
+def whole(found: RunSummary) -> Document:
     """A run with what its agents found and changed."""
     return {
         **document(found.run),
@@ -181,7 +181,7 @@ def _task(task: TaskState) -> Document:
 # --- as Markdown -------------------------------------------------------------------------------------------------
 
 
-def markdown(found: Summary) -> str:
+def markdown(found: RunSummary) -> str:
     """Everything that a reader needs to know; what agents said is quoted, and cannot pass for ours."""
     run = found.run
     title = words.one_line(run.request, 100) or run.id

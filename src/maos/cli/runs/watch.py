@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from maos.app import Maos
     from maos.bus.history import SentMessage
     from maos.model.run import Run
-    from maos.runs.feed import Feed
-    from maos.runs.status import RunStatus
+    from maos.runs.feed import RunFeed
+    from maos.runs.status import RunView
 
 DRAW_EVERY_S = 0.125
 """The shortest time between two drawings, however much happens."""
@@ -60,7 +60,7 @@ class Watch:
                 reader.cancel()
                 await asyncio.gather(reader, return_exceptions=True)
 
-    async def _until_ended(self, feed: Feed, reader: asyncio.Task[None]) -> None:
+    async def _until_ended(self, feed: RunFeed, reader: asyncio.Task[None]) -> None:
         while True:
             self._news.clear()
             is_over = not feed.run.is_going  # before the status is read, which takes a while
@@ -77,14 +77,14 @@ class Watch:
                 if reader.done():
                     reader.result()
 
-    async def _read(self, feed: Feed) -> None:
+    async def _read(self, feed: RunFeed) -> None:
         async for _update in feed:
             self._news.set()
 
     async def _said(self, id: str) -> list[SentMessage]:
         return await self._m.runs.messages(id, newest=status.shown_max(as_json=self._as_json))
 
-    async def _show(self, now: RunStatus) -> None:
+    async def _show(self, now: RunView) -> None:
         said = await self._said(now.run.id) if self._messages else None
         if self._as_json:
             await asyncio.to_thread(shared.show_line, status.document(now, tasks=self._tasks, said=said))
@@ -97,7 +97,7 @@ class Watch:
                 page.show(now, tasks=self._tasks, messages=said)
             self._live.update(Text.from_ansi(drawn.get(), no_wrap=True, overflow="ellipsis"), refresh=True)
 
-    def _show_lines(self, now: RunStatus) -> None:
+    def _show_lines(self, now: RunView) -> None:
         """A line for each change: what goes into a file should not be drawn over and over."""
 
         doing = now.now.error or now.now.activity

@@ -16,7 +16,7 @@ from maos.cli.plain import clean
 if TYPE_CHECKING:
     from maos.app import Maos
     from maos.model.workflow import WorkflowRun
-    from maos.runs.status import RunStatus
+    from maos.runs.status import RunView
 
 STATUSES = ("running", "interrupted", "paused", "changed", "completed", "failed", "cancelled")
 
@@ -29,7 +29,7 @@ def list_(database: DatabaseTarget, status: str | None, as_json: bool) -> None:
     """List workflows, functions and files, those that may go on first."""
     from maos.cli.workflow import finding, showing
 
-    async def work(m: Maos) -> list[WorkflowRun | RunStatus]:
+    async def work(m: Maos) -> list[WorkflowRun | RunView]:
         flows = [each.flow for each in await m.workflows.list(status or "")]
         runs = [await m.runs.status_of(run) for run in await finding.of_files(m)]
         return [*flows, *(each for each in runs if status in (None, showing.file_status(each)))]
@@ -72,13 +72,13 @@ class Listed(NamedTuple):
     doing: str
 
     @classmethod
-    def of(cls, each: WorkflowRun | RunStatus) -> Listed:
+    def of(cls, each: WorkflowRun | RunView) -> Listed:
         """A function, or the run of a file."""
         from maos.cli.runs import page
         from maos.cli.workflow import showing
-        from maos.runs.status import RunStatus
+        from maos.runs.status import RunView
 
-        if not isinstance(each, RunStatus):
+        if not isinstance(each, RunView):
             found = showing.summary(each)
             return cls(found, each.is_open, each.changed_us, showing.spoken(each), str(each.done), showing.doing(each))
         run, now = each.run, each.now

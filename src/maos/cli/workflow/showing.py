@@ -15,7 +15,7 @@ from maos.cli.plain import clean, shorten
 if TYPE_CHECKING:
     from maos.app import Maos
     from maos.model.workflow import Step, WorkflowRun
-    from maos.runs.status import RunStatus
+    from maos.runs.status import RunView
     from maos.workflows.handle import Handle
     from maos.workflows.status import Status
 
@@ -33,17 +33,17 @@ def show(database: DatabaseTarget, id: str, everything: bool, as_json: bool) -> 
     One that was made from a file is shown as `maos orchestration status` does.
     """
 
-    async def work(m: Maos) -> WorkflowRun | RunStatus:
+    async def work(m: Maos) -> WorkflowRun | RunView:
         from maos.cli.workflow import finding
         from maos.model.run import Run
 
         found = await finding.by_id(m, id)
         return await m.runs.status_of(found) if isinstance(found, Run) else found
 
-    from maos.runs.status import RunStatus
+    from maos.runs.status import RunView
 
     found = database.read(work)
-    if isinstance(found, RunStatus):
+    if isinstance(found, RunView):
         from maos.cli.runs import page as pages
         from maos.cli.runs import status as showing
 
@@ -162,7 +162,7 @@ def summary(flow: WorkflowRun) -> Document:
     }
 
 
-def file_summary(standing: RunStatus) -> Document:
+def file_summary(standing: RunView) -> Document:
     """The run of a plan file in the same list."""
     from maos.workflows.file_changes import origin
     from maos.workflows.status import unfinished_tools
@@ -189,7 +189,7 @@ def file_summary(standing: RunStatus) -> Document:
     }
 
 
-def file_status(standing: RunStatus) -> str:
+def file_status(standing: RunView) -> str:
     """The status of the run of a plan file, including whether a process executes it."""
     return "interrupted" if standing.now.state == "interrupted" else standing.run.status
 
