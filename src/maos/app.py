@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from maos.transfer.service import Transfer
     from maos.travel.service import TimeTravel
     from maos.views.agents import Agents
-    from maos.views.effects import Effect
+    from maos.views.effects import ExternalEffect
     from maos.views.ids import Ids
     from maos.views.messages import Messages
     from maos.views.overview import Overview
@@ -215,7 +215,7 @@ class Maos:
 
         return sorted([each async for each in notices(self.runs)], key=lambda each: each.time_us)
 
-    async def effects(self, id: str = "", *, unknown: bool = False) -> list[Effect]:
+    async def effects(self, id: str = "", *, unknown: bool = False) -> list[ExternalEffect]:
         """What a run, a workflow, an agent or everybody did outside: tools, commands and steps, and what came of each.
 
         `id` may be the beginning of one. With `unknown`, only what was begun and may or may not have taken effect.

@@ -122,10 +122,10 @@ class Proxy:
         return [self._wrap(each) for each in value] if type(value) is list else value
 
 
-class Connection(Proxy):
+class SyncMaos(Proxy):
     """An open journal, and the services of `Maos`, for programs without asyncio. Use it with `with`, or close it."""
 
-    def __enter__(self) -> Connection:
+    def __enter__(self) -> SyncMaos:
         return self
 
     def __exit__(
@@ -141,7 +141,7 @@ class Connection(Proxy):
             self._thread.close()
 
 
-def connect(target: Any, **options: Any) -> Connection:
+def connect(target: Any, **options: Any) -> SyncMaos:
     """Open a journal for a program without asyncio; the arguments are those of `maos.open`.
 
     Example::
@@ -152,7 +152,7 @@ def connect(target: Any, **options: Any) -> Connection:
     """
     thread = LoopThread()
     try:
-        return Connection(thread, thread.run(_await(lambda: app.open(target, **options))))
+        return SyncMaos(thread, thread.run(_await(lambda: app.open(target, **options))))
     except BaseException:
         thread.close()
         raise

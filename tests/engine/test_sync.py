@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import maos
-from maos.sync import Connection
+from maos.sync import SyncMaos
 
 HELLO = {"tasks": [{"name": "hello", "command": ["echo", "hello"]}]}
 IN_PLACE = {"in_place": True, "kind": "shell"}
@@ -33,12 +33,12 @@ with maos.connect(sys.argv[1], home=Path(sys.argv[2])) as m:
 
 
 @pytest.fixture
-def m(tmp_path: Path, home: Path) -> Iterator[Connection]:
+def m(tmp_path: Path, home: Path) -> Iterator[SyncMaos]:
     with maos.connect(tmp_path / "maos.db", home=home) as opened:
         yield opened
 
 
-def test_results_iterators_and_contexts(m: Connection, tmp_path: Path) -> None:
+def test_results_iterators_and_contexts(m: SyncMaos, tmp_path: Path) -> None:
     run = m.runs.start(HELLO, folder=tmp_path, options=IN_PLACE)
     run = m.runs.execute(run.id)
     assert (run.status, run.tasks["hello"].result) == ("completed", "hello")
@@ -49,13 +49,13 @@ def test_results_iterators_and_contexts(m: Connection, tmp_path: Path) -> None:
         assert feed.run.id == run.id
 
 
-def test_an_object_that_works_in_the_background_is_waited_for(m: Connection, tmp_path: Path) -> None:
+def test_an_object_that_works_in_the_background_is_waited_for(m: SyncMaos, tmp_path: Path) -> None:
     running = m.agents.start(kind="shell", argv=["echo", "found"], cwd=tmp_path, in_place=True)
     assert running.wait().last_text == "found"
     assert running.attempt.status == "done"
 
 
-def test_errors_arrive_as_they_are(m: Connection) -> None:
+def test_errors_arrive_as_they_are(m: SyncMaos) -> None:
     with pytest.raises(maos.NotFound):
         m.runs.get("r-0")
     with pytest.raises(AttributeError):
@@ -65,7 +65,7 @@ def test_errors_arrive_as_they_are(m: Connection) -> None:
     assert not any(each.name == "maos" and each is not m._thread._thread for each in threading.enumerate())
 
 
-def test_threads_share_it(m: Connection) -> None:
+def test_threads_share_it(m: SyncMaos) -> None:
     def write(number: int) -> None:
         for count in range(10):
             m.state.update(f"agent-{number}", {"count": count})
@@ -80,7 +80,7 @@ def test_threads_share_it(m: Connection) -> None:
     assert [m.state.get(f"agent-{number}").data["count"] for number in range(4)] == [9] * 4
 
 
-def test_a_callback_cannot_wait_for_its_own_thread(m: Connection, tmp_path: Path) -> None:
+def test_a_callback_cannot_wait_for_its_own_thread(m: SyncMaos, tmp_path: Path) -> None:
     found: list[BaseException] = []
 
     def listener(_run: object, _events: object) -> None:

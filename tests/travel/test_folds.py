@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from maos.engine.streams import RUN
 from maos.model.branch import RunSegment, begin, digest, leads_here, line_of, parted
-from maos.model.run import DONE, FAILED, GATED, RUNNING, WAITING, Run
+from maos.model.run import Run
+from maos.model.status import TaskStatus
 from tests.events import event
 
 Happening = tuple[str, dict[str, Any]]
@@ -54,11 +55,11 @@ class History:
         can: list[Callable[[], None]] = [
             lambda: self.add("run_checkpointed", name=f"c{run.version}", commit=run.commit)
         ]
-        for name in self.tasks(WAITING):
+        for name in self.tasks(TaskStatus.WAITING):
             if run.tasks[name].missing == 0:
                 number = run.tasks[name].attempts + 1
                 can.append(lambda name=name, number=number: self.add("task_started", task=name, number=number))  # type: ignore[misc]
-        for name in self.tasks(RUNNING):
+        for name in self.tasks(TaskStatus.RUNNING):
             cost = {"task": name, "cost_usd": 0.25, "tokens": 7}
             can += [
                 lambda cost=cost: self.add(
@@ -71,11 +72,11 @@ class History:
                     "question_asked", id=f"q{run.version}", question="?", asked_by=[run.agent(name)]
                 ),  # type: ignore[misc]
             ]
-        for name in self.tasks(GATED):
+        for name in self.tasks(TaskStatus.GATED):
             can.append(lambda name=name: self.add("task_finished", task=name, result="", merged=f"m{run.version}"))  # type: ignore[misc]
         for question in run.open_questions:
             can.append(lambda id=question.id: self.add("question_answered", id=id, answer="yes", by="person"))  # type: ignore[misc]
-        if self.tasks(FAILED):
+        if self.tasks(TaskStatus.FAILED):
             can.append(lambda: self.add("run_resumed"))
         can[choose(len(can)) % len(can)]()
 
@@ -119,10 +120,10 @@ def test_wherever_a_run_goes_back_to_it_is_what_it_was(
     history.back(to)
     run = history.run
     assert digest(run) == history.digests[to]
-    assert run.running == len(history.tasks(RUNNING))
-    assert run.done == len(history.tasks(DONE))
+    assert run.running == len(history.tasks(TaskStatus.RUNNING))
+    assert run.done == len(history.tasks(TaskStatus.DONE))
     for name, task in run.tasks.items():
-        if task.status == DONE:
+        if task.status == TaskStatus.DONE:
             assert run.agent(name) == then.agent(name)
         else:
             assert run.agent(name) not in {*map(before.agent, before.tasks), *map(then.agent, then.tasks)}
@@ -199,6 +200,7 @@ import msgspec
 from maos.model.branch import digest
 from maos.model.events import EVENTS
 from maos.model.run import Run
+from maos.model.status import TaskStatus
 events = json.load(sys.stdin)
 def never(*_args, **_more):
     raise AssertionError("a replay asks nobody")

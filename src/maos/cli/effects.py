@@ -16,11 +16,11 @@ from maos.cli.plain import clean
 
 if TYPE_CHECKING:
     from maos.app import Maos
-    from maos.views.effects import Effect
+    from maos.views.effects import ExternalEffect
 
 UNKNOWN_SHOWN_MAX = 5
 
-EFFECTS: Listing[Effect] = Listing(
+EFFECTS: Listing[ExternalEffect] = Listing(
     "effects",
     (
         Field("by", lambda each: each.by, style="bold", yields=1),
@@ -49,7 +49,7 @@ def effects(database: DatabaseTarget, id: str, unknown: bool, as_json: bool) -> 
     which of its tool calls are; a command is started again; of a step you are asked (`maos workflow resolve`).
     """
 
-    async def work(m: Maos) -> list[Effect]:
+    async def work(m: Maos) -> list[ExternalEffect]:
         return await m.effects(id, unknown=unknown)
 
     found = database.read(work)
@@ -59,7 +59,7 @@ def effects(database: DatabaseTarget, id: str, unknown: bool, as_json: bool) -> 
     EFFECTS.show(found, as_json=as_json)
 
 
-def warn(unknown: Sequence[Effect]) -> None:
+def warn(unknown: Sequence[ExternalEffect]) -> None:
     """Print effects whose outcome is unknown, and where to see more."""
     for each in unknown[:UNKNOWN_SHOWN_MAX]:
         given = words.one_line(each.given, render.room_for_value(50))

@@ -21,7 +21,7 @@ from maos.ids import RUN, TASK, WORKFLOW, Target
 
 if TYPE_CHECKING:
     from maos.app import Maos
-    from maos.runs.status import RunStatus
+    from maos.runs.status import RunView
     from maos.views.overview import Overview
 
 STATUSES = ("planning", "running", "paused", "completed", "failed", "cancelled")
@@ -180,7 +180,7 @@ def _print_needs(found: Overview) -> None:
         render.line()
 
 
-def _print_trouble(each: RunStatus) -> None:
+def _print_trouble(each: RunView) -> None:
     """Print a run that does not continue by itself, why, and what to do."""
     run, now = each.run, each.now
     why = words.one_line(now.error or run.why, render.room_for_value(30))
@@ -242,7 +242,7 @@ def ps(database: DatabaseTarget, everything: bool, wanted: str | None, agents: b
 
     from maos.views.overview import RECENT_US
 
-    async def work(m: Maos) -> list[RunStatus]:
+    async def work(m: Maos) -> list[RunView]:
         return await m.runs.list()
 
     known = database.read(work)

@@ -30,15 +30,7 @@ from maos.errors import InvalidInput, LeaseLost
 from maos.faults import crash_point
 from maos.holder import client as runner
 from maos.journal.journal import Journal
-from maos.model.attempt import (
-    PLANNED,
-    Attempt,
-    agent_of,
-    attempt_id,
-    check_agent,
-    restoration,
-    stream,
-)
+from maos.model.attempt import Attempt, agent_of, attempt_id, check_agent, restoration, stream
 from maos.model.events.attempt import AttemptClaimed, AttemptEnded, AttemptStarted
 from maos.model.events.commands import GRACE_S, PermissionAnswered, StopRequested
 from maos.model.events.parts import Owner
@@ -275,7 +267,7 @@ class Attempts(AttemptReader):
         try:
             await recorder.append(AttemptClaimed(owner=ownership.identity(lease)))
             process = await self._attach(folder, lease, attempt.offset) if here else None
-            if process is not None and attempt.status == PLANNED:
+            if process is not None and attempt.status == AttemptStatus.PLANNED:
                 await recorder.append(self._started(process))
             live = self._live(recorder, attempt_spec.from_data(attempt), process, limits, listener)
             if process is None:

@@ -21,13 +21,7 @@ from maos.model.failure import TABLE
 from maos.model.message import PERSON
 from maos.model.status import AttemptStatus
 
-PLANNED: str = AttemptStatus.PLANNED.value
-RUNNING: str = AttemptStatus.RUNNING.value
-STOPPING: str = AttemptStatus.STOPPING.value
-DONE: str = AttemptStatus.DONE.value
-FAILED: str = AttemptStatus.FAILED.value
-STOPPED: str = AttemptStatus.STOPPED.value
-OPEN = (PLANNED, RUNNING, STOPPING)
+OPEN = (AttemptStatus.PLANNED, AttemptStatus.RUNNING, AttemptStatus.STOPPING)
 
 DISCOVERIES_KEPT = 50
 FORMAT = 2

@@ -13,19 +13,8 @@ import msgspec
 
 from maos.model.checksum import checksum
 from maos.model.events.parts import WorkspaceData
-from maos.model.run import (
-    COMPLETED,
-    DONE,
-    FAILED,
-    GATE,
-    Content,
-    Question,
-    Run,
-    TaskState,
-    agent_name,
-    asked_for,
-)
-from maos.model.status import RunStatus
+from maos.model.run import GATE, Content, Question, Run, TaskState, agent_name, asked_for
+from maos.model.status import RunStatus, TaskStatus
 
 OURS = ("workspace", "notes", "workflow")
 """Options that say where files are, and not what a run has come to."""
@@ -49,7 +38,7 @@ def still_asked(found: Content, run: Run) -> dict[str, Question]:
 
 def _counts(question: Question, task: TaskState | None, run: Run) -> bool:
     id = question.id
-    if not asked_for(id) or (task is not None and task.status == DONE and question.answer is not None):
+    if not asked_for(id) or (task is not None and task.status == TaskStatus.DONE and question.answer is not None):
         return True
     if task is None or not task.attempts or id not in run.questions:
         return False
@@ -96,13 +85,13 @@ def begin(then: Run, *, id: str, branch: int, workspace: WorkspaceData | None, w
     names = {}
     for name, task in found.tasks.items():
         before = then.agent(name)
-        task.agent = before if task.status == DONE else agent_name(id, name, branch)
+        task.agent = before if task.status == TaskStatus.DONE else agent_name(id, name, branch)
         names[before] = task.agent
     for question in found.questions.values():
         question.asked_by = [names.get(each, each) for each in question.asked_by]
     if workspace is not None:
         found.options["workspace"] = workspace
-    if then.status not in (COMPLETED, FAILED):
+    if then.status not in (RunStatus.COMPLETED, RunStatus.FAILED):
         found.status, found.why = RunStatus.PAUSED, why
     return found
 

@@ -11,8 +11,8 @@ from typing import NamedTuple
 import msgspec
 
 from maos.model.branch import content, still_asked
-from maos.model.run import DONE, Content, Question, Run, TaskState, agent_name
-from maos.model.status import RunStatus
+from maos.model.run import Content, Question, Run, TaskState, agent_name
+from maos.model.status import RunStatus, TaskStatus
 
 OURS, THEIRS, NEWEST = CHOICES = ("ours", "theirs", "newest")
 JOIN = "join/"
@@ -99,9 +99,9 @@ def _joined_task(base: Run, ours: Run, theirs: Run, name: str, branch: int, foun
         return kept
     if before is None and own.plan != other.plan:
         conflict = JoinConflict(PLAN, name, _text(own), _text(other), own.ended_us, other.ended_us)
-    elif other.status != DONE or (own.status == DONE and own.result == other.result):
+    elif other.status != TaskStatus.DONE or (own.status == TaskStatus.DONE and own.result == other.result):
         return kept
-    elif own.status != DONE or (before is not None and _work(own) == _work(before)):
+    elif own.status != TaskStatus.DONE or (before is not None and _work(own) == _work(before)):
         found.taken.append(name)
         return _taken(ours, theirs, other, branch)
     else:
@@ -114,7 +114,7 @@ def _joined_task(base: Run, ours: Run, theirs: Run, name: str, branch: int, foun
 
 def _work(task: TaskState) -> tuple[bool, str, str]:
     """What a task has come to, as far as others can use it."""
-    return task.status == DONE, task.result, task.commit if task.status == DONE else ""
+    return task.status == TaskStatus.DONE, task.result, task.commit if task.status == TaskStatus.DONE else ""
 
 
 def _text(task: TaskState) -> str:
@@ -123,7 +123,7 @@ def _text(task: TaskState) -> str:
 
 def _taken(ours: Run, theirs: Run, task: TaskState, branch: int) -> TaskState:
     """A task of the other run: with its result if it is done, else to be done here."""
-    if task.status == DONE:
+    if task.status == TaskStatus.DONE:
         return msgspec.structs.replace(task, agent=theirs.agent(task.name))
     agent = agent_name(ours.id, task.name, branch)
     return TaskState(name=task.name, plan=dict(task.plan), needs=list(task.needs), agent=agent)

@@ -16,18 +16,6 @@ from maos.model.events import run as events
 from maos.model.events.parts import Owner, RunOrigin
 from maos.model.status import RunStatus, TaskStatus
 
-WAITING: str = TaskStatus.WAITING.value
-RUNNING: str = RunStatus.RUNNING.value
-"""Of a run, and of a task."""
-GATED: str = TaskStatus.GATED.value
-DONE: str = TaskStatus.DONE.value
-FAILED: str = RunStatus.FAILED.value
-"""Of a run, and of a task."""
-PLANNING: str = RunStatus.PLANNING.value
-PAUSED: str = RunStatus.PAUSED.value
-COMPLETED: str = RunStatus.COMPLETED.value
-CANCELLED: str = RunStatus.CANCELLED.value
-
 GATE, MERGE = "gate/", "merge/"
 """How the ids of questions begin that a task itself asks a person: whether its work is good, and how to merge it."""
 
@@ -118,7 +106,7 @@ class TaskState(msgspec.Struct, kw_only=True):
     @property
     def asks(self) -> str:
         """The id of the question whose answer it waits for; empty when it waits for no person."""
-        if self.status != GATED:
+        if self.status != TaskStatus.GATED:
             return ""
         if self.failure == "merge_conflict" and not self.resolve:
             return f"{MERGE}{self.name}/{self.conflicts}"
@@ -202,7 +190,7 @@ class Content(msgspec.Struct, kw_only=True):
             for need in task.needs:
                 self.needed_by.setdefault(need, []).append(name)
         self.done = sum(task.status.is_done for task in tasks.values())
-        self.running = sum(task.status == RUNNING for task in tasks.values())
+        self.running = sum(task.status == TaskStatus.RUNNING for task in tasks.values())
 
 
 class Branch(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -278,12 +266,12 @@ class Run(msgspec.Struct, kw_only=True):
     @property
     def is_open(self) -> bool:
         """Whether there may be more to do."""
-        return self.status in (PLANNING, RUNNING, PAUSED)
+        return self.status in (RunStatus.PLANNING, RunStatus.RUNNING, RunStatus.PAUSED)
 
     @property
     def is_going(self) -> bool:
         """Whether an engine should be executing it: it was neither paused nor has it ended."""
-        return self.status in (PLANNING, RUNNING)
+        return self.status in (RunStatus.PLANNING, RunStatus.RUNNING)
 
     @property
     def wakes_us(self) -> int:

@@ -18,21 +18,8 @@ from maos.model.events.commands import PauseRequested
 from maos.model.events.core import EventBase
 from maos.model.events.run import QuestionAnswered, QuestionAsked
 from maos.model.failure import ASK, TABLE
-from maos.model.run import (
-    CANCELLED,
-    COMPLETED,
-    FAILED,
-    GATE,
-    GATED,
-    MERGE,
-    PAUSED,
-    RUNNING,
-    WAITING,
-    Question,
-    Run,
-    TaskState,
-)
-from maos.model.status import SupervisorState
+from maos.model.run import GATE, MERGE, Question, Run, TaskState
+from maos.model.status import RunStatus, SupervisorState, TaskStatus
 
 ASKING_TOOL = "ask_person"
 READING_TOOL = "read_messages"
@@ -106,7 +93,7 @@ def pending_commands(run: Run, commands: Iterable[EventBase]) -> PendingCommands
                 questions[each.id] = msgspec.structs.replace(known)
                 questions[each.id].answer_with(each)
                 unrecorded.add(each.id)
-    return PendingCommands(questions, frozenset(unrecorded), pause if run.status == RUNNING else "")
+    return PendingCommands(questions, frozenset(unrecorded), pause if run.status == RunStatus.RUNNING else "")
 
 
 def status_of(
@@ -120,11 +107,11 @@ def status_of(
     waiting = tuple(each.id for each in pending.questions.values() if each.answer is None) if run.is_open else ()
     asking = tuple(name for name, each in attempts.items() if each.is_open and permissions(each)) if run.is_open else ()
     tasks = run.tasks.values()
-    failed = [each for each in tasks if each.status == FAILED]
+    failed = [each for each in tasks if each.status == TaskStatus.FAILED]
     stuck = _stuck(run, failed) if run.is_open else ()
     at_work = _at_work(run, attempts, pending, waiting)
     asleep = {kind: until_us for kind, until_us in run.sleeping.items() if until_us > now_us}
-    later = [each.not_before_us for each in tasks if each.status == WAITING and each.not_before_us > now_us]
+    later = [each.not_before_us for each in tasks if each.status == TaskStatus.WAITING and each.not_before_us > now_us]
     until_us = min((*asleep.values(), *later), default=0)
     state = _state(run, lives, at_work, waiting or asking, until_us, failed, stuck)
     error, to_do = _trouble(run, failed, state)
@@ -153,9 +140,9 @@ def permissions(attempt: Attempt) -> list[Permission]:
 def agents_of(run: Run, task: TaskState) -> list[str]:
     """The agents that may be at work on a task now: its own, or one that checks it."""
     own = run.agent(task.name)
-    if task.status == GATED:
+    if task.status == TaskStatus.GATED:
         return [f"{own}-gate{task.gate + 1}-{task.attempts}"]
-    return [own] if task.status == RUNNING else []
+    return [own] if task.status == TaskStatus.RUNNING else []
 
 
 def _state(
@@ -167,16 +154,16 @@ def _state(
     failed: Sequence[TaskState],
     stuck: Sequence[str],
 ) -> SupervisorState:
-    if run.status in (COMPLETED, CANCELLED):
+    if run.status in (RunStatus.COMPLETED, RunStatus.CANCELLED):
         return SupervisorState(run.status)
-    if run.status == FAILED:
+    if run.status == RunStatus.FAILED:
         needs_person = failed and all(_needs_person(each) for each in failed)
         return SupervisorState.BLOCKED if needs_person else SupervisorState.FAILED
-    if run.status == PAUSED:
+    if run.status == RunStatus.PAUSED:
         return SupervisorState.IDLE
     if not lives:
         return SupervisorState.INTERRUPTED
-    if run.status != RUNNING or not run.restored:
+    if run.status != RunStatus.RUNNING or not run.restored:
         return SupervisorState.INITIALIZING
     if at_work:
         return SupervisorState.WORKING
@@ -197,7 +184,7 @@ def _at_work(
     gates = {id.split("/")[1] for id in waiting if id.startswith((GATE, MERGE))}
     found = []
     for task in run.tasks.values():
-        if task.status not in (RUNNING, GATED) or task.name in gates:
+        if task.status not in (TaskStatus.RUNNING, TaskStatus.GATED) or task.name in gates:
             continue
         known = [attempts[each] for each in agents_of(run, task) if each in attempts]
         if not known or not all(_waits(each, asked) for each in known):
@@ -230,7 +217,7 @@ def _needs_person(task: TaskState) -> bool:
 
 
 def _trouble(run: Run, failed: Sequence[TaskState], state: SupervisorState) -> tuple[str, str]:
-    if state == COMPLETED:
+    if state == SupervisorState.COMPLETED:
         return "", ""
     if state == SupervisorState.INTERRUPTED:
         return "the process that executed it has exited", f"`maos resume {run.id}` resumes it"
@@ -238,7 +225,7 @@ def _trouble(run: Run, failed: Sequence[TaskState], state: SupervisorState) -> t
     if len(failed) > NAMES_SHOWN_MAX:
         said += f"; and {len(failed) - NAMES_SHOWN_MAX} more"
     hints = dict.fromkeys(TABLE[each.failure].hint for each in failed if each.failure in TABLE)
-    return said or (run.why if state == FAILED else ""), "; ".join(each for each in hints if each)
+    return said or (run.why if state == SupervisorState.FAILED else ""), "; ".join(each for each in hints if each)
 
 
 def _activity(
@@ -271,9 +258,11 @@ def _activity(
             until, kinds = datetime.fromtimestamp(min(asleep.values()) / 1e6, UTC), _names(list(asleep))
             return f"hibernating until {until:%Y-%m-%d %H:%M:%S} UTC: the rate limit of {kinds} is reached"
         case SupervisorState.WAITING_FOR_TASKS:
-            late = next((each for each in run.tasks.values() if each.status == WAITING and each.not_before_us), None)
+            late = next(
+                (each for each in run.tasks.values() if each.status == TaskStatus.WAITING and each.not_before_us), None
+            )
             return f"{late.name} waits: {late.why}" if late is not None and late.why else "waits until it may continue"
-        case SupervisorState.IDLE if run.status == PAUSED:
+        case SupervisorState.IDLE if run.status == RunStatus.PAUSED:
             return f"paused: {run.why}" if run.why not in ("", "asked") else "paused"
     return run.why
 

@@ -22,8 +22,8 @@ from maos.holder.registry import HolderInfo, Stray
 from maos.journal.journal import Journal
 from maos.journal.verify import Report
 from maos.model.attempt import Attempt, agent_of
-from maos.model.run import COMPLETED, Run
-from maos.model.status import AgentState
+from maos.model.run import Run
+from maos.model.status import AgentState, RunStatus
 from maos.model.workflow import WorkflowRun
 from maos.ops import folds
 from maos.ops.folds import Differing
@@ -154,7 +154,7 @@ def _folders(runs: list[Run]) -> Iterator[Finding]:
     """Runs that can be resumed, and whose folders are not where they were."""
     for run in runs:
         try:
-            if run.status != COMPLETED:
+            if run.status != RunStatus.COMPLETED:
                 attempt_spec.check_places(run)
         except MaosError as error:
             yield Finding(Level.LOOK, "run", error.what, error.hint)

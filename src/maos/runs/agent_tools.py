@@ -33,7 +33,8 @@ from maos.model.events.facts import ToolUse
 from maos.model.events.messages import MessageSent
 from maos.model.events.run import QuestionAnswered, QuestionAsked
 from maos.model.message import PERSON, Message, inbox, render
-from maos.model.run import RUNNING, Run
+from maos.model.run import Run
+from maos.model.status import TaskStatus
 from maos.runs.tool_log import RecordedCall, ToolEffect, ToolLog, fingerprint
 from maos.state.agents import AgentStates
 from maos.store.contract import Key
@@ -405,7 +406,7 @@ class AgentTools:
         for task in run.tasks.values():
             agent = run.agent(task.name)
             listed = ListedAgent(agent, task.name, task.status, task.plan.get("agent", ""), you=agent == self._agent)
-            if task.status == RUNNING:
+            if task.status == TaskStatus.RUNNING:
                 reports = await self._reports(agent)
                 listed.percent, listed.activity = reports.percent, reports.activity
             found.append(listed)

@@ -22,7 +22,8 @@ from maos.ids import incarnation
 from maos.journal.journal import Journal
 from maos.model.cleanup import PERMANENT, STREAM, Old, Permanent, Rule, Statistics, choose
 from maos.model.events.records import CleanupEnded, PinAdded, PinRemoved, RemovalStarted
-from maos.model.run import COMPLETED, Run
+from maos.model.run import Run
+from maos.model.status import RunStatus
 from maos.settings.schema import CleanupSettings as Policies
 from maos.settings.schema import PolicySettings
 from maos.workspaces import Workspace, checkpoint, is_left, is_merged, remove
@@ -127,7 +128,7 @@ async def cleanup(
     completed: dict[str, Run] = {}
     stay = await permanent(journal)
     async for run in runs.all():
-        if run.status == COMPLETED and run.id not in stay:
+        if run.status == RunStatus.COMPLETED and run.id not in stay:
             measured = bool(rule_of(kind_of(run)).bytes_max)
             trees[run.id] = [each async for each in _trees(attempts, run, measured=measured)]
             completed[run.id] = run
@@ -245,7 +246,7 @@ async def _one(
         if tree.is_open:
             done.kept.append(Kept(run, tree.agent, place, "its agent runs"))
             return True
-        if (await runs.get(run)).status != COMPLETED:
+        if (await runs.get(run)).status != RunStatus.COMPLETED:
             done.kept.append(Kept(run, tree.agent, place, "its run goes on"))
             return True
         if run in await permanent(journal):

@@ -39,7 +39,7 @@ from maos.model.events.run import (
 )
 from maos.model.message import PERSON, inbox
 from maos.model.question import yes_or_no
-from maos.model.run import GATE, RUNNING, Run, TaskState, asked_for
+from maos.model.run import GATE, Run, TaskState, asked_for
 from maos.model.status import TaskStatus
 from maos.runs import outcomes
 from maos.runs.budgets import SENDER
@@ -130,7 +130,7 @@ class CommandHandler:
     def _checkpoint(self, run: Run, name: str, version: int, now_us: int) -> Decision:
         saved = checkpoints.made(run, name, "asked", now_us, inbox_version=version)
         wish = CheckpointRequested(name=name, at_us=now_us)
-        at_work = [task.name for task in run.tasks.values() if task.status == RUNNING]
+        at_work = [task.name for task in run.tasks.values() if task.status == TaskStatus.RUNNING]
         return Decision([saved], [Append(inbox(run.agent(name)), [wish]) for name in at_work])
 
     def _tell(self, run: Run, sender: str, to: str, text: str, type: str, **metadata: Any) -> list[Append]:

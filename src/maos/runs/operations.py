@@ -40,8 +40,9 @@ from maos.model.events.run import (
 )
 from maos.model.message import PERSON, inbox
 from maos.model.plan import Plan
-from maos.model.run import CANCELLED, COMPLETED, Run, TaskState
+from maos.model.run import Run, TaskState
 from maos.model.run_status import agents_of
+from maos.model.status import RunStatus
 from maos.runs import cleanup
 from maos.runs.cleanup import Cleanup, Removal
 from maos.runs.commands import CommandHandler
@@ -111,9 +112,9 @@ class RunOperations(RunViews):
             if run.tasks[task].status == status.TaskStatus.FAILED:
                 raise InvalidInput(f"{task} has failed already", hint="it does not run")
             return await self._apply(run, CancelRequested(task=task, why=why, at_us=self._clock.now_us()))
-        if run.status == COMPLETED:
+        if run.status == RunStatus.COMPLETED:
             raise InvalidInput(f"orchestration {run.id} is completed", hint="only a run that is not can be cancelled")
-        while run.status != CANCELLED:
+        while run.status != RunStatus.CANCELLED:
             if is_executing(run):
                 await self._request(run.id, CancelRequested(why=why, at_us=self._clock.now_us()))
                 while is_executing(run):

@@ -22,7 +22,7 @@ from maos.model.events.run import (
 )
 from maos.model.failure import FRESH, NOTHING, RESUME, RETRY, TABLE, WAIT
 from maos.model.plan import BY_AGENT
-from maos.model.run import GATED, RUNNING, Run, TaskState
+from maos.model.run import Run, TaskState
 from maos.model.status import TaskStatus
 from maos.workspaces import OTHERS, OWN
 
@@ -97,15 +97,15 @@ def what_follows(
         "merged": outcome.merged,
         "at_us": now_us,
     }
-    is_finished = not outcome.failure and (task.gate >= gates if task.status == GATED else not gates)
+    is_finished = not outcome.failure and (task.gate >= gates if task.status == TaskStatus.GATED else not gates)
     if task.stopping and not is_finished:
         if task.stopping == TaskStatus.SKIPPED:
             return TaskSkipped(why=task.why, **common)
         return TaskFailed(failure="cancelled", why=task.why, **common)
     if not outcome.failure:
-        if task.status == RUNNING and gates:
+        if task.status == TaskStatus.RUNNING and gates:
             return TaskGated(passed=0, result=outcome.result, **common)
-        if task.status == GATED and task.gate < gates:
+        if task.status == TaskStatus.GATED and task.gate < gates:
             return TaskGated(passed=task.gate + 1, **common)
         return TaskFinished(result=outcome.result or task.result, **common)
     failure = TABLE[outcome.failure]
@@ -123,7 +123,7 @@ def what_follows(
         until_us, counts = now_us + int(pause_s * MICROSECONDS) if pause_s else 0, True
     elif failure.action != NOTHING:
         return TaskFailed(failure=name, why=why, **common)
-    if task.status == GATED and name != "gate_failed":  # its own work is done, only the check is not
+    if task.status == TaskStatus.GATED and name != "gate_failed":  # its own work is done, only the check is not
         return TaskGated(
             passed=task.gate,
             resolve=task.resolve,
@@ -152,7 +152,7 @@ class _Common(TypedDict):
 
 def is_conflict_open(task: TaskState) -> bool:
     """Whether a task waits for a person to decide how it is merged."""
-    return task.status == GATED and task.failure == "merge_conflict" and not task.resolve
+    return task.status == TaskStatus.GATED and task.failure == "merge_conflict" and not task.resolve
 
 
 def first_resolution(run: Run, task: TaskState, outcome: Outcome) -> str:

@@ -37,8 +37,8 @@ from maos.model.events.run import (
     TaskStarted,
     TaskStopping,
 )
-from maos.model.run import FAILED, GATED, RUNNING, WAITING, Run, TaskState
-from maos.model.status import RunStatus
+from maos.model.run import Run, TaskState
+from maos.model.status import RunStatus, TaskStatus
 from maos.runs import agent_types, commands, outcomes
 from maos.runs.budgets import Budget
 from maos.runs.outcomes import Outcome as Outcome
@@ -163,7 +163,7 @@ class Scheduler:
                     await self.recorder.append(*events, also=_joined(also), folded=True)
                     self._act(events)
                     continue
-                if self.run.status != RUNNING and not self._tasks:
+                if self.run.status != RunStatus.RUNNING and not self._tasks:
                     return self.run
                 await self._wait(watchers)
         finally:
@@ -176,9 +176,9 @@ class Scheduler:
     def _take_stock(self) -> None:
         """From the fold alone: what could begin, what waits, and what somebody worked on when the engine died."""
         for name, task in self.run.tasks.items():
-            if task.status in (RUNNING, GATED):
+            if task.status in (TaskStatus.RUNNING, TaskStatus.GATED):
                 self._go_on(name)
-            elif task.status == WAITING and task.missing == 0:
+            elif task.status == TaskStatus.WAITING and task.missing == 0:
                 self._line_up(task)
         for question in self.run.open_questions:
             self._mind(question.id)
@@ -195,7 +195,7 @@ class Scheduler:
         over, self._over = self._over, []
         for name in over:
             self._conclude(self.run.tasks[name], self._tasks.pop(name).result(), now_us)
-        if self.run.status != RUNNING:
+        if self.run.status != RunStatus.RUNNING:
             return
         if not self._pausing and self.run.done < len(self.run.tasks):
             is_late = self._until_us and now_us >= self._until_us
@@ -212,14 +212,14 @@ class Scheduler:
         """Begin as many tasks as may be at work, the most important first."""
         while self._later and self._later[0][0] <= now_us:
             name = heapq.heappop(self._later)[2]
-            if self.run.tasks[name].status == GATED and name not in self._tasks:
+            if self.run.tasks[name].status == TaskStatus.GATED and name not in self._tasks:
                 self._go_on(name)
-            elif self.run.tasks[name].status == WAITING:
+            elif self.run.tasks[name].status == TaskStatus.WAITING:
                 self._line_up(self.run.tasks[name])
         started = 0
         while self._ready and len(self._tasks) + started < self._concurrency:
             task = self.run.tasks[heapq.heappop(self._ready)[2]]
-            if task.status != WAITING:  # it was cancelled, or skipped
+            if task.status != TaskStatus.WAITING:  # it was cancelled, or skipped
                 continue
             if self._waits(task, now_us):  # its kind came to a limit after it had been lined up
                 continue
@@ -276,7 +276,7 @@ class Scheduler:
     def _unblock(self, names: Sequence[str]) -> None:
         for name in names:
             task = self.run.tasks[name]
-            if task.missing == 0 and task.status == WAITING:
+            if task.missing == 0 and task.status == TaskStatus.WAITING:
                 self._line_up(task)
 
     def _mind(self, id: str) -> None:
@@ -294,7 +294,7 @@ class Scheduler:
                 self._grant(answered, self._wished, now_us)
 
     def _waits_for_a_person(self) -> bool:
-        return any(task.status == GATED for task in self.run.tasks.values())
+        return any(task.status == TaskStatus.GATED for task in self.run.tasks.values())
 
     def _stop(self, now_us: int) -> RunEvent:
         """All agents have stopped: the run is paused, or has ended if it was cancelled."""
@@ -307,7 +307,7 @@ class Scheduler:
         run = self.run
         if run.done == len(run.tasks):
             return RunEnded(status=RunStatus.COMPLETED, at_us=now_us)
-        bad = sorted(task.name for task in run.tasks.values() if task.status == FAILED)
+        bad = sorted(task.name for task in run.tasks.values() if task.status == TaskStatus.FAILED)
         return RunEnded(status=RunStatus.FAILED, why=f"{', '.join(bad)} failed", at_us=now_us)
 
     # --- waiting for a time ----------------------------------------------------------------------------------
@@ -340,7 +340,7 @@ class Scheduler:
 
     def _kind(self, task: TaskState) -> str:
         """Whose limits count for what a task needs next: those of its agent, or of the one that reviews it."""
-        if task.status != GATED or task.resolve == outcomes.BY_TASK_AGENT:
+        if task.status != TaskStatus.GATED or task.resolve == outcomes.BY_TASK_AGENT:
             return agent_types.kind_of(self.run.options, task.plan)
         gates = task.plan.get("gates", ())
         is_review = task.gate < len(gates) and gates[task.gate].get("review")
@@ -359,7 +359,7 @@ class Scheduler:
     def _act(self, events: Sequence[RunEvent]) -> None:
         for event in events:
             if isinstance(event, TaskStarted) or (isinstance(event, TaskGated | TaskRetried) and not self._pausing):
-                is_active = self.run.tasks[event.task].status in (RUNNING, GATED)
+                is_active = self.run.tasks[event.task].status in (TaskStatus.RUNNING, TaskStatus.GATED)
                 if is_active and event.task not in self._tasks:
                     self._go_on(event.task)
         if self._listener is not None:
@@ -369,7 +369,7 @@ class Scheduler:
         """Have somebody do what a task needs next: work, a check, or the completion."""
         task, now_us = self.run.tasks[name], self._clock.now_us()
         gates = task.plan.get("gates", ())
-        if task.status == RUNNING:
+        if task.status == TaskStatus.RUNNING:
             work = self._worker.work(self.run, task)
         elif outcomes.is_conflict_open(task):
             self._ask(outcomes.conflict_question(task, now_us))

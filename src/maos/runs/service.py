@@ -38,7 +38,8 @@ from maos.model.events.run import (
 from maos.model.failure import REPEATABLE
 from maos.model.message import inbox
 from maos.model.plan import ASK, Plan
-from maos.model.run import COMPLETED, Run, stream
+from maos.model.run import Run, stream
+from maos.model.status import RunStatus
 from maos.runs import agent_types, consent, plan_input, planner
 from maos.runs.agent_types import AgentType
 from maos.runs.consent import Act
@@ -485,7 +486,7 @@ class Runs(RunOperations):
 
 def check_resumable(run: Run) -> None:
     """InvalidInput when there is nothing left to do; NotFound when what it works on is not where it was."""
-    if run.status == COMPLETED:
+    if run.status == RunStatus.COMPLETED:
         raise InvalidInput(
             f"orchestration {run.id} is completed",
             hint=f'`maos resume {run.id} --task "…"` gives it more to do',

@@ -23,7 +23,7 @@ from maos.model.failure import ENDED_BY_ITSELF, REPEATABLE
 from maos.model.message import history, inbox
 from maos.model.notice import Notice
 from maos.model.question import Open
-from maos.model.run import COMPLETED, GATED, RUNNING, Run, TaskState, chat_stream, stream
+from maos.model.run import Run, TaskState, chat_stream, stream
 from maos.model.run_status import (
     PendingCommands,
     SupervisorStatus,
@@ -31,7 +31,7 @@ from maos.model.run_status import (
     pending_commands,
     status_of,
 )
-from maos.model.status import SupervisorState
+from maos.model.status import RunStatus, SupervisorState, TaskStatus
 from maos.runs import cleanup, notify
 from maos.runs.budgets import Budget
 from maos.runs.feed import RunFeed
@@ -63,7 +63,7 @@ def is_at_limit(run: Run) -> bool:
     return run.status == "paused" and run.why in (budget.reached(run), budget.time_is_up())
 
 
-class RunStatus(NamedTuple):
+class RunView(NamedTuple):
     """A run as it is now, or was."""
 
     run: Run
@@ -96,7 +96,7 @@ class RunStatus(NamedTuple):
         return [each for each in self.attempts.values() if not each.is_open or ownership.agent_liveness(each).has_ended]
 
 
-class Summary(NamedTuple):
+class RunSummary(NamedTuple):
     """What the tasks of a run have found and changed."""
 
     run: Run
@@ -179,7 +179,7 @@ class RunViews(RunReader):
 
     async def unfinished(self) -> list[Run]:
         """Runs with something left to do, the newest first."""
-        found = [run async for run in self.all() if run.status != COMPLETED]
+        found = [run async for run in self.all() if run.status != RunStatus.COMPLETED]
         return sorted(found, key=lambda run: run.updated_us, reverse=True)
 
     async def latest(self) -> Run:
@@ -208,7 +208,7 @@ class RunViews(RunReader):
 
     # --- how they are ----------------------------------------------------------------------------------------
 
-    async def status(self, id: str) -> RunStatus:
+    async def status(self, id: str) -> RunView:
         """A run with its agents, questions and state.
 
         Example::
@@ -217,7 +217,7 @@ class RunViews(RunReader):
         """
         return await self.status_of(await self.get(id))
 
-    async def status_of(self, run: Run) -> RunStatus:
+    async def status_of(self, run: Run) -> RunView:
         """The status of a run that was read before."""
         attempts = await self.at_work(run)
         waiting = await questions.wishes_of(self._journal, run)
@@ -229,9 +229,9 @@ class RunViews(RunReader):
         now = status_of(run, attempts, waiting, lives=lives, now_us=at_us)
         messages = await self._journal.version(history(run.id))
         permanent = (await cleanup.permanent(self._journal)).get(run.id)
-        return RunStatus(run, attempts, waiting, asked, now, messages, at_us, permanent)
+        return RunView(run, attempts, waiting, asked, now, messages, at_us, permanent)
 
-    async def status_at(self, moment: PointInTime) -> tuple[RunStatus, list[SentMessage]]:
+    async def status_at(self, moment: PointInTime) -> tuple[RunView, list[SentMessage]]:
         """A run as it was at a point in time, and what its agents had told each other by then."""
         then = await points_in_time.run_at(self._journal, moment)
         attempts = {}
@@ -246,7 +246,7 @@ class RunViews(RunReader):
             asked += questions.of_attempt(each)
         said = [each for each in await self.messages(then.id) if each.position <= moment.position]
         now = status_of(then, attempts, known, lives=True, now_us=moment.time_us)
-        return RunStatus(then, attempts, known, asked, now, len(said), moment.time_us), said
+        return RunView(then, attempts, known, asked, now, len(said), moment.time_us), said
 
     async def at_work(self, run: Run) -> dict[str, Attempt]:
         """The newest attempt of each agent that works on a run, or did when the run was paused."""
@@ -296,7 +296,7 @@ class RunViews(RunReader):
                     pass  # recorded as begun, and not begun yet
         return found
 
-    async def summary(self, run: Run) -> Summary:
+    async def summary(self, run: Run) -> RunSummary:
         """What the tasks of a run have found and changed so far."""
         tasks = {run.agent(name): name for name in run.tasks}
         discoveries = [
@@ -304,7 +304,7 @@ class RunViews(RunReader):
             for attempt in await self.attempts_of(run)
             for each in attempt.discoveries
         ]
-        return Summary(run, discoveries, await _files(run))
+        return RunSummary(run, discoveries, await _files(run))
 
     async def merge(self, run: Run, *, into: Path, message: str) -> MergedWork | Conflicted | Blocked:
         """Merge what the tasks of a run have done into the branch of a folder, as one commit."""
@@ -326,7 +326,7 @@ class RunViews(RunReader):
         """What cleanups have removed so far."""
         return await cleanup.statistics(self._journal)
 
-    async def list(self) -> list[RunStatus]:
+    async def list(self) -> list[RunView]:
         """All runs, those that have not ended first, and then the newest first.
 
         Example::
@@ -355,14 +355,14 @@ async def _next(attempts: Attempts, run: Run, task: TaskState) -> Next:
     agent = run.agent(task.name)
     if task.status.is_done:
         return Next(task.name, "kept", agent)
-    if task.status == GATED:
+    if task.status == TaskStatus.GATED:
         return Next(task.name, "checked", agent)
     try:
         attempt: Attempt = await attempts.get(agent)
     except NotFound:
         return Next(task.name, "begun", agent, str(task.plan.get("task", "")))
     unknown = [_command(attempt)] if attempt.kind in REPEATABLE else list(attempt.tools_open.values())
-    if task.status == RUNNING and attempt.number == task.attempts:
+    if task.status == TaskStatus.RUNNING and attempt.number == task.attempts:
         if attempt.is_open and ownership.is_held(attempt):
             return Next(task.name, "taken_up", agent, why=attempt.activity)
         if not attempt.is_open and not attempt.failure:

@@ -21,8 +21,8 @@ from maos.errors import Conflict
 from maos.faults import crash_point
 from maos.ids import incarnation
 from maos.journal.journal import Append, Journal
-from maos.model.attempt import DONE
 from maos.model.events.records import ToolCalled
+from maos.model.status import AttemptStatus
 from maos.model.tool_calls import stream
 from maos.store.contract import Key
 
@@ -79,7 +79,7 @@ class ToolLog:
                 self._unproved.setdefault(call.digest, found)
         for attempt in {call.attempt for call in self._unproved.values()} - {self._attempt}:
             ended = await ATTEMPT.load(self._journal, attempt)
-            if ended is not None and ended.status == DONE:  # its agent got every reply
+            if ended is not None and ended.status == AttemptStatus.DONE:  # its agent got every reply
                 self._unproved = {key: call for key, call in self._unproved.items() if call.attempt != attempt}
 
     async def once(

@@ -19,7 +19,8 @@ from maos.errors import InvalidInput, NotFound
 from maos.journal.journal import Journal, Record
 from maos.model.events.attempt import AttemptPlanned
 from maos.model.events.run import RunRestoredBase
-from maos.model.run import PLANNING, RUNNING, Run
+from maos.model.run import Run
+from maos.model.status import RunStatus
 from maos.model.workflow import WorkflowRun
 from maos.transfer import contents, file, membership, validation
 from maos.transfer.contents import RUN, TEXT_CHARS_MAX, WORKFLOW, BundleKind, EventLine, Manifest, StreamHead
@@ -78,7 +79,8 @@ async def export(
         made_by=made_by,
         made_us=clock.now_us(),
         position=position,
-        carried_out=root.status in (PLANNING, RUNNING) and ownership.liveness(root.owner) is not Liveness.GONE,
+        carried_out=root.status in (RunStatus.PLANNING, RunStatus.RUNNING)
+        and ownership.liveness(root.owner) is not Liveness.GONE,
         streams=gathered.heads,
         refs=refs,
         object_format="sha1" if repository is None else await commits.object_format(repository),

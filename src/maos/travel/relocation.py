@@ -24,8 +24,9 @@ from maos.journal.journal import Append, Journal
 from maos.model.attempt import Attempt, agent_of, stream
 from maos.model.events.attempt import AttemptMoved
 from maos.model.events.run import RunMoved
-from maos.model.run import DONE, Run
+from maos.model.run import Run
 from maos.model.run import stream as stream_of
+from maos.model.status import TaskStatus
 from maos.travel.points_in_time import workspace_of
 from maos.workspaces import Workspace, commits
 
@@ -219,7 +220,7 @@ class _Move:
         saved = [each.commit for one in history for each in one.checkpoints if each.commit]
         tasks = [each for each in self._run.tasks.values() if self._run.agent(each.name) == attempt.agent]
         done = next((each.commit for each in tasks if each.commit), "")
-        needed = any(each.status != DONE for each in tasks)
+        needed = any(each.status != TaskStatus.DONE for each in tasks)
         return _Agent(attempt, place, self.ways.workspace(place), done or (saved[-1] if saved else ""), needed)
 
     def _needed(self) -> list[Workspace]:

@@ -29,7 +29,8 @@ from maos.model.events.core import EventBase
 from maos.model.events.parts import RunOrigin
 from maos.model.events.run import QuestionAnswered, QuestionAsked, RunCreated, RunForked, RunRolledBack
 from maos.model.message import TOPICS, inbox
-from maos.model.run import DONE, Content, Run, agent_name
+from maos.model.run import Content, Run, agent_name
+from maos.model.status import TaskStatus
 from maos.state.agents import AgentStates
 from maos.travel import branches, points_in_time
 from maos.travel.branches import GRACE_S, Cut, keep_merged, merge_appends, position_before
@@ -197,7 +198,7 @@ class Travel:
         """What the agents of tasks had come to that had begun and were not done."""
         cuts = {}
         for name, task in then.tasks.items():
-            if task.status != DONE and task.attempts:
+            if task.status != TaskStatus.DONE and task.attempts:
                 cut = await branches.cut(self._journal, self._states, name, then.agent(name), point)
                 if cut is not None:
                     cuts[name] = cut
@@ -220,7 +221,7 @@ class Travel:
                 made = await branches.prepare(self._attempts, agent, id, cuts[name], folder)
                 await branches.put_values(self._states, made)
                 also += branches.appends(self._attempts, made, at_us, why)
-            elif task.status != DONE:  # an agent that has not begun can have been sent something
+            elif task.status != TaskStatus.DONE:  # an agent that has not begun can have been sent something
                 waiting = await branches.inbox_at(
                     self._journal, then.agent(name), received=point.position, sent=point.position
                 )
@@ -311,7 +312,7 @@ def check_files(then: Run, *, without_files: bool) -> None:
 def _step(run: Run, then: Run, name: str, id: str, branch: int, cut: Cut | None) -> PlannedStep:
     task = then.tasks[name]
     now = run.tasks[name].status if name in run.tasks else ""
-    if task.status == DONE:
+    if task.status == TaskStatus.DONE:
         return PlannedStep(name, KEPT, now, task.status, then.agent(name))
     agent = agent_name(id, name, branch)
     if cut is None:

@@ -27,7 +27,7 @@ from maos.views.ids import Ids
 GIVEN_CHARS_MAX = 400
 
 
-class Outcome(StrEnum):
+class EffectOutcome(StrEnum):
     """What came of an effect."""
 
     RUNNING = "running"
@@ -40,7 +40,7 @@ class Outcome(StrEnum):
     """It was begun, and whether it took effect is not known. `maos workflow resolve`; an agent is told on resume."""
 
 
-class Effect(NamedTuple):
+class ExternalEffect(NamedTuple):
     """Something that was to happen outside."""
 
     by: str
@@ -49,14 +49,14 @@ class Effect(NamedTuple):
     what: str
     given: str
     """The beginning of what it was given."""
-    outcome: Outcome
+    outcome: EffectOutcome
     said: str = ""
     """The beginning of what came of it."""
     begun_us: int = 0
     ended_us: int | None = None
 
 
-async def find(attempts: AttemptReader, id: str = "", *, unknown: bool = False) -> list[Effect]:
+async def find(attempts: AttemptReader, id: str = "", *, unknown: bool = False) -> list[ExternalEffect]:
     """What a run, an agent or a workflow did outside, or everybody, in the order it was begun.
 
     `id` may be the beginning of the id of a run or a workflow. With `unknown`, only what has no known outcome.
@@ -68,7 +68,7 @@ async def find(attempts: AttemptReader, id: str = "", *, unknown: bool = False) 
         if flow is not None:
             is_running = flow.status == "running" and ownership.liveness(flow.owner) is not Liveness.GONE
             found += of_workflow(flow, is_running=is_running)
-    chosen = (each for each in found if not unknown or each.outcome is Outcome.UNKNOWN)
+    chosen = (each for each in found if not unknown or each.outcome is EffectOutcome.UNKNOWN)
     return sorted(chosen, key=lambda each: each.begun_us)
 
 
@@ -86,18 +86,18 @@ async def _owners(attempts: AttemptReader, given: str) -> tuple[list[str], list[
     return agents, [found.id] if found.kind == ids.WORKFLOW else []
 
 
-async def of_agent(reader: AttemptReader, agent: str) -> AsyncIterator[Effect]:
+async def of_agent(reader: AttemptReader, agent: str) -> AsyncIterator[ExternalEffect]:
     """The tools that an agent ran in all its attempts, in order."""
     for attempt in await reader.history(agent):
         async for effect in _of_attempt(reader.journal, attempt):
             yield effect
 
 
-async def _of_attempt(journal: Journal, attempt: Attempt) -> AsyncIterator[Effect]:
+async def _of_attempt(journal: Journal, attempt: Attempt) -> AsyncIterator[ExternalEffect]:
     if attempt.kind in REPEATABLE:
         yield _of_command(attempt)
         return
-    found: dict[str, Effect] = {}
+    found: dict[str, ExternalEffect] = {}
     async for record in journal.read(stream(attempt.id)):
         if not isinstance(record.event, AttemptOutput):
             continue
@@ -107,48 +107,54 @@ async def _of_attempt(journal: Journal, attempt: Attempt) -> AsyncIterator[Effec
                 case ToolUse(id=id):
                     begun_us = found[id].begun_us if id in found else at_us
                     outcome = _outcome_of_open(attempt)
-                    found[id] = Effect(attempt.id, id, fact.name, _short(fact.input), outcome, begun_us=begun_us)
+                    found[id] = ExternalEffect(
+                        attempt.id, id, fact.name, _short(fact.input), outcome, begun_us=begun_us
+                    )
                 case ToolResult(id=id) if id in found:
-                    outcome = Outcome.FAILED if fact.failed else Outcome.DONE
+                    outcome = EffectOutcome.FAILED if fact.failed else EffectOutcome.DONE
                     found[id] = found[id]._replace(outcome=outcome, said=_short(fact.output or None), ended_us=at_us)
     for effect in found.values():
         yield effect
 
 
-def _of_command(attempt: Attempt) -> Effect:
+def _of_command(attempt: Attempt) -> ExternalEffect:
     """A command or a function in a process of its own: what it did is unknown unless it has ended by itself."""
     outcome = _outcome_of_open(attempt)
     if not attempt.is_open and attempt.failure in ENDED_BY_ITSELF:
-        outcome = Outcome.FAILED if attempt.failure else Outcome.DONE
+        outcome = EffectOutcome.FAILED if attempt.failure else EffectOutcome.DONE
     given = _short(shlex.join(map(str, attempt.order.get("argv") or ())) or attempt.task)
     said = _short(attempt.message or attempt.result)
-    return Effect(attempt.id, "", attempt.kind, given, outcome, said, attempt.planned_us, attempt.ended_us or None)
+    return ExternalEffect(
+        attempt.id, "", attempt.kind, given, outcome, said, attempt.planned_us, attempt.ended_us or None
+    )
 
 
-def of_workflow(flow: WorkflowRun, *, is_running: bool) -> list[Effect]:
+def of_workflow(flow: WorkflowRun, *, is_running: bool) -> list[ExternalEffect]:
     """The steps of a workflow, in the order of their calls."""
     found = []
     for step_id, call in flow.steps.items():
         if call.kind in (STEP, AGENT):
             outcome = _outcome_of(call.status, is_running=is_running)
-            if call.until_us and outcome is Outcome.UNKNOWN:
-                outcome = Outcome.FAILED  # it waited for the next try
+            if call.until_us and outcome is EffectOutcome.UNKNOWN:
+                outcome = EffectOutcome.FAILED  # it waited for the next try
             said = call.error["message"] if call.error else _short(call.result)
             given = str(call.about.get("given") or call.about.get("task") or "")
-            found.append(Effect(flow.id, step_id, call.name, given, outcome, said, call.at_us, call.ended_us or None))
+            found.append(
+                ExternalEffect(flow.id, step_id, call.name, given, outcome, said, call.at_us, call.ended_us or None)
+            )
     return found
 
 
-def _outcome_of_open(attempt: Attempt) -> Outcome:
+def _outcome_of_open(attempt: Attempt) -> EffectOutcome:
     """What came of something that an attempt began and has no result of."""
     has_ended = not attempt.is_open or ownership.agent_liveness(attempt).has_ended
-    return Outcome.UNKNOWN if has_ended else Outcome.RUNNING
+    return EffectOutcome.UNKNOWN if has_ended else EffectOutcome.RUNNING
 
 
-def _outcome_of(status: str, *, is_running: bool) -> Outcome:
-    if status in (Outcome.DONE, Outcome.FAILED, Outcome.UNKNOWN):
-        return Outcome(status)
-    return Outcome.RUNNING if is_running else Outcome.UNKNOWN
+def _outcome_of(status: str, *, is_running: bool) -> EffectOutcome:
+    if status in (EffectOutcome.DONE, EffectOutcome.FAILED, EffectOutcome.UNKNOWN):
+        return EffectOutcome(status)
+    return EffectOutcome.RUNNING if is_running else EffectOutcome.UNKNOWN
 
 
 def _short(value: Any) -> str:

@@ -11,13 +11,13 @@ from maos.engine import ownership, questions
 from maos.engine.ownership import Liveness
 from maos.journal.journal import Journal
 from maos.model.question import Open
-from maos.model.run import FAILED
+from maos.model.status import RunStatus
 from maos.model.workflow import WorkflowRun
 from maos.runs.service import Runs
-from maos.runs.status import RunStatus
+from maos.runs.status import RunView
 from maos.views import effects
 from maos.views.agents import Agents, AgentStatus
-from maos.views.effects import Effect, Outcome
+from maos.views.effects import EffectOutcome, ExternalEffect
 from maos.workflows.service import Workflows
 
 RECENT_US = 7 * 86_400 * MICROSECONDS
@@ -28,7 +28,7 @@ MESSAGES_MAX = 20
 class Overview(NamedTuple):
     """Everything that runs or waits."""
 
-    runs: list[RunStatus]
+    runs: list[RunView]
     agents: list[AgentStatus]
     """Those that are at work and belong to no run."""
     questions: list[Open]
@@ -38,7 +38,7 @@ class Overview(NamedTuple):
     """Runs that failed longer ago."""
     flows: list[WorkflowRun]
     """Workflow runs that have not ended, but for parts of others."""
-    unknown: list[Effect]
+    unknown: list[ExternalEffect]
     """What was begun by a process that is gone, and may or may not have taken effect."""
 
 
@@ -55,7 +55,7 @@ async def overview(journal: Journal, runs: Runs, agents: Agents, workflows: Work
             if not attempt.agent.startswith(prefixes):
                 alone.append(await agents.status(attempt.agent))
     flows = sorted([flow async for flow in workflows.all() if flow.is_open], key=lambda each: -each.changed_us)
-    unknown: list[Effect] = []
+    unknown: list[ExternalEffect] = []
     for flow in flows:
         asked += await questions.of_workflow(journal, flow)
         lives = flow.status == "running" and ownership.liveness(flow.owner) is not Liveness.GONE
@@ -63,15 +63,15 @@ async def overview(journal: Journal, runs: Runs, agents: Agents, workflows: Work
     for each in known:
         for lost in each.lost if each.run.is_open else ():
             unknown += [effect async for effect in effects.of_agent(agents, lost.agent)]
-    old = [each for each in known if each.run.status == FAILED and each.at_us - each.run.ended_us > RECENT_US]
+    old = [each for each in known if each.run.status == RunStatus.FAILED and each.at_us - each.run.ended_us > RECENT_US]
     return Overview(
-        runs=[each for each in known if each.run.is_open or (each.run.status == FAILED and each not in old)],
+        runs=[each for each in known if each.run.is_open or (each.run.status == RunStatus.FAILED and each not in old)],
         agents=alone,
         questions=asked,
         messages=await _newest(runs, [each.run.id for each in known]),
         failed_before=len(old),
         flows=[flow for flow in flows if not flow.parent],
-        unknown=[each for each in unknown if each.outcome is Outcome.UNKNOWN],
+        unknown=[each for each in unknown if each.outcome is EffectOutcome.UNKNOWN],
     )
 
 

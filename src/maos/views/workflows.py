@@ -8,7 +8,7 @@ from maos.errors import NotFound
 from maos.model.run import Run
 from maos.model.workflow import STARTED, Step, WorkflowRun
 from maos.runs.service import Runs
-from maos.runs.status import RunStatus
+from maos.runs.status import RunView
 from maos.workflows.file_changes import Origin, origin
 from maos.workflows.service import Workflows
 from maos.workflows.status import INTERRUPTED, Status, unfinished_tools
@@ -93,7 +93,7 @@ def of_function(run: WorkflowRun) -> WorkflowInfo:
     )
 
 
-def of_file(status: RunStatus, made_from: Origin) -> WorkflowInfo:
+def of_file(status: RunView, made_from: Origin) -> WorkflowInfo:
     """The run of a plan file; its tasks are its steps."""
     run, now = status.run, status.now
     return WorkflowInfo(

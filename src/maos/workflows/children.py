@@ -25,10 +25,10 @@ from maos.errors import (
 )
 from maos.faults import crash_point
 from maos.holder.client import StartFailed
-from maos.model.attempt import STOPPED, Attempt
+from maos.model.attempt import Attempt
 from maos.model.events.run import TaskReleased
 from maos.model.run import TaskState
-from maos.model.status import TaskStatus
+from maos.model.status import AttemptStatus, TaskStatus
 from maos.model.workflow import (
     ABANDONED,
     AGENT,
@@ -260,7 +260,7 @@ class Children:
                 retry = _retry(each, tries, self._clock.now_us())
                 tries += retry is not None and retry.counts
         while attempt.is_open or attempt.failure:
-            if attempt.status == STOPPED and (is_watched or not self._even_paused):
+            if attempt.status == AttemptStatus.STOPPED and (is_watched or not self._even_paused):
                 await self._pause_parent(f"its agent {name} was stopped")
             begin: Begin = partial(attempts.adopt, name)
             if not attempt.is_open:

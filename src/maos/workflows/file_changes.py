@@ -22,8 +22,8 @@ from maos.journal.journal import Journal
 from maos.model.branch import content, still_asked
 from maos.model.events.run import RunFileChanged
 from maos.model.plan import ASK, BadPlan, Plan, Task, checked
-from maos.model.run import DONE, FAILED, GATED, RUNNING, WAITING, Run, TaskState, agent_name
-from maos.model.status import RunStatus
+from maos.model.run import Run, TaskState, agent_name
+from maos.model.status import RunStatus, TaskStatus
 from maos.plans.parser import ParsedPlan, parse
 from maos.plans.source import load
 from maos.runs import agent_types
@@ -183,14 +183,16 @@ def _plan(state: TaskState) -> Task:
 
 def _misfit(run: Run, state: TaskState, new: Task) -> str:
     """Why a step cannot be what the new file says it is; empty when it can."""
-    if state.status not in (DONE, RUNNING, GATED):
+    if state.status not in (TaskStatus.DONE, TaskStatus.RUNNING, TaskStatus.GATED):
         return ""
     old = _plan(state)
     if _work(old) != _work(new):
         return f"{_spoken(state)} as {_said(old)!r}, and is {_said(new)!r} now"
-    if old.gates[: state.gate] != new.gates[: state.gate] or (state.status == DONE and len(new.gates) > len(old.gates)):
+    if old.gates[: state.gate] != new.gates[: state.gate] or (
+        state.status == TaskStatus.DONE and len(new.gates) > len(old.gates)
+    ):
         return f"{_spoken(state)}, and has other gates now"
-    missing = [need for need in new.needs if need not in run.tasks or run.tasks[need].status != DONE]
+    missing = [need for need in new.needs if need not in run.tasks or run.tasks[need].status != TaskStatus.DONE]
     return f"{_spoken(state)}, and needs {', '.join(missing)} now" if missing else ""
 
 
@@ -203,7 +205,7 @@ def _said(task: Task) -> str:
 
 
 def _spoken(state: TaskState) -> str:
-    return "is done" if state.status == DONE else "has begun"
+    return "is done" if state.status == TaskStatus.DONE else "has begun"
 
 
 def whole(run: Run, made_from: Origin, plan: Plan) -> Plan:
@@ -288,7 +290,7 @@ def _task(run: Run, task: Task) -> TaskState:
     known = run.tasks.get(task.name)
     if known is None:
         return TaskState(name=task.name, plan=plan, needs=needs, agent=agent_name(run.id, task.name, run.branch + 1))
-    if known.status in (WAITING, FAILED) and _work(_plan(known)) != _work(task):
+    if known.status in (TaskStatus.WAITING, TaskStatus.FAILED) and _work(_plan(known)) != _work(task):
         return TaskState(
             name=task.name, plan=plan, needs=needs, agent=agent_name(run.id, task.name, run.branch + 1),
             cost_usd=known.cost_usd, tokens=known.tokens,

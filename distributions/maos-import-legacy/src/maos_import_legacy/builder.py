@@ -38,8 +38,8 @@ from maos.model.events.run import (
 )
 from maos.model.failure import TABLE
 from maos.model.plan import Plan, Task
-from maos.model.run import DONE, FAILED, PAUSED, WAITING, Run, agent_name
-from maos.model.status import AttemptStatus, RunStatus
+from maos.model.run import Run, agent_name
+from maos.model.status import AttemptStatus, RunStatus, TaskStatus
 from maos.redact import Redactor
 from maos.runs import agent_types
 from maos.runs.agent_types import AgentType
@@ -155,8 +155,12 @@ class RunBuilder:
     def _add_task(self, agent: LegacyAgent) -> None:
         """Add the outcome of a task and its attempt."""
         before = self._known.run.tasks.get(agent.name)
-        status, number = (before.status, before.attempts) if before is not None else (WAITING, 0)
-        is_news = {DONE: status != DONE, FAILED_TASK: status == WAITING, INTERRUPTED: status == WAITING and not number}
+        status, number = (before.status, before.attempts) if before is not None else (TaskStatus.WAITING, 0)
+        is_news = {
+            TaskStatus.DONE: status != TaskStatus.DONE,
+            FAILED_TASK: status == TaskStatus.WAITING,
+            INTERRUPTED: status == TaskStatus.WAITING and not number,
+        }
         if not is_news.get(agent.status):
             return
         number += 1
@@ -165,7 +169,7 @@ class RunBuilder:
         task, spent = agent.name, agent.cost_usd - (before.cost_usd if before is not None else 0.0)
         self._events.append(TaskStarted(task=task, number=number, at_us=began_us))
         ended: TaskFinished | TaskFailed | TaskReleased
-        if agent.status == DONE:
+        if agent.status == TaskStatus.DONE:
             result = self._clean(agent.result)
             ended = TaskFinished(task=task, result=result, cost_usd=spent, at_us=ended_us)
         elif agent.status == FAILED_TASK:
@@ -201,12 +205,12 @@ class RunBuilder:
 
     def _close(self) -> None:
         status, ended_us = self._from.status, self._ended_us()
-        if status == PAUSED:
+        if status == RunStatus.PAUSED:
             why = WHY.get(self._from.said_status, f"it was {self._from.said_status} in maos-cli")
             self._events.append(RunPaused(why=self._clean(why), at_us=ended_us))
             return
         bad = [each.name for each in self._from.agents if each.status == FAILED_TASK]
-        why = f"{', '.join(bad)} failed" if status == FAILED and bad else ""
+        why = f"{', '.join(bad)} failed" if status == RunStatus.FAILED and bad else ""
         self._events.append(RunEnded(status=RunStatus(status), why=why, at_us=ended_us))
 
     def _ended_us(self) -> int:
@@ -239,7 +243,7 @@ class RunBuilder:
             name, number, KIND, order.task, order, time_limit_s, workspace, run=self._known.run.id
         )
         status, failure = {
-            DONE: (AttemptStatus.DONE, ""),
+            TaskStatus.DONE: (AttemptStatus.DONE, ""),
             FAILED_TASK: (AttemptStatus.FAILED, "failed"),
             INTERRUPTED: (AttemptStatus.FAILED, "interrupted"),
         }[agent.status]
@@ -312,7 +316,7 @@ class RunBuilder:
         if each.to:
             return [self._names[each.to]] if each.to in self._names else []
         run = self._known.run.id
-        others = [one for one in self._from.agents if one.status != DONE and one.id != each.sender]
+        others = [one for one in self._from.agents if one.status != TaskStatus.DONE and one.id != each.sender]
         return [agent_name(run, one.name) for one in others]
 
     # --- texts -----------------------------------------------------------------------------------------------

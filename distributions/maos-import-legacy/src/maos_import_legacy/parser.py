@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from maos.clock import MICROSECONDS, to_us
-from maos.model.run import COMPLETED, FAILED, PAUSED
+from maos.model.status import RunStatus
 from maos_import_legacy.file import Row, Tables, parse_json
 
 WAITING, INTERRUPTED, DONE, FAILED_TASK = "waiting", "interrupted", "done", "failed"
@@ -183,7 +183,7 @@ class _Parser:
         if not ids:
             return None
         said = _text(row["status"]).lower()
-        all_went_well = said == COMPLETED and bool(row.get("total_agents"))
+        all_went_well = said == RunStatus.COMPLETED and bool(row.get("total_agents"))
         all_went_well = all_went_well and row.get("successful_agents") == row.get("total_agents")
         agents = self._of(batches, otherwise=DONE if all_went_well else "")
         begun = [each.began_us for each in agents if each.began_us] or [parse_time(row.get("created_at"))]
@@ -220,11 +220,11 @@ class _Parser:
     def _orchestration(self, agents: list[LegacyAgent], *, said_status: str, **more: Any) -> LegacyRun:
         statuses = {each.status for each in agents}
         if statuses == {DONE}:
-            status = COMPLETED
-        elif said_status == FAILED or (said_status == COMPLETED and FAILED_TASK in statuses):
-            status = FAILED
+            status = RunStatus.COMPLETED
+        elif said_status == RunStatus.FAILED or (said_status == RunStatus.COMPLETED and FAILED_TASK in statuses):
+            status = RunStatus.FAILED
         else:
-            status = PAUSED
+            status = RunStatus.PAUSED
         made = LegacyRun(agents=agents, status=status, said_status=said_status, **more)
         self._owner |= {each.id: made for each in agents}
         return made
@@ -311,9 +311,9 @@ class _Parser:
         )  # fmt: skip
 
     def _status(self, status: str, results: Sequence[_Result], has_begun: bool, otherwise: str) -> str:
-        if status == COMPLETED:
+        if status == RunStatus.COMPLETED:
             return DONE
-        if status == FAILED:
+        if status == RunStatus.FAILED:
             return FAILED_TASK
         if results:  # it had finished, but maos-cli was killed before it recorded that
             return FAILED_TASK if results[-1].is_error else DONE

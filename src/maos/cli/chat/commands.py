@@ -11,7 +11,8 @@ from maos.cli.runs import narration, page, plans, prompts
 from maos.errors import InvalidInput, NotFound
 from maos.model import question
 from maos.model.message import PERSON
-from maos.model.run import DONE, Run
+from maos.model.run import Run
+from maos.model.status import TaskStatus
 from maos.runs.service import new_id
 
 LOG_LINES = 15
@@ -69,7 +70,7 @@ class ChatCommands:
             return
         task = task_named(run, to)
         agent = run.agent(task)
-        if run.tasks[task].status == DONE:
+        if run.tasks[task].status == TaskStatus.DONE:
             raise InvalidInput(f"{task} is done", hint=f"/add {task}-2 after {task}: {said.strip()}")
         if run.tasks[task].attempts:
             await self._session.m.agents.tell(agent, said.strip())

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from maos.app import Maos
     from maos.model.run import Run
     from maos.runs.cleanup import Removal
-    from maos.runs.status import RunStatus
+    from maos.runs.status import RunView
 
 
 @click.command(cls=LazyCommand, examples=["maos pause r-1a2b3c", "maos pause 1a2b --json"])
@@ -111,13 +111,13 @@ def _request(
     as_json: bool,
     workflow: str = "",
     tasks: bool = False,
-) -> RunStatus | None:
+) -> RunView | None:
     """Send a command to a run, or a task of it; the status of the run then, None when it was printed as JSON.
 
     `workflow` is the command for a workflow run, if there is one.
     """
 
-    async def applied(m: Maos) -> RunStatus | Target:
+    async def applied(m: Maos) -> RunView | Target:
         target = await m.find(id, RUN, *([AGENT] if tasks else []), *([WORKFLOW] if workflow else []))
         if target.kind not in (RUN, TASK):
             return target
@@ -133,7 +133,7 @@ def _request(
     return None if as_json or isinstance(now, Target) else now
 
 
-def _print_left(now: RunStatus | None, what: str) -> None:
+def _print_left(now: RunView | None, what: str) -> None:
     if now is not None:
         render.line((now.run.id, "bold"), f": {what}; the run is {page.spoken(now)}")
         if now.resumable:

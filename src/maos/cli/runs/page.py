@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from maos.bus.history import SentMessage
     from maos.model.attempt import Attempt
     from maos.model.run import Run, TaskState
-    from maos.runs.status import RunStatus
+    from maos.runs.status import RunView
 
 STYLES = {
     "initializing": "dim", "idle": "dim", "working": "green", "waiting_for_user": "bold yellow",
@@ -36,13 +36,13 @@ _TASK_MARKS = {
 """In the order in which tasks are shown."""
 
 
-def spoken(status: RunStatus) -> str:
+def spoken(status: RunView) -> str:
     """A run's state as people say it."""
     state = status.now.state
     return status.run.status if state == "idle" else STATES.get(state, state)
 
 
-def to_do(status: RunStatus) -> str:
+def to_do(status: RunView) -> str:
     """What a person can do about a run; the logs that it names are those of the task that failed first."""
     failed = next((each.name for each in status.run.tasks.values() if each.status == "failed"), "TASK")
     return status.now.to_do.replace("`maos agent logs`", f"`maos logs {status.run.id}/{failed}`")
@@ -62,7 +62,7 @@ def cost(usd: float) -> str:
 # --- documents ---------------------------------------------------------------------------------------------------
 
 
-def summary(status: RunStatus) -> Document:
+def summary(status: RunView) -> Document:
     """A run in a list (R-106)."""
     run, now = status.run, status.now
     return {
@@ -90,7 +90,7 @@ def summary(status: RunStatus) -> Document:
     }
 
 
-def document(status: RunStatus, *, tasks: bool = False, messages: Sequence[SentMessage] | None = None) -> Document:
+def document(status: RunView, *, tasks: bool = False, messages: Sequence[SentMessage] | None = None) -> Document:
     """Everything that is known of a run (R-204)."""
     from maos.model.plan import Plan, Task, batches
 
@@ -180,7 +180,7 @@ def _message(each: SentMessage) -> Document:
 
 # --- tables ------------------------------------------------------------------------------------------------------
 
-RUNS: Listing[RunStatus] = Listing(
+RUNS: Listing[RunView] = Listing(
     "runs",
     (
         Field("id", lambda each: each.run.id, style="bold"),
@@ -244,7 +244,7 @@ def show_messages(messages: Sequence[SentMessage], total: int) -> None:
 # --- the page ----------------------------------------------------------------------------------------------------
 
 
-def show(status: RunStatus, *, tasks: bool, messages: Sequence[SentMessage] | None) -> None:
+def show(status: RunView, *, tasks: bool, messages: Sequence[SentMessage] | None) -> None:
     """Print the whole page about a run."""
     run, now = status.run, status.now
     render.line(
@@ -271,7 +271,7 @@ def show(status: RunStatus, *, tasks: bool, messages: Sequence[SentMessage] | No
         questions.show_open(status.questions)
 
 
-def _fields(status: RunStatus) -> list[tuple[str, str]]:
+def _fields(status: RunView) -> list[tuple[str, str]]:
     run, now = status.run, status.now
     restored = f"{render.many(now.restored, 'time')}, last {render.when(now.restored_us)}, {now.restored_from}"
     return [
@@ -303,7 +303,7 @@ def figures(run: Run, took_us: int) -> list[str]:
     return [each for each in found if each]
 
 
-def _counts(status: RunStatus) -> list[str]:
+def _counts(status: RunView) -> list[str]:
     run = status.run
     failed = sum(each.status == "failed" for each in run.tasks.values())
     found: list[Any] = [

@@ -15,7 +15,7 @@ from maos.cli.plain import clean
 from maos.cli.runs import page
 from maos.model.failure import TABLE
 from maos.model.run import Run, TaskState
-from maos.runs.status import Summary, is_at_limit
+from maos.runs.status import RunSummary, is_at_limit
 
 TASKS_SHOWN_MAX = 50
 DISCOVERIES_SHOWN_MAX = 10
@@ -37,7 +37,7 @@ def exit_code(run: Run) -> int:
 # --- for people --------------------------------------------------------------------------------------------------
 
 
-def show(found: Summary) -> None:
+def show(found: RunSummary) -> None:
     """Print the summary of a run that has ended or is paused."""
     run = found.run
     style = {"completed": "green", "failed": "red"}.get(run.status, "yellow")
@@ -91,7 +91,7 @@ def _show_discoveries(found: list[dict[str, Any]]) -> None:
         render.line("    ", ("★ ", "yellow"), text)
 
 
-def _show_files(found: Summary) -> None:
+def _show_files(found: RunSummary) -> None:
     if found.files is None:
         return
     if not found.files:
@@ -140,7 +140,7 @@ def document(run: Run) -> Document:
     }
 
 
-def whole(found: Summary) -> Document:
+def whole(found: RunSummary) -> Document:
     """A run with what its agents found and changed."""
     return {
         **document(found.run),
@@ -154,7 +154,7 @@ def whole(found: Summary) -> Document:
 # --- as Markdown -------------------------------------------------------------------------------------------------
 
 
-def markdown(found: Summary) -> str:
+def markdown(found: RunSummary) -> str:
     """The summary as Markdown; what agents said is quoted, so that it cannot pass for the text of maos."""
     run = found.run
     title = words.one_line(run.request, 100) or run.id

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from maos.bus.history import SentMessage
     from maos.model.run import Run
     from maos.runs.feed import RunFeed
-    from maos.runs.status import RunStatus
+    from maos.runs.status import RunView
 
 LOOK_EVERY_S = 1.0
 """How often to look whether the engine is alive; that it exits is not recorded."""
@@ -54,7 +54,7 @@ async def watch(m: Maos, run: Run, *, tasks: bool, messages: bool, as_json: bool
             sys.stdout.flush()
 
 
-async def _statuses(m: Maos, run: Run) -> AsyncIterator[RunStatus]:
+async def _statuses(m: Maos, run: Run) -> AsyncIterator[RunView]:
     """Yield the status of a run now, and whenever something is recorded or the engine exits, until the run is over."""
     changed = asyncio.Event()
 
@@ -83,13 +83,13 @@ async def _statuses(m: Maos, run: Run) -> AsyncIterator[RunStatus]:
             await asyncio.gather(reading, return_exceptions=True)
 
 
-def _page(now: RunStatus, *, tasks: bool, said: Sequence[SentMessage] | None) -> str:
+def _page(now: RunView, *, tasks: bool, said: Sequence[SentMessage] | None) -> str:
     with render.console().capture() as printed:
         page.show(now, tasks=tasks, messages=said)
     return printed.get()
 
 
-def _line(now: RunStatus) -> str:
+def _line(now: RunView) -> str:
     """A line for each change: a file is not drawn over."""
     doing = now.now.error or now.now.activity
     return f"{now.now.progress:>3} %  {page.spoken(now)}  {words.one_line(doing, 200)}".rstrip()

@@ -19,7 +19,7 @@ from maos.cli.runs import page as run_page
 from maos.errors import InvalidInput
 from maos.model.run import Run
 from maos.model.workflow import Step, WorkflowRun
-from maos.runs.status import RunStatus
+from maos.runs.status import RunView
 from maos.views import workflows as views
 from maos.views.workflows import WorkflowInfo, describe
 from maos.workflows.file_changes import origin
@@ -112,7 +112,7 @@ def show(database: DatabaseTarget, id: str, everything: bool, as_json: bool) -> 
     status` shows it.
     """
 
-    async def work(m: Maos) -> WorkflowRun | RunStatus:
+    async def work(m: Maos) -> WorkflowRun | RunView:
         found = await find(m, id)
         return await m.runs.status_of(found) if isinstance(found, Run) else found
 
