@@ -25,7 +25,7 @@ def stream(run: str) -> str:
     return f"notices/{run}"
 
 
-class Notice(msgspec.Struct, kw_only=True):
+class RunNotice(msgspec.Struct, kw_only=True):
     """One thing to tell."""
 
     id: str
@@ -48,24 +48,24 @@ class Notice(msgspec.Struct, kw_only=True):
 _BECAME: dict[type[NoticeOutcome], str] = {NoticeSent: SENT, NoticeFailed: FAILED, NoticeUnknown: UNKNOWN}
 
 
-class Notices:
+class RunNotices:
     """Everything that was told about a run: a fold of its stream."""
 
     def __init__(self) -> None:
         self.version = 0
-        self.by_id: dict[str, Notice] = {}
+        self.by_id: dict[str, RunNotice] = {}
 
     def apply(self, event: NoticePlanned | NoticeOutcome) -> None:
         """Fold one more event in."""
         self.version += 1
         if isinstance(event, NoticePlanned):
-            self.by_id[event.id] = Notice(**msgspec.structs.asdict(event))
+            self.by_id[event.id] = RunNotice(**msgspec.structs.asdict(event))
             return
         notice = self.by_id[event.id]
         notice.became[event.address] = _BECAME[type(event)]
         notice.why[event.address] = event.why
 
-    def unknown(self) -> list[tuple[Notice, str]]:
+    def unknown(self) -> list[tuple[RunNotice, str]]:
         """Notices of whose fate at an address nothing is recorded."""
         return [(each, address) for each in self.by_id.values() for address in each.addresses
                 if each.status(address) == PLANNED]  # fmt: skip

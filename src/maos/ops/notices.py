@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from typing import NamedTuple
 
-from maos.model.notice import PLANNED, UNKNOWN, Notice
+from maos.model.notice import PLANNED, UNKNOWN, RunNotice
 from maos.model.run import Run
 from maos.runs import notify
 from maos.runs.notify import Address
@@ -49,7 +49,7 @@ async def notices(runs: Runs) -> AsyncIterator[NoticeInfo]:
             yield _info(run, each)
 
 
-def _info(run: Run, notice: Notice) -> NoticeInfo:
+def _info(run: Run, notice: RunNotice) -> NoticeInfo:
     pending = BEING_SENT if is_executing(run) else UNKNOWN
     became = {each: notice.status(each) for each in notice.addresses}
     became = {each: pending if status == PLANNED else status for each, status in became.items()}

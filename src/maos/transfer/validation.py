@@ -20,7 +20,7 @@ from maos.model.events.attempt import AttemptMoved, AttemptPlanned, AttemptTrans
 from maos.model.events.core import EventBase
 from maos.model.events.parts import OrderData, WorkspaceData
 from maos.model.message import Acknowledgements
-from maos.model.notice import Notices
+from maos.model.notice import RunNotices
 from maos.model.plan import Task
 from maos.model.run import Run
 from maos.model.tool_calls import Reports
@@ -191,7 +191,7 @@ def _other(family: str, id: str, events: Sequence[Record], name: str) -> None:
     if family == "acks":
         _folded(_Receipts(id=id), events, name)
     elif family == "notices":
-        _folded(Notices(), events, name)
+        _folded(RunNotices(), events, name)
     elif family == "tools":
         _folded(Reports(), events, name)
     elif family == "agent":

@@ -10,13 +10,12 @@ import json
 import re
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from maos import workspaces as workspaces
-from maos.engine.attempts import Attempts
-from maos.engine.streams import ATTEMPT
+from maos.engine.streams import ATTEMPT, attempts_at
 from maos.errors import NotFound
 from maos.journal.codec import Event
 from maos.journal.journal import Append, Journal, Record
@@ -36,6 +35,9 @@ from maos.model.message import TOPICS, Acknowledgements, Message, Topics, acks, 
 from maos.model.status import AttemptStatus
 from maos.state.agents import AgentStates
 from maos.travel.points_in_time import PointInTime
+
+if TYPE_CHECKING:
+    from maos.engine.attempts import Attempts
 
 NOT_TOLD = ("id", "version")
 
@@ -78,7 +80,7 @@ async def cut(journal: Journal, states_of: AgentStates, task: str, agent: str, m
     A checkpoint of a run asks its agents to save their files. That takes a little while, so what they saved under its
     name is what belongs to it.
     """
-    begun = [number async for number in _begun(journal, agent, moment.position)]
+    begun = await attempts_at(journal, agent, moment.position)
     if not begun:
         return None
     number = max(begun)
@@ -100,22 +102,6 @@ async def cut(journal: Journal, states_of: AgentStates, task: str, agent: str, m
         *await mail_of(journal, agent, heard=position, sent=until),
         await _values(journal, states_of, agent, position),
     )
-
-
-async def newest_at(journal: Journal, agent: str, position: int) -> Attempt | None:
-    """The attempt that an agent was at, as it was then; None when it had not begun."""
-    begun = [number async for number in _begun(journal, agent, position)]
-    return await ATTEMPT.at(journal, attempt_id(agent, max(begun)), position=position) if begun else None
-
-
-async def _begun(journal: Journal, agent: str, position: int) -> AsyncIterator[int]:
-    """The attempts of an agent that were planned by then."""
-    async for name in journal.streams(stream(f"{agent}.")):
-        tail = name.rpartition(".")[2]
-        if tail.isdigit() and name == stream(attempt_id(agent, int(tail))):
-            first = await journal.event(name, 1)
-            if first is not None and first.position <= position:
-                yield int(tail)
 
 
 async def _last_save(journal: Journal, attempt: str, moment: PointInTime) -> tuple[int, int, str]:

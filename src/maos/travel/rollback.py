@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec.structs import replace
 
@@ -17,7 +17,6 @@ from maos import workspaces as workspaces
 from maos.clock import Clock
 from maos.engine import consent, ownership
 from maos.engine.attempt_spec import check_places
-from maos.engine.attempts import Attempts
 from maos.engine.streams import RUN, RunReader, new_id, own_run
 from maos.errors import InvalidInput
 from maos.faults import crash_point
@@ -34,6 +33,9 @@ from maos.state.agents import AgentStates
 from maos.travel import branches, points_in_time
 from maos.travel.branches import Cut
 from maos.travel.points_in_time import PointInTime
+
+if TYPE_CHECKING:
+    from maos.engine.attempts import Attempts
 
 GRACE_S = 10.0
 KEPT, GOES_ON, ANEW, GIVEN_UP = "kept", "goes on", "begins", "given up"

@@ -33,7 +33,7 @@ RECENT_US = 86_400 * MICROSECONDS
 LOOK_EVERY_S = 1.0
 MESSAGE_CHARS_MAX = 70
 UNATTENDED = "unattended"
-"""The type of an `AgentEvent` that is not recorded: the engine that records the agent is gone."""
+"""The type of an `AgentEvent` that is not recorded: the engine that records the agent has exited."""
 
 
 class FailureInfo(msgspec.Struct):
@@ -264,8 +264,8 @@ class Agents(Attempts):
     async def follow(self, attempt: str, *, after: int = 0, owner: Owner | None = None) -> AsyncIterator[AgentEvent]:
         """The events of an attempt after a version as they are recorded, until it has ended.
 
-        When the engine that records it is gone, one event of the type UNATTENDED says so: nothing comes until another
-        engine attaches.
+        When the engine that records it has exited, one event of the type UNATTENDED says so: nothing comes until
+        another engine attaches.
         """
         records = self.journal.follow_stream(stream(attempt), after=after)
         owner = owner or {}
@@ -314,7 +314,7 @@ class Agents(Attempts):
         if not before.is_open:
             raise InvalidInput(
                 f"agent {agent!r} has ended: {before.status}",
-                hint=f"`maos agent resume {agent}` goes on with it, `maos agent logs {agent}` shows it",
+                hint=f"`maos agent resume {agent}` resumes it, `maos agent logs {agent}` shows it",
             )
         try:
             running = await self.adopt(agent)
@@ -398,7 +398,7 @@ def status_of(attempts: Sequence[Attempt]) -> AgentStatus:
 
 
 def state_of(attempt: Attempt) -> AgentState:
-    """The recorded status of an attempt, unless the processes that it speaks of are gone."""
+    """The recorded status of an attempt, unless the processes that it names have exited."""
     if not attempt.is_open:
         return AgentState(attempt.status)
     found = owners.agent_liveness(attempt)
@@ -443,7 +443,7 @@ def _status(attempts: Sequence[Attempt]) -> dict[str, Any]:
 
 
 def _command(agent: str, state: AgentState) -> str | None:
-    """The command that goes on with an agent."""
+    """The command that resumes an agent."""
     if state is AgentState.DETACHED:
         return f"maos agent attach {agent}"
     if state in (AgentState.INTERRUPTED, AgentState.STOPPED, AgentState.FAILED):

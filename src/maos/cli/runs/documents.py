@@ -57,7 +57,7 @@ def whole(status: RunView) -> Document:
         "commit": run.commit,
         "spawned_tasks": list(now.spawned),
         "stuck_tasks": list(now.stuck),
-        "pause_requested": status.wishes.pause or None,
+        "pause_requested": status.commands.pause or None,
         **time(now.until_us or None, "goes_on"),
         "restoration_count": now.restored,
         "restoration_source": now.restored_from or None,
