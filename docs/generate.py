@@ -48,7 +48,7 @@ WIDTH = 100
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 PARTS: list[tuple[str, str, list[tuple[str, list[str]]]]] = [
-    ("Open and close", "", [("app.py", ["open", "Maos"])]),
+    ("Open and close", "", [("app.py", ["open", "Maos"]), ("sync.py", ["connect"])]),
     (
         "State of agents",
         "",
@@ -119,7 +119,9 @@ PARTS: list[tuple[str, str, list[tuple[str, list[str]]]]] = [
         "Python and from the command line.",
         [
             ("runs/service.py", ["Runs", "Observer"]),
-            ("runs/status.py", ["RunViews", "RunStatus", "Summary"]),
+            ("runs/operations.py", ["RunOperations"]),
+            ("runs/cleanup.py", ["Removal"]),
+            ("runs/status.py", ["RunViews", "RunView", "RunSummary"]),
             ("runs/feed.py", ["RunFeed", "RunUpdate", "AgentOutput", "MessageUpdate", "CommandArrived"]),
             ("runs/consent.py", ["Act"]),
             ("travel/relocation.py", ["Moved"]),
@@ -195,7 +197,7 @@ STATES: list[tuple[str, str, list[tuple[str, str]]]] = [
     (
         "Outcomes of effects",
         "What `maos admin effects` says of steps, and of the tools that agents ran.",
-        [("views/effects.py", "Outcome.RUNNING Outcome.DONE Outcome.FAILED Outcome.UNKNOWN")],
+        [("views/effects.py", "EffectOutcome.RUNNING EffectOutcome.DONE EffectOutcome.FAILED EffectOutcome.UNKNOWN")],
     ),
     (
         "Questions",
@@ -346,7 +348,9 @@ def _properties(methods: list[Function]) -> Iterator[tuple[str, str]]:
 
 
 def _is_property(method: Function) -> bool:
-    return any(isinstance(each, ast.Name) and each.id == "property" for each in method.decorator_list)
+    return any(
+        isinstance(each, ast.Name) and each.id in ("property", "cached_property") for each in method.decorator_list
+    )
 
 
 def _table(fields: list[tuple[str, str]]) -> list[str]:

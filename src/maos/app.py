@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable, Iterable
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
@@ -64,31 +65,21 @@ class Maos:
     ) -> None:
         self._tool_servers = tool_servers
         self._read_settings = settings
-        self._settings: Current | None = None
         self._clock = clock
         self._home = home
-        self._agents: Agents | None = None
-        self._questions: Questions | None = None
-        self._runs: Runs | None = None
-        self._bus: Bus | None = None
-        self._workflows: Workflows | None = None
-        self._travel: TimeTravel | None = None
-        self._transfer: Transfer | None = None
         self.journal = journal
         """Streams of events: append, read, follow."""
         self.state = state
         """Versioned state of agents."""
 
-    @property
+    @cached_property
     def settings(self) -> Current:
         """What agents and runs go by: as given when it was opened, else the variables MAOS_… and the defaults."""
-        if self._settings is None:
-            from maos.settings.current import Current
+        from maos.settings.current import Current
 
-            self._settings = self._read_settings() if self._read_settings is not None else Current()
-        return self._settings
+        return self._read_settings() if self._read_settings is not None else Current()
 
-    @property
+    @cached_property
     def agents(self) -> Agents:
         """Agents that run: start, resume, follow and stop them.
 
@@ -98,23 +89,21 @@ class Maos:
             attempt = await running.wait()
             print(attempt.status, attempt.last_text)
         """
-        if self._agents is None:
-            from maos.agents import kinds
-            from maos.views.agents import Agents
+        from maos.agents import kinds
+        from maos.views.agents import Agents
 
-            folder = self._home or settings.folder_of(self.journal.store.place)
-            self._agents = Agents(
-                self.journal,
-                self._clock,
-                dialect=kinds.dialect,
-                folder=folder,
-                bus=self.bus,
-                tool_servers=self._tool_servers() if self._tool_servers else None,
-                settings=self.settings,
-            )
-        return self._agents
+        folder = self._home or settings.folder_of(self.journal.store.place)
+        return Agents(
+            self.journal,
+            self._clock,
+            dialect=kinds.dialect,
+            folder=folder,
+            bus=self.bus,
+            tool_servers=self._tool_servers() if self._tool_servers else None,
+            settings=self.settings,
+        )
 
-    @property
+    @cached_property
     def runs(self) -> Runs:
         """Runs of many tasks: started from a plan, executed by agents, paused and resumed.
 
@@ -125,34 +114,30 @@ class Maos:
             run = await m.runs.execute(run.id)
             print(run.status, run.tasks["hello"].result)
         """
-        if self._runs is None:
-            from maos.runs.service import Runs
+        from maos.runs.service import Runs
 
-            self._runs = Runs(self.journal, self._clock, self.agents, bus=self.bus, definitions=lambda: self.workflows)
-        return self._runs
+        return Runs(self.journal, self._clock, self.agents, bus=self.bus, definitions=lambda: self.workflows)
 
-    @property
+    @cached_property
     def workflows(self) -> Workflows:
-        """Durable workflows: run them, speak to them, go on with them after anything.
+        """Durable workflows: run them, signal them, resume them after anything.
 
         Example::
 
             print(await m.workflows.run(shout, "hello"))
         """
-        if self._workflows is None:
-            from maos.workflows.record import CheckpointPolicy
-            from maos.workflows.service import Workflows
+        from maos.workflows.record import CheckpointPolicy
+        from maos.workflows.service import Workflows
 
-            values = self.settings.values
-            self._workflows = Workflows(
-                self.journal,
-                self._clock,
-                mailbox=self.bus.mailbox,
-                attempts=lambda: self.agents,
-                lease_s=values.engine.lease_s,
-                checkpoints=CheckpointPolicy.as_set(values.checkpoint),
-            )
-        return self._workflows
+        values = self.settings.values
+        return Workflows(
+            self.journal,
+            self._clock,
+            mailbox=self.bus.mailbox,
+            attempts=lambda: self.agents,
+            lease_s=values.engine.lease_s,
+            checkpoints=CheckpointPolicy.as_set(values.checkpoint),
+        )
 
     async def find(self, given: str, *kinds: str) -> Target:
         """What a person means by an id: RUN, RUN/TASK, an agent, a workflow run, or a unique prefix of one.
@@ -177,7 +162,7 @@ class Maos:
 
         return Ids(self.journal)
 
-    @property
+    @cached_property
     def questions(self) -> Questions:
         """What runs, agents and workflows ask a person: list it, and answer.
 
@@ -186,11 +171,9 @@ class Maos:
             for question in await m.questions.open():
                 await m.questions.answer(question.ref, "yes")
         """
-        if self._questions is None:
-            from maos.views.questions import Questions
+        from maos.views.questions import Questions
 
-            self._questions = Questions(self.journal, self.runs, self.agents, self.workflows)
-        return self._questions
+        return Questions(self.journal, self.runs, self.agents, self.workflows)
 
     @property
     def messages(self) -> Messages:
@@ -239,7 +222,7 @@ class Maos:
 
         return await overview(self.journal, self.runs, self.agents, self.workflows)
 
-    @property
+    @cached_property
     def travel(self) -> TimeTravel:
         """Runs at other moments: shown as they were, compared, taken back, forked and joined.
 
@@ -248,13 +231,11 @@ class Maos:
             journey = await m.travel.rollback("r-1", 2, dry_run=True)
             print([(each.task, each.what) for each in journey.steps])
         """
-        if self._travel is None:
-            from maos.travel.service import TimeTravel
+        from maos.travel.service import TimeTravel
 
-            self._travel = TimeTravel(self.journal, self._clock, self.runs, self.agents)
-        return self._travel
+        return TimeTravel(self.journal, self._clock, self.runs, self.agents)
 
-    @property
+    @cached_property
     def transfer(self) -> Transfer:
         """Runs that go elsewhere: exported to one file, and imported from one.
 
@@ -262,13 +243,11 @@ class Maos:
 
             await m.transfer.export("r-1", "r-1.maos")
         """
-        if self._transfer is None:
-            import maos
-            from maos.transfer.service import Transfer
+        import maos
+        from maos.transfer.service import Transfer
 
-            made_by = f"maos {maos.__version__}"
-            self._transfer = Transfer(self.journal, self._clock, self.agents, made_by=made_by)
-        return self._transfer
+        made_by = f"maos {maos.__version__}"
+        return Transfer(self.journal, self._clock, self.agents, made_by=made_by)
 
     async def tools(self, agent: str, attempt: str, *, run: str = "") -> AgentTools:
         """Return the tools of one agent, which its MCP server offers; repeated calls of earlier servers are found.
@@ -284,7 +263,7 @@ class Maos:
         await tools.log.look_back()
         return tools
 
-    @property
+    @cached_property
     def bus(self) -> Bus:
         """Messages between agents: send, receive and acknowledge them.
 
@@ -294,13 +273,11 @@ class Maos:
             delivery = await anext(m.bus.receive("fixer"))
             await delivery.ack()
         """
-        if self._bus is None:
-            from maos.bus.bus import Bus
+        from maos.bus.bus import Bus
 
-            _add_views(self.journal.store)
-            restore_s = self.settings.values.messages.restore_s
-            self._bus = Bus(self.journal, self._clock, members=self._members, restore_s=restore_s)
-        return self._bus
+        _add_views(self.journal.store)
+        restore_s = self.settings.values.messages.restore_s
+        return Bus(self.journal, self._clock, members=self._members, restore_s=restore_s)
 
     async def _members(self, run: str) -> list[str]:
         """The agents that work, or will work, on a run."""
@@ -359,21 +336,17 @@ class Maos:
         return await self.journal.store.copy_to(Path(path))
 
     async def close(self) -> None:
-        """Finish what was accepted and let go of the store; agents that run go on without us.
+        """Finish what was accepted and close the store; agents that run keep running.
 
         Example::
 
             m = await maos.open("maos.db")
             await m.close()
         """
-        if self._workflows is not None:
-            await self._workflows.close()
-        if self._runs is not None:
-            await self._runs.close()
-        if self._agents is not None:
-            await self._agents.close()
-        if self._bus is not None:
-            await self._bus.close()
+        made = vars(self)
+        for service in ("workflows", "runs", "agents", "bus"):
+            if service in made:
+                await made[service].close()
         await self.journal.close()
 
 

@@ -213,6 +213,11 @@ class Redactor:
         return _merge(found) if found else found
 
 
+def without_secrets(text: str, values: Mapping[str, str]) -> str:
+    """Text as it may be written down: without key shapes, and without the given values."""
+    return Redactor(values).lines(text.encode("utf-8", "surrogatepass")).decode("utf-8", "replace")
+
+
 def forms(value: str) -> set[bytes]:
     """Return the forms in which a secret can appear: plain, in JSON, in JSON inside JSON, in a URL, line by line."""
     if len(value) < VALUE_CHARS_MIN:

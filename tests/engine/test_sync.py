@@ -102,7 +102,7 @@ def test_it_can_be_interrupted_and_the_agent_keeps_running(tmp_path: Path, home:
     assert process.stdout.readline() == "started\n"
     with maos.connect(tmp_path / "maos.db", home=home) as m:
         deadline = time.monotonic() + 30
-        while not [each for each in m.agents.statuses() if each.pid] and time.monotonic() < deadline:
+        while not any(each.pid for each in m.agents.all()) and time.monotonic() < deadline:
             time.sleep(0.05)
         process.send_signal(signal.SIGINT)
         assert process.stdout.readline() == "running\n"

@@ -157,7 +157,7 @@ async def test_a_run_that_is_given_more_to_do_while_others_are_looked_at_keeps_i
     monkeypatch.setattr(m.runs, "all", all_then_more)
     done = await cleaned(m, CleanupSettings(older_than_days=1e-9))
     assert done is not None
-    assert (done.runs, done.removed, [each.why for each in done.kept]) == (1, [], ["its run goes on"])
+    assert (done.runs, done.removed, [each.why for each in done.kept]) == (1, [], ["its run continues"])
     assert workspace.tree.is_dir()
 
 

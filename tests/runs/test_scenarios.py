@@ -257,7 +257,7 @@ async def test_days_later_and_in_another_folder_it_says_what_is_missing_and_goes
     scene.commands.move(tmp_path / "elsewhere" / "deep")
     code, _out, err = await scene.commands.call("resume", days=9)
     assert code == 3
-    assert f"cannot go on: {before}/work and {before}/home/maos-" in err
+    assert f"cannot be resumed: {before}/work and {before}/home/maos-" in err
     assert "or a link to where it is now" in err
     before.symlink_to(scene.commands.root)
     last = (await scene.commands.run("resume", days=10))[-1]

@@ -67,7 +67,7 @@ async def test_a_run_moves_from_one_machine_to_another(machines: list[Commands],
     for words in (["resume", id], ["resume", id, "--json"], ["agent", "resume", f"{id}.two"]):
         code, _out, err = await there.call(*words)
         assert code == 2
-        assert "nobody has agreed to what it would do here" in err
+        assert "no person has agreed to what it would do here" in err
     (there.root / "go").touch()
     documents = await there.run("resume", id, "--trust")
     assert (documents[-1]["status"], documents[-1]["done"]) == ("completed", 2)

@@ -95,7 +95,7 @@ async def test_no_file_of_a_stranger_is_loaded_before_or_after_somebody_agrees(
     imported, foreseen, refused, gone = await asyncio.to_thread(all_of_it)
     assert (imported[0], foreseen[0], refused[0]) == (0, 0, 2), (imported, foreseen, refused)
     assert "name it with --from" in foreseen[1]
-    assert "nobody has agreed" in refused[1]
+    assert "no person has agreed" in refused[1]
     assert gone[0] == 3, "not even then: the person names the file"
     assert not proof.exists()
 

@@ -216,7 +216,7 @@ async def test_nothing_is_carried_out_before_a_person_agrees(there: Maos, bundle
     parts.line("run_created")["options"] |= {"bundle": {"agreed": True}, "agreed": True}
     await bring(there, parts.bytes(), folder)
     for work in (there.runs.execute(ID), there.agents.resume("r-1.two"), there.agents.resume("r-1.one")):
-        with pytest.raises(consent.NotAgreed, match="nobody has agreed"):
+        with pytest.raises(consent.NotAgreed, match="no person has agreed"):
             await work
     assert await consent.waits(there.journal, "r-1.one-gate1-1") == ID
     assert await consent.waits(there.journal, "r-1-plan") == ID

@@ -121,7 +121,7 @@ async def test_without_a_policy_a_person_is_asked_and_nothing_is_joined_before(
     ours = await m.runs.get(ours.id)
     assert ours.tasks["b"].result == "two"
     assert files_of(repository(tmp_path), ours.commit)["b.txt"] == "one\n"
-    assert questions.of_run(ours, await questions.wishes_of(m.journal, ours)) == []
+    assert questions.of_run(ours, await questions.pending_of(m.journal, ours)) == []
 
 
 async def test_two_forks_of_one_run_are_joined_from_where_they_parted(

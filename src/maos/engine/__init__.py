@@ -1,1 +1,1 @@
-"""What makes agents run: attempts, who owns them, and how they go on after a crash."""
+"""What makes agents run: attempts, which process owns them, and how they are resumed after a crash."""

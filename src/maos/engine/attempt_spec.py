@@ -1,4 +1,4 @@
-"""What an attempt is to do, as recorded before it starts: another engine, or the next attempt, goes on from this.
+"""What an attempt is to do, as recorded before it starts: another engine, or the next attempt, continues from this.
 
 Values of variables are never recorded, only their names.
 """
@@ -6,9 +6,9 @@ Values of variables are never recorded, only their names.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 import msgspec
 
@@ -20,12 +20,52 @@ from maos.model.attempt import Attempt
 from maos.model.events.attempt import AttemptPlanned
 from maos.model.events.parts import Owner, WorkspaceData
 from maos.model.run import Run
-from maos.redact import Redactor
+from maos.redact import without_secrets
+from maos.settings import schema
 from maos.workspaces import Workspace
 
+TIME_LIMIT_S = schema.AgentSettings().time_limit_s
 ASKED = "it works in the folder itself, as asked: files are not saved with checkpoints and cannot be brought back"
 ARGV = (sys.executable, "-P", "-m", "maos.mcp")
 """Without the working folder on its path: a repository could have a `json.py` of its own (A12)."""
+
+
+class StartOptions(TypedDict, total=False):
+    """How an agent is started."""
+
+    kind: str
+    """The kind of program; `shell` by default."""
+    argv: Sequence[str]
+    cwd: Path | str
+    in_place: bool
+    """Whether it works in the folder itself, without a worktree of its own."""
+    base: str | None
+    """The commit that its worktree begins with; the current one by default."""
+    model: str
+    instructions: str
+    time_limit_s: float
+    turns_max: int
+    budget_usd: float
+    tools_allowed: Sequence[str]
+    permission: str
+    """What it may do without asking; `ask` by default."""
+    takes_input: bool
+    tool_server: bool
+    """Whether a plain command has an MCP server too, by which it reaches maos."""
+    mcp: Sequence[McpServer]
+    run: str
+    pass_variables: Sequence[str]
+    """Names of variables of this process that it is given."""
+
+
+class ResumeOptions(TypedDict, total=False):
+    """What is different when an agent is resumed; everything else is as it was started."""
+
+    time_limit_s: float | None
+    turns_max: int | None
+    budget_usd: float | None
+    mcp: Sequence[McpServer]
+    pass_variables: Sequence[str]
 
 
 class AttemptSpec(NamedTuple):
@@ -47,25 +87,25 @@ class AttemptSpec(NamedTuple):
     transcript: tuple[str, int] = ("", 0)
 
 
-def build_spec(plan: AttemptSpec, owner: Owner, *, folder: Path, at_us: int) -> AttemptPlanned:
+def build_spec(spec: AttemptSpec, owner: Owner, *, folder: Path, at_us: int) -> AttemptPlanned:
     """The event that begins an attempt."""
-    order = plan.order
+    order = spec.order
 
     def clean(text: str) -> str:
         return without_secrets(text, order.env)
 
     return AttemptPlanned(
-        agent=plan.agent,
-        number=plan.number,
-        agent_kind=plan.kind,
-        task=clean(plan.task),
+        agent=spec.agent,
+        number=spec.number,
+        agent_kind=spec.kind,
+        task=clean(spec.task),
         session=order.session,
         owner=owner,
         folder=str(folder),
-        workspace=plan.workspace,
-        inbox_cursor=plan.inbox_cursor,
-        told=list(plan.told),
-        transcript=plan.transcript,
+        workspace=spec.workspace,
+        inbox_cursor=spec.inbox_cursor,
+        told=list(spec.told),
+        transcript=spec.transcript,
         at_us=at_us,
         order={
             "task": clean(order.task),
@@ -82,15 +122,10 @@ def build_spec(plan: AttemptSpec, owner: Owner, *, folder: Path, at_us: int) -> 
             "mcp": [{"name": each.name, "argv": list(each.argv), "env": sorted(each.env)} for each in order.mcp],
             "env": sorted(order.env),
             "argv": [clean(each) for each in order.argv],
-            "time_limit_s": plan.time_limit_s,
-            "run": plan.run,
+            "time_limit_s": spec.time_limit_s,
+            "run": spec.run,
         },
     )
-
-
-def without_secrets(text: str, values: Mapping[str, str]) -> str:
-    """Text as it may be written down: without key shapes, and without the given values."""
-    return Redactor(values).lines(text.encode("utf-8", "surrogatepass")).decode("utf-8", "replace")
 
 
 def check_same(before: Attempt, given: Mapping[str, Any], values: Mapping[str, str]) -> None:

@@ -1,7 +1,7 @@
-"""Agents that run: started, taken up again, resumed, and spoken to from anywhere.
+"""Agents that run: started, adopted after a crash, resumed, and stopped from anywhere.
 
 One `Attempts` is one engine. It runs any number of attempts, each in a holder that outlives it; an engine that ends
-lets go of them, and the next one takes them up where they are.
+detaches from them, and the next one adopts them where they are.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import secrets
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, Unpack
 
 import msgspec
 
@@ -21,7 +21,7 @@ from maos.agents.contract import AgentProgram, Dialect, LaunchOrder, McpServer
 from maos.bus.bus import Bus
 from maos.clock import Clock
 from maos.engine import attempt_spec, checkpoints, consent, ownership, transcripts
-from maos.engine.attempt_spec import ToolServers, workspace_of
+from maos.engine.attempt_spec import TIME_LIMIT_S, AttemptSpec, ResumeOptions, StartOptions, ToolServers, workspace_of
 from maos.engine.live import AttemptLimits, Listener, LiveAttempt
 from maos.engine.ownership import Held, Liveness, claim
 from maos.engine.recorder import Recorder
@@ -38,13 +38,13 @@ from maos.model.message import inbox, render
 from maos.model.status import AttemptStatus
 from maos.model.tool_calls import NAME as TOOL_SERVER
 from maos.redact import REDACTED
-from maos.settings import schema
 from maos.settings.current import Current
 from maos.store.contract import Lease
 from maos.workspaces import Workspace
 
 LOOK_EVERY_S = 1.0
-TIME_LIMIT_S = schema.AgentSettings().time_limit_s
+
+N = TypeVar("N", int, float)
 
 
 class Running:
@@ -77,7 +77,7 @@ class Running:
 
 
 class Attempts(AttemptReader):
-    """Starts attempts, takes them up after a crash, and knows them all."""
+    """Starts attempts, adopts them after a crash, and finds them all."""
 
     def __init__(
         self,
@@ -119,76 +119,74 @@ class Attempts(AttemptReader):
         self,
         task: str = "",
         *,
-        kind: str = "shell",
         name: str = "",
-        argv: Sequence[str] = (),
-        cwd: Path | str = ".",
-        in_place: bool = False,
-        base: str | None = None,
-        model: str = "",
-        instructions: str = "",
-        time_limit_s: float = TIME_LIMIT_S,
-        turns_max: int = 0,
-        budget_usd: float = 0.0,
-        tools_allowed: Sequence[str] = (),
-        permission: str = "ask",
-        takes_input: bool = False,
-        tool_server: bool = False,
-        mcp: Sequence[McpServer] = (),
-        run: str = "",
-        pass_variables: Sequence[str] = (),
         limits: AttemptLimits | None = None,
         listener: Listener | None = None,
+        **options: Unpack[StartOptions],
     ) -> Running:
-        """Begin a new agent's first attempt; what it is to do is recorded before it starts."""
+        """Start a new agent's first attempt; what it is to do is recorded before it starts.
+
+        Example::
+
+            running = await m.agents.start("say hello", kind="shell", argv=["echo", "hello"], cwd="/tmp")
+        """
+        kind, run = options.get("kind", "shell"), options.get("run", "")
+        argv, servers = tuple(options.get("argv", ())), options.get("mcp", ())
         dialect = self._dialect(kind)
         agent = check_agent(name) if name else f"{kind.partition(':')[0]}-{secrets.token_hex(3)}"
         program = dialect.find(self._environment, argv)
-        if await self._journal.version(stream(attempt_id(agent, 1))):
+        id = attempt_id(agent, 1)
+        if await self._journal.version(stream(id)):
             raise InvalidInput(
                 f"there is an agent {agent!r} already", hint=f"choose another name, or `maos agent resume {agent}`"
             )
+        folder = Path(os.getcwd(), options.get("cwd", "."))
+        workspace = await workspace_of(
+            folder,
+            agent,
+            root=self.folder / "workspaces",
+            in_place=options.get("in_place", False),
+            base=options.get("base"),
+        )
         order = LaunchOrder(
-            attempt=attempt_id(agent, 1),
+            attempt=id,
             task=task,
             session=str(uuid.uuid4()),
             resume=False,
-            cwd=Path(os.getcwd(), cwd),
+            cwd=workspace.path,
             home=self.folder / "homes" / agent,
-            model=model,
-            instructions=instructions,
-            turns_max=turns_max,
-            budget_usd=budget_usd,
-            tools_allowed=tuple(tools_allowed),
-            permission=permission,
-            takes_input=takes_input,
-            mcp=self._servers(dialect, attempt_id(agent, 1), run, mcp, tool_server=tool_server),
-            env=self._given(pass_variables),
-            argv=tuple(argv),
+            model=options.get("model", ""),
+            instructions=options.get("instructions", ""),
+            turns_max=options.get("turns_max", 0),
+            budget_usd=options.get("budget_usd", 0.0),
+            tools_allowed=tuple(options.get("tools_allowed", ())),
+            permission=options.get("permission", "ask"),
+            takes_input=options.get("takes_input", False),
+            mcp=self._servers(dialect, id, run, servers, tool_server=options.get("tool_server", False)),
+            env=self._given(options.get("pass_variables", ())),
+            argv=argv,
         )
-        root = self.folder / "workspaces"
-        workspace = await workspace_of(order.cwd, agent, root=root, in_place=in_place, base=base)
-        order = order._replace(cwd=workspace.path)
-        plan = attempt_spec.AttemptSpec(agent, 1, kind, task, order, time_limit_s, workspace.to_data(), run=run)
-        return await self._begin(plan, program, None, limits=limits, listener=listener)
+        time_limit_s = options.get("time_limit_s", TIME_LIMIT_S)
+        spec = AttemptSpec(agent, 1, kind, task, order, time_limit_s, workspace.to_data(), run=run)
+        return await self._begin(spec, program, None, limits=limits, listener=listener)
 
     async def resume(
         self,
         agent: str,
         *,
         task: str = "",
-        time_limit_s: float | None = None,
-        turns_max: int | None = None,
-        budget_usd: float | None = None,
-        mcp: Sequence[McpServer] = (),
-        pass_variables: Sequence[str] = (),
         like: Mapping[str, Any] | None = None,
         limits: AttemptLimits | None = None,
         listener: Listener | None = None,
+        **options: Unpack[ResumeOptions],
     ) -> Running:
-        """Go on with an agent: in the attempt that still runs without an engine, else in a new one of its session.
+        """Resume an agent: in the attempt that still runs without an engine, else in a new one of its session.
 
         `like` is what it must have been started with; InvalidInput if that was something else.
+
+        Example::
+
+            running = await m.agents.resume("reviewer", task="look at the tests too")
         """
         await consent.check(self._journal, agent)
         before = await self.get(agent)
@@ -200,17 +198,22 @@ class Attempts(AttemptReader):
             if running is not None:
                 return running
             before = await self.get(agent)
-        dialect = self._dialect(before.kind)
         old = attempt_spec.from_data(before)
         _check_whole(agent, old.order.argv)
-        program = dialect.find(self._environment, old.order.argv)
+        program = self._dialect(before.kind).find(self._environment, old.order.argv)
+        spec = await self._next(before, old, task, options)
+        return await self._begin(spec, program, before, limits=limits, listener=listener)
+
+    async def _next(self, before: Attempt, old: AttemptSpec, task: str, options: ResumeOptions) -> AttemptSpec:
+        """The attempt after one that has ended: in its workspace, and in its session if that can be restored."""
+        agent, id = before.agent, attempt_id(before.agent, before.number + 1)
         workspace = Workspace.from_data(before.workspace)
         saved = [each.commit for each in before.checkpoints if each.commit]
         await workspaces.verify(workspace, saved[-1] if saved else None)
         await self.bus.expire(agent)
         waiting = [each async for each in self.bus.waiting(agent)]
         inbox_cursor = await self._journal.version(inbox(agent))
-        number = before.number + 1
+        dialect = self._dialect(before.kind)
         remembers = await transcripts.put_back(self._journal, dialect, old.order, before)
         messages = [render(each.message) for each in waiting]
         anew = restoration(before, remembers=False, messages=messages)
@@ -219,38 +222,34 @@ class Attempts(AttemptReader):
             told = old.order.task
             inbox_cursor, waiting = waiting[0].message.version - 1 if waiting else inbox_cursor, []
         order = old.order._replace(
-            attempt=attempt_id(agent, number),
+            attempt=id,
             task=f"{told}\n\n{task}" if task else told,
             task_anew=f"{anew}\n\n{task}" if task else anew,
             session=before.session if remembers else str(uuid.uuid4()),
             resume=remembers,
             cwd=workspace.path,
-            mcp=self._servers(dialect, attempt_id(agent, number), old.run, mcp, before=old.order.mcp),
-            env=self._given([*old.order.env, *pass_variables]),
-            turns_max=old.order.turns_max if turns_max is None else turns_max,
-            budget_usd=old.order.budget_usd if budget_usd is None else budget_usd,
+            mcp=self._servers(dialect, id, old.run, options.get("mcp", ()), before=old.order.mcp),
+            env=self._given([*old.order.env, *options.get("pass_variables", ())]),
+            turns_max=_given_or(options.get("turns_max"), old.order.turns_max),
+            budget_usd=_given_or(options.get("budget_usd"), old.order.budget_usd),
         )
-        plan = attempt_spec.AttemptSpec(
-            agent,
-            number,
-            before.kind,
-            before.task,
-            order,
-            old.time_limit_s if time_limit_s is None else time_limit_s,
-            workspace.to_data(),
+        return old._replace(
+            number=before.number + 1,
+            task=before.task,
+            order=order,
+            time_limit_s=_given_or(options.get("time_limit_s"), old.time_limit_s),
+            workspace=workspace.to_data(),
             inbox_cursor=inbox_cursor,
             told=tuple(each.message.version for each in waiting),
-            run=old.run,
             transcript=(before.transcript_name, before.transcript_bytes) if remembers else ("", 0),
         )
-        return await self._begin(plan, program, before, limits=limits, listener=listener)
 
     async def adopt(
         self, agent: str, *, limits: AttemptLimits | None = None, listener: Listener | None = None
     ) -> Running | None:
-        """Take up an attempt whose engine is gone: its agent goes on, and what it printed meanwhile is recorded.
+        """Adopt an attempt whose engine has exited: its agent keeps running, and what it printed meanwhile is recorded.
 
-        None when the agent is gone too; its attempt is concluded with what it left behind. Conflict while another
+        None when the agent has exited too; its attempt is concluded with what it left behind. Conflict while another
         engine runs it.
         """
         return await self._adopt(await self.get(agent), limits, listener)
@@ -282,7 +281,7 @@ class Attempts(AttemptReader):
         return await self._watch(live)
 
     async def adopt_all(self, *, listener: Listener | None = None) -> list[Running]:
-        """Take up every attempt on this machine whose engine is gone."""
+        """Adopt every attempt on this machine whose engine has exited."""
         orphaned = [each async for each in self.all() if ownership.liveness(each.owner) is Liveness.GONE]
         adopted = await asyncio.gather(*(self._adopt(each, None, listener) for each in orphaned))
         return [each for each in adopted if each is not None]
@@ -299,11 +298,11 @@ class Attempts(AttemptReader):
         now_us = self._clock.now_us()
         waiting = [each.message async for each in self.bus.waiting(agent)]
         messages = [render(each) for each in waiting if not each.is_expired(now_us)]
-        if before.is_open:  # whoever takes it up finds out that its agent is gone
+        if before.is_open:  # the engine that adopts it finds out that its agent has exited
             before = msgspec.structs.replace(before, failure=before.failure or "holder_lost")
         return restoration(before, remembers=transcripts.is_kept(dialect, order, before), messages=messages)
 
-    # --- wishes ----------------------------------------------------------------------------------------------
+    # --- commands --------------------------------------------------------------------------------------------
 
     async def send(self, agent: str, text: str, *, sender: str = "person") -> int:
         """A message for an agent, durable when this returns; it gets it as soon as it can take one."""
@@ -366,7 +365,7 @@ class Attempts(AttemptReader):
     # --- inside ----------------------------------------------------------------------------------------------
 
     async def close(self) -> None:
-        """Let go of everything; the agents go on."""
+        """Detach from all agents; they keep running."""
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()
@@ -390,8 +389,8 @@ class Attempts(AttemptReader):
         before: Sequence[McpServer] = (),
         tool_server: bool = False,
     ) -> tuple[McpServer, ...]:
-        """The tools of an attempt: its own door, what is given, and what it had before. Values are never recorded, so
-        a server that is to have variables again is given again. A plain command has a door if it is to have one."""
+        """The MCP servers of an attempt: its own, those given, and those it had before. Values are never recorded, so a
+        server that needs variables again is given again. A plain command has a server of its own only on request."""
         servers = {each.name: each for each in (*before, *given)}
         wanted = tool_server or dialect.capabilities.mcp or any(each.name == TOOL_SERVER for each in before)
         if self._tool_servers is not None and wanted:
@@ -406,38 +405,38 @@ class Attempts(AttemptReader):
 
     async def _begin(
         self,
-        plan: attempt_spec.AttemptSpec,
+        spec: AttemptSpec,
         program: AgentProgram,
         before: Attempt | None,
         *,
         limits: AttemptLimits | None,
         listener: Listener | None,
     ) -> Running:
-        lease = await self._claim(plan.agent, before)
+        lease = await self._claim(spec.agent, before)
         try:
-            recorder = Recorder(self._journal, ATTEMPT, Attempt(id=plan.order.attempt), lease, lease_s=self._lease_s)
-            process = await self._launch(plan, program, recorder)
+            recorder = Recorder(self._journal, ATTEMPT, Attempt(id=spec.order.attempt), lease, lease_s=self._lease_s)
+            process = await self._launch(spec, program, recorder)
         except BaseException:
             await self._journal.release(lease)
             raise
-        return await self._watch(self._live(recorder, plan, process, limits, listener))
+        return await self._watch(self._live(recorder, spec, process, limits, listener))
 
     def _live(
         self,
         recorder: Recorder[Attempt],
-        plan: attempt_spec.AttemptSpec,
+        spec: AttemptSpec,
         process: runner.AgentProcess | None,
         limits: AttemptLimits | None,
         listener: Listener | None,
     ) -> LiveAttempt:
         return LiveAttempt(
             recorder,
-            self._dialect(plan.kind),
-            plan.order,
+            self._dialect(spec.kind),
+            spec.order,
             process=process,
             clock=self._clock,
             bus=self.bus,
-            workspace=Workspace.from_data(plan.workspace),
+            workspace=Workspace.from_data(spec.workspace),
             limits=limits or self._limits(),
             listener=listener,
         )
@@ -457,29 +456,29 @@ class Attempts(AttemptReader):
         )
 
     async def _launch(
-        self, plan: attempt_spec.AttemptSpec, program: AgentProgram, recorder: Recorder[Attempt]
+        self, spec: AttemptSpec, program: AgentProgram, recorder: Recorder[Attempt]
     ) -> runner.AgentProcess:
         """Record what will be done, do it, record that it was done."""
-        order, lease = plan.order, recorder.lease
+        order, lease = spec.order, recorder.lease
         folder = self.folder / "holders" / order.attempt
         at_us = self._clock.now_us()
-        await recorder.append(attempt_spec.build_spec(plan, ownership.identity(lease), folder=folder, at_us=at_us))
-        command = self._dialect(plan.kind).command(order, program, self._environment)
-        spec = runner.Spec(
+        await recorder.append(attempt_spec.build_spec(spec, ownership.identity(lease), folder=folder, at_us=at_us))
+        command = self._dialect(spec.kind).command(order, program, self._environment)
+        held = runner.Spec(
             attempt=order.attempt,
             argv=tuple(command.argv),
             env=dict(command.env),
             cwd=str(order.cwd),
             first_input=command.first_input,
             keep_stdin_open=command.keeps_input_open,
-            time_limit_s=plan.time_limit_s or None,
+            time_limit_s=spec.time_limit_s or None,
             unattended_limit_s=self.settings.values.agent.unattended_s,
             secrets=dict(command.secrets),
             token=lease.token,
         )
         crash_point("attempt:before start")
         try:
-            process = await runner.start(folder, spec)
+            process = await runner.start(folder, held)
         except runner.StartFailed as error:
             now_us, failed = self._clock.now_us(), AttemptStatus.FAILED
             ended = AttemptEnded(status=failed, failure="start_failed", message=error.what, at_us=now_us)
@@ -525,6 +524,10 @@ class Attempts(AttemptReader):
         finally:
             self._tasks.pop(live.attempt.agent, None)
             await self._journal.release(live.recorder.lease)
+
+
+def _given_or(given: N | None, before: N) -> N:
+    return before if given is None else given
 
 
 def _check_whole(agent: str, argv: Sequence[str]) -> None:

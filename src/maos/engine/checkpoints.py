@@ -55,7 +55,7 @@ def made(run: Run, name: str, trigger: str, at_us: int, *, inbox_version: int = 
 
 
 async def make(journal: Journal, clock: Clock, run: Run, name: str) -> bool:
-    """A checkpoint of a run; False when it is only asked for, of the engine that carries the run out."""
+    """A checkpoint of a run; False when it is only requested, of the engine that executes the run."""
     check_name(run, name)
     try:
         async with own_run(journal, clock, run) as recorder:
@@ -66,8 +66,8 @@ async def make(journal: Journal, clock: Clock, run: Run, name: str) -> bool:
     return True
 
 
-async def made_by_anybody(journal: Journal, clock: Clock, run: Run, name: str) -> Run:
-    """A run with a checkpoint of that name, made by us or by the engine that carries it out: this waits for it."""
+async def make_and_wait(journal: Journal, clock: Clock, run: Run, name: str) -> Run:
+    """A run with a checkpoint of that name, made here or by the engine that executes it: this waits for it."""
 
     def is_made(each: Run) -> bool:
         return any(point.name == name for point in each.checkpoints)
@@ -75,7 +75,7 @@ async def made_by_anybody(journal: Journal, clock: Clock, run: Run, name: str) -
     while not await make(journal, clock, run, name):
         while not is_made(run) and not ownership.liveness(run.owner).has_ended:
             await until(journal, run, is_made)
-        if not is_made(run):  # whoever was asked died before they took note: it is for us to do
+        if not is_made(run):  # the engine died before it recorded it: it is made here
             run = await RUN.load(journal, run.id) or run
         if is_made(run):
             return run
@@ -99,13 +99,13 @@ async def until(journal: Journal, run: Run, condition: Callable[[Run], bool]) ->
         pass
 
 
-async def now_and_then(
+async def autosave(
     run: Run, note: Callable[[RunCheckpointed], None], clock: Clock, interval_s: Callable[[], Awaitable[float]]
 ) -> None:
-    """Make checkpoints of a run that is carried out, for as long as this runs, whenever something has happened (R-105).
+    """Checkpoint a run that is executed at an interval, if it has changed (R-105).
 
     Agents make their own, with their files; this one names the place in the history, and the merged work of that time.
-    `note` has it recorded by whoever carries the run out: nobody else writes to its stream.
+    `note` has it recorded by the scheduler, which alone writes to the stream of the run.
     """
     waited_s = 0.0
     while True:

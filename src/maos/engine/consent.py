@@ -1,4 +1,4 @@
-"""A person's word before anything is carried out that a file from elsewhere has brought."""
+"""A person's consent before anything is executed that a file from elsewhere has brought."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from maos.model.run import bundle_stream, owners
 
 
 class NotAgreed(InvalidInput):
-    """It came with a file, and nobody here has agreed to what it would do."""
+    """It came with a file, and no person here has agreed to what it would do."""
 
     def __init__(self, id: str) -> None:
         super().__init__(
-            f"{id} came with a file, and nobody has agreed to what it would do here",
+            f"{id} came with a file, and no person has agreed to what it would do here",
             hint=f"`maos resume {id} --dry-run` shows it (`maos workflow show {id}` for a workflow); --trust agrees",
         )
         self.id = id
 
 
 async def waits(journal: Journal, name: str) -> str:
-    """The run or workflow that a person has yet to agree to before somebody of that name may act; empty if none."""
+    """The run or workflow run that a person must agree to before the one of that name may act; empty if none."""
     for id in dict.fromkeys(owners(name)):
         version = await journal.version(bundle_stream(id))
         newest = await journal.event(bundle_stream(id), version) if version else None
@@ -34,7 +34,7 @@ async def waits(journal: Journal, name: str) -> str:
 
 
 async def check(journal: Journal, name: str) -> None:
-    """NotAgreed when somebody of that name may not act yet."""
+    """NotAgreed when the run or agent of that name may not act yet."""
     if id := await waits(journal, name):
         raise NotAgreed(id)
 

@@ -1,6 +1,6 @@
-"""A running attempt: what its agent prints becomes facts, what others want of it is carried out, and it is concluded.
+"""A running attempt: what its agent prints becomes facts, commands to it are executed, and its end is recorded.
 
-Whatever is killed, whoever takes over goes on from what is recorded: output from the recorded offset, replies and
+Whatever is killed, the next engine continues from what is recorded: output from the recorded offset, replies and
 messages by ids that the holder has seen or not, the end of a turn and of the attempt from the fold.
 """
 
@@ -124,7 +124,7 @@ class LiveAttempt:
         return self.recorder.fold
 
     async def run(self) -> Attempt:
-        """Hear the agent until it has ended; cancelled, let go of it and leave it running."""
+        """Record the agent's output until it exits. If this is cancelled, detach; the agent keeps running."""
         if self._process is None:
             await self._conclude()
             return self.attempt
@@ -185,7 +185,7 @@ class LiveAttempt:
             await self.hear_rest(runner.left_behind(folder, after=after))
 
     async def hear_rest(self, records: Iterable[runner.SpoolRecord]) -> None:
-        """What a holder that is gone has left behind."""
+        """Record what a holder that has exited left behind."""
         group: list[runner.SpoolRecord] = []
         for record in records:
             group.append(record)
@@ -498,7 +498,7 @@ class LiveAttempt:
 
 
 async def _end(process: runner.AgentProcess) -> None:
-    """Kill an agent with all it has started, and its holder; what it still said is nobody's business any more."""
+    """Kill an agent with all it has started, and its holder; what it still printed is not recorded."""
     await process.kill()
     while records := await process.records():
         await process.confirm(records[-1].offset)

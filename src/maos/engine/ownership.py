@@ -13,16 +13,18 @@ import socket
 from collections.abc import Awaitable, Callable
 from enum import StrEnum
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from maos.clock import MICROSECONDS, Clock
 from maos.errors import Conflict
 from maos.holder import identity as held
-from maos.journal.journal import Journal
 from maos.model.attempt import Attempt
 from maos.model.events.parts import Owner
 from maos.settings import LEASE_S
 from maos.store.contract import Lease
+
+if TYPE_CHECKING:
+    from maos.journal.journal import Journal
 
 CLAIM_S = 10.0
 CLAIM_POLL_S = 0.1
@@ -42,7 +44,7 @@ class Liveness(StrEnum):
     GONE = "gone"
     """It has provably ended on this machine: another process may give its lease back at once."""
     DETACHED = "detached"
-    """It is gone, and the agent it started is alive, held by a process of its own."""
+    """It has exited, and the agent it started is alive, held by a process of its own."""
     RESTARTED = "restarted"
     """The machine was restarted since, so it has ended; its lease runs out by itself."""
     ELSEWHERE = "elsewhere"
@@ -143,10 +145,10 @@ async def claim(
 ) -> Lease:
     """A lease on a name whose owner, as far as is recorded, is that of the fold. Held while the owner lives.
 
-    `look` is asked for what was not there yet: whoever has the lease may be about to begin it.
+    `look` reads what was not there yet: the process that has the lease may be about to record it.
 
-    A process that died between claiming and recording that it did is known to nobody, and one that had its lease again
-    after it ran out has a token that nobody knows; such leases run out.
+    A process that died between claiming and recording that it did cannot be identified, nor can one that acquired its
+    lease again after it ran out; such leases run out.
     """
     if fold is not None and liveness(fold.owner) is Liveness.GONE:
         await journal.release(lease_of(fold.owner))

@@ -19,26 +19,26 @@ from maos.model.workflow import Step, WorkflowRun
 
 
 class Answered(Conflict):
-    """Somebody else has answered already; the first answer counts."""
+    """Another answer came first; the first answer counts."""
 
     def __init__(self, id: str, answer: str, by: str) -> None:
-        what = f"{id} was answered already, by {by or 'somebody'}: {answer}"
+        what = f"{id} was answered already, by {by or 'another person'}: {answer}"
         super().__init__(id, what=what, hint="the first answer counts")
 
 
-async def wishes_of(journal: Journal, run: Run) -> PendingCommands:
+async def pending_of(journal: Journal, run: Run) -> PendingCommands:
     """What lies in a run's inbox and no engine has recorded."""
     return pending_commands(run, [each.event async for each in journal.read(inbox(run.id), after=run.inbox_cursor)])
 
 
 def of_run(run: Run, known: PendingCommands) -> list[Open]:
-    """The questions of a run that nobody has answered; one that is over only asks how it is to be joined."""
+    """The questions of a run that are not answered; one that is over only asks how it is to be joined."""
     asked = [each for each in known.questions.values() if each.answer is None]
     return [_question(run, each, known) for each in asked if run.is_open or each.id.startswith(JOIN)]
 
 
 async def of_agent(journal: Journal, attempt: Attempt) -> list[Open]:
-    """What an agent asks to be allowed to do, and nobody has answered."""
+    """What an agent asks to be allowed to do, and no person has answered."""
     asked = {each.id: each for each in of_attempt(attempt)}
     if asked:
         async for record in journal.read(inbox(attempt.agent), after=attempt.answered_cursor):
@@ -48,7 +48,7 @@ async def of_agent(journal: Journal, attempt: Attempt) -> list[Open]:
 
 
 async def of_workflow(journal: Journal, flow: WorkflowRun) -> list[Open]:
-    """What a workflow asks a person, and nobody has answered."""
+    """What a workflow asks a person, and no person has answered."""
     asked = {step_id: call for step_id, call in flow.waiting.items() if call.kind == FLOW_GATE}
     asked |= flow.unknown
     if not asked or not flow.is_open:
@@ -73,7 +73,7 @@ async def answer(journal: Journal, clock: Clock, run: Run, id: str, text: str, *
     """Record an answer in the run's inbox, where an engine finds it now or when one comes; Answered when late."""
     while True:
         version = await journal.version(inbox(run.id))
-        known = (await wishes_of(journal, run)).questions.get(id)
+        known = (await pending_of(journal, run)).questions.get(id)
         if known is None:
             raise NotFound(f"{run.id} does not ask {id!r}", hint="`maos inbox` lists what waits for an answer")
         if known.answer is not None:

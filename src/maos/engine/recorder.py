@@ -134,8 +134,8 @@ class Recorder(Generic[F]):
     async def append(self, *events: Event | EventBase, also: Sequence[Append] = (), folded: bool = False) -> None:
         """Write events, and others with them; on disk when this returns. LeaseLost when the stream is no longer ours.
 
-        `folded` says that they are in the fold already: whoever decides several things at once folds each in before the
-        next. Nobody else may append meanwhile, and whoever does gives up the stream when this fails.
+        `folded` says that they are in the fold already: a caller that decides several things at once folds each in
+        before the next. No other task may append meanwhile, and the caller gives up the stream when this fails.
 
         While the store cannot write, this waits and tries again: that the caller waits is the back-pressure which makes
         an agent wait, so nothing is lost. Only the owner writes to the stream, so the stream's version tells whether
@@ -174,7 +174,7 @@ class Recorder(Generic[F]):
         return LeaseLost(lease.name, token=lease.token, why=why)
 
     async def keep_lease(self) -> None:
-        """Renew the lease for as long as this runs; LeaseLost when it went to somebody else."""
+        """Renew the lease for as long as this runs; LeaseLost when another engine has it."""
         while True:
             try:
                 held = self.lease
@@ -184,7 +184,7 @@ class Recorder(Generic[F]):
                 elif self.lease is held:
                     self.lease = renewed
             except StoreUnavailable:
-                pass  # it is away for everybody, and the lease may still hold when it is back
+                pass  # it is away for all engines, and the lease may still hold when it is back
             await asyncio.sleep(self._lease_s / 3)
 
     async def is_taken_elsewhere(self) -> bool:
@@ -217,7 +217,7 @@ class Recorder(Generic[F]):
         """A lease that only ran out (we were stopped, the store was away) may be had again; a taken one may not."""
         async with self._regaining:
             if self.lease.token != lost.token:
-                return  # whoever noticed first has it again
+                return  # the task that noticed first has it again
             lease = await self._journal.acquire(lost.name, ttl_s=self._lease_s, owner=lost.owner)
             if lease is None:
                 raise self._lost(lost, "another engine has claimed it")

@@ -121,6 +121,18 @@ class RunReader:
         return []
 
 
+async def attempts_at(journal: Journal, agent: str, position: int) -> list[int]:
+    """The numbers of the attempts of an agent that were planned at a position of the journal."""
+    found = []
+    async for name in journal.streams(attempt.stream(f"{agent}.")):
+        tail = name.rpartition(".")[2]
+        if tail.isdigit() and name == attempt.stream(attempt_id(agent, int(tail))):
+            first = await journal.event(name, 1)
+            if first is not None and first.position <= position:
+                found.append(int(tail))
+    return found
+
+
 class AttemptReader:
     """Finds attempts by the names of their agents."""
 
@@ -154,6 +166,11 @@ class AttemptReader:
             found = await ATTEMPT.load(self._journal, attempt_id(name, number))
             if found is not None:
                 yield found
+
+    async def at(self, agent: str, position: int) -> Attempt | None:
+        """The newest attempt of an agent as it was at a position of the journal; None when it had not started."""
+        begun = await attempts_at(self._journal, agent, position)
+        return await ATTEMPT.at(self._journal, attempt_id(agent, max(begun)), position=position) if begun else None
 
     async def history(self, agent: str) -> list[Attempt]:
         """All attempts of an agent, the oldest first."""

@@ -41,7 +41,7 @@ TABLE: dict[str, Failure] = {
     for each in (
         Failure("stopped", "it was stopped on request", NOTHING, hint="`maos agent resume` resumes it"),
         Failure("halted", "a person stopped it", ASK, hint="`maos resume` resumes it"),
-        Failure("cancelled", "a person cancelled it", ASK, hint="`maos retry` tries it again"),
+        Failure("cancelled", "a person cancelled it", GIVE_UP, hint="`maos retry` tries it again"),
         Failure("interrupted", "the engine went away and so did the agent", RESUME, 10),
         Failure("holder_lost", "the process that held the agent has exited", RESUME, 10),
         Failure("killed", "the agent's process was killed by a signal from outside", RESUME, 3),

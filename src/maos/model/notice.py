@@ -18,7 +18,7 @@ def stream(run: str) -> str:
     return f"notices/{run}"
 
 
-class Notice(msgspec.Struct, kw_only=True):
+class RunNotice(msgspec.Struct, kw_only=True):
     """One notice."""
 
     id: str
@@ -45,24 +45,24 @@ _STATUSES: dict[type[NoticeOutcome], NoticeStatus] = {
 }
 
 
-class Notices:
+class RunNotices:
     """All notices about a run: a fold of their stream."""
 
     def __init__(self) -> None:
         self.version = 0
-        self.by_id: dict[str, Notice] = {}
+        self.by_id: dict[str, RunNotice] = {}
 
     def apply(self, event: NoticePlanned | NoticeOutcome) -> None:
         """Fold one more event in."""
         self.version += 1
         if isinstance(event, NoticePlanned):
-            self.by_id[event.id] = Notice(**msgspec.structs.asdict(event))
+            self.by_id[event.id] = RunNotice(**msgspec.structs.asdict(event))
             return
         notice = self.by_id[event.id]
         notice.statuses[event.address] = _STATUSES[type(event)]
         notice.why[event.address] = event.why
 
-    def unknown(self) -> list[tuple[Notice, str]]:
-        """Notices, and the addresses at which no outcome is recorded for them."""
+    def unknown(self) -> list[tuple[RunNotice, str]]:
+        """RunNotices, and the addresses at which no outcome is recorded for them."""
         return [(each, address) for each in self.by_id.values() for address in each.addresses
                 if each.status(address) == NoticeStatus.PLANNED]  # fmt: skip

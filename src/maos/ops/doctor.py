@@ -10,12 +10,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import apsw
+import msgspec
 
 from maos import settings
 from maos import workspaces as workspaces
 from maos.agents import kinds
 from maos.engine import attempt_spec, ownership
 from maos.engine.ownership import Liveness
+from maos.engine.recorder import Kind
+from maos.engine.streams import ATTEMPT, RUN, WORKFLOW_RUN
 from maos.errors import InvalidInput, MaosError
 from maos.holder import client, registry
 from maos.holder.registry import HolderInfo, Stray
@@ -25,9 +28,8 @@ from maos.model.attempt import Attempt, agent_of
 from maos.model.run import Run
 from maos.model.status import AgentState, RunStatus
 from maos.model.workflow import WorkflowRun
-from maos.ops import folds
-from maos.ops.folds import Differing
 from maos.runs.service import Runs
+from maos.store.contract import Document
 from maos.views.agents import Agents, state_of, status_of
 from maos.workflows.service import Workflows
 from maos.workspaces import Workspace, git
@@ -35,6 +37,15 @@ from maos.workspaces import Workspace, git
 LOW_BYTES, GONE_BYTES = 2 << 30, 200 << 20
 DAMAGE_SHOWN_MAX = 5
 COMMAND_CHARS_MAX = 60
+KINDS: tuple[Kind, ...] = (ATTEMPT, RUN, WORKFLOW_RUN)  # type: ignore[type-arg]  # each of its own fold
+
+
+class Differing(NamedTuple):
+    """A kept fold that is not what its events say."""
+
+    kind: str
+    id: str
+    version: int
 
 
 class Level(StrEnum):
@@ -102,7 +113,7 @@ class Doctor:
         """Every event against its hash, every kept fold against a rebuild, and workflows that need a person."""
         try:
             report = await self._verify()
-            kept, differing = await folds.check(self._journal) if report.ok else (0, [])
+            kept, differing = await check_folds(self._journal) if report.ok else (0, [])
             flows = [flow async for flow in self._workflows.all() if flow.is_open]
         except MaosError as error:
             yield Finding(Level.BAD, "journal", error.what, error.hint)
@@ -124,7 +135,7 @@ class Doctor:
 
     def _differing(self, fold: Differing) -> Finding:
         async def fix() -> str:
-            await folds.drop(self._journal, fold)
+            await drop_fold(self._journal, fold)
             return f"dropped the kept fold of {fold.kind} {fold.id}; it is built anew when it is needed"
 
         what = f"the kept fold of {fold.kind} {fold.id} is not what its events say"
@@ -144,7 +155,7 @@ def _agents(attempts: Mapping[str, Attempt]) -> Iterator[Finding]:
         state = state_of(attempt)
         if state.meaning:
             resumable = status_of([attempt]).resumable or f"maos agent resume {name}"
-            yield Finding(Level.LOOK, "agent", f"{name} is {state}: {state.meaning}", f"go on: {resumable}")
+            yield Finding(Level.LOOK, "agent", f"{name} is {state}: {state.meaning}", f"resume: {resumable}")
         running += state in (AgentState.RUNNING, AgentState.STOPPING)
     if attempts:
         yield Finding(Level.OK, "agents", f"{len(attempts)} known, {running} running")
@@ -165,7 +176,7 @@ def _flow(flow: WorkflowRun) -> Finding:
         what = f"{flow.id}: unknown whether call {', '.join(flow.unknown)} took effect"
         return Finding(Level.LOOK, "workflow", what, f"maos workflow show {flow.id}")
     what = flow.why if flow.status == "changed" else "no engine runs it"
-    return Finding(Level.LOOK, "workflow", f"{flow.id}: {what}", f"go on: maos workflow resume {flow.id}")
+    return Finding(Level.LOOK, "workflow", f"{flow.id}: {what}", f"resume: maos workflow resume {flow.id}")
 
 
 # --- the machine -------------------------------------------------------------------------------------------------
@@ -225,7 +236,7 @@ async def _git() -> Finding:
 
 
 def _holders(root: Path, attempts: Mapping[str, Attempt]) -> Iterator[Finding]:
-    """Processes that hold an agent, and the folders of those that are gone."""
+    """Processes that hold an agent, and the folders of those that have exited."""
     living = 0
     for each in registry.holders(root) if root.is_dir() else ():
         attempt = attempts.get(agent_of(each.attempt))
@@ -323,3 +334,36 @@ def _unfinished(root: Path, name: str) -> Finding:
         Level.BAD, "worktree", f"{root / name} was begun and never finished", "nothing is in it that is not elsewhere",
         f"Remove {root / name}?", fix,
     )  # fmt: skip
+
+
+# --- saved folds ---------------------------------------------------------------------------------------------------
+
+
+async def check_folds(journal: Journal) -> tuple[int, list[Differing]]:
+    """How many folds are kept, and those that differ from a rebuild."""
+    kept = 0
+    found: list[Differing] = []
+    for kind in KINDS:
+        async for document in _documents(journal, kind.name):
+            fold = kind.kept(document)
+            if fold is None:
+                continue
+            kept += 1
+            built = await kind.at(journal, document.key, version=fold.version)
+            if built is None or msgspec.to_builtins(built) != msgspec.to_builtins(fold):
+                found.append(Differing(kind.name, document.key, document.version))
+    return kept, found
+
+
+async def _documents(journal: Journal, kind: str) -> AsyncIterator[Document]:
+    after = ""
+    while page := await journal.store.scan(kind, after=after):
+        for each in page:
+            yield each
+        after = page[-1].key
+
+
+async def drop_fold(journal: Journal, differing: Differing) -> None:
+    """Delete a kept fold; the next reader builds it from the events."""
+    kind = next(each for each in KINDS if each.name == differing.kind)
+    await journal.store.append(documents=[kind.nothing(differing.id, differing.version)])

@@ -1,7 +1,7 @@
 """A file of what was saved when: a line for each event of the journal, to be searched with the tools that people have.
 
-It is written from the journal, after the fact, and its last line says how far it is. So whoever writes next, in which
-process ever, goes on from there: it has no gaps and nothing twice, also when somebody was killed.
+It is written from the journal, after the fact, and its last line says how far it is. So the next process that writes
+continues from there: it has no gaps and no duplicates, also when a process was killed.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ async def catch_up(journal: Journal, path: Path) -> int:
         hint = "set log.file to a path that can be written, or to nothing"
         raise InvalidInput(f"the log {path} cannot be written: {error.strerror}", hint=hint) from error
     try:
-        while not _is_locked(log):  # noqa: ASYNC110 - nobody rings when a lock is given back
+        while not _is_locked(log):  # noqa: ASYNC110 - a released lock wakes no one
             await asyncio.sleep(LOCK_POLL_S)
         position = _position(log, path)
         count = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from typing import NamedTuple
 
-from maos.model.notice import Notice
+from maos.model.notice import RunNotice
 from maos.model.run import Run
 from maos.model.status import NoticeStatus
 from maos.runs import notify
@@ -50,7 +50,7 @@ async def notices(runs: Runs) -> AsyncIterator[NoticeInfo]:
             yield _info(run, each)
 
 
-def _info(run: Run, notice: Notice) -> NoticeInfo:
+def _info(run: Run, notice: RunNotice) -> NoticeInfo:
     pending = BEING_SENT if is_executing(run) else NoticeStatus.UNKNOWN
     statuses = {each: str(notice.status(each)) for each in notice.addresses}
     statuses = {each: pending if status == NoticeStatus.PLANNED else status for each, status in statuses.items()}

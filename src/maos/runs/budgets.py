@@ -88,7 +88,7 @@ class Meter:
 
     @property
     def is_used_up(self) -> bool:
-        """Whether all the money or all the tokens are gone."""
+        """Whether all the money or all the tokens are used up."""
         return self._spent.is_set()
 
     def note(self, cost_usd: float, tokens: int) -> None:
@@ -108,5 +108,5 @@ class Meter:
             await asyncio.wait_for(self._nearly.wait(), left_s)
 
     async def until_used_up(self) -> None:
-        """Until all the money or all the tokens are gone; whoever starts an agent minds its time."""
+        """Until all the money or all the tokens are used up; the holder watches the time limit."""
         await self._spent.wait()

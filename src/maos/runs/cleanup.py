@@ -1,7 +1,7 @@
-"""Room on the disk: worktrees of runs that are completed, and of nobody else, where nothing is lost by it.
+"""Room on the disk: worktrees of completed runs are removed, where nothing is lost by it.
 
 The journal keeps everything. So do the checkpoints of files, which are refs in the user's repository. Runs that
-failed or were paused can go on, and need their worktrees for it. Runs that a person has made permanent stay whole.
+failed or were paused can be resumed, and need their worktrees for it. Runs that a person has made permanent stay whole.
 """
 
 from __future__ import annotations
@@ -10,11 +10,10 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from maos.clock import MICROSECONDS, Clock
 from maos.engine import log
-from maos.engine.attempts import Attempts
 from maos.engine.streams import RunReader
 from maos.errors import InvalidInput, MaosError, NotFound
 from maos.faults import crash_point
@@ -28,9 +27,12 @@ from maos.settings.schema import CleanupSettings as Policies
 from maos.settings.schema import PolicySettings
 from maos.workspaces import Workspace, checkpoint, is_left, is_merged, remove
 
+if TYPE_CHECKING:
+    from maos.engine.attempts import Attempts
+
 DAY_US = 86_400 * MICROSECONDS
 LEASE_S = 60.0
-"""For how long nobody else begins a cleanup after an engine has died in the middle of one."""
+"""For how long no other engine begins a cleanup after one has died in the middle of one."""
 
 
 _ENDED = log.Action("cleanup.ended", "cleanup ended")
@@ -123,7 +125,7 @@ async def cleanup(
     by: str,
     dry_run: bool = False,
 ) -> Cleanup:
-    """Remove the worktrees of completed runs that are beyond a limit. Killed anywhere, the next one goes on."""
+    """Remove the worktrees of completed runs that are beyond a limit. If it is killed, the next one continues."""
     trees: dict[str, list[_Tree]] = {}
     completed: dict[str, Run] = {}
     stay = await permanent(journal)
@@ -187,7 +189,7 @@ async def unset_permanent(journal: Journal, clock: Clock, run: Run) -> bool:
 async def when_due(
     journal: Journal, clock: Clock, runs: RunReader, attempts: Attempts, policies: Policies
 ) -> Cleanup | None:
-    """Clean up as the settings say, if nobody has for as long as they say; None when it is not time, or not ours."""
+    """Clean up as the settings say, if it is due; None when it is not, or another engine does it."""
     if not policies.enabled or not _is_due(await statistics(journal), policies, clock.now_us()):
         return None
     lease = await journal.acquire(STREAM, ttl_s=LEASE_S, owner=incarnation())
@@ -247,7 +249,7 @@ async def _one(
             done.kept.append(Kept(run, tree.agent, place, "its agent runs"))
             return True
         if (await runs.get(run)).status != RunStatus.COMPLETED:
-            done.kept.append(Kept(run, tree.agent, place, "its run goes on"))
+            done.kept.append(Kept(run, tree.agent, place, "its run continues"))
             return True
         if run in await permanent(journal):
             done.kept.append(Kept(run, tree.agent, place, "its run is permanent"))

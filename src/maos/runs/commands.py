@@ -1,4 +1,4 @@
-"""What people and agents want of a run, and what follows from it: questions, answers, more tasks, checkpoints.
+"""The command handler of a run: questions, answers, more tasks, checkpoints, retry, skip and cancel.
 
 What others are told about it is sent over the bus in the same append, so that it is in the history like everything
 else that is said, and one is not there without the other.
@@ -7,11 +7,10 @@ else that is said, and one is not there without the other.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec.structs import replace
 
-from maos.bus.bus import Bus
 from maos.engine import checkpoints
 from maos.errors import InvalidInput
 from maos.journal.journal import Append
@@ -45,15 +44,18 @@ from maos.runs import outcomes
 from maos.runs.budgets import SENDER
 from maos.runs.outcomes import Outcome, what_follows
 
+if TYPE_CHECKING:
+    from maos.bus.bus import Bus
+
 TASKS_REQUESTED_MAX = 100
-"""How many tasks agents may add to a run while one engine carries it out."""
+"""How many tasks agents may add to a run while one engine executes it."""
 TEXT_CHARS_MAX = 100_000
 DEFAULT = "default"
 """Who gave the answer to a question that answered itself."""
 
 
 class Decision(NamedTuple):
-    """What follows from a wish."""
+    """What follows from a command."""
 
     events: Sequence[RunEvent] = ()
     """For the run."""
@@ -69,15 +71,15 @@ def gate_question(task: TaskState, question: str, now_us: int) -> QuestionAsked:
 
 
 class CommandHandler:
-    """Where the wishes of one run are decided."""
+    """Decides which commands from the inbox of a run are applied."""
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
         self._asked = 0
 
-    def grant(self, run: Run, command: Any, version: int, now_us: int) -> Decision:
-        """Decide about a wish of some version of the inbox; what does not make sense any more changes nothing, nor what
-        nobody may want (I14)."""
+    def decide(self, run: Run, command: Any, version: int, now_us: int) -> Decision:
+        """Decide on a command with its version in the inbox. One that no longer makes sense changes nothing, nor does
+        one from an agent of a branch that was given up (I14)."""
         asked_by = getattr(command, "asked_by", ())
         if not all(map(run.accepts_from, [asked_by] if isinstance(asked_by, str) else asked_by)):
             return Decision()
@@ -129,9 +131,9 @@ class CommandHandler:
 
     def _checkpoint(self, run: Run, name: str, version: int, now_us: int) -> Decision:
         saved = checkpoints.made(run, name, "asked", now_us, inbox_version=version)
-        wish = CheckpointRequested(name=name, at_us=now_us)
+        requested = CheckpointRequested(name=name, at_us=now_us)
         at_work = [task.name for task in run.tasks.values() if task.status == TaskStatus.RUNNING]
-        return Decision([saved], [Append(inbox(run.agent(name)), [wish]) for name in at_work])
+        return Decision([saved], [Append(inbox(run.agent(name)), [requested]) for name in at_work])
 
     def _tell(self, run: Run, sender: str, to: str, text: str, type: str, **metadata: Any) -> list[Append]:
         return self._bus.enclosed(sender, to, text[:TEXT_CHARS_MAX], run=run.id, type=type, metadata=metadata)

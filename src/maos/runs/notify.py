@@ -1,7 +1,7 @@
 """Tells a person elsewhere that a run needs them, or has ended: by apprise, at addresses that they gave.
 
 Nothing here makes a run wait. What is to be told is recorded, sent by a thread, and recorded again. If the engine dies
-in between, nobody knows whether it was sent: whoever goes on says so, and does not send it again.
+in between, it is unknown whether it was sent: the engine that resumes the run records that, and does not send it again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from maos.model.events.facts import Fact, PermissionRequested
 from maos.model.events.records import NoticeFailed, NoticeOutcome, NoticePlanned, NoticeSent, NoticeUnknown
 from maos.model.events.run import QuestionAsked, RunEnded, RunEvent, RunPaused, TaskFailed
 from maos.model.failure import ASK, TABLE
-from maos.model.notice import Notices, stream
+from maos.model.notice import RunNotices, stream
 from maos.model.run import Question, Run
 from maos.model.run_status import permissions
 from maos.runs.budgets import Budget
@@ -85,16 +85,16 @@ def without_address(text: str, url: str) -> str:
     return text
 
 
-async def load(journal: Journal, run: str) -> Notices:
+async def load(journal: Journal, run: str) -> RunNotices:
     """Everything that was told about a run."""
-    found = Notices()
+    found = RunNotices()
     async for record in journal.read(stream(run)):
         found.apply(record.event)
     return found
 
 
 class Notifier:
-    """Tells about one run, for the engine that carries it out."""
+    """Tells about one run, for the engine that executes it."""
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class Notifier:
         self._tell = tell
         self._clock = clock or SystemClock()
         self._pauses_s = pauses_s
-        self._known = Notices()
+        self._known = RunNotices()
         self._todo: dict[str, asyncio.Queue[NoticePlanned]] = {}
         self._senders: list[asyncio.Task[None]] = []
         self._recording: asyncio.Queue[NoticePlanned] = asyncio.Queue()
@@ -120,7 +120,7 @@ class Notifier:
         self._writing = asyncio.Lock()
 
     async def open(self, run: Run | None = None, attempts: Sequence[Attempt] = ()) -> None:
-        """Begin: say of which notices nobody knows whether they were sent, and tell what nobody was told."""
+        """Begin: record of which notices it is unknown whether they were sent, and send those that are missing."""
         if not self.to:
             return
         self._known = await load(self._journal, self._run)
@@ -128,8 +128,7 @@ class Notifier:
             await self._record(NoticeUnknown(id=notice.id, address=address, at_us=self._clock.now_us()))
             self._tell(f"unknown whether this was sent to address {address}: {notice.title}")
         for each in self.to:
-            self._todo[each.name] = asyncio.Queue()
-            self._senders.append(asyncio.create_task(self._send_all(each)))
+            self._begin(each)
         self._senders.append(asyncio.create_task(self._record_all()))
         if run is not None:
             for question in run.open_questions:
@@ -284,7 +283,7 @@ class Notifier:
                     self._known = await load(self._journal, self._run)
                     known = self._known.by_id.get(event.id)
                     if known is not None and isinstance(event, NoticePlanned):
-                        return known.at_us == event.at_us  # it was written after all, or somebody else has
+                        return known.at_us == event.at_us  # it was written after all, or another engine has
                     if known is not None and isinstance(event, NoticeOutcome) and event.address in known.statuses:
                         return False
                     continue

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from maos.bus.bus import Bus
 from maos.clock import Clock
 from maos.engine import checkpoints, ownership, questions
 from maos.engine import consent as consents
-from maos.engine.attempts import Attempts
 from maos.engine.ownership import Held
 from maos.engine.streams import new_id as new_id
 from maos.engine.streams import own_run
@@ -46,11 +44,14 @@ from maos.model.status import RunStatus
 from maos.runs import cleanup
 from maos.runs.cleanup import Cleanup, Removal
 from maos.runs.commands import CommandHandler
-from maos.runs.outcomes import Outcome, what_follows
+from maos.runs.outcomes import Outcome, outcome_of, what_follows
 from maos.runs.plan_input import with_more
 from maos.runs.status import RunViews, is_executing
-from maos.runs.worker import outcome_of
 from maos.store.contract import Key
+
+if TYPE_CHECKING:
+    from maos.bus.bus import Bus
+    from maos.engine.attempts import Attempts
 
 GRACE_S = 10.0
 """How long agents have to end by themselves when their run is paused or cancelled."""
@@ -210,7 +211,7 @@ class RunOperations(RunViews):
         async with own_run(self._journal, self._clock, run) as recorder:
             run = recorder.fold
             async for record in self._journal.read(inbox(run.id), after=run.inbox_cursor):
-                decision = handler.grant(run, record.event, record.version, self._clock.now_us())
+                decision = handler.decide(run, record.event, record.version, self._clock.now_us())
                 if decision.events:
                     await recorder.append(*decision.events, also=decision.also)
             for task in [each for each in run.tasks.values() if each.stopping]:
@@ -304,4 +305,4 @@ class RunOperations(RunViews):
         """NotAgreed when no person has agreed to what a run from elsewhere does; InvalidInput when it was removed."""
         await consents.check(self._journal, run.id)
         if run.removed_us:
-            raise InvalidInput(f"{run.id} was removed", hint="its worktrees are gone; start another run")
+            raise InvalidInput(f"{run.id} was removed", hint="its worktrees were removed; start another run")

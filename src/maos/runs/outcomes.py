@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple, TypedDict
 
 from maos.clock import MICROSECONDS
+from maos.model.attempt import Attempt
 from maos.model.events.run import (
     QuestionAnswered,
     QuestionAsked,
@@ -79,6 +80,27 @@ class Outcome(NamedTuple):
         """How long a limit lasts. An end that lay in the past when the limit was met tells nothing."""
         met_us = self.at_us or now_us
         return self.reset_us if self.reset_us > met_us else met_us + int(LIMIT_UNKNOWN_S * MICROSECONDS)
+
+
+def tokens_of(attempt: Attempt) -> int:
+    """The tokens that an attempt took."""
+    tokens = attempt.total_tokens
+    return tokens.input + tokens.output
+
+
+def outcome_of(attempt: Attempt) -> Outcome:
+    """What an attempt that has ended came to."""
+    commits = [each.commit for each in attempt.checkpoints if each.commit]
+    return Outcome(
+        result=attempt.result or attempt.last_text,
+        failure=attempt.failure,
+        message=attempt.message,
+        reset_us=attempt.reset_us,
+        at_us=attempt.ended_us,
+        cost_usd=attempt.total_cost_usd,
+        tokens=tokens_of(attempt),
+        commit=commits[-1] if commits else "",
+    )
 
 
 def what_follows(

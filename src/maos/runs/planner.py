@@ -11,12 +11,11 @@ import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from maos.engine.attempts import TIME_LIMIT_S, Attempts, Running
-from maos.engine.live import Listener
+from maos.engine.attempt_spec import TIME_LIMIT_S
 from maos.errors import InvalidInput, MaosError, NotFound
 from maos.model.attempt import Attempt
 from maos.model.failure import TABLE
@@ -24,6 +23,10 @@ from maos.model.plan import BadPlan, Plan, Problem, Task, checked
 from maos.plans import source
 from maos.plans.format import Priority
 from maos.runs.agent_types import AgentType
+
+if TYPE_CHECKING:
+    from maos.engine.attempts import Attempts, Running
+    from maos.engine.live import Listener
 
 TOOLS = ("Read", "Grep", "Glob")
 """What the planner may use: it looks, and changes nothing."""
@@ -62,7 +65,7 @@ Answer with the whole plan again, corrected, as one JSON object in a ```json blo
 REVISE = """\
 The person who asked wants the plan otherwise:
 
-{wish}
+{change}
 
 Answer with the whole plan again, changed, as one JSON object in a ```json block.
 """
@@ -92,7 +95,7 @@ class PlanningFailed(MaosError):
 
     def __init__(self, attempt: Attempt) -> None:
         known = TABLE.get(attempt.failure)
-        meaning = known.meaning if known else "nobody knows why"
+        meaning = known.meaning if known else "the reason is unknown"
         said = f" ({attempt.message})" if attempt.message and attempt.message != meaning else ""
         super().__init__(
             f"there is no plan: {meaning}{said}",
@@ -120,7 +123,7 @@ async def ask(
 ) -> Plan:
     """A plan for a request, made by an agent; BadPlan if it is still wrong after the agent corrected it.
 
-    An agent that was asked before, by an engine that is gone, is taken up, or has answered already.
+    An agent that was asked before, by an engine that has exited, is adopted, or has answered already.
     """
     if not attempts.takes_words(kind):
         raise InvalidInput(f"an agent of kind {kind} cannot plan", hint="choose another --kind, or give a --plan FILE")
@@ -151,15 +154,15 @@ async def ask(
 
 async def revise(
     attempts: Attempts,
-    wish: str,
+    change: str,
     *,
     run: str,
     request: str,
     types: Mapping[str, AgentType],
     listener: Listener | None = None,
 ) -> Plan:
-    """Another plan by the agent that made the one of a run, as a person wishes; BadPlan as of `ask`."""
-    running = await attempts.resume(planner_of(run), task=REVISE.format(wish=wish), listener=listener)
+    """Another plan by the agent that made the one of a run, as a person wants it changed; BadPlan as of `ask`."""
+    running = await attempts.resume(planner_of(run), task=REVISE.format(change=change), listener=listener)
     return await _settled(attempts, await _answered(running), request, types, listener)
 
 
@@ -182,7 +185,7 @@ async def _settled(
 
 
 async def _answered(running: Running) -> Attempt:
-    """The attempt when it has ended. Without us nobody wants its plan, so it does not go on when we are cancelled."""
+    """The attempt when it has ended. Its plan is of use here alone, so it is stopped when this is cancelled."""
     try:
         return await running.wait()
     except asyncio.CancelledError:

@@ -1,9 +1,9 @@
-"""Carries out a run: begins tasks whose needs are met, and records what becomes of them.
+"""Executes a run: starts tasks whose needs are met, and records their outcomes.
 
 What is decided together is recorded in one append: that tasks have finished, and that those which waited for them are
 begun (I30). Deciding costs as much as what has happened and never depends on how large the run is. A task that is
-recorded as begun is worked on by whoever runs the run; the worker finds out for itself whether there is something to go
-on with.
+recorded as started is handed to the worker of whichever engine executes the run; the worker finds out whether there is
+an agent to resume.
 """
 
 from __future__ import annotations
@@ -11,9 +11,8 @@ from __future__ import annotations
 import asyncio
 import heapq
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from maos.bus.bus import Bus
 from maos.clock import MICROSECONDS, Clock
 from maos.engine.recorder import Recorder
 from maos.journal.codec import Event
@@ -44,6 +43,9 @@ from maos.runs.budgets import Budget
 from maos.runs.outcomes import Outcome as Outcome
 from maos.runs.outcomes import what_follows
 
+if TYPE_CHECKING:
+    from maos.bus.bus import Bus
+
 STAGGER_S = 2.0
 """Between the agents that wake up after a rate limit, so that they do not run into the next one together."""
 
@@ -51,10 +53,10 @@ Listener = Callable[[Run, Sequence[RunEvent]], None]
 
 
 class Worker(Protocol):
-    """Who does the tasks."""
+    """Does the tasks of a run."""
 
     async def work(self, run: Run, task: TaskState) -> Outcome:
-        """Begin a task that is recorded as begun, or go on with it; returns when this try is over.
+        """Begin a task that is recorded as started, or resume it; returns when this attempt has ended.
 
         A task without gates is then completed; for one with gates, `complete` is called when it has passed them.
         """
@@ -74,7 +76,7 @@ class Worker(Protocol):
 
 
 class Scheduler:
-    """One run that this engine carries out."""
+    """One run that this engine executes."""
 
     def __init__(
         self,
@@ -97,17 +99,17 @@ class Scheduler:
         """When the next agent of a kind that has slept may begin."""
         self._order = {name: number for number, name in enumerate(recorder.fold.tasks)}
         self._tasks: dict[str, asyncio.Task[Outcome]] = {}
-        self._over: list[str] = []
+        self._ended: list[str] = []
         self._news = asyncio.Event()
         self._events: list[RunEvent] = []
         """What was decided, and is in the fold, but not yet on disk."""
         self._also: list[Append] = []
         self._notes: list[RunEvent] = []
-        self._wishes: list[tuple[Any, int]] = []
+        self._commands: list[tuple[Any, int]] = []
         """Commands, with their versions in the inbox."""
-        self._wished = recorder.fold.inbox_cursor
+        self._inbox_version = recorder.fold.inbox_cursor
         self._mailbox = bus.mailbox
-        self._desk = commands.CommandHandler(bus)
+        self._handler = commands.CommandHandler(bus)
         self._expiring: list[tuple[int, str]] = []
         self._pausing = ""
         self._is_cancelled = False
@@ -119,10 +121,10 @@ class Scheduler:
         """What is known of it."""
         return self.recorder.fold
 
-    def _take_in(self, record: Record) -> None:
+    def _receive(self, record: Record) -> None:
         """Keep a command from the run's inbox until the next decision."""
-        self._wished = record.version
-        self._wishes.append((record.event, record.version))
+        self._inbox_version = record.version
+        self._commands.append((record.event, record.version))
         self._news.set()
 
     def pause(self, why: str) -> None:
@@ -142,10 +144,10 @@ class Scheduler:
 
     async def execute(self, lease: asyncio.Task[None]) -> Run:
         """Execute the run until it has ended or is paused, while the task `lease` renews its lease."""
-        async with await self._mailbox.open(self.run.id, after=self._wished) as inbox:
+        async with await self._mailbox.open(self.run.id, after=self._inbox_version) as inbox:
             for record in await inbox.backlog():
-                self._take_in(record)
-            listener = asyncio.create_task(inbox.deliver(self._take_in))
+                self._receive(record)
+            listener = asyncio.create_task(inbox.deliver(self._receive))
             try:
                 return await self._run_tasks((lease, listener))
             finally:
@@ -174,26 +176,26 @@ class Scheduler:
     # --- deciding --------------------------------------------------------------------------------------------
 
     def _take_stock(self) -> None:
-        """From the fold alone: what could begin, what waits, and what somebody worked on when the engine died."""
+        """From the fold alone: what can start, what waits, and what an agent worked on when the engine died."""
         for name, task in self.run.tasks.items():
             if task.status in (TaskStatus.RUNNING, TaskStatus.GATED):
-                self._go_on(name)
+                self._continue(name)
             elif task.status == TaskStatus.WAITING and task.missing == 0:
-                self._line_up(task)
+                self._enqueue(task)
         for question in self.run.open_questions:
-            self._mind(question.id)
+            self._watch_expiry(question.id)
 
     def _decide(self, now_us: int) -> None:
         """Everything that follows from what has happened; each thing is folded in before the next is decided."""
         notes, self._notes = self._notes, []
         for event in notes:
             self._record(event)
-        waiting, self._wishes = self._wishes, []
+        waiting, self._commands = self._commands, []
         for command, version in waiting:
-            self._grant(command, version, now_us)
+            self._handle(command, version, now_us)
         self._expire_questions(now_us)
-        over, self._over = self._over, []
-        for name in over:
+        ended, self._ended = self._ended, []
+        for name in ended:
             self._conclude(self.run.tasks[name], self._tasks.pop(name).result(), now_us)
         if self.run.status != RunStatus.RUNNING:
             return
@@ -213,9 +215,9 @@ class Scheduler:
         while self._later and self._later[0][0] <= now_us:
             name = heapq.heappop(self._later)[2]
             if self.run.tasks[name].status == TaskStatus.GATED and name not in self._tasks:
-                self._go_on(name)
+                self._continue(name)
             elif self.run.tasks[name].status == TaskStatus.WAITING:
-                self._line_up(self.run.tasks[name])
+                self._enqueue(self.run.tasks[name])
         started = 0
         while self._ready and len(self._tasks) + started < self._concurrency:
             task = self.run.tasks[heapq.heappop(self._ready)[2]]
@@ -232,16 +234,16 @@ class Scheduler:
         self.run.apply(event)
         self._events.append(event)
 
-    def _grant(self, command: Any, version: int, now_us: int) -> None:
-        """Carry out a wish of a person or an agent."""
+    def _handle(self, command: Any, version: int, now_us: int) -> None:
+        """Apply a command of a person or an agent."""
         if isinstance(command, PauseRequested) or (isinstance(command, CancelRequested) and not command.task):
             self._pausing = command.why or "asked"
             self._is_cancelled = self._is_cancelled or isinstance(command, CancelRequested)
             return
         known = len(self._order)
-        granted = self._desk.grant(self.run, command, version, now_us)
-        self._also += granted.also
-        for event in granted.events:
+        decision = self._handler.decide(self.run, command, version, now_us)
+        self._also += decision.also
+        for event in decision.events:
             self._record(event)
             match event:
                 case RunPlanned():
@@ -249,11 +251,11 @@ class Scheduler:
                     self._order |= {name: known + place for place, name in enumerate(names)}
                     self._unblock(names)
                 case QuestionAsked():
-                    self._mind(event.id)
+                    self._watch_expiry(event.id)
                 case RunWoken():
                     self._wake(now_us)
                 case TaskReleased():
-                    self._line_up(self.run.tasks[event.task])
+                    self._enqueue(self.run.tasks[event.task])
                 case TaskRetried():
                     self._unblock([event.task])
                 case TaskSkipped():
@@ -271,15 +273,15 @@ class Scheduler:
             case TaskFinished() | TaskSkipped():
                 self._unblock(self.run.needed_by.get(task.name, ()))
             case TaskReleased():
-                self._line_up(task)
+                self._enqueue(task)
 
     def _unblock(self, names: Sequence[str]) -> None:
         for name in names:
             task = self.run.tasks[name]
             if task.missing == 0 and task.status == TaskStatus.WAITING:
-                self._line_up(task)
+                self._enqueue(task)
 
-    def _mind(self, id: str) -> None:
+    def _watch_expiry(self, id: str) -> None:
         """Remember when a question answers itself."""
         question = self.run.questions[id]
         if question.default is not None and question.expires_us and question.answer is None:
@@ -291,7 +293,7 @@ class Scheduler:
             question = self.run.questions[heapq.heappop(self._expiring)[1]]
             if question.answer is None and question.default is not None:
                 answered = QuestionAnswered(id=question.id, answer=question.default, by=commands.DEFAULT, at_us=now_us)
-                self._grant(answered, self._wished, now_us)
+                self._handle(answered, self._inbox_version, now_us)
 
     def _waits_for_a_person(self) -> bool:
         return any(task.status == TaskStatus.GATED for task in self.run.tasks.values())
@@ -299,9 +301,9 @@ class Scheduler:
     def _stop(self, now_us: int) -> RunEvent:
         """All agents have stopped: the run is paused, or has ended if it was cancelled."""
         if self._is_cancelled:
-            why, version = self._pausing, self._wished
+            why, version = self._pausing, self._inbox_version
             return RunEnded(status=RunStatus.CANCELLED, why=why, inbox_version=version, at_us=now_us)
-        return RunPaused(why=self._pausing, inbox_version=self._wished, at_us=now_us)
+        return RunPaused(why=self._pausing, inbox_version=self._inbox_version, at_us=now_us)
 
     def _ending(self, now_us: int) -> RunEnded:
         run = self.run
@@ -312,7 +314,7 @@ class Scheduler:
 
     # --- waiting for a time ----------------------------------------------------------------------------------
 
-    def _line_up(self, task: TaskState) -> None:
+    def _enqueue(self, task: TaskState) -> None:
         if not self._waits(task, self._clock.now_us()):
             heapq.heappush(self._ready, (-int(task.plan.get("priority", 0)), self._order[task.name], task.name))
 
@@ -347,7 +349,7 @@ class Scheduler:
         return str(self.run.options.get("kind", "")) if is_review else ""
 
     def _wake(self, now_us: int) -> None:
-        """Look again at all that waits for a time: nobody sleeps any more."""
+        """Look again at all that waits for a time: the rate limits count no more."""
         later, self._later = self._later, []
         for _until_us, order, name in later:
             task = self.run.tasks[name]
@@ -361,12 +363,12 @@ class Scheduler:
             if isinstance(event, TaskStarted) or (isinstance(event, TaskGated | TaskRetried) and not self._pausing):
                 is_active = self.run.tasks[event.task].status in (TaskStatus.RUNNING, TaskStatus.GATED)
                 if is_active and event.task not in self._tasks:
-                    self._go_on(event.task)
+                    self._continue(event.task)
         if self._listener is not None:
             self._listener(self.run, events)
 
-    def _go_on(self, name: str) -> None:
-        """Have somebody do what a task needs next: work, a check, or the completion."""
+    def _continue(self, name: str) -> None:
+        """Have the worker do what a task needs next: work, a check, or the completion."""
         task, now_us = self.run.tasks[name], self._clock.now_us()
         gates = task.plan.get("gates", ())
         if task.status == TaskStatus.RUNNING:
@@ -384,24 +386,24 @@ class Scheduler:
             does = self._worker.check if task.gate < len(gates) else self._worker.complete
             work = does(self.run, task)
         self._tasks[name] = asyncio.create_task(work, name=name)
-        self._tasks[name].add_done_callback(self._note_over)
+        self._tasks[name].add_done_callback(self._note_end)
 
     def _ask(self, question: QuestionAsked) -> None:
         if question.id not in self.run.questions:
-            self._wishes.append((question, self._wished))
+            self._commands.append((question, self._inbox_version))
             self._news.set()
 
-    def _note_over(self, task: asyncio.Task[Outcome]) -> None:
-        self._over.append(task.get_name())
+    def _note_end(self, task: asyncio.Task[Outcome]) -> None:
+        self._ended.append(task.get_name())
         self._news.set()
 
     async def _wait(self, watchers: Sequence[asyncio.Task[None]]) -> None:
         running = [self.run.tasks[name] for name, work in self._tasks.items() if not work.done()]
         await asyncio.gather(*(self._worker.stop(self.run, task) for task in running if self._pausing or task.stopping))
-        moments = [heap[0][0] for heap in (self._later, self._expiring) if heap]
+        times_us = [heap[0][0] for heap in (self._later, self._expiring) if heap]
         if self._until_us and not self._pausing:
-            moments.append(self._until_us)
-        timeout_s = max(0.0, (min(moments) - self._clock.now_us()) / MICROSECONDS) if moments else None
+            times_us.append(self._until_us)
+        timeout_s = max(0.0, (min(times_us) - self._clock.now_us()) / MICROSECONDS) if times_us else None
         news = asyncio.create_task(self._news.wait())
         try:
             await asyncio.wait((news, *watchers), timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)

@@ -10,7 +10,7 @@ import asyncio
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -20,7 +20,6 @@ from maos.clock import Clock
 from maos.engine import checkpoints, ownership
 from maos.engine import consent as consents
 from maos.engine.attempt_spec import check_places
-from maos.engine.attempts import Attempts
 from maos.engine.ownership import claim
 from maos.engine.recorder import Recorder
 from maos.engine.streams import RUN
@@ -52,6 +51,9 @@ from maos.runs.upkeep import Upkeep
 from maos.runs.worker import AgentWorker
 from maos.travel import relocation
 from maos.travel.relocation import Moved
+
+if TYPE_CHECKING:
+    from maos.engine.attempts import Attempts
 
 KEEP = "keep"
 """When the plan file of a run has changed: finish with the file as it was."""
@@ -334,7 +336,7 @@ class Runs(RunOperations):
 
     async def move(self, id: str, folder: Path | str, *, dry_run: bool = False) -> Moved:
         """Have a run work in another folder: it was moved, or another machine has a copy of its repository. Worktrees
-        that are gone are made again with what was last saved.
+        that are missing are made again with what was last saved.
 
         Example::
 
@@ -456,7 +458,7 @@ class Runs(RunOperations):
         self._schedulers[run.id] = scheduler
         if run.id in self._to_pause:
             scheduler.pause(self._to_pause.pop(run.id))
-        autosave = asyncio.create_task(checkpoints.now_and_then(run, scheduler.note, self._clock, self._checkpoint_s))
+        autosave = asyncio.create_task(checkpoints.autosave(run, scheduler.note, self._clock, self._checkpoint_s))
         try:
             return await upkeep.beside(scheduler.execute(held.lease))
         finally:

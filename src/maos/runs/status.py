@@ -5,14 +5,13 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from maos import workspaces as workspaces
 from maos.bus import history as message_history
 from maos.bus.history import Filter, SentMessage
 from maos.clock import MICROSECONDS, Clock
-from maos.engine import attempt_spec, ownership, questions
-from maos.engine.attempts import Attempts
+from maos.engine import ownership, questions
 from maos.engine.streams import RunReader
 from maos.errors import InvalidInput, MaosError, NotFound
 from maos.journal.journal import Journal, Record
@@ -21,7 +20,7 @@ from maos.model.cleanup import Statistics
 from maos.model.events.records import ChatSaid
 from maos.model.failure import ENDED_BY_ITSELF, REPEATABLE
 from maos.model.message import history, inbox
-from maos.model.notice import Notice
+from maos.model.notice import RunNotice
 from maos.model.question import Open
 from maos.model.run import Run, TaskState, chat_stream, stream
 from maos.model.run_status import (
@@ -32,6 +31,7 @@ from maos.model.run_status import (
     status_of,
 )
 from maos.model.status import RunStatus, SupervisorState, TaskStatus
+from maos.redact import without_secrets
 from maos.runs import cleanup, notify
 from maos.runs.budgets import Budget
 from maos.runs.feed import RunFeed
@@ -41,6 +41,9 @@ from maos.workspaces import Blocked as Blocked
 from maos.workspaces import Conflicted as Conflicted
 from maos.workspaces import FileChange, Workspace
 from maos.workspaces import MergedWork as MergedWork
+
+if TYPE_CHECKING:
+    from maos.engine.attempts import Attempts
 
 RESUMABLE = ("interrupted", "idle", "failed", "blocked", "cancelled")
 """States of runs that `maos resume` resumes."""
@@ -53,7 +56,7 @@ def is_executing(run: Run) -> bool:
 
 
 def is_interrupted(run: Run) -> bool:
-    """Whether the engine that executed a run is gone, and the run was neither paused nor has it ended."""
+    """Whether the engine that executed a run has exited, and the run was neither paused nor has it ended."""
     return run.is_going and ownership.liveness(run.owner).has_ended
 
 
@@ -69,7 +72,7 @@ class RunView(NamedTuple):
     run: Run
     attempts: Mapping[str, Attempt]
     """The newest attempt of each agent that is at work."""
-    wishes: PendingCommands
+    commands: PendingCommands
     questions: list[Open]
     """What it and its agents ask a person."""
     now: SupervisorStatus
@@ -92,7 +95,7 @@ class RunView(NamedTuple):
 
     @property
     def lost(self) -> list[Attempt]:
-        """Attempts whose engine and agent are gone: what they had begun may or may not have taken effect."""
+        """Attempts whose engine and agent have exited: what they had begun may or may not have taken effect."""
         return [each for each in self.attempts.values() if not each.is_open or ownership.agent_liveness(each).has_ended]
 
 
@@ -138,7 +141,7 @@ class Conversations:
 
     async def record(self, id: str, text: str, **more: Any) -> None:
         """Keep what a person said, without keys and passwords that were pasted."""
-        said = ChatSaid(text=attempt_spec.without_secrets(text, {}), at_us=self._clock.now_us(), **more)
+        said = ChatSaid(text=without_secrets(text, {}), at_us=self._clock.now_us(), **more)
         await self._journal.append(chat_stream(id), said)
 
     async def read(self, id: str) -> list[Record | SentMessage]:
@@ -197,7 +200,7 @@ class RunViews(RunReader):
         return max(found, key=lambda run: run.updated_us)
 
     async def interrupted(self) -> list[Run]:
-        """Runs whose engine is gone, the newest first, as far back as `recovery.lookback_days` of the settings."""
+        """Runs whose engine has exited, the newest first, as far back as `recovery.lookback_days` of the settings."""
         since_us = self.lookback_us()
         return [run for run in await self.unfinished() if is_interrupted(run) and run.updated_us >= since_us]
 
@@ -220,7 +223,7 @@ class RunViews(RunReader):
     async def status_of(self, run: Run) -> RunView:
         """The status of a run that was read before."""
         attempts = await self.at_work(run)
-        waiting = await questions.wishes_of(self._journal, run)
+        waiting = await questions.pending_of(self._journal, run)
         asked = questions.of_run(run, waiting)
         for each in attempts.values():
             asked += await questions.of_agent(self._journal, each)
@@ -310,15 +313,15 @@ class RunViews(RunReader):
         """Merge what the tasks of a run have done into the branch of a folder, as one commit."""
         if is_executing(run):
             hint = f"wait, or `maos pause {run.id}`"
-            raise InvalidInput(f"orchestration {run.id} is being carried out", hint=hint)
+            raise InvalidInput(f"{run.id} is being executed", hint=hint)
         place = run.options.get("workspace")
         if not place:
             raise InvalidInput(f"the agents of {run.id} work in {run.folder} itself", hint="what they do is there")
         if not run.commit:
-            raise InvalidInput(f"no task of {run.id} has changed a file", hint=f"`maos resume {run.id}` goes on")
+            raise InvalidInput(f"no task of {run.id} has changed a file", hint=f"`maos resume {run.id}` resumes it")
         return await workspaces.merge(Workspace.from_data(place), run.commit, into=into, message=message)
 
-    async def notices(self, id: str) -> list[Notice]:
+    async def notices(self, id: str) -> list[RunNotice]:
         """What people were notified of about a run, and whether that was sent."""
         return list((await notify.load(self._journal, id)).by_id.values())
 
@@ -370,7 +373,7 @@ async def _next(attempts: Attempts, run: Run, task: TaskState) -> Next:
     if attempt.kind in REPEATABLE and not attempt.is_open and attempt.failure in ENDED_BY_ITSELF:
         unknown = []
     words = await attempts.words_on_resume(agent)
-    why = task.why or attempt.message or ("its agent is gone" if attempt.is_open else "")
+    why = task.why or attempt.message or ("its agent has exited" if attempt.is_open else "")
     return Next(task.name, "resumed", agent, words, unknown, why)
 
 

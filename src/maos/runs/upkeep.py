@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from maos.clock import Clock
-from maos.engine.attempts import Attempts
 from maos.engine.streams import RunReader
 from maos.errors import MaosError
 from maos.journal.journal import Journal
 from maos.runs import cleanup, notify
 from maos.runs.notify import Notifier
 from maos.settings.current import Current, News
+
+if TYPE_CHECKING:
+    from maos.engine.attempts import Attempts
 
 T = TypeVar("T")
 

@@ -6,13 +6,12 @@ import asyncio
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from maos import workspaces as workspaces
-from maos.engine.attempts import TIME_LIMIT_S, Attempts, Running
-from maos.engine.live import Listener
+from maos.engine.attempt_spec import TIME_LIMIT_S
 from maos.errors import InvalidInput, NotFound
 from maos.holder.client import StartFailed
 from maos.model.attempt import Attempt
@@ -23,7 +22,11 @@ from maos.model.plan import Gate, Task
 from maos.model.run import Run, TaskState
 from maos.runs import agent_types, outcomes
 from maos.runs.budgets import SENDER, Budget, Meter
-from maos.runs.scheduler import Outcome
+from maos.runs.outcomes import Outcome, tokens_of
+
+if TYPE_CHECKING:
+    from maos.engine.attempts import Attempts, Running
+    from maos.engine.live import Listener
 
 DISCOVERIES_TOLD, DISCOVERY_CHARS_MAX = 20, 400
 RESULT_CHARS_MAX = 8000
@@ -45,7 +48,7 @@ class AgentWorker:
         self._stopping: set[str] = set()
         """Tasks that were to be stopped, perhaps before their agents had started."""
         self._watched: set[str] = set()
-        """Tasks whose agents ended while we looked: one that was stopped then was stopped by somebody else."""
+        """Tasks whose agents ended while this engine watched: one that was stopped then was not stopped by it."""
         self._merging = asyncio.Lock()
         self._run: Run | None = None
         self._meter = Meter(Budget(), "")
@@ -54,8 +57,8 @@ class AgentWorker:
         """What each agent at work takes of its task's own."""
 
     async def work(self, run: Run, task: TaskState) -> Outcome:
-        """Start the task's agent, take it up, resume it, or only see what became of it: whatever is left to do."""
-        self._mind(run)
+        """Start the task's agent, adopt it, resume it, or only read its outcome: whatever is left to do."""
+        self._watch_budget(run)
         try:
             return await self._work(run, task, msgspec.convert(task.plan, Task))
         finally:
@@ -71,10 +74,10 @@ class AgentWorker:
             return Outcome(failure="stopped")
         if attempt is None:
             return Outcome(failure="budget_reached", message=own.exceeded(task.used_usd, task.used_tokens))
-        outcome = outcome_of(attempt)
+        outcome = outcomes.outcome_of(attempt)
         given_usd = float(attempt.order.get("budget_usd", 0))
         if outcome.failure == "budget_reached" and given_usd and given_usd != own.left_usd(task.used_usd):
-            # It was what the run had left: the run is paused, and the task can go on.
+            # It was what the run had left: the run is paused, and the task can be resumed.
             outcome = outcome._replace(failure="stopped", cost_usd=max(outcome.cost_usd, given_usd))
         elif outcome.failure == "stopped" and task.name not in self._stopping:
             why = own.exceeded(task.used_usd + outcome.cost_usd, task.used_tokens + outcome.tokens)
@@ -88,7 +91,7 @@ class AgentWorker:
 
     async def check(self, run: Run, task: TaskState) -> Outcome:
         """Let the next gate look at the work, in the worktree it was done in."""
-        self._mind(run)
+        self._watch_budget(run)
         plan = msgspec.convert(task.plan, Task)
         gate = plan.gates[task.gate]
         name = f"{run.agent(task.name)}-gate{task.gate + 1}-{task.attempts}"
@@ -96,7 +99,7 @@ class AgentWorker:
             attempt = await self._gate(run, task, gate, name)
         except (StartFailed, NotFound, InvalidInput) as error:
             return Outcome(failure="start_failed", message=f"gate {task.gate + 1}: {error}")
-        outcome = outcome_of(attempt)
+        outcome = outcomes.outcome_of(attempt)
         if gate.review and not outcome.failure and not _approves(outcome.result):
             return outcome._replace(failure="gate_failed", message=outcome.result)
         if gate.command and outcome.failure == "failed":
@@ -105,16 +108,16 @@ class AgentWorker:
 
     async def complete(self, run: Run, task: TaskState) -> Outcome:
         """Bring the files of a task that has passed its gates together with those of the others."""
-        self._mind(run)
+        self._watch_budget(run)
         outcome = Outcome(result=task.result, commit=task.commit)
         if task.resolve == outcomes.BY_TASK_AGENT:
             return await self._resolved(run, task, outcome)
-        if task.resolve == outcomes.MERGE_AGAIN:  # whoever wants that may have changed the files
+        if task.resolve == outcomes.MERGE_AGAIN:  # the person may have changed the files
             saved = await workspaces.checkpoint(await self._workspace(run, task), "before it is merged again")
             outcome = outcome._replace(commit=saved.commit) if saved is not None else outcome
         return await self._merge(run, task, outcome, prefer=task.resolve)
 
-    def _mind(self, run: Run) -> None:
+    def _watch_budget(self, run: Run) -> None:
         if self._run is None:
             self._run, self._meter = run, Meter(Budget.of(run.options), "this whole run")
 
@@ -130,7 +133,7 @@ class AgentWorker:
         agent = run.agent(task.name)
         known = await self._known(agent)
         if known is not None and known.number >= task.attempts:
-            return await self._taken_up(task, agent, own)
+            return await self._adopted(task, agent, own)
         if task.stopping:
             return None
         if own.exceeded(task.used_usd, task.used_tokens):
@@ -148,7 +151,7 @@ class AgentWorker:
             )
         return await self._until_ended(task, running, own)
 
-    async def _taken_up(self, task: TaskState, agent: str, own: Budget | None = None) -> Attempt:
+    async def _adopted(self, task: TaskState, agent: str, own: Budget | None = None) -> Attempt:
         """An attempt that another engine began."""
         running = await self._attempts.adopt(agent, listener=self._heard)
         return await self._attempts.get(agent) if running is None else await self._until_ended(task, running, own)
@@ -160,7 +163,7 @@ class AgentWorker:
         self._running[task.name], self._meters[agent] = running, (meter, task)
         self._watched.add(task.name)
         self._note(running.attempt)
-        minding = [
+        watching = [
             asyncio.create_task(each(running, limit)) for limit in (self._meter, meter) for each in (self._warn, _end)
         ]
         try:
@@ -170,9 +173,9 @@ class AgentWorker:
         finally:
             self._running.pop(task.name, None)
             self._meters.pop(agent, None)
-            for minder in minding:
-                minder.cancel()
-            await asyncio.gather(*minding, return_exceptions=True)
+            for watcher in watching:
+                watcher.cancel()
+            await asyncio.gather(*watching, return_exceptions=True)
 
     def _heard(self, attempt: Attempt, facts: Sequence[Fact]) -> None:
         if self._listener is not None:
@@ -183,12 +186,12 @@ class AgentWorker:
         """See what a task and the whole run have taken so far, those at work included."""
         if attempt.agent in self._meters:
             meter, task = self._meters[attempt.agent]
-            meter.note(task.used_usd + attempt.total_cost_usd, task.used_tokens + _tokens(attempt))
+            meter.note(task.used_usd + attempt.total_cost_usd, task.used_tokens + tokens_of(attempt))
         if self._run is not None and any(self._meter.budget):
             working = [each.attempt for each in self._running.values()]
             self._meter.note(
                 self._run.cost_usd + sum(each.total_cost_usd for each in working),
-                self._run.tokens + sum(map(_tokens, working)),
+                self._run.tokens + sum(map(tokens_of, working)),
             )
 
     async def _warn(self, running: Running, meter: Meter) -> None:
@@ -225,14 +228,14 @@ class AgentWorker:
         return await self._beside(run, task, name, more)
 
     async def _beside(self, run: Run, task: TaskState, name: str, more: Mapping[str, Any]) -> Attempt:
-        """Another agent in the files of a task: begun, taken up, or resumed if what became of it is recorded."""
+        """Another agent in the files of a task: started, adopted, or resumed if its outcome is recorded."""
         known = await self._known(name)
         if known is None:
             worked = await self._attempts.get(run.agent(task.name))
             cwd = Path(worked.order["cwd"])
             running = await self._attempts.start(name=name, cwd=cwd, in_place=True, listener=self._heard, **more)
         elif known.number > task.checks:
-            return await self._taken_up(task, name)
+            return await self._adopted(task, name)
         else:
             running = await self._attempts.resume(name, like=more, listener=self._heard)
         return await self._until_ended(task, running)
@@ -296,7 +299,7 @@ class AgentWorker:
             attempt = await self._beside(run, task, name, more)
         except (StartFailed, NotFound, InvalidInput) as error:
             return outcome._replace(failure="merge_conflict", message=str(error), files=tuple(task.conflict))
-        done = outcome_of(attempt)
+        done = outcomes.outcome_of(attempt)
         spent = outcome._replace(cost_usd=done.cost_usd, tokens=done.tokens)
         if done.failure and TABLE[done.failure].action not in (ASK, GIVE_UP):
             return spent._replace(failure=done.failure, message=done.message, reset_us=done.reset_us, at_us=done.at_us)
@@ -324,11 +327,6 @@ def _own_budget(run: Run, plan: Task) -> Budget:
 async def _end(running: Running, meter: Meter) -> None:
     await meter.until_used_up()
     await running.stop()
-
-
-def _tokens(attempt: Attempt) -> int:
-    tokens = attempt.total_tokens
-    return tokens.input + tokens.output
 
 
 def _terms(run: Run, plan: Task) -> dict[str, Any]:
@@ -364,18 +362,3 @@ def _told(run: Run, plan: Task, found: Sequence[tuple[str, str]]) -> str:
         quoted = "\n".join(f"> {agent}: {text}"[:DISCOVERY_CHARS_MAX] for agent, text in found[-DISCOVERIES_TOLD:])
         parts.append(f"Other agents of this run have found so far:\n\n{quoted}")
     return "\n\n".join(parts)
-
-
-def outcome_of(attempt: Attempt) -> Outcome:
-    """What an attempt that has ended came to."""
-    commits = [each.commit for each in attempt.checkpoints if each.commit]
-    return Outcome(
-        result=attempt.result or attempt.last_text,
-        failure=attempt.failure,
-        message=attempt.message,
-        reset_us=attempt.reset_us,
-        at_us=attempt.ended_us,
-        cost_usd=attempt.total_cost_usd,
-        tokens=_tokens(attempt),
-        commit=commits[-1] if commits else "",
-    )

@@ -20,7 +20,7 @@ from maos.model.attempt import Attempt, check_agent, check_run, stream
 from maos.model.events.attempt import AttemptMoved, AttemptPlanned, AttemptTranscript
 from maos.model.events.parts import OrderData, WorkspaceData
 from maos.model.message import Acknowledgements
-from maos.model.notice import Notices
+from maos.model.notice import RunNotices
 from maos.model.plan import Task
 from maos.model.run import Run
 from maos.model.tool_calls import Reports
@@ -219,7 +219,7 @@ def _other(family: str, id: str, events: Sequence[Record], name: str) -> None:
     if family == "acks":
         _folded(Acknowledgements(id=id), events, name)
     elif family == "notices":
-        _folded(Notices(), events, name)
+        _folded(RunNotices(), events, name)
     elif family == "tools":
         _folded(Reports(), events, name)
     elif family == "agent":

@@ -11,14 +11,13 @@ import json
 import re
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
 from maos import workspaces as workspaces
-from maos.engine.attempts import Attempts
-from maos.engine.streams import ATTEMPT
+from maos.engine.streams import ATTEMPT, attempts_at
 from maos.errors import NotFound
 from maos.journal.journal import Append, Journal, Record
 from maos.model import agent as states
@@ -39,7 +38,10 @@ from maos.model.run import Run
 from maos.model.run import stream as run_stream
 from maos.model.status import AttemptStatus
 from maos.state.agents import AgentStates
-from maos.travel.points_in_time import PointInTime, begun_by, workspace_of
+from maos.travel.points_in_time import PointInTime, workspace_of
+
+if TYPE_CHECKING:
+    from maos.engine.attempts import Attempts
 
 GRACE_S = 10.0
 NOT_TOLD = ("id", "version")
@@ -108,7 +110,7 @@ async def cut(journal: Journal, states_of: AgentStates, task: str, agent: str, p
     A checkpoint of a run asks its agents to save their files. That takes a little while, so what they saved under its
     name is what belongs to it.
     """
-    begun = [number async for number in begun_by(journal, agent, point.position)]
+    begun = await attempts_at(journal, agent, point.position)
     if not begun:
         return None
     number = max(begun)

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from maos import workspaces as workspaces
 from maos.clock import Clock
 from maos.engine import consent, questions
 from maos.engine.attempt_spec import check_places
-from maos.engine.attempts import Attempts
 from maos.engine.streams import RunReader, own_run
 from maos.errors import Corrupt, InvalidInput, NotFound
 from maos.faults import crash_point
@@ -32,6 +31,9 @@ from maos.model.run import Question, Run
 from maos.travel import branches, points_in_time
 from maos.travel.branches import GRACE_S, keep_merged, merge_appends, position_before
 from maos.travel.comparison import lineage
+
+if TYPE_CHECKING:
+    from maos.engine.attempts import Attempts
 
 
 class JoinPlan(NamedTuple):
@@ -116,7 +118,7 @@ class Join:
     async def ask(self, union: JoinPlan) -> list[Open]:
         """Ask a person about the conflicts that are not decided; repeated, they are asked once."""
         run = await self._runs.get(union.run)
-        known = (await questions.wishes_of(self._journal, run)).questions
+        known = (await questions.pending_of(self._journal, run)).questions
         theirs = await self._runs.get(union.other)
         for each in union.open:
             id = f"{_prefix(theirs)}{each.id}"
@@ -130,7 +132,7 @@ class Join:
                     at_us=self._clock.now_us(),
                 )
                 await self._journal.append(inbox(run.id), asked)
-        waiting = questions.of_run(run, await questions.wishes_of(self._journal, run))
+        waiting = questions.of_run(run, await questions.pending_of(self._journal, run))
         return [each for each in waiting if each.id.startswith(_prefix(theirs))]
 
     # --- inside ----------------------------------------------------------------------------------------------
@@ -142,7 +144,7 @@ class Join:
         runs = {**await lineage(self._journal, ours), **await lineage(self._journal, theirs)}
         point = await points_in_time.at_version(self._journal, runs[base.run], base.version)
         then = await points_in_time.run_at(self._journal, point)
-        answers = (await questions.wishes_of(self._journal, ours)).questions
+        answers = (await questions.pending_of(self._journal, ours)).questions
         chosen: dict[str, str] = {}
 
         def choose(conflict: JoinConflict) -> str:

@@ -11,12 +11,11 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from maos import workspaces as workspaces
 from maos.clock import Clock
 from maos.engine import consent, ownership
-from maos.engine.attempts import Attempts
 from maos.engine.streams import RUN, own_run
 from maos.errors import InvalidInput
 from maos.faults import crash_point
@@ -29,6 +28,9 @@ from maos.model.run import stream as stream_of
 from maos.model.status import TaskStatus
 from maos.travel.points_in_time import workspace_of
 from maos.workspaces import Workspace, commits
+
+if TYPE_CHECKING:
+    from maos.engine.attempts import Attempts
 
 NAMES_SHOWN_MAX = 3
 

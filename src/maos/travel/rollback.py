@@ -9,15 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
 from maos.clock import Clock
 from maos.engine import consent, ownership
 from maos.engine.attempt_spec import check_places
-from maos.engine.attempts import Attempts
-from maos.engine.recorder import Recorder
 from maos.engine.streams import RUN, RunReader, new_id, own_run
 from maos.errors import InvalidInput
 from maos.faults import crash_point
@@ -35,6 +33,10 @@ from maos.state.agents import AgentStates
 from maos.travel import branches, points_in_time
 from maos.travel.branches import GRACE_S, Cut, keep_merged, merge_appends, position_before
 from maos.travel.points_in_time import PointInTime
+
+if TYPE_CHECKING:
+    from maos.engine.attempts import Attempts
+    from maos.engine.recorder import Recorder
 
 KEPT, CONTINUES, ANEW, GIVEN_UP = "kept", "continues", "begins", "given up"
 

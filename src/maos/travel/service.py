@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from maos.clock import Clock
 from maos.engine import checkpoints
-from maos.engine.attempts import Attempts
 from maos.engine.streams import RunReader
 from maos.journal.journal import Journal
 from maos.model.run import Run
@@ -15,6 +14,9 @@ from maos.travel.comparison import Difference, Side
 from maos.travel.join import Join, JoinPlan
 from maos.travel.points_in_time import PointInTime, When
 from maos.travel.rollback import Travel, TravelPlan
+
+if TYPE_CHECKING:
+    from maos.engine.attempts import Attempts
 
 
 class Comparison(NamedTuple):
@@ -57,7 +59,7 @@ class TimeTravel:
 
             await m.travel.checkpoint("r-1", "before-refactoring")
         """
-        run = await checkpoints.made_by_anybody(self._journal, self._clock, await self._runs.get(id), name)
+        run = await checkpoints.make_and_wait(self._journal, self._clock, await self._runs.get(id), name)
         return await points_in_time.named(self._journal, run, name)
 
     async def checkpoints(self, id: str) -> list[PointInTime]:

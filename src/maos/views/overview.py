@@ -39,7 +39,7 @@ class Overview(NamedTuple):
     flows: list[WorkflowRun]
     """Workflow runs that have not ended, but for parts of others."""
     unknown: list[ExternalEffect]
-    """What was begun by a process that is gone, and may or may not have taken effect."""
+    """What was begun by a process that has exited, and may or may not have taken effect."""
 
 
 async def overview(journal: Journal, runs: Runs, agents: Agents, workflows: Workflows) -> Overview:

@@ -46,7 +46,7 @@ class Given(NamedTuple):
     running: bool
     """Whether an engine that lives, as far as this machine can tell, will act on it."""
     resumable: str
-    """The command that goes on with its owner, when no engine does."""
+    """The command that resumes its owner, when no engine executes it."""
 
 
 class Questions:
@@ -71,7 +71,7 @@ class Questions:
     async def _open(self) -> AsyncIterator[Open]:
         async for run in self._runs.all():
             if run.is_open or await self._journal.version(inbox(run.id)) > run.inbox_cursor:
-                for each in questions.of_run(run, await questions.wishes_of(self._journal, run)):
+                for each in questions.of_run(run, await questions.pending_of(self._journal, run)):
                     yield each
         async for attempt in self._agents.all():
             for each in await self.of_agent(attempt):
@@ -134,7 +134,7 @@ class Questions:
     async def _check_answered(self, given: str, error: Exception) -> None:
         """Raise Answered when a question that is not open was answered already."""
         async for run in self._runs.all():
-            for each in (await questions.wishes_of(self._journal, run)).questions.values():
+            for each in (await questions.pending_of(self._journal, run)).questions.values():
                 if each.answer is not None and given in (each.id, f"{run.id}/{each.id}"):
                     raise Answered(f"{run.id}/{each.id}", each.answer, each.answered_by) from error
 

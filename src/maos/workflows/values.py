@@ -12,9 +12,9 @@ from typing import Any, get_type_hints
 
 import msgspec
 
-from maos.engine.attempt_spec import without_secrets
 from maos.errors import InvalidInput
 from maos.journal.codec import BODY_BYTES_MAX, is_plain
+from maos.redact import without_secrets
 
 SHOWN_CHARS_MAX = 200
 ERROR_CHARS_MAX = 100_000

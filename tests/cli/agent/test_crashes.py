@@ -26,7 +26,7 @@ def test_a_killed_engine_leaves_an_agent_that_is_taken_up(
     assert agents.status("ticker") == "detached"
     listed = call("agent", "list").stdout
     assert "ticker is detached; attach with: maos agent attach ticker" in listed
-    assert "go on: maos agent attach ticker" in call("doctor").stdout
+    assert "resume: maos agent attach ticker" in call("doctor").stdout
     pid = agents.shown("ticker")["pid"]
     assert lives(pid)
 

@@ -105,7 +105,7 @@ def test_what_can_go_on_is_left_alone(here: Path, start: Start, call: Call, agen
     engine.kill()
     seen = findings(call, "--fix", "--yes")
     assert "ticker is detached" in seen["agent"][0]["what"]
-    assert seen["agent"][0]["hint"] == "go on: maos agent attach ticker"
+    assert seen["agent"][0]["hint"] == "resume: maos agent attach ticker"
     pid = agents.shown("ticker")["pid"]
     assert lives(pid)
     assert (settings.folder_of("maos.db") / "holders" / "ticker.1").is_dir()

@@ -10,7 +10,7 @@ import pytest
 from maos.cli.agent.lifecycle import GRACE_US, TIME_LIMIT
 from maos.cli.arguments import DURATION
 from maos.cli.program import program
-from maos.engine.attempts import TIME_LIMIT_S
+from maos.engine.attempt_spec import TIME_LIMIT_S
 from maos.engine.live import GRACE_S
 from tests.cli.test_help import EXAMPLES, HEAVY
 

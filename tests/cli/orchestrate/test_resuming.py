@@ -174,7 +174,7 @@ def test_a_run_that_is_carried_out_is_left_alone(repository: Path, two: Path, st
     second = call("resume", run)
     assert second.returncode == 4
     assert "is run by process" in second.stderr
-    assert "is being carried out" in call("merge", run).stderr
+    assert "is being executed" in call("merge", run).stderr
     go(repository, "left", "right")
     assert engine.end() == 0
     assert json.loads(engine.stdout.splitlines()[-1])["status"] == "completed"
