@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import NamedTuple
 
 from maos.journal.journal import Journal, Record
-from maos.model.events.messages import MessageAcknowledged
+from maos.model.events.messages import MessageAcknowledged, MessageSent
 from maos.model.message import Message, acks, belongs, history, inbox, message
 
 GONE = "[the text of this message is not in this journal]"
@@ -169,11 +169,8 @@ async def received(journal: Journal, name: str) -> list[Received]:
     """Every message in an inbox with its acknowledgements, in the order of the inbox."""
     events = [record.event async for record in journal.read(acks(name))]
     counts = Counter(n for event in events if isinstance(event, MessageAcknowledged) for n in event.versions)
-    texts = {
-        record.version: message(record.data).text
-        async for record in journal.read(inbox(name))
-        if record.type == "message_sent"
-    }
+    sent = [record async for record in journal.read(inbox(name))]
+    texts = {record.version: record.event.text for record in sent if isinstance(record.event, MessageSent)}
     return [Received(texts.get(n, ""), n in texts, counts[n]) for n in sorted(texts.keys() | counts.keys())]
 
 
