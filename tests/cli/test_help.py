@@ -16,7 +16,7 @@ from maos.cli.runs import orchestration
 from maos.model.agent import COMPRESSIONS
 from tests.cli.conftest import Invoke
 
-HEAVY = {"apsw", "asyncio", "asyncpg", "cramjam", "maos.app", "msgspec", "rich"}
+HEAVY = {"apsw", "asyncio", "asyncpg", "cramjam", "maos.app", "msgspec", "prompt_toolkit", "rich"}
 
 
 def walk(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:

@@ -169,11 +169,8 @@ async def received(journal: Journal, name: str) -> list[Received]:
     """Every message in an inbox with its acknowledgements, in the order of the inbox."""
     events = [record.event async for record in journal.read(acks(name))]
     counts = Counter(n for event in events if isinstance(event, MessageAcknowledged) for n in event.versions)
-    texts = {
-        record.version: record.event.text
-        async for record in journal.read(inbox(name))
-        if isinstance(record.event, MessageSent)
-    }
+    sent = [record async for record in journal.read(inbox(name))]
+    texts = {record.version: record.event.text for record in sent if isinstance(record.event, MessageSent)}
     return [Received(texts.get(n, ""), n in texts, counts[n]) for n in sorted(texts.keys() | counts.keys())]
 
 

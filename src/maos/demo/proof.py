@@ -10,7 +10,7 @@ import hashlib
 import signal
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from maos.app import Maos
@@ -88,22 +88,9 @@ async def prove(folder: DemoFolder) -> ProofVerdict:
     except MaosError as error:
         return ProofVerdict([], [Check("journal can be read", False, str(error))])
     damage = ", ".join(f"{each.stream}@{each.version} {each.what}" for each in report.damage[:3])
-    counts = [
-        *_lines(folder, recorded),
-        *_messages(folder, record.run, recorded),
-        *_questions(folder, recorded),
-        _agents(folder, recorded),
-        await _files(folder, record),
-    ]
-    checks = [
-        _engines(record, recorded),
-        _attached(record, recorded),
-        _unattended(record),
-        _order(folder, recorded),
-        Check("chain of hashes whole", report.ok, damage or f"{report.events} events, every hash matches"),
-        await _clean(folder),
-        await _tests(folder),
-    ]
+    whole = Check("chain of hashes whole", report.ok, damage or f"{report.events} events, every hash matches")
+    counts = [*_counts(folder, record.run, recorded), await _files(folder, record)]
+    checks = [*_checks(folder, record, recorded), whole, await _clean(folder), await _tests(folder)]
     return ProofVerdict(counts, checks)
 
 
@@ -131,18 +118,21 @@ def compare(what: str, where: str, noted: Iterable[str], found: Iterable[str]) -
     return Count(what, expected.total(), there.total(), where, lost, sorted((there - expected).elements()))
 
 
-# --- counted -----------------------------------------------------------------------------------------------------
+def _counts(folder: DemoFolder, run: str, recorded: RecordedRun) -> Iterator[Count]:
+    """Compare every line, message, question and answer, and every start of an agent."""
+    for agent in ROLES:
+        yield compare(f"lines of the {agent}", "journal", folder.noted(agent, "line"), recorded.lines(agent))
+    yield from _messages(folder, run, recorded)
+    asked = [each["question"] for each in recorded.run["question_asked"]]
+    yield compare("questions", "journal", [each for agent in ROLES for each in folder.noted(agent, "asked")], asked)
+    answered = [each["answer"] for each in recorded.run["question_answered"]]
+    yield compare("answers", "journal", [each for agent in ROLES for each in folder.noted(agent, "answer")], answered)
+    began = [f"{agent}, pid {pid}" for agent in ROLES for pid in folder.noted(agent, "began")]
+    started = [f"{agent}, pid {each['pid']}" for agent in ROLES for each in recorded.agents[agent]["attempt_started"]]
+    yield compare("agents started", "journal", began, started)
 
 
-def _lines(folder: DemoFolder, recorded: RecordedRun) -> list[Count]:
-    """Every line that an agent printed."""
-    return [
-        compare(f"lines of the {agent}", "journal", folder.noted(agent, "line"), recorded.lines(agent))
-        for agent in ROLES
-    ]
-
-
-def _messages(folder: DemoFolder, run: str, recorded: RecordedRun) -> list[Count]:
+def _messages(folder: DemoFolder, run: str, recorded: RecordedRun) -> Iterator[Count]:
     """Every message: sent, put into each inbox, read from there, and acknowledged."""
     short = agent_name(run, "")
     sent = [
@@ -160,28 +150,10 @@ def _messages(folder: DemoFolder, run: str, recorded: RecordedRun) -> list[Count
     ]
     read = [f"{agent} ← {note['text']}" for agent in ROLES for note in folder.notes_of(agent) if "got" in note]
     received = [(f"{agent} ← {each.text}", each) for agent in ROLES for each in recorded.inboxes[agent]]
-    return [
-        compare("messages sent, by receiver", "journal", sent, routed),
-        compare("messages read", "inboxes", read, [text for text, each in received if each.is_message]),
-        compare("messages acknowledged", "inboxes", read, [t for t, each in received for _n in range(each.acks)]),
-    ]
-
-
-def _questions(folder: DemoFolder, recorded: RecordedRun) -> list[Count]:
-    """The question, and its answer."""
-    asked = [each["question"] for each in recorded.run["question_asked"]]
-    answered = [each["answer"] for each in recorded.run["question_answered"]]
-    return [
-        compare("questions", "journal", (q for agent in ROLES for q in folder.noted(agent, "asked")), asked),
-        compare("answers", "journal", (a for agent in ROLES for a in folder.noted(agent, "answer")), answered),
-    ]
-
-
-def _agents(folder: DemoFolder, recorded: RecordedRun) -> Count:
-    """Every start of an agent."""
-    began = [f"{agent}, pid {pid}" for agent in ROLES for pid in folder.noted(agent, "began")]
-    started = [f"{agent}, pid {each['pid']}" for agent in ROLES for each in recorded.agents[agent]["attempt_started"]]
-    return compare("agents started", "journal", began, started)
+    acknowledged = [text for text, each in received for _ack in range(each.acks)]
+    yield compare("messages sent, by receiver", "journal", sent, routed)
+    yield compare("messages read", "inboxes", read, [text for text, each in received if each.is_message])
+    yield compare("messages acknowledged", "inboxes", read, acknowledged)
 
 
 async def _files(folder: DemoFolder, record: DemoRecord) -> Count:
@@ -199,36 +171,21 @@ async def _files(folder: DemoFolder, record: DemoRecord) -> Count:
     return compare("files, byte for byte", "repository", noted, found)
 
 
-# --- and checked -------------------------------------------------------------------------------------------------
-
-
-def _engines(record: DemoRecord, recorded: RecordedRun) -> Check:
-    """The first engine was killed, and another one took over."""
-    owners = [each["owner"]["pid"] for each in recorded.run["run_claimed"]]
+def _checks(folder: DemoFolder, record: DemoRecord, recorded: RecordedRun) -> Iterator[Check]:
+    """Check that one engine was killed and another attached to the agents, which had worked on in between."""
     first, second = record.engines
-    ok = first.status == -signal.SIGKILL and second.status == 0 and owners == [first.pid, second.pid]
-    ok = ok and first.pid != second.pid
-    return Check("engine killed, another took over", ok, f"SIGKILL ended pid {first.pid}, pid {second.pid} resumed")
-
-
-def _attached(record: DemoRecord, recorded: RecordedRun) -> Check:
-    """The second engine attached to every agent as it was."""
+    owners = [each["owner"]["pid"] for each in recorded.run["run_claimed"]]
+    killed = first.status == -signal.SIGKILL and second.status == 0 and first.pid != second.pid
+    shown = f"SIGKILL ended pid {first.pid}, pid {second.pid} resumed"
+    yield Check("engine killed, another took over", killed and owners == [first.pid, second.pid], shown)
     claims = [[each["owner"]["pid"] for each in recorded.agents[agent]["attempt_claimed"]] for agent in ROLES]
-    attached = claims.count([record.engines[-1].pid])
+    attached = claims.count([second.pid])
     shown = f"{attached} of {len(ROLES)} are the same processes"
-    return Check("agents re-attached, not restarted", attached == len(ROLES), shown)
-
-
-def _unattended(record: DemoRecord) -> Check:
-    """The agents worked while there was no engine."""
+    yield Check("agents re-attached, not restarted", attached == len(ROLES), shown)
     lines = record.lines_at_resume - record.lines_at_kill
-    return Check("agents worked in between", lines > 0, f"{lines} lines were printed without an engine")
-
-
-def _order(folder: DemoFolder, recorded: RecordedRun) -> Check:
-    """The journal has the lines in the order in which they were printed."""
+    yield Check("agents worked in between", lines > 0, f"{lines} lines were printed without an engine")
     wrong = [agent for agent in ROLES if recorded.lines(agent) != folder.noted(agent, "line")]
-    return Check("lines in their order", not wrong, f"not of the {', '.join(wrong)}" if wrong else "of all agents")
+    yield Check("lines in their order", not wrong, f"not of the {', '.join(wrong)}" if wrong else "of all agents")
 
 
 async def _clean(folder: DemoFolder) -> Check:

@@ -1,5 +1,6 @@
 """A conversation at a terminal: what happens meanwhile is shown above the line that is being typed."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -127,3 +128,18 @@ def test_ctrl_c_as_a_key_pauses_the_run(repository: Path, plan: Plan, terminal: 
     assert "press Ctrl+C again to detach" in screen.text
     assert "paused" in screen.shown
     assert screen.echoes
+
+
+def test_a_terminal_that_does_not_read_delays_no_run(repository: Path, plan: Plan, terminal: Open, call: Call) -> None:
+    """The engine records what its agents do, and finishes the run, while its terminal takes nothing."""
+    noisy = "i=0; while [ $i -lt 3000 ]; do echo found: thing $i; i=$((i+1)); done"
+    screen = terminal("orchestrate", "--plan", str(plan(a=noisy, b=("echo done", "a"))), "--auto", "--kind", "shell")
+
+    def completed() -> bool:
+        listed = call("orchestration", "list", "--json")
+        found = json.loads(listed.stdout)["orchestrations"] if listed.returncode == 0 else []
+        return [each["status"] for each in found] == ["completed"]
+
+    wait_until(completed)
+    assert screen.end() == 0  # only now it is read
+    assert "a  ★ found: thing 2999" in screen.text

@@ -12,7 +12,8 @@ from maos.cli.chat.session import ChatSession
 from maos.cli.failures import INTERRUPTED, USAGE
 from maos.cli.input import InputLine
 from maos.cli.runs import summary
-from maos.cli.runs.foreground import PAUSING, SIGNALLED, cancel
+from maos.cli.runs.foreground import PAUSING, SIGNALLED
+from maos.cli.runs.live_run import cancel
 from maos.errors import MaosError
 from maos.model.plan import BadPlan
 

@@ -15,12 +15,12 @@ import click
 import msgspec
 
 from maos.cli.chat import history
-from maos.cli.chat.run import ChatRun
 from maos.cli.input import InputLines, Prompt
 from maos.cli.plain import clean
 from maos.cli.runs import plans, prompts, summary
 from maos.cli.runs.foreground import introduce
 from maos.cli.runs.live import LiveView
+from maos.cli.runs.live_run import LiveRun
 from maos.cli.runs.resume import show_added
 from maos.errors import InvalidInput, NotFound
 from maos.model.plan import Plan
@@ -73,7 +73,7 @@ class ChatSession:
         self.m = m
         self.view = view
         self.lines = lines
-        self.run = ChatRun(m, view, settings.notify)
+        self.run = LiveRun(m, view, settings.notify)
         self.id = ""
         """The run that this is about; it has its id before it is planned."""
         self.request = ""

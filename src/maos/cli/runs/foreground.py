@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from maos.cli import documents, render, signals
 from maos.cli.database import ask
@@ -22,16 +22,18 @@ from maos.cli.plain import clean
 from maos.cli.runs import bundles
 from maos.cli.runs import summary as summaries
 from maos.cli.runs.live import LiveView
-from maos.cli.runs.prompts import QuestionPrompts
+from maos.cli.runs.live_run import LiveRun, cancel
+from maos.cli.runs.prompts import prompt_of
 from maos.cli.workflow import changes
+from maos.errors import MaosError
 from maos.runs.service import Observer
 from maos.workflows.file_changes import Look
 
 if TYPE_CHECKING:
     from maos.app import Maos
+    from maos.model.question import Open
     from maos.model.run import Run
     from maos.runs.consent import Act
-    from maos.runs.feed import RunFeed
     from maos.travel.relocation import Moved
 
 SIGNALLED = 128
@@ -88,76 +90,69 @@ class ForegroundRun:
         self._m = m
         self._summary = summary
         """A file for the summary as Markdown, if one is wanted."""
-        self._run = run
-        self._notify = notify
+        self._id = run.id
         self._view = LiveView(run, as_json=as_json)
-        self._prompts = QuestionPrompts(m, self._view)
-        self._as_json = as_json
+        self._run = LiveRun(m, self._view, notify)
+        is_person = sys.stdin is not None and sys.stdin.isatty()
+        self._terminal = self._view.terminal if is_person else None
+        """Where a person answers questions."""
+        self._question: Open | None = None
+        """The question at the prompt."""
+        self._skipped: set[str] = set()
+        """Questions that the person left to others."""
         self._interrupts = 0
         self._signal = 0
-        self._leaving = asyncio.Event()
 
     async def execute(self) -> int:
         """Execute the claimed run until it ends, is paused, or a signal detaches this process; return the exit code."""
-        introduce(self._view, self._run)
+        introduce(self._view, self._view.run)
+        showing = asyncio.create_task(self._view.show())
+        showing.add_done_callback(lambda _task: self._run.changed.set())
+        answering = asyncio.create_task(self._answer())
         with signals.heard(interrupted=self._interrupt, sent_away=self._leave):
-            async with self._m.runs.follow(self._run.id) as feed:
-                return await self._until_over(feed)
-
-    async def _until_over(self, feed: RunFeed) -> int:
-        work = self._m.runs.execute(self._run.id, self._view, notify=self._notify)
-        executing = asyncio.create_task(work)
-        following = asyncio.create_task(self._follow(feed))
-        drawing = asyncio.create_task(self._view.show())
-        leaving = asyncio.create_task(self._leaving.wait())
-        answering = asyncio.create_task(self._prompts.answer())
-        tasks = (executing, following, drawing, leaving)
-        try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            if executing.done() and not executing.exception():
-                await feed.caught_up(executing.result().version)
-            if following.done():
-                following.result()
-            if not executing.done():
-                return await self._detach(drawing)
-            await _stop(drawing)
-            await self._view.close()
-            return await self._conclude(executing.result())
-        except OSError as error:
-            if error.errno == errno.EIO:  # the terminal was closed
-                return SIGNALLED + signal.SIGHUP
-            raise
-        finally:
-            await cancel(*tasks, answering)
-            with suppress(OSError):
+            try:
+                await self._run.execute(self._id)
+                while not (self._run.is_over or self._signal or showing.done()):
+                    self._ask()
+                    await self._run.wait()
+                if not self._run.is_over:
+                    return await self._detach(showing)
+                run = await self._run.ended()
+                await cancel(showing)
                 await self._view.close()
-
-    async def _follow(self, feed: RunFeed) -> None:
-        self._prompts.ask(feed.questions)
-        async for _update in self._view.follow(feed):
-            self._prompts.ask(feed.questions)
+                assert run is not None
+                return await self._conclude(run)
+            except OSError as error:
+                if error.errno == errno.EIO:  # the terminal was closed
+                    return SIGNALLED + signal.SIGHUP
+                raise
+            finally:
+                await self._run.detach()
+                await cancel(showing, answering)
+                with suppress(OSError):
+                    await self._view.close()
 
     async def _conclude(self, run: Run) -> int:
         found = await self._m.runs.summary(run)
         if self._summary:
             await asyncio.to_thread(Path(self._summary).write_text, summaries.markdown(found), encoding="utf-8")
-        if self._as_json:
+        if self._view.as_json:
             self._view.emit({**summaries.whole(found), "kind": "summary"})
             await self._view.close()
         else:
             await asyncio.to_thread(summaries.show, found)
         return INTERRUPTED if self._interrupts else summaries.exit_code(run)
 
-    async def _detach(self, drawing: asyncio.Task[None]) -> int:
+    async def _detach(self, showing: asyncio.Task[None]) -> int:
         """Say how to attach again; the caller closes what is open, and the agents keep running."""
-        again = f"maos resume {self._run.id}"
+        again = f"maos resume {self._id}"
         text = f"its agents keep running; `{again}` attaches to them again"
-        if drawing.done():
-            if not self._as_json:
-                note(f"{self._run.id}: {text}")
-            drawing.result()  # the reader of the output has exited
-        await _stop(drawing)
-        self._view.emit({"kind": "let_go", "run": self._run.id, "resumable": again})
+        if showing.done():
+            if not self._view.as_json:
+                note(f"{self._id}: {text}")
+            showing.result()  # the reader of the output has exited
+        await cancel(showing)
+        self._view.emit({"kind": "let_go", "run": self._id, "resumable": again})
         self._view.report(text)
         try:
             await self._view.close()
@@ -165,6 +160,37 @@ class ForegroundRun:
             if error.errno not in (errno.EPIPE, errno.EIO):
                 raise
         return SIGNALLED + self._signal
+
+    # --- questions -------------------------------------------------------------------------------------------
+
+    def _ask(self) -> None:
+        """Ask the first open question; drop what was typed for one that was answered elsewhere."""
+        if self._terminal is None:
+            return
+        found = [each for each in self._run.questions if each.ref not in self._skipped]
+        current = next((each for each in found if self._question and each.ref == self._question.ref), None)
+        if current is None:
+            self._terminal.ask(None)
+            self._terminal.drop()
+            current = found[0] if found else None
+        self._question = current
+        if current is not None:
+            self._terminal.ask(prompt_of(self._id, current, len(found) - 1))
+
+    async def _answer(self) -> None:
+        """Record what the person answers, until cancelled."""
+        while self._terminal is not None:
+            line, question = await self._terminal.next(), self._question
+            if question is not None and line is None:
+                self._skipped.add(question.ref)
+                what = "…" if question.kind == "question" else "yes|no"
+                self._view.report(f"  left for later: maos answer {question.ref} {what}")
+            elif question is not None and line is not None and line.text.strip():
+                try:
+                    await self._run.answer(question.ref, line.text)
+                except MaosError as error:
+                    self._view.report(f"  {error}", "warning")
+            self._ask()
 
     # --- signals ---------------------------------------------------------------------------------------------
 
@@ -174,11 +200,11 @@ class ForegroundRun:
             self._leave(signal.SIGINT)
             return
         self._view.report(PAUSING, "warning")
-        self._m.runs.pause_here(self._run.id, "Ctrl+C")
+        self._m.runs.pause_here(self._id, "Ctrl+C")
 
     def _leave(self, number: signal.Signals) -> None:
         self._signal = number
-        self._leaving.set()
+        self._run.changed.set()
 
 
 def introduce(view: LiveView, run: Run) -> None:
@@ -186,18 +212,3 @@ def introduce(view: LiveView, run: Run) -> None:
     view.emit({"kind": "run", **summaries.document(run)})
     for text in (f"{run.id} in {run.folder}", *run.options.get("notes", ())):
         view.report(str(text))
-
-
-async def cancel(*tasks: asyncio.Task[Any]) -> None:
-    """Cancel tasks until all have ended: before Python 3.12, `wait_for` can lose a cancellation."""
-    while not all(task.done() for task in tasks):
-        for task in tasks:
-            task.cancel()
-        await asyncio.wait(tasks, timeout=1.0)
-    await asyncio.gather(*tasks, return_exceptions=True)
-
-
-async def _stop(task: asyncio.Task[None]) -> None:
-    task.cancel()
-    with suppress(asyncio.CancelledError):
-        await task

@@ -106,7 +106,7 @@ def document(status: RunView, *, tasks: bool = False, messages: Sequence[SentMes
         "commit": run.commit,
         "spawned_tasks": list(now.spawned),
         "stuck_tasks": list(now.stuck),
-        "pause_requested": status.pending.pause or None,
+        "pause_requested": status.commands.pause or None,
         **time(now.until_us or None, "resumes"),
         "restoration_count": now.restored,
         "restoration_source": now.restored_from or None,

@@ -1,13 +1,12 @@
-"""The run that a conversation is about: followed wherever it is executed, and executed here on request."""
+"""A run in the live view: followed wherever it is executed, and executed by this process on request."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from maos.cli.runs import summary
-from maos.cli.runs.foreground import cancel
 from maos.cli.runs.live import LiveView
 from maos.errors import InvalidInput
 from maos.model.run import Run
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from maos.runs.plan_input import Addition
 
 
-class ChatRun:
+class LiveRun:
     """One run at a time."""
 
     def __init__(self, m: Maos, view: LiveView, notify: Sequence[str]) -> None:
@@ -71,6 +70,8 @@ class ChatRun:
         """Wait until something has happened."""
         await self.changed.wait()
         self.changed.clear()
+        if self._following is not None and self._following.done():
+            self._following.result()
 
     async def follow(self, id: str) -> Run:
         """Render what happens to a run from now on."""
@@ -78,6 +79,7 @@ class ChatRun:
         self._feed = await self._m.runs.follow(id).__aenter__()
         self._view.switch(self._feed.run)
         self._following = asyncio.create_task(self._follow(self._feed))
+        self._following.add_done_callback(lambda _task: self.changed.set())
         return self._feed.run
 
     async def _follow(self, feed: RunFeed) -> None:
@@ -99,7 +101,7 @@ class ChatRun:
         """Answer a question."""
         question = next((each for each in self.questions if each.ref == ref), None)
         if question is None:
-            raise InvalidInput("that was answered already", hint="/questions lists what waits for you")
+            raise InvalidInput("that was answered already", hint="another answer came first")
         await self._m.questions.give_line(question, text)
         self._answered.add(ref)
 
@@ -138,7 +140,7 @@ class ChatRun:
 
     async def conclude(self) -> None:
         """Print the summary of a run that is over for now, once."""
-        run = await self._ended()
+        run = await self.ended()
         if run is None or run.version == self._concluded:
             return
         self._concluded = run.version
@@ -152,16 +154,27 @@ class ChatRun:
         if not self._view.as_json:
             await self._view.write(lambda: summary.show(found))
 
-    async def _ended(self) -> Run | None:
-        """The run when no engine executes it any more; None as long as one does."""
+    async def ended(self) -> Run | None:
+        """Return the run when no engine executes it any more and everything of it is rendered; None while one does."""
         task, self._task, self._has_ended = self._task, None, False
         assert self._feed is not None
-        if task is not None:
-            await self._feed.caught_up((await task).version)
-        return None if self._feed.run.is_going else self._feed.run
+        if task is None:
+            return None if self._feed.run.is_going else self._feed.run
+        run = await task
+        await self._feed.caught_up(run.version)
+        return run
 
     async def detach(self) -> None:
         """Stop executing and following the run here; its agents keep running."""
         if self._task is not None:
             await cancel(self._task)
         await self.unfollow()
+
+
+async def cancel(*tasks: asyncio.Task[Any]) -> None:
+    """Cancel tasks until all have ended: before Python 3.12, `wait_for` can lose a cancellation."""
+    while not all(task.done() for task in tasks):
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks, timeout=1.0)
+    await asyncio.gather(*tasks, return_exceptions=True)
