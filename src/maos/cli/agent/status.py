@@ -151,7 +151,7 @@ def show(database: DatabaseTarget, agent: str, full: bool, as_json: bool) -> Non
             render.line((f"{label:<{LABEL_WIDTH}}  ", "dim"), words.one_line(text, room))
 
 
-class Row(NamedTuple):
+class PageRow(NamedTuple):
     """A line of the page about an agent."""
 
     label: str
@@ -161,29 +161,29 @@ class Row(NamedTuple):
     """Whether it is to be copied, and printed whole when it does not fit."""
 
 
-def _rows(now: AgentDetails, most: int | None) -> Iterator[Row]:
+def _rows(now: AgentDetails, most: int | None) -> Iterator[PageRow]:
     """The page about an agent, with at most so many lines of each list."""
     ended = not now.is_open
-    yield Row("", now.status.meaning)
-    yield Row("next", now.resumable or "", whole=True)
-    yield Row("task", now.task)
-    yield Row("doing", "" if ended else now.activity)
-    yield Row("result", now.result if ended else "")
+    yield PageRow("", now.status.meaning)
+    yield PageRow("next", now.resumable or "", whole=True)
+    yield PageRow("task", now.task)
+    yield PageRow("doing", "" if ended else now.activity)
+    yield PageRow("result", now.result if ended else "")
     if now.status is AgentState.FAILED:
-        yield Row("failed", ending(now).partition(": ")[2])
-        yield Row("to do", _hint(now), whole=True)
-        yield Row("not before", render.when(now.failure.reset_us) if now.failure and now.failure.reset_us else "")
+        yield PageRow("failed", ending(now).partition(": ")[2])
+        yield PageRow("to do", _hint(now), whole=True)
+        yield PageRow("not before", render.when(now.failure.reset_us) if now.failure and now.failure.reset_us else "")
     yield from _list("unknown", [f"{each} (may have taken effect)" for each in _tools_unknown(now)], most)
     for asked in now.permissions:
         if "answer" not in asked:
-            yield Row("asks", words.tool(asked.get("tool", ""), asked.get("input")))
-            yield Row("", f"maos agent answer {now.agent} {asked['id']} yes|no", whole=True)
+            yield PageRow("asks", words.tool(asked.get("tool", ""), asked.get("input")))
+            yield PageRow("", f"maos agent answer {now.agent} {asked['id']} yes|no", whole=True)
     engine = now.engine
     processes = f"agent {now.pid}, recorded by {engine.get('pid')} on {engine.get('host')}"
-    yield Row("processes", "" if ended else processes)
-    yield Row("works in", str(now.order.get("cwd", "")), whole=True)
-    yield from (Row("", line, whole=True) for line in _changes(now))
-    yield Row("session", now.session if now.kind != "shell" else "")
+    yield PageRow("processes", "" if ended else processes)
+    yield PageRow("works in", str(now.order.get("cwd", "")), whole=True)
+    yield from (PageRow("", line, whole=True) for line in _changes(now))
+    yield PageRow("session", now.session if now.kind != "shell" else "")
     found = [f"{each.get('keyword', '')}: {each.get('text', '')}" for each in now.discoveries]
     yield from _list("found", found, most)
     points = [
@@ -193,14 +193,14 @@ def _rows(now: AgentDetails, most: int | None) -> Iterator[Row]:
     yield from _list("checkpoints", points, most)
     attempts = [f"{each.attempt}  {render.when(each.started_us)}  {ending(each)}" for each in reversed(now.attempts)]
     yield from _list("attempts", attempts if len(attempts) > 1 else [], most)
-    yield Row("took", " · ".join([*_counts(now), *_figures(now)]))
+    yield PageRow("took", " · ".join([*_counts(now), *_figures(now)]))
 
 
-def _list(label: str, lines: list[str], most: int | None) -> Iterator[Row]:
+def _list(label: str, lines: list[str], most: int | None) -> Iterator[PageRow]:
     for index, line in enumerate(lines[:most]):
-        yield Row("" if index else label, line)
+        yield PageRow("" if index else label, line)
     if most is not None and len(lines) > most:
-        yield Row("", f"… and {len(lines) - most} more (--full shows all)")
+        yield PageRow("", f"… and {len(lines) - most} more (--full shows all)")
 
 
 def _hint(now: AgentDetails) -> str:

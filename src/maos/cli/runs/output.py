@@ -122,7 +122,7 @@ async def _follow(feed: RunFeed, view: LiveView, *, live: bool) -> None:
     """Render updates until the run has ended or is paused, or its engine has exited."""
     import asyncio
 
-    from maos.cli.runs.foreground import cancel
+    from maos.cli.runs.live_run import cancel
     from maos.runs.status import is_executing
 
     async def read() -> None:

@@ -45,17 +45,9 @@ def document(run: Run, on_change: str = "keep") -> Document:
 
 
 def _document(found: Look, on_change: str) -> Document:
-    return {
-        "file": found.origin.file,
-        "state": found.state,
-        "on_change": on_change,
-        "added": list(found.changes.added),
-        "changed": list(found.changes.changed),
-        "removed": list(found.changes.removed),
-        "settings": list(found.changes.settings),
-        "misfits": [each._asdict() for each in found.changes.misfits],
-        "what": found.what or None,
-    }
+    changes: Document = shared.of(found.changes)
+    head = {"file": found.origin.file, "state": found.state, "on_change": on_change}
+    return {**head, **changes, "what": found.what or None}
 
 
 def line(run: Run) -> str:
