@@ -250,7 +250,10 @@ class Maos:
         return Transfer(self.journal, self._clock, self.agents, made_by=made_by)
 
     async def tools(self, agent: str, attempt: str, *, run: str = "") -> AgentTools:
-        """Return the tools of one agent, which its MCP server offers; repeated calls of earlier servers are found.
+        """Return the tools of one agent, as its MCP server offers them.
+
+        A call that an earlier server recorded, and whose reply may not have arrived, is recognized when it is repeated.
+        Arguments are recorded as they are given: the server removes secrets from them.
 
         Example::
 

@@ -70,7 +70,7 @@ def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
 
 
-class Channel:
+class RpcChannel:
     """Messages from and to one client; one thread may read while another writes."""
 
     def __init__(self, input: int = 0, output: int = 1) -> None:

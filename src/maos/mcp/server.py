@@ -11,7 +11,7 @@ import sys
 
 from maos import __version__
 from maos.mcp import tools
-from maos.mcp.protocol import NO_METHOD, Channel, Refused, RpcMessage
+from maos.mcp.protocol import NO_METHOD, Refused, RpcChannel, RpcMessage
 from maos.model import tool_calls as names
 
 TYPE_CHECKING = False
@@ -31,13 +31,13 @@ def main(environment: Mapping[str, str] | None = None) -> int:
         sys.stderr.write(f"maos mcp: {', '.join(missing)} not set (agents' programs start this with these variables)\n")
         return 2
     try:
-        serve(Channel(), environment)
+        serve(RpcChannel(), environment)
     except KeyboardInterrupt:  # how some programs end their servers
         pass
     return 0
 
 
-def serve(channel: Channel, environment: Mapping[str, str]) -> None:
+def serve(channel: RpcChannel, environment: Mapping[str, str]) -> None:
     """Answer requests; from the first tool call on, a session answers them."""
     in_a_run = bool(environment.get(names.RUN))
 

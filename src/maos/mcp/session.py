@@ -16,7 +16,7 @@ import msgspec
 from maos.app import Maos
 from maos.app import open as open_maos
 from maos.errors import InvalidInput, MaosError
-from maos.mcp.protocol import BAD_PARAMETERS, BROKEN, INVALID, Channel, Id, Refused, RpcMessage
+from maos.mcp.protocol import BAD_PARAMETERS, BROKEN, INVALID, Id, Refused, RpcChannel, RpcMessage
 from maos.mcp.tools import BY_NAME, check_arguments
 from maos.model import tool_calls as names
 from maos.redact import Redactor
@@ -34,7 +34,7 @@ _SECRET_WORDS = ("KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL", "
 class RunningCall:
     """A tool call that is being executed."""
 
-    def __init__(self, channel: Channel, message: RpcMessage) -> None:
+    def __init__(self, channel: RpcChannel, message: RpcMessage) -> None:
         assert message.id is not None
         self.id: Id = message.id
         self.params = message.params
@@ -59,7 +59,9 @@ class RunningCall:
 class ToolSession:
     """Executes the tool calls of one client, in the database that is opened with the first of them."""
 
-    def __init__(self, channel: Channel, environment: Mapping[str, str], respond: Callable[[RpcMessage], None]) -> None:
+    def __init__(
+        self, channel: RpcChannel, environment: Mapping[str, str], respond: Callable[[RpcMessage], None]
+    ) -> None:
         self._channel = channel
         self._environment = environment
         self._respond = respond

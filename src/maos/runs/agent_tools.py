@@ -35,7 +35,7 @@ from maos.model.events.run import QuestionAnswered, QuestionAsked
 from maos.model.message import PERSON, Message, inbox, render
 from maos.model.run import Run
 from maos.model.status import TaskStatus
-from maos.runs.tool_log import RecordedCall, ToolEffect, ToolLog, fingerprint
+from maos.runs.tool_log import Compose, RecordedCall, ToolEffect, ToolLog, fingerprint
 from maos.state.agents import AgentStates
 from maos.store.contract import Key
 
@@ -93,20 +93,6 @@ class ListedAgent(msgspec.Struct, omit_defaults=True):
     activity: str = ""
 
 
-class OpenQuestion(msgspec.Struct):
-    """A question that is not answered."""
-
-    id: str
-    question: str
-
-
-class AgentDiscovery(msgspec.Struct):
-    """A discovery of another agent."""
-
-    agent: str
-    text: str
-
-
 class RunBrief(msgspec.Struct):
     """The state of a run, as its agents see it."""
 
@@ -116,8 +102,8 @@ class RunBrief(msgspec.Struct):
     percent: int
     tasks: dict[str, list[str]]
     """The names of tasks by their status."""
-    open_questions: list[OpenQuestion]
-    discoveries: list[AgentDiscovery]
+    open_questions: list[dict[str, str]]
+    discoveries: list[dict[str, str]]
     cost_usd: float
 
 
@@ -167,12 +153,7 @@ class AgentTools:
                 raise
 
     async def _once(
-        self,
-        tool: str,
-        arguments: Mapping[str, Any],
-        effect: Callable[[], Awaitable[ToolEffect]],
-        *,
-        key: Key | None = None,
+        self, tool: str, arguments: Mapping[str, Any], effect: ToolEffect | Compose, *, key: Key | None = None
     ) -> ToolReply:
         call = await self.log.once(tool, arguments, effect, key=key)
         return ToolReply(call.reply, [call])
@@ -205,11 +186,8 @@ class AgentTools:
 
     async def report_progress(self, *, percent: float, activity: str) -> ToolReply:
         """Record how far the agent is; the newest report counts."""
-
-        async def effect() -> ToolEffect:
-            return ToolEffect("recorded")
-
-        return await self._once("report_progress", {"percent": percent, "activity": activity}, effect)
+        progress = {"percent": percent, "activity": activity}
+        return await self._once("report_progress", progress, ToolEffect("recorded"))
 
     # --- messages ------------------------------------------------------------------------------------------------
 
@@ -362,10 +340,7 @@ class AgentTools:
             expires_us=now_us + int(default_after_s * MICROSECONDS) if default is not None else 0,
             at_us=now_us,
         )
-
-        async def effect() -> ToolEffect:
-            return ToolEffect("", [Append(inbox(run.id), [asked])])
-
+        effect = ToolEffect("", [Append(inbox(run.id), [asked])])
         key = Key(f"tools/{self._agent}/{id}", fingerprint(id))
         recorded = await self._once("ask_person", {"id": id, "question": question}, effect, key=key)
         look = _AnswerReader(self._journal, run, id).look
@@ -387,11 +362,8 @@ class AgentTools:
         wanted |= {"needs": list(needs)} if needs else {}
         wanted |= {"agent": agent} if agent else {}
         command = TasksRequested(tasks=[wanted], asked_by=self._agent, at_us=self._clock.now_us())
-
-        async def effect() -> ToolEffect:
-            reply = f"recorded: the task {name} will be done by the agent {run.agent(name)}"
-            return ToolEffect(reply, [Append(inbox(run.id), [command])])
-
+        reply = f"recorded: the task {name} will be done by the agent {run.agent(name)}"
+        effect = ToolEffect(reply, [Append(inbox(run.id), [command])])
         key = Key(f"tools/{run.id}/task/{name}", fingerprint(wanted))
         try:
             return await self._once("spawn_task", wanted, effect, key=key)
@@ -433,8 +405,8 @@ class AgentTools:
             status=run.status,
             percent=run.progress,
             tasks=by_status,
-            open_questions=[OpenQuestion(each.id, each.question) for each in run.open_questions],
-            discoveries=[AgentDiscovery(agent, text) for agent, text in found[-DISCOVERIES_SHOWN:]],
+            open_questions=[{"id": each.id, "question": each.question} for each in run.open_questions],
+            discoveries=[{"agent": agent, "text": text} for agent, text in found[-DISCOVERIES_SHOWN:]],
             cost_usd=round(run.cost_usd, 4),
         )
 

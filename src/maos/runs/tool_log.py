@@ -39,6 +39,10 @@ class ToolEffect(NamedTuple):
     """Arguments of the call that the appends have, so that they are not recorded twice."""
 
 
+Compose = Callable[[], Awaitable[ToolEffect | None]]
+"""Returns the effect of a call, as it is to be written now; None for a call that changes nothing."""
+
+
 class RecordedCall(NamedTuple):
     """A call that was recorded."""
 
@@ -83,12 +87,7 @@ class ToolLog:
                 self._unproved = {key: call for key, call in self._unproved.items() if call.attempt != attempt}
 
     async def once(
-        self,
-        tool: str,
-        arguments: Mapping[str, Any],
-        effect: Callable[[], Awaitable[ToolEffect]],
-        *,
-        key: Key | None = None,
+        self, tool: str, arguments: Mapping[str, Any], effect: ToolEffect | Compose, *, key: Key | None = None
     ) -> RecordedCall:
         """Record a call and its effect, unless it repeats one; with a `key`, an equal call is a repeat for ever."""
         digest = fingerprint(tool, arguments).hex()
@@ -108,17 +107,17 @@ class ToolLog:
         self,
         tool: str,
         arguments: Mapping[str, Any],
-        effect: Callable[[], Awaitable[ToolEffect | None]],
+        effect: ToolEffect | Compose,
         *,
         digest: str = "",
         key: Key | None = None,
     ) -> RecordedCall | None:
         """Write a call and its effect in one append; nothing if there is no effect.
 
-        `effect` is called again when a stream that it read has changed before the append.
+        An effect is composed again when a stream that it was composed from has changed before the append.
         """
         while True:
-            composed = await effect()
+            composed = effect if isinstance(effect, ToolEffect) else await effect()
             if composed is None:
                 return None
             try:
