@@ -457,3 +457,20 @@ async def test_an_outcome_is_on_disk_though_the_workflow_does_something_else_nex
     assert (await m.workflows.get("b")).done == 20
     hold.set()
     await handle.result()
+
+
+async def test_a_step_that_fails_is_logged_with_stable_keys(m: Maos, caplog: pytest.LogCaptureFixture) -> None:
+    @maos.step
+    async def refused() -> None:
+        raise ValueError("no money")
+
+    @workflow("logged")
+    async def logged() -> None:
+        await refused()
+
+    with pytest.raises(WorkflowFailed):
+        await m.workflows.run(logged, id="l")
+    [warning] = [each for each in caplog.records if each.name == "maos.workflows" and each.levelname == "WARNING"
+                 and getattr(each, "action", "").startswith("step.")]  # fmt: skip
+    found = {name: getattr(warning, name) for name in ("action", "workflow", "step", "reason")}
+    assert found == {"action": "step.failed", "workflow": "l", "step": "1", "reason": "failed: no money"}

@@ -225,10 +225,10 @@ def _toml(source: Source) -> Located:
     try:
         data = tomllib.loads(source.text)
     except tomllib.TOMLDecodeError as error:
-        told = _TOML_ERROR.fullmatch(str(error))
+        found = _TOML_ERROR.fullmatch(str(error))
         end = Position(source.text.count("\n") + 1, len(source.text) - source.text.rfind("\n"))
-        at = Position(int(told[2]), int(told[3])) if told and told[2] else end
-        raise _bad(source, f"not TOML: {_begun(told[1] if told else str(error))}", at) from error
+        at = Position(int(found[2]), int(found[3])) if found and found[2] else end
+        raise _bad(source, f"not TOML: {_begun(found[1] if found else str(error))}", at) from error
     except ValueError as error:  # of int
         number = _LONG_NUMBER.search(source.text)
         line = source.text.count("\n", 0, number.start()) + 1 if number else 1

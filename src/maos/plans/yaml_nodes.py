@@ -15,7 +15,7 @@ NODES_MAX = 100_000
 
 
 class _Loader(yaml.SafeLoader):  # type: ignore[misc]  # yaml has no types
-    """Plain data only, told from words as the core schema of YAML 1.2 says: `yes`, `22:22` and `1_000` are words."""
+    """Plain data only, with the core schema of YAML 1.2: `yes`, `22:22` and `1_000` are text."""
 
 
 _PLAIN = ("tag:yaml.org,2002:map", "tag:yaml.org,2002:seq")

@@ -8,7 +8,8 @@ import uuid
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from datetime import datetime
 from functools import partial
-from typing import Any, TypeVar
+from types import UnionType
+from typing import Any, TypeVar, overload
 
 from maos.clock import SystemClock, to_datetime
 from maos.errors import InvalidInput
@@ -34,6 +35,12 @@ async def sleep(seconds: float) -> None:
         await asyncio.sleep(seconds)
     else:
         await scope.execution.waits.sleep(scope.next_id(), seconds)
+
+
+@overload
+async def signal(name: str, *, type: type[T], timeout_s: float = 0.0) -> T: ...
+@overload
+async def signal(name: str, *, type: UnionType = ..., timeout_s: float = 0.0) -> Any: ...
 
 
 async def signal(name: str, *, type: Any = Any, timeout_s: float = 0.0) -> Any:

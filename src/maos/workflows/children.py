@@ -211,9 +211,7 @@ class Children:
 
     async def _start(self, request: StartRequest) -> Handle[Any]:
         try:
-            return await self._service.start_child(
-                request, on_change=self._on_change, even_paused=self._even_paused
-            )  # fmt: skip
+            return await self._service.start_child(request, on_change=self._on_change, even_paused=self._even_paused)
         except (WorkflowChanged, NotFound) as error:
             raise self._record.changed(f"its child {request.id} cannot be resumed: {error.what}") from error
         except NotAgreed as error:
@@ -339,7 +337,7 @@ def _retry(attempt: Attempt, tries: int, now_us: int) -> TaskReleased | None:
     task = TaskState(name=attempt.agent, plan={}, needs=[], status=TaskStatus.RUNNING, tries=tries)
     outcome = Outcome(
         failure=attempt.failure, message=attempt.message, reset_us=attempt.reset_us, at_us=attempt.ended_us
-    )  # fmt: skip
+    )
     following = what_follows(task, outcome, now_us)
     return following if isinstance(following, TaskReleased) else None
 

@@ -10,6 +10,7 @@ import inspect
 import textwrap
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, ParamSpec, Protocol, TypeVar, overload
 
 from maos.errors import InvalidInput, NotFound
@@ -34,30 +35,22 @@ NOT_DONE = "not done"
 """What a probe returns when the step did not take effect."""
 
 
+@dataclass(eq=False)
 class StepDefinition(Generic[P, R]):
     """A function with effects outside: its result is recorded, and it is not called again for it."""
 
-    def __init__(
-        self,
-        function: Callable[P, Any],
-        *,
-        name: str,
-        retries: int,
-        backoff_s: float,
-        timeout_s: float,
-        idempotent: bool,
-        probe: Callable[P, Any] | None,
-    ) -> None:
-        if retries < 0 or backoff_s < 0 or timeout_s < 0:
-            raise InvalidInput(f"a limit of step {name!r} is negative")
-        self.function = function
-        self.name = name
-        self.retries = retries
-        self.backoff_s = backoff_s
-        self.timeout_s = timeout_s
-        self.idempotent = idempotent
-        self.probe = probe
-        functools.update_wrapper(self, function)
+    function: Callable[P, Any]
+    name: str
+    retries: int
+    backoff_s: float
+    timeout_s: float
+    idempotent: bool
+    probe: Callable[P, Any] | None
+
+    def __post_init__(self) -> None:
+        if self.retries < 0 or self.backoff_s < 0 or self.timeout_s < 0:
+            raise InvalidInput(f"a limit of step {self.name!r} is negative")
+        functools.update_wrapper(self, self.function)
 
     @functools.cached_property
     def returns(self) -> Any:
@@ -69,7 +62,7 @@ class StepDefinition(Generic[P, R]):
         return float(min(self.backoff_s * 2 ** (failures - 1), BACKOFF_S_MAX))
 
     async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """In a workflow: once, whatever is killed. Elsewhere: as the plain function it is."""
+        """Execute the step: in a workflow once, whatever is killed; elsewhere as a call of the plain function."""
         current = executor.get()
         working = call(self.function, args, kwargs) if current is None else current.run_step(self, args, kwargs)
         result: R = await working
@@ -80,7 +73,7 @@ class Executor(Protocol):
     """Executes the steps of the workflow function that runs now, and records their outcomes."""
 
     async def run_step(self, step: StepDefinition[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Return the recorded outcome of the step, or that of calling it now."""
+        """Return the recorded outcome of the step, or that of executing it now."""
         ...
 
 
@@ -89,7 +82,7 @@ executor: ContextVar[Executor | None] = ContextVar("maos_executor", default=None
 
 
 class Workflow(Generic[P, R]):
-    """A function whose calls of steps are recorded, so that it can be resumed after a crash."""
+    """A function whose steps are recorded, so that it can be resumed after a crash."""
 
     def __init__(self, function: Callable[P, Awaitable[R]], *, name: str, version: str) -> None:
         if not inspect.iscoroutinefunction(function):
@@ -116,7 +109,7 @@ class Workflow(Generic[P, R]):
         return {"module": self.function.__module__, "function": self.function.__qualname__, "file": file}
 
     async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """In a workflow: as a part of it. Elsewhere: as the plain function it is, with nothing recorded."""
+        """Call the function: in a workflow its steps are steps of that workflow; elsewhere nothing is recorded."""
         return await self.function(*args, **kwargs)
 
 
@@ -182,15 +175,7 @@ def step(
     """
 
     def made(function: Callable[..., Any]) -> StepDefinition[..., Any]:
-        return StepDefinition(
-            function,
-            name=name or function.__name__,
-            retries=retries,
-            backoff_s=backoff_s,
-            timeout_s=timeout_s,
-            idempotent=idempotent,
-            probe=probe,
-        )
+        return StepDefinition(function, name or function.__name__, retries, backoff_s, timeout_s, idempotent, probe)
 
     return made if function is None else made(function)
 

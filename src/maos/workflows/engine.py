@@ -23,7 +23,7 @@ from maos.model.attempt import check_agent, check_run
 from maos.model.events.workflow import WorkflowClaimed, WorkflowEnded, WorkflowStarted
 from maos.model.message import inbox
 from maos.model.status import WorkflowStatus
-from maos.model.workflow import CHANGED, FAILED, PAUSED, WorkflowRun, stream
+from maos.model.workflow import CHANGED, PAUSED, WorkflowRun, stream
 from maos.store.contract import Lease
 from maos.workflows import values
 from maos.workflows.children import Service
@@ -91,9 +91,7 @@ class WorkflowEngine:
         """Whether a run would execute other steps than before once more."""
         return run.status == CHANGED and self._unfit.get(run.id) == definition.code
 
-    async def start(
-        self, request: StartRequest, *, on_change: str = REFUSE, even_paused: bool = True
-    ) -> Handle[Any]:  # fmt: skip
+    async def start(self, request: StartRequest, *, on_change: str = REFUSE, even_paused: bool = True) -> Handle[Any]:
         """Start a run, or resume the one of that id; on disk when this returns."""
         CheckpointPolicy.of(request.options)
         workflow = request.workflow
@@ -128,7 +126,6 @@ class WorkflowEngine:
                 at_us=self._clock.now_us(),
             )
             await recorder.append(started)
-        _log(logging.INFO, "started", id, f"of {workflow.name} is started")
         return await self._execute(recorder, workflow)
 
     async def resume(
@@ -159,7 +156,6 @@ class WorkflowEngine:
                 at_us=self._clock.now_us(),
             )
             await recorder.append(claimed)
-        _log(logging.INFO, "resumed", run.id, "is resumed")
         return await self._execute(
             recorder, workflow, on_change=on_change, code_before=code_before, even_paused=even_paused
         )
@@ -184,7 +180,6 @@ class WorkflowEngine:
             )
         finally:
             await self._journal.release(lease)
-        _log(logging.INFO, run.status, id, f"is {run.status}")
         return run
 
     async def close(self) -> None:
@@ -220,12 +215,12 @@ class WorkflowEngine:
                 run = await execution.execute(inbox)
             if run.status == CHANGED:
                 self._unfit[id] = execution.definition.code
-            why = f": {run.why}" if run.why else ""
-            _log(logging.WARNING if run.status in (FAILED, CHANGED) else logging.INFO, run.status, id,
-                 f"is {run.status}{why}")  # fmt: skip
+                extra = {"action": "workflow.changed", "workflow": id, "reason": run.why}
+                logger.warning("workflow run %s stopped, its code has changed: %s", id, run.why, extra=extra)
             return run
         except LeaseLost as error:
-            _log(logging.WARNING, "claim_lost", id, f"is executed by another engine: {error}")
+            extra = {"action": "workflow.claim_lost", "workflow": id, "reason": error.what}
+            logger.warning("workflow run %s was claimed by another engine: %s", id, error.what, extra=extra)
             raise
         finally:
             self._executions.pop(id, None)
@@ -256,11 +251,6 @@ class WorkflowEngine:
         if begun is not None:
             await self._journal.release(lease)
         return begun or lease
-
-
-def _log(level: int, action: str, id: str, what: str) -> None:
-    extra = {"action": f"workflow.{action}", "workflow": id}
-    logger.log(level, "the workflow run %s %s", id, what, extra=extra)
 
 
 def _check_same(known: WorkflowRun, request: StartRequest, arguments: dict[str, Any]) -> None:

@@ -44,7 +44,7 @@ class WorkflowInbox:
             case SignalSent(name=name, value=value):
                 signalled = WorkflowSignalled(
                     name=name, value=value, inbox_version=version, at_us=self._record.now_us()
-                )  # fmt: skip
+                )
                 self._record.add(signalled)
                 self._record.flush_soon()
                 self._signals.setdefault(name, deque()).append((version, value))

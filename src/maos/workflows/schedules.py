@@ -159,9 +159,7 @@ async def all_of(journal: Journal) -> dict[str, Schedule]:
     return {} if found is None else found.known
 
 
-async def put(
-    journal: Journal, clock: Clock, name: str, cron: str, request: StartRequest, zone: str
-) -> Schedule:  # fmt: skip
+async def put(journal: Journal, clock: Clock, name: str, cron: str, request: StartRequest, zone: str) -> Schedule:
     """Have a workflow started at recurring times; a schedule of that name is replaced."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,40}", name):
         raise InvalidInput(f"{name!r} cannot name a schedule", hint="use up to 41 letters, digits, dashes, underscores")

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from maos.bus.mailbox import Mailbox
 from maos.clock import MICROSECONDS, Clock
@@ -18,7 +18,6 @@ from maos.errors import Conflict, Corrupt, InvalidInput, LeaseLost, NotFound
 from maos.journal.journal import Append, Journal
 from maos.model.events.commands import CancelRequested, Command, PauseRequested, ResolveRequested, SignalSent
 from maos.model.events.run import QuestionAnswered
-from maos.model.events.workflow import StepRetried, StepStarted, StepUnknown
 from maos.model.message import inbox
 from maos.model.run import Run
 from maos.model.schedule import Schedule
@@ -29,7 +28,6 @@ from maos.model.workflow import (
     GATE,
     PAUSED,
     RUNNING,
-    SIGNAL,
     STARTED,
     STEP,
     UNKNOWN,
@@ -76,9 +74,7 @@ class Workflows:
         self._journal = journal
         self._clock = clock
         self._attempts = attempts
-        self._engine = WorkflowEngine(
-            journal, clock, mailbox=mailbox, service=self, attempts=attempts, lease_s=lease_s
-        )  # fmt: skip
+        self._engine = WorkflowEngine(journal, clock, mailbox=mailbox, service=self, attempts=attempts, lease_s=lease_s)
 
     # --- running ---------------------------------------------------------------------------------------------
 
@@ -138,6 +134,15 @@ class Workflows:
         """
         default = {"checkpoints": self._checkpoints} if self._checkpoints else {}
         return await self._engine.start(StartRequest(workflow, args, kwargs, id, {**default, **(options or {})}))
+
+    @overload
+    async def resume(
+        self, id: str, *, workflow: Workflow[..., R], on_change: str = ..., trust: bool = ...
+    ) -> Handle[R]: ...
+    @overload
+    async def resume(
+        self, id: str, *, workflow: Workflow[..., Any] | None = ..., on_change: str = ..., trust: bool = ...
+    ) -> Handle[Any]: ...
 
     async def resume(
         self, id: str, *, workflow: Workflow[..., Any] | None = None, on_change: str = REFUSE, trust: bool = False
@@ -333,17 +338,12 @@ class Workflows:
     async def notices(self, id: str, *, after: int = 0) -> AsyncIterator[WorkflowNotice]:
         """What a person who watches a workflow run should know, from a version of its stream on, as it happens."""
         async for each in self._journal.follow_stream(stream(id), after=after):
-            match each.event:
-                case StepStarted(step_id=step_id, kind=kind, name=name) if kind in (GATE, SIGNAL):
-                    yield WorkflowNotice("waits", step_id, kind, name)
-                case StepUnknown(step_id=step_id):
-                    yield WorkflowNotice("unknown", step_id)
-                case StepRetried(step_id=step_id, error=error):
-                    yield WorkflowNotice("retried", step_id, message=error["message"] if error else "")
+            if notice := WorkflowNotice.of(each.event):
+                yield notice
 
     async def preview(
         self, id: str, *, workflow: Workflow[..., Any] | None = None, on_change: str = REFUSE
-    ) -> WorkflowPreview:  # fmt: skip
+    ) -> WorkflowPreview:
         """What `resume` would do with a workflow run; its definition is found by name if it is not given.
 
         Example::
@@ -417,10 +417,9 @@ class Workflows:
                 await m.workflows.answer("order-7", step_id, "yes")
         """
         run = await self.get(id)
-        step = run.steps.get(step_id)
-        if step is None or (step.kind, step.status) != (GATE, STARTED):
-            waiting = {each: question for each, question in run.waiting.items() if question.kind == GATE}
-            raise _not_waiting(run, f"the workflow {run.id} asks nothing at {step_id!r}", waiting)
+        questions = {each: step for each, step in run.waiting.items() if step.kind == GATE}
+        if (step := questions.get(step_id)) is None:
+            raise _not_waiting(run, f"the workflow {run.id} asks nothing at {step_id!r}", questions)
         choices = step.about.get("choices", [])
         if choices and answer not in choices:
             raise InvalidInput(f"{answer!r} is no answer to {step.name!r}", hint=f"answer {', '.join(choices)}")
@@ -443,7 +442,7 @@ class Workflows:
         value = values.plain(value, "the result")
         command = ResolveRequested(
             step_id=step_id, tries=step.tries, outcome=outcome, value=value, why=why, at_us=self._clock.now_us()
-        )  # fmt: skip
+        )
         await self._send(id, command)
 
     async def cancel(self, id: str, *, why: str = "") -> None:
@@ -484,19 +483,16 @@ class Workflows:
     async def _send(self, id: str, command: Command | QuestionAnswered, key: Key | None = None) -> None:
         """Append a command to the inbox of a run; one that has ended accepts only the repetition of a key."""
         run = await self.get(id)
-        append = Append(inbox(id), [command])
         if run.is_open:
-            await self._journal.append_all([append], key=key)
-        elif key is None or not await self._is_repeated(append, key):
-            raise NotWaiting(f"the workflow {id} is {run.status}", hint="it accepts no more commands")
-
-    async def _is_repeated(self, command: Append, key: Key) -> bool:
-        """Whether a command was sent before under this key; it is not sent now."""
+            await self._journal.append_all([Append(inbox(id), [command])], key=key)
+            return
+        closed = NotWaiting(f"the workflow {id} is {run.status}", hint="it accepts no more commands")
+        if key is None:
+            raise closed
         try:
-            await self._journal.append_all([command._replace(expected=NO_VERSION)], key=key)
-        except Conflict:
-            return False
-        return True
+            await self._journal.append_all([Append(inbox(id), [command], NO_VERSION)], key=key)
+        except Conflict as error:
+            raise closed from error
 
 
 def _not_waiting(run: WorkflowRun, what: str, open_: Mapping[str, Step]) -> NotWaiting:

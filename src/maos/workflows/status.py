@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from maos.engine import ownership
 from maos.model.attempt import Attempt
+from maos.model.events.workflow import StepRetried, StepStarted, StepUnknown, WorkflowEvent
 from maos.model.workflow import (
     AGENT,
     CHANGED,
@@ -15,6 +16,7 @@ from maos.model.workflow import (
     GATE,
     OPEN,
     RUNNING,
+    SIGNAL,
     STARTED,
     STEP,
     UNKNOWN,
@@ -75,6 +77,18 @@ class WorkflowNotice(NamedTuple):
     """Of the step: gate or signal."""
     name: str = ""
     message: str = ""
+
+    @classmethod
+    def of(cls, event: WorkflowEvent) -> WorkflowNotice | None:
+        """The notice about an event; None when a person need not know of it."""
+        match event:
+            case StepStarted(kind=kind, name=name) if kind in (GATE, SIGNAL):
+                return cls("waits", event.step_id, kind, name)
+            case StepUnknown():
+                return cls("unknown", event.step_id)
+            case StepRetried(error=error):
+                return cls("retried", event.step_id, message=error["message"] if error else "")
+        return None
 
 
 def unfinished_tools(attempts: Iterable[Attempt]) -> list[str]:

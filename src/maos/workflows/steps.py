@@ -164,12 +164,9 @@ class Steps:
             if failures > it.step.retries:
                 raise await self._fail(it, failed) from failed
             until_us = self._clock.now_us() + int(it.step.pause_s(failures) * MICROSECONDS)
-            error_data = values.error_data(failed)
-            self._record.add(
-                StepRetried(step_id=it.step_id, error=error_data, until_us=until_us, at_us=self._record.now_us())
-            )
+            raised, at_us = values.error_data(failed), self._record.now_us()
+            self._record.add(StepRetried(step_id=it.step_id, error=raised, until_us=until_us, at_us=at_us))
             await self._record.flush()
-            self._log(logging.INFO, "step.retried", it, f"failed and is retried: {error_data['message']}")
             await self._begin_again(it, until_us)
         crash_point(f"workflow:after {it.step.name}")
         try:
@@ -185,13 +182,13 @@ class Steps:
         error_data = values.error_data(error)
         self._record.add_failed(it.step_id, error_data)
         await self._record.write_outcome(it.step_id)
-        self._log(logging.WARNING, "step.failed", it, f"failed: {error_data['message']}")
+        self._warn("step.failed", it, f"failed: {error_data['message']}")
         return StepFailed(it.step.name, error_data)
 
-    def _log(self, level: int, action: str, it: Invocation, what: str) -> None:
-        extra = {"action": action, "workflow": self._record.run.id, "step": it.step_id}
-        logger.log(level, "step %s (%s) of the workflow run %s %s", it.step_id, it.step.name, extra["workflow"], what,
-                   extra=extra)  # fmt: skip
+    def _warn(self, action: str, it: Invocation, reason: str) -> None:
+        run = self._record.run.id
+        extra = {"action": action, "workflow": run, "step": it.step_id, "reason": reason}
+        logger.warning("step %s (%s) of workflow run %s %s", it.step_id, it.step.name, run, reason, extra=extra)
 
     def _outcome(self, recorded: Step, step: StepDefinition[..., Any]) -> Any:
         if recorded.status == FAILED:
@@ -271,7 +268,7 @@ class Steps:
             error_data = None if error is None else values.error_data(error)
             self._record.add(StepUnknown(step_id=it.step_id, error=error_data, at_us=self._record.now_us()))
             await self._record.flush()
-            self._log(logging.WARNING, "step.unknown", it, "has an unknown outcome; a person must resolve it")
+            self._warn("step.unknown", it, "has an unknown outcome; a person must resolve it")
         return None
 
     async def _wait_for_person(self, it: Invocation, thread: asyncio.Task[Any] | None) -> Step | str:

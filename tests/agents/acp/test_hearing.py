@@ -226,9 +226,9 @@ def test_no_word_is_lost_whatever_the_pieces(pieces: list[tuple[str, str, str]],
     speech = Speech()
     found: list[facts.Fact] = []
     for voice, message, words in [*pieces, ("text", "m1", "x" * long)]:
-        speech = Speech(json.loads(json.dumps(speech.state())))
+        speech = msgspec.json.decode(msgspec.json.encode(speech), type=Speech)
         found += speech.hear(voice, message, words, turn="t")
-        assert len(json.dumps(speech.state())) < LINE_CHARS_MAX * 2 + 200
+        assert len(msgspec.json.encode(speech)) < LINE_CHARS_MAX * 2 + 200
     found += speech.pause()
     said = "".join(words for _, _, words in pieces) + "x" * long
     assert "".join("".join(fact["text"].split()) for fact in plain(found)) == "".join(said.split())

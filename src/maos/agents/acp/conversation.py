@@ -1,14 +1,16 @@
 """The client's side of one conversation in the Agent Client Protocol: JSON-RPC 2.0, one message a line.
 
 initialize → session/resume, session/load or session/new → (choice of the model) → session/prompt → … → the end of the
-turn, after which the next session/prompt may follow. All that is known between two lines is in `state`, so whoever
-takes over goes on with the next line; ids of requests and replies are counted there and come out the same again.
+turn, after which the next session/prompt may follow. All that is known between two lines is in `state`, so another
+engine can continue with the next line; ids of requests and replies are counted there and come out the same again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
+
+import msgspec
 
 from maos.agents.acp import updates
 from maos.agents.acp.updates import is_allowed, option, outcome
@@ -20,11 +22,11 @@ from maos.model.events.facts import Fact
 
 PROTOCOL_VERSION = 1
 CLIENT_VERSION = "1"
-"""What agents are told: the version of this side of the conversation, which is what could matter to them."""
+"""The version that agents get: that of this side of the conversation, which is what could matter to them."""
 INITIALIZE_ID = 0
 
 SAY_PREFIX = "say/"
-"""Prompts that come later carry the id of their message, so that their response is known whoever asked."""
+"""Prompts that come later carry the id of their message, so that any engine recognises their response."""
 
 AUTH_REQUIRED = -32000
 METHOD_NOT_FOUND = -32601
@@ -32,72 +34,83 @@ METHOD_NOT_FOUND = -32601
 QUESTIONS_MAX = 32
 SESSION_CHARS_MAX = 1000
 LINE_CHARS_MAX = 500
-"""A line is told before its end when it has grown to this: what waits is kept small."""
+"""A line is returned before its end when it has grown to this: what waits is kept small."""
 
 INITIALIZE, OPEN, MODEL, TURN, READY, OVER = "initialize", "open", "model", "turn", "ready", "over"
 _STOPS = {
     "max_tokens": ("context_overflow", "the agent reached the maximum number of tokens"),
     "max_turn_requests": ("turns_reached", "the agent reached its limit of requests in one turn"),
-    "refusal": ("failed", "the agent refuses to go on"),
+    "refusal": ("failed", "the agent refuses to continue"),
 }
 
 
-class Speech:
+class Speech(msgspec.Struct, omit_defaults=True):
     """An agent's words, which come in pieces as small as a syllable, returned line by line.
 
-    A keyword must not be torn, and a fact for each syllable would be a waste. What was not returned yet is in the
-    state, so nothing is lost between two engines.
+    A keyword must not be torn, and a fact for each syllable would be a waste. What was not returned yet is a part of
+    the conversation's state, so nothing is lost between two engines.
     """
 
-    def __init__(self, state: Mapping[str, Any] | None = None) -> None:
-        state = state or {}
-        self._voice: str = state.get("voice", "")
-        self._message: str = state.get("message", "")
-        self._messages: int = state.get("messages", 0)
-        self._said: str = state.get("said", "")
-        self._mid_line: bool = state.get("mid_line", False)
-
-    def state(self) -> dict[str, Any]:
-        """What was said and not told yet, and whose words they are."""
-        everything = {
-            "voice": self._voice,
-            "message": self._message,
-            "messages": self._messages,
-            "said": self._said,
-            "mid_line": self._mid_line,
-        }
-        return {name: value for name, value in everything.items() if value}
+    voice: str = ""
+    message: str = ""
+    messages: int = 0
+    said: str = ""
+    """The text that was not returned yet."""
+    mid_line: bool = False
 
     def hear(self, voice: str, message: str, words: str, *, turn: str) -> list[Fact]:
         """More words, spoken (`text`) or thought; the lines that are whole now. Messages without a name get one."""
         found: list[Fact] = []
-        if voice != self._voice or (message and message != self._message):
+        if voice != self.voice or (message and message != self.message):
             found += self.pause()
-            self._messages += 1
-            self._voice, self._message = voice, message or f"{turn}/{self._messages}"
-        self._said += words
-        line_end = self._said.rfind("\n")
-        if line_end >= 0 and self._said[:line_end].strip():
-            found.append(self._tell(self._said[:line_end]))
-            self._said, self._mid_line = self._said[line_end + 1 :], False
-        if len(self._said) > LINE_CHARS_MAX:
-            cut = self._said.rfind(" ") + 1
-            if len(self._said) - cut > LINE_CHARS_MAX:  # a word that is too long itself
-                cut = len(self._said)
-            found.append(self._tell(self._said[:cut]))
-            self._said, self._mid_line = self._said[cut:], True
+            self.messages += 1
+            self.voice, self.message = voice, message or f"{turn}/{self.messages}"
+        self.said += words
+        line_end = self.said.rfind("\n")
+        if line_end >= 0 and self.said[:line_end].strip():
+            found.append(self._tell(self.said[:line_end]))
+            self.said, self.mid_line = self.said[line_end + 1 :], False
+        if len(self.said) > LINE_CHARS_MAX:
+            cut = self.said.rfind(" ") + 1
+            if len(self.said) - cut > LINE_CHARS_MAX:  # a word that is too long itself
+                cut = len(self.said)
+            found.append(self._tell(self.said[:cut]))
+            self.said, self.mid_line = self.said[cut:], True
         return found
 
     def pause(self) -> list[Fact]:
-        """What was said and not told yet, because something else comes now."""
-        found: list[Fact] = [self._tell(self._said.rstrip("\n"))] if self._said.strip() else []
-        self._voice = self._message = self._said = ""
-        self._mid_line = False
+        """Return the text that was not returned yet, because something else comes now."""
+        found: list[Fact] = [self._tell(self.said.rstrip("\n"))] if self.said.strip() else []
+        self.voice = self.message = self.said = ""
+        self.mid_line = False
         return found
 
     def _tell(self, text: str) -> Fact:
-        make = facts.Text if self._voice == "text" else facts.Thought
-        return make(text, message=self._message, part=self._mid_line)
+        make = facts.Text if self.voice == "text" else facts.Thought
+        return make(text, message=self.message, part=self.mid_line)
+
+
+class AcpState(msgspec.Struct, omit_defaults=True):
+    """What must be known to interpret the next line."""
+
+    phase: str = INITIALIZE
+    next: int = INITIALIZE_ID + 1
+    awaited: int | str = INITIALIZE_ID
+    """The request whose response begins the next phase."""
+    session: str = ""
+    way: str = ""
+    other_ways: list[str] = []
+    version: str = ""
+    logins: str = ""
+    turn: int = 0
+    cost: float | None = None
+    """The session's cost so far, as last reported; None while it is unknown where it began."""
+    cost_before: float = 0.0
+    """The same before this turn."""
+    speech: Speech = msgspec.field(default_factory=Speech)
+    questions: dict[str, list[Any]] = {}
+    """Permissions that were asked for in this turn: the request's id, the option that allows, the one that refuses,
+    whether it was answered. They stay after that, so that an answer can be repeated."""
 
 
 class AcpConversation(Conversation):
@@ -105,36 +118,12 @@ class AcpConversation(Conversation):
 
     def __init__(self, order: LaunchOrder, state: Mapping[str, Any] | None = None) -> None:
         self._order = order
-        state = state or {}
-        self._phase: str = state.get("phase", INITIALIZE)
-        self._next: int = state.get("next", INITIALIZE_ID + 1)
-        self._awaited: int | str = state.get("awaited", INITIALIZE_ID)
-        """The request whose response moves us on."""
-        self._session: str = state.get("session", "")
-        self._way: str = state.get("way", "")
-        self._other_ways: list[str] = list(state.get("other_ways", ()))
-        self._version: str = state.get("version", "")
-        self._logins: str = state.get("logins", "")
-        self._turn: int = state.get("turn", 0)
-        self._cost: float | None = state.get("cost")
-        """The session's cost so far, as last told; None while nobody has told where it began."""
-        self._cost_before: float = state.get("cost_before", 0.0)
-        """The same before this turn."""
-        self._speech = Speech(state.get("speech"))
-        self._questions: dict[str, list[Any]] = dict(state.get("questions", {}))
-        """Permissions that were asked for in this turn: the request's id, the option that allows, the one that
-        refuses, whether it was answered. They stay after that, so that an answer can be repeated."""
+        self._state = msgspec.convert(dict(state or {}), AcpState)
 
     def state(self) -> Mapping[str, Any]:
-        """Where the conversation is."""
-        everything = {
-            "phase": self._phase, "next": self._next, "awaited": self._awaited, "session": self._session,
-            "way": self._way, "other_ways": list(self._other_ways), "version": self._version, "logins": self._logins,
-            "turn": self._turn, "cost_before": self._cost_before, "speech": self._speech.state(),
-            "questions": dict(self._questions),
-        }  # fmt: skip
-        known = {name: value for name, value in everything.items() if value or name in ("phase", "next", "awaited")}
-        return known if self._cost is None else {**known, "cost": self._cost}
+        """What another process must know to interpret the next line."""
+        state: dict[str, Any] = msgspec.to_builtins(self._state)
+        return state
 
     # --- hearing ---------------------------------------------------------------------------------------------
 
@@ -160,15 +149,15 @@ class AcpConversation(Conversation):
         return Interpreted([facts.Unknown.of(line)]) if heard is None else heard
 
     def _hear_response(self, id: Any, message: Object) -> Interpreted | None:
-        is_awaited = type(id) is type(self._awaited) and id == self._awaited
-        if self._phase == READY and isinstance(id, str) and id.startswith(SAY_PREFIX) and not is_awaited:
-            self._begin_turn(id)  # asked by an engine that is gone and could not record it
-        elif not is_awaited or self._phase == READY:
+        is_awaited = type(id) is type(self._state.awaited) and id == self._state.awaited
+        if self._state.phase == READY and isinstance(id, str) and id.startswith(SAY_PREFIX) and not is_awaited:
+            self._begin_turn(id)  # asked by an engine that exited before it could record it
+        elif not is_awaited or self._state.phase == READY:
             return None
         if message.get("error") is not None:
             return self._hear_error(as_object(message["error"]))
         result = as_object(message.get("result"))
-        match self._phase:
+        match self._state.phase:
             case "initialize":
                 return self._initialized(result)
             case "open":
@@ -184,10 +173,14 @@ class AcpConversation(Conversation):
         name = failure.from_words(text, status=updates.error_status(error))
         if error.get("code") == AUTH_REQUIRED:
             name = "login_expired"
-            text += f"; it offers these logins: {self._logins}" if self._logins else ""
-        if self._phase == OPEN and self._way != "new" and name in ("failed", "bad_request", "session_missing"):
+            text += f"; it offers these logins: {self._state.logins}" if self._state.logins else ""
+        if (
+            self._state.phase == OPEN
+            and self._state.way != "new"
+            and name in ("failed", "bad_request", "session_missing")
+        ):
             return self._open(text)
-        return self._give_up(name, text, ends=self._phase != TURN)
+        return self._give_up(name, text, ends=self._state.phase != TURN)
 
     def _initialized(self, result: Object) -> Interpreted:
         version = result.get("protocolVersion")
@@ -195,26 +188,26 @@ class AcpConversation(Conversation):
             why = f"the agent speaks version {str(version)[:20]} of the protocol, maos speaks {PROTOCOL_VERSION}"
             return self._give_up("start_failed", why)
         about = as_object(result.get("agentInfo"))
-        self._version = f"{as_text(about.get('name'))} {as_text(about.get('version'))}".strip()[:100]
+        self._state.version = f"{as_text(about.get('name'))} {as_text(about.get('version'))}".strip()[:100]
         logins = [as_text(each.get("name")) for each in as_objects(result.get("authMethods"))]
-        self._logins = ", ".join(filter(None, logins))[:200]
+        self._state.logins = ", ".join(filter(None, logins))[:200]
         able = as_object(result.get("agentCapabilities"))
         if not self._order.resume:
-            self._other_ways = ["new"]
+            self._state.other_ways = ["new"]
         else:
             if as_object(able.get("sessionCapabilities")).get("resume") is not None:
-                self._other_ways.append("resume")
+                self._state.other_ways.append("resume")
             if able.get("loadSession") is True:
-                self._other_ways.append("load")
+                self._state.other_ways.append("load")
             if self._order.task_anew:
-                self._other_ways.append("new")
-        return self._open("the agent cannot take up a session again")
+                self._state.other_ways.append("new")
+        return self._open("the agent cannot resume a session")
 
     def _open(self, why_not: str) -> Interpreted:
         """Try the next way into a session."""
-        if not self._other_ways:
+        if not self._state.other_ways:
             return self._give_up("session_missing", why_not)
-        self._phase, self._way = OPEN, self._other_ways.pop(0)
+        self._state.phase, self._state.way = OPEN, self._state.other_ways.pop(0)
         servers = [
             {
                 "name": server.name,
@@ -225,21 +218,21 @@ class AcpConversation(Conversation):
             for server in self._order.mcp
         ]
         params: dict[str, Any] = {"cwd": str(self._order.cwd), "mcpServers": servers}
-        if self._way != "new":
+        if self._state.way != "new":
             params["sessionId"] = self._order.session
-        return Interpreted(replies=[self._ask(f"session/{self._way}", params)])
+        return Interpreted(replies=[self._ask(f"session/{self._state.way}", params)])
 
     def _opened(self, result: Object) -> Interpreted:
-        is_new = self._way == "new"
-        self._session = as_text(result.get("sessionId")) if is_new else self._order.session
-        if not self._session or len(self._session) > SESSION_CHARS_MAX:
+        is_new = self._state.way == "new"
+        self._state.session = as_text(result.get("sessionId")) if is_new else self._order.session
+        if not self._state.session or len(self._state.session) > SESSION_CHARS_MAX:
             return self._give_up("start_failed", "the agent opened a session without a usable id")
         if is_new:
-            self._cost = 0.0
+            self._state.cost = 0.0
         lost = self._order.session if is_new and self._order.resume else ""
         choice = _model_choice(result)
         current = as_text(choice.get("currentValue"))
-        session = facts.SessionOpened(self._session, model=current, version=self._version, instead_of=lost)
+        session = facts.SessionOpened(self._state.session, model=current, version=self._state.version, instead_of=lost)
         wanted = self._order.model
         if not wanted or wanted == current:
             return self._prompted([session])
@@ -248,21 +241,21 @@ class AcpConversation(Conversation):
             instead = ", ".join(sorted(set(offered.values()))) or "no choice"
             given_up = self._give_up("start_failed", f"the agent has no model {wanted!r}; it offers {instead}"[:1000])
             return given_up._replace(facts=[session, *given_up.facts])
-        self._phase = MODEL
-        params = {"sessionId": self._session, "configId": choice.get("id"), "value": offered[wanted]}
+        self._state.phase = MODEL
+        params = {"sessionId": self._state.session, "configId": choice.get("id"), "value": offered[wanted]}
         return Interpreted([session], [self._ask("session/set_config_option", params)])
 
-    def _prompted(self, told: list[Fact] | None = None) -> Interpreted:
+    def _prompted(self, found: list[Fact] | None = None) -> Interpreted:
         """The first prompt of this process."""
         order = self._order
-        text = order.task_anew if order.resume and self._way == "new" else order.task
-        if self._way == "new" and order.instructions:
+        text = order.task_anew if order.resume and self._state.way == "new" else order.task
+        if self._state.way == "new" and order.instructions:
             text = f"{order.instructions}\n\n{text}"
-        self._begin_turn(self._next)
-        return Interpreted(told or [], [self._ask("session/prompt", self._prompt(text))])
+        self._begin_turn(self._state.next)
+        return Interpreted(found or [], [self._ask("session/prompt", self._prompt(text))])
 
     def _turn_ended(self, result: Object) -> Interpreted:
-        found = self._speech.pause()
+        found = self._state.speech.pause()
         reason = as_text(result.get("stopReason"))[:100]
         used = as_object(result.get("usage"))
         if used:
@@ -278,13 +271,17 @@ class AcpConversation(Conversation):
         if reason in _STOPS:
             found.append(facts.Trouble(*_STOPS[reason]))
         found.append(facts.TurnEnded("", failed=reason != "end_turn", reason=reason))
-        self._phase, self._questions = READY, {}
+        self._state.phase, self._state.questions = READY, {}
         return Interpreted(found)
 
     def _give_up(self, name: str, why: str, *, ends: bool = True) -> Interpreted:
         """Trouble; if there is no way on, the end of the input lets the agent go."""
-        found = [*self._speech.pause(), facts.Trouble(name, why), facts.TurnEnded("", failed=True, reason="error")]
-        self._phase, self._questions = (OVER if ends else READY), {}
+        found = [
+            *self._state.speech.pause(),
+            facts.Trouble(name, why),
+            facts.TurnEnded("", failed=True, reason="error"),
+        ]
+        self._state.phase, self._state.questions = (OVER if ends else READY), {}
         return Interpreted(found, [Reply("acp/end", b"", closes=True)] if ends else [])
 
     def _hear_notification(self, method: Any, params: Object) -> Interpreted | None:
@@ -292,24 +289,24 @@ class AcpConversation(Conversation):
             return None
         update = as_object(params.get("update"))
         kind = update.get("sessionUpdate")
-        if self._phase == OPEN:  # what it remembers: all of this was recorded when it happened
+        if self._state.phase == OPEN:  # what it remembers: all of this was recorded when it happened
             if kind == "usage_update":
                 self._cost_told(update)
-                self._cost_before = self._cost or 0.0
+                self._state.cost_before = self._state.cost or 0.0
             return Interpreted()
-        if params.get("sessionId") != self._session:
+        if params.get("sessionId") != self._state.session:
             return None
         match kind:
             case "agent_message_chunk" | "agent_thought_chunk":
                 voice = "text" if kind == "agent_message_chunk" else "thought"
                 message = as_text(update.get("messageId"))[: updates.ID_CHARS_MAX]
                 words = updates.words_of(update.get("content"))
-                return Interpreted(self._speech.hear(voice, message, words, turn=self._turn_name()))
+                return Interpreted(self._state.speech.hear(voice, message, words, turn=self._turn_name()))
             case "tool_call" | "tool_call_update":
                 found = updates.tool_facts(update, is_new=kind == "tool_call")
-                return Interpreted([*self._speech.pause(), *found]) if as_text(update.get("toolCallId")) else None
+                return Interpreted([*self._state.speech.pause(), *found]) if as_text(update.get("toolCallId")) else None
             case "plan" if isinstance(update.get("entries"), list):
-                return Interpreted([*self._speech.pause(), updates.plan_fact(update)])
+                return Interpreted([*self._state.speech.pause(), updates.plan_fact(update)])
             case "usage_update":
                 return self._cost_told(update)
         return Interpreted() if kind in updates.SILENT else None
@@ -322,15 +319,17 @@ class AcpConversation(Conversation):
         amount = as_number(cost.get("amount"))
         if amount is None or amount < 0 or cost.get("currency") != "USD":
             return None
-        if self._cost is None or amount < self._cost_before:
-            self._cost = self._cost_before = amount  # a count that began before us, or anew: only what follows counts
+        if self._state.cost is None or amount < self._state.cost_before:
+            self._state.cost = self._state.cost_before = (
+                amount  # a count that began before us, or anew: only what follows counts
+            )
             return Interpreted()
-        self._cost = amount
-        return Interpreted([facts.Cost(round(amount - self._cost_before, 10), turn=self._turn_name())])
+        self._state.cost = amount
+        return Interpreted([facts.Cost(round(amount - self._state.cost_before, 10), turn=self._turn_name())])
 
     def rest(self) -> list[Fact]:
         """What was said before the program ended in the middle of a line."""
-        return self._speech.pause()
+        return self._state.speech.pause()
 
     # --- permissions -----------------------------------------------------------------------------------------
 
@@ -344,87 +343,87 @@ class AcpConversation(Conversation):
         allow, refuse = option(options, "allow"), option(options, "reject")
         if self._order.permission == "deny" and not is_allowed(call, self._order):
             denied = facts.PermissionDenied(name, "nothing needs to be asked: the order says deny")
-            return Interpreted([*self._speech.pause(), denied], [self._respond(id, outcome(refuse))])
+            return Interpreted([*self._state.speech.pause(), denied], [self._respond(id, outcome(refuse))])
         if allow and is_allowed(call, self._order):
             return Interpreted(replies=[self._respond(id, outcome(allow))])
         if not allow or not self._has_room():
             denied = facts.PermissionDenied(name, "it cannot be asked for: too many questions, or no way to say yes")
-            return Interpreted([*self._speech.pause(), denied], [self._respond(id, outcome(refuse))])
-        question = str(self._next)
-        self._next += 1
-        self._questions[question] = [id, allow, refuse, False]
+            return Interpreted([*self._state.speech.pause(), denied], [self._respond(id, outcome(refuse))])
+        question = str(self._state.next)
+        self._state.next += 1
+        self._state.questions[question] = [id, allow, refuse, False]
         choices = [
             {"id": as_text(each.get("optionId")), "name": as_text(each.get("name")), "kind": as_text(each.get("kind"))}
             for each in options
         ]
         asked = facts.PermissionRequested(question, name, updates.tool_input(call) or None, choices or None)
-        return Interpreted([*self._speech.pause(), asked])
+        return Interpreted([*self._state.speech.pause(), asked])
 
     def _has_room(self) -> bool:
         """Whether one more question can be kept: the oldest that was answered makes room."""
-        if len(self._questions) >= QUESTIONS_MAX:
-            answered = [question for question, (*_, is_answered) in self._questions.items() if is_answered]
+        if len(self._state.questions) >= QUESTIONS_MAX:
+            answered = [question for question, (*_, is_answered) in self._state.questions.items() if is_answered]
             for question in answered[:1]:
-                del self._questions[question]
-        return len(self._questions) < QUESTIONS_MAX
+                del self._state.questions[question]
+        return len(self._state.questions) < QUESTIONS_MAX
 
     # --- speaking --------------------------------------------------------------------------------------------
 
     def say(self, id: str, text: str) -> Reply | None:
         """The next prompt; None while a turn runs, for the protocol has no messages in between.
 
-        Asked again for the message that is being answered, it gives the same bytes: whoever took over may repeat it.
+        Asked again for the message that is being answered, it gives the same bytes: another engine may repeat it.
         """
         request = SAY_PREFIX + id
-        if self._phase == READY and request != self._awaited:
+        if self._state.phase == READY and request != self._state.awaited:
             self._begin_turn(request)
-        elif self._phase != TURN or request != self._awaited:
+        elif self._state.phase != TURN or request != self._state.awaited:
             return None
         return Reply(id, _message({"id": request, "method": "session/prompt", "params": self._prompt(text)}))
 
     def answer(self, request: str, *, allow: bool, why: str = "") -> Reply | None:
         """The answer to a permission that was asked for in this turn; given twice, it is the same."""
-        if request not in self._questions:
+        if request not in self._state.questions:
             return None
-        id, allowing, refusing, _ = self._questions[request]
-        self._questions[request] = [id, allowing, refusing, True]
+        id, allowing, refusing, _ = self._state.questions[request]
+        self._state.questions[request] = [id, allowing, refusing, True]
         result = outcome(allowing if allow else refusing)
         return Reply(f"permission/{request}", _message({"id": id, **result}))
 
     def cancel(self) -> Reply | None:
         """What breaks off the turn: the agent answers with the end of it. None when none runs."""
-        if self._phase != TURN:
+        if self._state.phase != TURN:
             return None
-        data = _message({"method": "session/cancel", "params": {"sessionId": self._session}})
-        for id, _, _, is_answered in self._questions.values():
+        data = _message({"method": "session/cancel", "params": {"sessionId": self._state.session}})
+        for id, _, _, is_answered in self._state.questions.values():
             data += b"" if is_answered else _message({"id": id, **outcome("")})
-        return Reply(f"acp/cancel/{self._turn}", data)
+        return Reply(f"acp/cancel/{self._state.turn}", data)
 
     def end(self) -> Reply | None:
         """The end of its input, on which an agent leaves."""
         return Reply("acp/end", b"", closes=True)
 
     def _begin_turn(self, request: int | str) -> None:
-        self._phase, self._awaited = TURN, request
-        self._turn += 1
-        self._cost_before = self._cost or 0.0
+        self._state.phase, self._state.awaited = TURN, request
+        self._state.turn += 1
+        self._state.cost_before = self._state.cost or 0.0
 
     def _turn_name(self) -> str:
-        return f"{self._order.attempt}/{self._turn}"
+        return f"{self._order.attempt}/{self._state.turn}"
 
     def _prompt(self, text: str) -> dict[str, Any]:
         words = text.encode("utf-8", "backslashreplace").decode()
-        return {"sessionId": self._session, "prompt": [{"type": "text", "text": words}]}
+        return {"sessionId": self._state.session, "prompt": [{"type": "text", "text": words}]}
 
     def _ask(self, method: str, params: Mapping[str, Any]) -> Reply:
         """A request of ours, whose response is waited for."""
-        self._awaited, self._next = self._next, self._next + 1
-        data = _message({"id": self._awaited, "method": method, "params": params})
-        return Reply(f"acp/{self._awaited}", data)
+        self._state.awaited, self._state.next = self._state.next, self._state.next + 1
+        data = _message({"id": self._state.awaited, "method": method, "params": params})
+        return Reply(f"acp/{self._state.awaited}", data)
 
     def _respond(self, id: int | str, outcome: Mapping[str, Any]) -> Reply:
-        self._next += 1
-        return Reply(f"acp/{self._next - 1}", _message({"id": id, **outcome}))
+        self._state.next += 1
+        return Reply(f"acp/{self._state.next - 1}", _message({"id": id, **outcome}))
 
 
 def initialize() -> bytes:

@@ -1,8 +1,8 @@
 """A conversation with Claude Code: what its JSON lines mean, and the lines it is answered with.
 
-Text is told in paragraphs while it streams; the paragraph in the making is part of the state, so a crash loses nothing
-that was read. When the finished block arrives, only what was not told yet is told. A turn has ended when the program
-says that it is idle: a result may come before, while agents of its own are still at work.
+Text is returned in paragraphs while it streams; the paragraph in the making is part of the state, so a crash loses
+nothing that was read. When the finished block arrives, only the rest of it is returned. A turn has ended when the
+program says that it is idle: a result may come before, while agents of its own are still at work.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from maos.model.events import facts
 from maos.model.events.facts import Fact
 
 TAIL_CHARS_MAX = 1000
-"""A paragraph in the making that is longer is told in parts: it would be written down again with every line heard."""
+"""A paragraph in the making that is longer is returned in parts: it would be recorded again with every line."""
 ASKED_MAX = 64
 NAMESPACE = uuid.UUID("a3e0c1f4-52b7-4f0e-8d0c-6f1d7c2f9b11")
 
@@ -47,13 +47,13 @@ class ClaudeState(msgspec.Struct, omit_defaults=True):
     """The message that is being streamed."""
     model: str = ""
     usage: dict[str, int] = {}
-    """What that message used, as far as its beginning tells; empty once its end has told it rightly."""
+    """What that message used, as far as its beginning says; empty once its end has said it exactly."""
     told: int = 0
-    """How many characters of the block that is being streamed have been told."""
+    """How many characters of the block that is being streamed have been returned."""
     tail: str = ""
     """The rest of it, up to here."""
     counted: dict[str, int] = {}
-    """Tokens told since the last result."""
+    """Tokens reported since the last result."""
     total_usd: float = 0.0
     asked: dict[str, str] = {}
     """Permissions that were asked for and are open, with the use of a tool that each is about."""
@@ -62,7 +62,7 @@ class ClaudeState(msgspec.Struct, omit_defaults=True):
     busy: bool = False
     """It says that it is working; programs that never say so are taken at their results."""
     ended: facts.TurnEnded | None = None
-    """The end of a turn, to be told when it is idle."""
+    """The end of a turn, to be returned when it is idle."""
     reset_s: int = 0
     """When a limit that was reported will be lifted."""
     closed: bool = False
@@ -111,7 +111,7 @@ class ClaudeConversation(Conversation):
         return None if self._state.closed else Reply(id, user_line(self._order.session, id, text))
 
     def answer(self, request: str, *, allow: bool, why: str = "") -> Reply | None:
-        """Yes or no; the reason of a no is told to the model."""
+        """Yes or no; the model gets the reason of a no."""
         if request not in self._state.asked:
             return None
         answer = {"behavior": "allow"}
@@ -132,7 +132,7 @@ class ClaudeConversation(Conversation):
         return Reply("end", b"", closes=True)
 
     def rest(self) -> Sequence[Fact]:
-        """What was heard and not told yet, once the program has ended in the middle of it."""
+        """The facts that were not returned yet, once the program has exited in the middle of something."""
         state = self._state
         found: list[Fact] = []
         if state.tail.strip():
@@ -232,7 +232,7 @@ class ClaudeConversation(Conversation):
         elif kind == "content_block_delta":
             return self._more(as_text(as_object(event.get("delta")).get("text")))
         elif kind == "content_block_stop":
-            state.told, state.tail = 0, ""  # told with the whole block, or the request failed and will be repeated
+            state.told, state.tail = 0, ""  # returned with the whole block, or the request failed and will be repeated
         elif kind == "message_delta":
             used = result.tokens(as_object(event.get("usage")))
             return self._count({**state.usage, **{name: count for name, count in used.items() if count}})
@@ -284,7 +284,7 @@ class ClaudeConversation(Conversation):
         return found
 
     def _told_to_itself(self, block: Object, id: str) -> Sequence[Fact]:
-        """What an agent of its own says is told to the agent, not to us."""
+        """What an agent of its own says is said to the agent, not to us."""
         return [facts.Thought(as_text(block.get("text")), message=id)] if as_text(block.get("text")) else ()
 
     def _text(self, text: str, id: str) -> Sequence[Fact]:
@@ -312,7 +312,7 @@ class ClaudeConversation(Conversation):
         used = result.used(message, Counted(state.total_usd, resumed=self._order.resume))
         found: list[Fact] = []
         rest = result.missing(used.tokens, state.counted)
-        if any(rest.values()):  # its own agents, a repeated request, a summary: told nowhere else
+        if any(rest.values()):  # its own agents, a repeated request, a summary: reported nowhere else
             found.append(facts.Usage(f"turn {turn}", model="", **rest))
         if used.usd > 0:
             found.append(facts.Cost(used.usd, turn=turn))

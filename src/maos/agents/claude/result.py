@@ -53,9 +53,9 @@ def added(one: dict[str, int], other: dict[str, int]) -> dict[str, int]:
     return {name: one.get(name, 0) + other.get(name, 0) for name in NAMES}
 
 
-def missing(all_: dict[str, int], told: dict[str, int]) -> dict[str, int]:
-    """What was used and not told yet."""
-    return {name: max(0, all_.get(name, 0) - told.get(name, 0)) for name in NAMES}
+def missing(all_: dict[str, int], reported: dict[str, int]) -> dict[str, int]:
+    """What was used and not reported yet."""
+    return {name: max(0, all_.get(name, 0) - reported.get(name, 0)) for name in NAMES}
 
 
 def used(result: Object, before: Counted) -> Used:
@@ -70,7 +70,7 @@ def used(result: Object, before: Counted) -> Used:
                 sum_ = added(sum_, tokens(model))
                 usd += _usd(model.get("costUSD"))
         return Used(sum_, usd, total_usd)
-    # An older version. The first total after a resume has the cost of earlier attempts in it, nobody knows how much.
+    # An older version. The first total after a resume has an unknown cost of earlier attempts in it.
     unknown = before.resumed and not before.total_usd
     usd = 0.0 if unknown else max(0.0, total_usd - before.total_usd)
     return Used(tokens(as_object(result.get("usage"))), usd, total_usd)
@@ -86,8 +86,8 @@ def trouble(result: Object, *, reset_s: int) -> list[Fact]:
     failure = BY_SUBTYPE.get(as_text(result.get("subtype")))
     if failure is None:
         failure = "context_overflow" if reason == "prompt_too_long" else from_words(words, status=status)
-    if (told := EPOCH.search(words)) is not None:
-        reset_s = int(told.group(1))
+    if (found := EPOCH.search(words)) is not None:
+        reset_s = int(found.group(1))
     reset_us = reset_s * 1_000_000 if failure == "rate_limited" else 0
     return [facts.Trouble(failure, words, status=status, reset_us=reset_us)]
 
@@ -110,5 +110,5 @@ def _usd(value: Any) -> float:
 
 
 def _words(result: Object) -> str:
-    told = [each for each in as_list(result.get("errors")) if isinstance(each, str)]
-    return "; ".join(told) or as_text(result.get("result")) or as_text(result.get("subtype"))
+    errors = [each for each in as_list(result.get("errors")) if isinstance(each, str)]
+    return "; ".join(errors) or as_text(result.get("result")) or as_text(result.get("subtype"))

@@ -139,9 +139,9 @@ def _native(path: Path) -> Path | None:
 
 def _version(path: Path, environment: Mapping[str, str]) -> str:
     """What the program says of its version: in the file that comes with it, else by itself."""
-    told = path.resolve().parent.parent / "codex-package.json"
-    if told.is_file():
-        return told.read_text(errors="replace")
+    package = path.resolve().parent.parent / "codex-package.json"
+    if package.is_file():
+        return package.read_text(errors="replace")
     # It makes helper programs in its home whenever it starts; a home that cannot be one spares the user's.
     scrubbed = {"PATH": environment.get("PATH") or environments.PATH_DEFAULT, "CODEX_HOME": os.devnull}
     asked = environments.version_told(path, scrubbed)

@@ -1,4 +1,4 @@
-"""What Codex says with `--json`: one event a line, each with a `type`; work is told in items that begin and end.
+"""What Codex says with `--json`: one event a line, each with a `type`; work is reported in items that begin and end.
 
 Codex prints no words of its model before a message is complete, and tells its tokens only when a turn has gone well.
 """
@@ -20,7 +20,7 @@ from maos.model.events.facts import Fact
 
 THREAD_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z-]{0,63}")
 OPEN_MAX = 64
-"""More tools at once are not remembered as begun; their intent is then told again with their outcome."""
+"""More tools at once are not remembered as begun; their intent is then repeated with their outcome."""
 
 _STATUS = re.compile(r"\b(?:unexpected|last) status:? (\d{3})\b")
 _RETRY = re.compile(r"Reconnecting\.\.\. (?:(\d{1,6})/\d+|waiting for network)(?: \((.*)\))?", re.DOTALL)
@@ -103,7 +103,7 @@ class CodexConversation(Conversation):
         return [facts.SessionOpened(id, model=self._order.model, instead_of=lost)]
 
     def _usage(self, total: Mapping[str, Any]) -> Fact:
-        """The tokens of this run: the sum over the whole thread without what was told of it before."""
+        """The tokens of this run: the sum over the whole thread without what was reported of it before."""
         read, cached, cache_write, output = (
             max(0, as_count(total.get(name)) - before) for name, before in zip(TOKENS, self._before, strict=True)
         )
@@ -126,9 +126,9 @@ class CodexConversation(Conversation):
         return [self._trouble(message)]
 
     def _failed(self, message: str) -> Sequence[Fact]:
-        told = [] if self._troubled or not message else [self._trouble(message)]  # an error before it said the same
+        trouble = [] if self._troubled or not message else [self._trouble(message)]  # an error before it said the same
         self._troubled = True
-        return [*told, facts.TurnEnded(message, failed=True, reason=failure_of(message))]
+        return [*trouble, facts.TurnEnded(message, failed=True, reason=failure_of(message))]
 
     def _trouble(self, message: str) -> Fact:
         return facts.Trouble(
@@ -136,7 +136,7 @@ class CodexConversation(Conversation):
         )
 
     def _aside(self, line: bytes) -> Sequence[Fact]:
-        """A line of its log; the one that says why it gives up is the only place where that is told."""
+        """A line of its log; the one that says why it gives up is the only report of that."""
         if not line.strip() or _NOISE.match(line):
             return []
         text = line.decode("utf-8", "backslashreplace")
@@ -186,7 +186,7 @@ def failure_of(message: str) -> str:
     """The failure that an error of Codex stands for."""
     for name, pattern in _WORDS:
         if pattern.search(message):
-            # A refusal can be about the length of the conversation, which somebody can do something about.
+            # A refusal can be about the length of the conversation, which a person can shorten.
             return failure.from_words(message, status=400) if name == "bad_request" else name
     return failure.from_words(message, status=_status(message))
 
@@ -208,7 +208,7 @@ def reset_of(message: str, since_us: int) -> int:
     began = time.localtime(since_us // MICROSECONDS)
     day = (began.tm_year, began.tm_mon, began.tm_mday)
     reset_us = _local_us(day, hour, minute)
-    if reset_us < since_us:  # the run went on over midnight
+    if reset_us < since_us:  # the run continued after midnight
         reset_us = _local_us((day[0], day[1], day[2] + 1), hour, minute)
     return reset_us
 

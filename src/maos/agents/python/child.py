@@ -88,7 +88,7 @@ def main() -> int:
         return 1
     try:
         result = _call(function, Context(order, channel, mailbox))
-    except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001  # it is told, in full
+    except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001  # it is reported in full
         printed.finish()
         channel.send("failed", failure="failed", text=_told(error))
         return 1

@@ -50,7 +50,7 @@ class Python(Dialect):
 
     def command(self, order: LaunchOrder, program: AgentProgram, environment: Mapping[str, str]) -> LaunchCommand:
         """A Python without the working folder on its path until the function is looked for."""
-        told = {
+        order_data = {
             "function": order.argv[0],
             "task": order.task,
             "session": order.session,
@@ -60,7 +60,7 @@ class Python(Dialect):
         return LaunchCommand(
             [str(program.path), "-P", "-m", "maos.agents.python.child"],
             environments.of_child(order, environment, self.variables),
-            first_input=json.dumps(told).encode() + b"\n",
+            first_input=json.dumps(order_data).encode() + b"\n",
             keeps_input_open=True,
             secrets=environments.secrets_of(order, environment),
         )
