@@ -49,7 +49,16 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 PARTS: list[tuple[str, str, list[tuple[str, list[str]]]]] = [
     ("Open and close", "", [("app.py", ["open", "Maos"])]),
-    ("State of agents", "", [("state/agents.py", ["AgentStates"])]),
+    (
+        "State of agents",
+        "",
+        [
+            ("state/agents.py", ["AgentStates"]),
+            ("state/history.py", ["StateHistory"]),
+            ("state/snapshots.py", ["StateSnapshots"]),
+            ("state/compaction.py", ["StateCompaction"]),
+        ],
+    ),
     (
         "What an update may say",
         "Markers with a meaning of their own among the values given to `update`.",
@@ -61,8 +70,8 @@ PARTS: list[tuple[str, str, list[tuple[str, list[str]]]]] = [
         [
             ("state/records.py", ["State", "Update"]),
             ("model/changes.py", ["Change", "MISSING"]),
-            ("state/records.py", ["Version", "StateEvent", "Replay", "Peek", "Summary"]),
-            ("state/records.py", ["Retention", "SnapshotInfo", "Restored", "Compaction"]),
+            ("state/records.py", ["StateVersion", "StateEvent", "Replay", "Peek", "StateSummary", "StatePreview"]),
+            ("state/records.py", ["Retention", "SnapshotInfo", "SnapshotRestored", "Compaction"]),
         ],
     ),
     ("Cache", "", [("state/cache.py", ["Cache"]), ("state/records.py", ["CacheStatistics"])]),
@@ -111,7 +120,7 @@ PARTS: list[tuple[str, str, list[tuple[str, list[str]]]]] = [
         [
             ("runs/service.py", ["Runs", "Observer"]),
             ("runs/status.py", ["RunViews", "RunStatus", "Summary"]),
-            ("runs/feed.py", ["Feed", "RunChanged", "AgentOutput", "MessageSent", "CommandArrived"]),
+            ("runs/feed.py", ["RunFeed", "RunUpdate", "AgentOutput", "MessageUpdate", "CommandArrived"]),
             ("runs/consent.py", ["Act"]),
             ("travel/relocation.py", ["Moved"]),
         ],
@@ -203,7 +212,7 @@ STATES: list[tuple[str, str, list[tuple[str, str]]]] = [
     ),
     (
         "Messages",
-        "What a message is for each of its receivers (`receivers` in `maos messages list --json`).",
+        "What a message is for each of its receivers (`receivers` in `maos message list --json`).",
         [("views/messages.py", "Delivery.WAITING Delivery.DONE Delivery.DEAD")],
     ),
     (
@@ -234,16 +243,18 @@ EVENT_PAGES: list[tuple[str, str]] = [
 """The modules of `maos.model.events`, and what they are called."""
 
 HANDLES = {
-    "Maos": "m", "AgentStates": "m.state", "Cache": "m.state.cache", "Journal": "m.journal",
+    "Maos": "m", "AgentStates": "m.state", "StateHistory": "m.state", "StateSnapshots": "m.state",
+    "StateCompaction": "m.state", "Cache": "m.state.cache", "Journal": "m.journal",
     "Workflows": "m.workflows", "TimeTravel": "m.travel", "Bundles": "m.transfer",
 }  # fmt: skip
 """What an object is called by those who use it."""
 
 EXPORTED = set(maos.__all__)
 HIDDEN = {
-    "access_ns", "add", "check", "clock_ns", "codec", "decode", "grow", "hits", "loader", "look", "loose", "misses",
+    "access_ns", "add", "check", "check_snapshots", "clock_ns", "codec", "decode", "grow",
+    "hits", "loader", "look", "loose", "misses",
     "of", "owner", "page",
-    "page_back", "put", "raw", "refreshes", "shape", "snapshot_store", "store", "total", "warm_with",
+    "page_back", "put", "raw", "refreshes", "shape", "store", "total", "warm_with",
     "apply_file", "execute_agent", "find", "handle", "import_original", "logged", "needs_consent", "notices", "now_us",
     "schedule_with", "start_child", "stop_agent", "upcoming", "without_secrets",
 }  # fmt: skip

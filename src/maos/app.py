@@ -320,7 +320,7 @@ class Maos:
             report = await m.verify()
             print(report.ok, report.damage)
         """
-        return await verify(self.journal, self.state.loader, self.state.snapshot_store, agent=agent, progress=progress)
+        return await verify(self.journal, self.state, agent=agent, progress=progress)
 
     async def doctor(self) -> list[Finding]:
         """Check the database, agents and their processes, folders and programs; some findings can be repaired.

@@ -81,7 +81,7 @@ def test_nothing_goes_through_a_shell() -> None:
 
 MAY_START = {
     "agents/environment.py",  # asks an agent's program for its version, before there can be a holder
-    "demo/tool_client.py",  # part of a scripted agent, which starts its MCP server as agent programs do
+    "demo/agents.py",  # scripted agents: each starts its MCP server as agent programs do
 }
 
 

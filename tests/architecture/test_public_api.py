@@ -28,7 +28,8 @@ def signature(value: Any) -> str:
 def described(name: str, value: Any) -> list[str]:
     if inspect.isclass(value) and not issubclass(value, BaseException):
         lines = [f"{name}{signature(value)}"]
-        for attribute, member in sorted(vars(value).items()):
+        own = [vars(each) for each in reversed(value.__mro__) if each.__module__.startswith("maos")]
+        for attribute, member in sorted({name: each for members in own for name, each in members.items()}.items()):
             if attribute.startswith("_"):
                 continue
             lines.append(f"    .{attribute}{signature(member) if inspect.isfunction(member) else ''}")

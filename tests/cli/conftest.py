@@ -1,6 +1,7 @@
 """A database as agents leave it, and the command line in this process, in one of its own, and on a terminal."""
 
 import asyncio
+import codecs
 import fcntl
 import os
 import pty
@@ -12,10 +13,11 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import pyte
 import pytest
 from click.testing import CliRunner, Result
 
@@ -25,6 +27,7 @@ from maos_testing.manual_clock import MICROSECONDS, ManualClock
 
 START_US = 1_577_880_000 * MICROSECONDS  # 2020-01-01T12:00:00Z
 WAIT_S_MAX = 60
+COLUMNS, LINES = 100, 40
 HOSTILE = "\x1b[31mred\x1b[0m [bold]x[/bold] \x9b2J\u202egnp.exe\r\n"
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -132,22 +135,53 @@ def run() -> Run:
 class Terminal:
     """A command with a person in front of it: all three streams are a terminal of 100 columns."""
 
-    def __init__(self, *args: str) -> None:
+    def __init__(self, *args: str, command: Sequence[str] = ("-m", "maos")) -> None:
         self._ours, theirs = pty.openpty()
-        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", LINES, COLUMNS, 0, 0))
         environment = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "maos", *args],
+            [sys.executable, *command, *args],
             stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True,
             env={**environment, "TERM": "xterm-256color"},
         )  # fmt: skip
         os.close(theirs)
         self.text = ""
+        self._screen = pyte.Screen(COLUMNS, LINES)
+        self._stream = pyte.Stream(self._screen)
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    @property
+    def shown(self) -> str:
+        """What a person sees now."""
+        return "\n".join(line.rstrip() for line in self._screen.display).rstrip()
 
     def wait_for(self, text: str) -> None:
-        """Read until something is shown."""
-        while text not in self.text:
-            assert self._read(), f"{text!r} did not come, but {self.text!r}"
+        """Read until something was printed or is shown: of a frame only what has changed is drawn."""
+        while text not in self.text and text not in "\n".join(self._screen.display):
+            assert self._read(), f"{text!r} did not come, but {self.shown}"
+
+    def wait_until(self, holds: Callable[[], bool]) -> None:
+        """Read until something is so."""
+        until_s = time.monotonic() + WAIT_S_MAX
+        while not holds():
+            assert time.monotonic() < until_s, self.shown
+            self._read(0.1)
+
+    def resize(self, *, lines: int, columns: int) -> None:
+        self._screen.resize(lines, columns)
+        fcntl.ioctl(self._ours, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+        self.interrupt(signal.SIGWINCH)  # which the kernel sends only to the group in the foreground
+
+    @property
+    def echoes(self) -> bool:
+        """Whether the terminal shows what is typed by itself, as it does when no program draws."""
+        return bool(termios.tcgetattr(self._ours)[3] & termios.ECHO)
+
+    def make_plain(self) -> None:
+        """Have the terminal echo, and collect lines."""
+        mode = termios.tcgetattr(self._ours)
+        mode[3] |= termios.ECHO | termios.ICANON
+        termios.tcsetattr(self._ours, termios.TCSANOW, mode)
 
     def type(self, text: str) -> None:
         os.write(self._ours, text.encode())
@@ -174,13 +208,15 @@ class Terminal:
         self._process.wait()
         os.close(self._ours)
 
-    def _read(self) -> bool:
-        ready, _, _ = select.select([self._ours], [], [], WAIT_S_MAX)
+    def _read(self, wait_s: float = WAIT_S_MAX) -> bool:
+        ready, _, _ = select.select([self._ours], [], [], wait_s)
         try:
             new = os.read(self._ours, 65536) if ready else b""
         except OSError:  # how a terminal says that the other side is gone
             new = b""
-        self.text += new.decode(errors="replace")
+        text = self._decoder.decode(new)
+        self.text += text
+        self._stream.feed(text)
         return bool(new)
 
 

@@ -140,7 +140,7 @@ def test_a_lost_end_is_accepted_only_when_told_so(db: Path, run: Run) -> None:
     done = run("state", "verify", "--accept-loss")
     assert done.returncode == 0
     assert done.stdout.startswith("lost: maos.db: position 10 was acknowledged, but the journal ends at 9\n")
-    assert "1 event after position 9 went with it" in done.stdout
+    assert "lost after position 9: 1 event" in done.stdout
     assert run("state", "list").returncode == 0
 
 

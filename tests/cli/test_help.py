@@ -104,13 +104,13 @@ def test_every_example_is_a_command_line(path: tuple[str, ...], example: str) ->
     if args[0] != "maos":
         return  # the end of a pipe
     command: click.Command | None = program
-    context = click.Context(program)
+    context = click.Context(program, info_name="maos", **program.context_settings)
     args = args[3:] if args[1] == "--db" else args[1:]
     while isinstance(command, click.Group) and args:
         _name, command, args = command.resolve_command(context, args)
     assert command is not None
     try:
-        command.make_context("maos", args, resilient_parsing=isinstance(command, click.Group))
+        command.make_context("maos", args, parent=context, resilient_parsing=isinstance(command, click.Group))
     except click.BadParameter:
         pass  # a file that is not here
 

@@ -111,13 +111,22 @@ def test_at_nowhere(db: Path, invoke: Invoke, args: list[str], code: int) -> Non
     assert "\nhint: " in result.stderr or "did not exist" in result.stderr
 
 
-def test_peek_shows_the_end_of_a_list(db: Path, invoke: Invoke) -> None:
-    found = document(invoke, "state", "peek", "reviewer", "messages", "--last", "2")
+@pytest.mark.parametrize("command", [["show", "reviewer", "--path"], ["peek", "reviewer"]])
+def test_the_end_of_a_list_is_shown_without_the_rest(db: Path, invoke: Invoke, command: list[str]) -> None:
+    found = document(invoke, "state", *command, "messages", "--last", "2")
     assert (found["start"], found["length"], found["entries"]) == (39, 41, ["message 38", "message 39"])
     assert "messages" not in found["head"]
-    text = invoke("state", "peek", "reviewer", "/messages", "--last", "2").stdout
+    assert (found["left_out"], found["path"]) == ({"/messages": 41}, "/messages")
+    text = invoke("state", *command, "/messages", "--last", "2").stdout
     assert text.endswith('/messages: the last 2 of 41 entries\n39  "message 38"\n40  "message 39"\n')
-    assert invoke("state", "peek", "reviewer", "/status").exit_code == 2
+    assert invoke("state", *command, "/status", "--last", "2").exit_code == 2
+
+
+def test_the_end_of_a_list_needs_a_list(db: Path, invoke: Invoke) -> None:
+    assert len(document(invoke, "state", "peek", "reviewer", "messages")["entries"]) == 10
+    result = invoke("state", "show", "reviewer", "--last", "2")
+    assert result.exit_code == 2
+    assert "hint: name it with --path" in result.stderr
 
 
 def test_history_shows_the_newest_last(db: Path, invoke: Invoke) -> None:

@@ -65,7 +65,7 @@ async def check_kept(m: Maos, sums: list[str], told: int) -> int:
                 gone += 1
         assert (gone > 0) == (done >= 7), "only a compaction removes versions"
         for info in await m.state.snapshots("a"):
-            assert (await m.state.snapshot_store.state("a", info.id)).checksum == sums[info.version - 1]
+            assert (await m.state.read_snapshot("a", info.id)).checksum == sums[info.version - 1]
         m.state.cache.clear()
         state = await m.state.get("a")
         peek = await m.state.peek("a", "log", last=3)

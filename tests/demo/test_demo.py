@@ -120,7 +120,7 @@ def played(copy: DemoFolder, monkeypatch: pytest.MonkeyPatch) -> DemoFolder:
     """Have the command find what another demonstration has left: the proof and the ending are those of this one."""
 
     async def play(self: Any) -> DemoRecord:
-        shutil.copytree(copy.folder, self._place.folder, dirs_exist_ok=True, symlinks=True)
+        shutil.copytree(copy.folder, self.folder.folder, dirs_exist_ok=True, symlinks=True)
         return copy.record()
 
     monkeypatch.setattr(story.Story, "play", play)

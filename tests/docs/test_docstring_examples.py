@@ -58,7 +58,7 @@ HIDDEN = runpy.run_path(str(ROOT / "docs" / "generate.py"), run_name="generate")
 
 def public() -> Iterator[tuple[str, str]]:
     """The name and the docstring of everything that is promised to users of the Python API."""
-    classes: list[type] = [Journal, AgentStates, Cache, Workflows, TimeTravel, Transfer]
+    classes: list[type] = [Journal, *AgentStates.__mro__[:-1], Cache, Workflows, TimeTravel, Transfer]
     for name in maos.__all__:
         thing = getattr(maos, name)
         if isinstance(thing, type):

@@ -125,7 +125,7 @@ def test_states_are_those_of_the_code() -> None:
     for title, names in {
         "Runs": (run.PLANNING, run.RUNNING, run.PAUSED, run.COMPLETED, run.FAILED, run.CANCELLED),
         "Runs, as seen": run_status.STATES,
-        "Tasks": (run.WAITING, run.RUNNING, run.GATED, run.DONE, run.FAILED),
+        "Tasks": (run.WAITING, run.RUNNING, run.GATED, run.DONE, run.FAILED, "skipped"),
         "Agents and their attempts": (*attempt.OPEN, attempt.DONE, attempt.FAILED, attempt.STOPPED),
         "Workflows": (*workflow.OPEN, workflow.COMPLETED, workflow.FAILED, workflow.CANCELLED),
         "Calls of workflows": (workflow.STARTED, workflow.DONE, workflow.FAILED, workflow.UNKNOWN, workflow.LEFT),

@@ -25,7 +25,7 @@ from maos.model.run import Run, TaskState, stream
 from maos.runs import notify, upkeep
 from maos.runs.additions import addition
 from maos.runs.consent import Act
-from maos.runs.feed import AgentOutput, MessageSent, RunChanged
+from maos.runs.feed import AgentOutput, MessageUpdate, RunUpdate
 from maos.runs.outcomes import Outcome
 from maos.runs.service import Observer, Runs
 from maos.runs.status import is_executing
@@ -316,11 +316,11 @@ async def test_one_feed_has_the_run_its_agents_and_its_messages(m: Maos, tmp_pat
         await m.bus.send(PERSON, run.agent("hello"), "hi", run=run.id)
         seen: list[str] = []
         async for update in feed:
-            if isinstance(update, RunChanged):
+            if isinstance(update, RunUpdate):
                 seen += [event.type for event in update.events]
             elif isinstance(update, AgentOutput):
                 seen += [fact.text for fact in update.facts if isinstance(fact, Line)]
-            elif isinstance(update, MessageSent):
+            elif isinstance(update, MessageUpdate):
                 seen.append(update.message.text)
             if seen[-1:] == ["run_ended"]:
                 break
@@ -349,7 +349,7 @@ async def test_a_feed_outlives_a_store_that_is_away(m: Maos, tmp_path: Path, mon
     async with m.runs.follow(run.id) as feed, asyncio.timeout(30):
         await m.runs.add(run.id, Plan(tasks=[Task(name="b", command=["true"])]))
         async for update in feed:
-            assert isinstance(update, RunChanged)
+            assert isinstance(update, RunUpdate)
             break
     assert not fails
     assert list(feed.run.tasks) == ["hello", "b"]

@@ -92,7 +92,7 @@ async def roll_back(m: Maos) -> None:
 
 async def snapshot(m: Maos) -> None:
     info = await m.state.snapshot("a", kind="incremental")
-    assert (await m.state.snapshot_store.state("a", info.id)).data["log"] == LOG
+    assert (await m.state.read_snapshot("a", info.id)).data["log"] == LOG
 
 
 async def verify(m: Maos) -> None:

@@ -11,7 +11,7 @@ from maos.app import Maos
 from maos.errors import Conflict, InvalidInput, LeaseLost, NotFound, UnknownFormat
 from maos.model import agent, checksum
 from maos.model.changes import MISSING, Change
-from maos.state import agents as states
+from maos.state import history
 from tests.journal.places import Place
 from tests.model.data import nested
 
@@ -330,7 +330,7 @@ class TestConcurrency:
 
     async def test_contention_without_end_is_reported(self, sqlite: Place, monkeypatch: pytest.MonkeyPatch) -> None:
         """Not tried for ever: whoever waits is told."""
-        monkeypatch.setattr(states, "CONFLICTS_MAX", 3)
+        monkeypatch.setattr(history, "CONFLICTS_MAX", 3)
         async with sqlite.open() as m, sqlite.open() as other:
             await m.state.create("a", {"n": 0})
             number = 0

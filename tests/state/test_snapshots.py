@@ -318,4 +318,4 @@ class TestDamage:
             sealed = snapshots_module._seal(info._replace(bytes_plain=7, bytes_stored=7), b"garbage")
             await m.journal.store.append(documents=[document._replace(body=sealed)])
             with pytest.raises(Corrupt, match=f"snapshot {info.id}"):
-                await m.state.snapshot_store.state("a", info.id)
+                await m.state.read_snapshot("a", info.id)

@@ -55,7 +55,7 @@ async def test_damage_is_named_and_what_can_be_recovered_is_said(durable: Place)
             await m.state.get("b")
         assert (await m.state.at("b", version=6)).data["n"] == 4, "what is said to verify can be had"
         assert [each.version for each in await m.state.events("b", until=6)] == [1, 2, 3, 4, 5, 6]
-        assert (await m.state.snapshot_store.state("b", "half")).data["n"] == 4
+        assert (await m.state.read_snapshot("b", "half")).data["n"] == 4
         assert (await m.state.get("a")).data["n"] == 8, "nobody else is affected"
         assert (await m.verify("a")).ok
         assert not (await m.verify("b")).ok

@@ -120,7 +120,7 @@ async def test_a_command_without_input_cannot_be_told_anything(m: Maos, tmp_path
     assert await m.agents.tell("listening", "hello") == (1, True)
     for name in ("deaf", "listening"):
         await m.agents.stop_and_wait(name, grace_s=0.0)
-    with pytest.raises(InvalidInput, match="cannot be told more"):
+    with pytest.raises(InvalidInput, match="accepts no further task"):
         await m.agents.resume_attached("deaf", task="more")
     with pytest.raises(InvalidInput, match="has ended: stopped"):
         await m.agents.attach("deaf")

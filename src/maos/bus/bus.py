@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeAlias, TypedDict, Unpack
 from maos.bus import history as past
 from maos.bus import letters
 from maos.bus.composing import MessageComposer, MessageDraft, Outgoing, appends_of, key_of
-from maos.bus.history import Filter, SentMessage, Talk
+from maos.bus.history import Filter, Received, SentMessage, Talk
 from maos.bus.letters import Letter
 from maos.bus.limits import MessageLimits
 from maos.bus.mailbox import Mailbox, Waiting, waiting
@@ -275,6 +275,10 @@ class Bus:
     def dead(self, name: str | None = None) -> AsyncIterator[Letter]:
         """What could not be delivered to somebody, or to anybody, with the reason."""
         return letters.letters(self._journal, name)
+
+    async def received(self, name: str) -> list[Received]:
+        """Every message that was put into an inbox, with the number of its acknowledgements."""
+        return await past.received(self._journal, name)
 
     async def revive(self, name: str, version: int) -> None:
         """Send a dead letter again, to the one who did not get it."""

@@ -6,11 +6,13 @@ The index of a run says who sent which message to whom; the text is looked up in
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from typing import NamedTuple
 
 from maos.journal.journal import Journal, Record
-from maos.model.message import Message, belongs, history, inbox, message
+from maos.model.events.messages import MessageAcknowledged
+from maos.model.message import Message, acks, belongs, history, inbox, message
 
 GONE = "[the text of this message is not in this journal]"
 
@@ -31,6 +33,15 @@ class Talk(NamedTuple):
     messages: int
     last_us: int
     types: tuple[str, ...]
+
+
+class Received(NamedTuple):
+    """An entry of an inbox that is a message, or was acknowledged."""
+
+    text: str
+    is_message: bool
+    acks: int
+    """How often it was acknowledged: once, if everything is right and it was read."""
 
 
 class Filter(NamedTuple):
@@ -152,6 +163,18 @@ async def talks(journal: Journal, run: str | None, wanted: Filter) -> list[Talk]
             types = before.types if said.type in before.types else (*before.types, said.type)
             found[pair] = Talk(*pair, before.messages + 1, said.at_us, types)
     return sorted(found.values(), key=lambda talk: (-talk.messages, talk.sender, talk.recipient))
+
+
+async def received(journal: Journal, name: str) -> list[Received]:
+    """Every message in an inbox with its acknowledgements, in the order of the inbox."""
+    events = [record.event async for record in journal.read(acks(name))]
+    counts = Counter(n for event in events if isinstance(event, MessageAcknowledged) for n in event.versions)
+    texts = {
+        record.version: message(record.data).text
+        async for record in journal.read(inbox(name))
+        if record.type == "message_sent"
+    }
+    return [Received(texts.get(n, ""), n in texts, counts[n]) for n in sorted(texts.keys() | counts.keys())]
 
 
 def _listed(record: Record) -> Message:

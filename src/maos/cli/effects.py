@@ -46,7 +46,7 @@ def effects(database: DatabaseTarget, id: str, unknown: bool, as_json: bool) -> 
 
     ID is RUN, RUN/TASK, an agent or a workflow run; without it, everything. Each effect is recorded before it starts
     and when it has ended; the outcome of one that started and did not end is unknown. An agent that is resumed is told
-    which of its tool calls are; a command is started again; of a step you are asked (`maos workflow settle`).
+    which of its tool calls are; a command is started again; of a step you are asked (`maos workflow resolve`).
     """
 
     async def work(m: Maos) -> list[Effect]:

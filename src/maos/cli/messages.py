@@ -1,4 +1,4 @@
-"""`maos message`: what agents tell each other, and what could not be delivered."""
+"""`maos message`: messages between agents and people, and those that could not be delivered."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from maos.cli import completion, documents, render
-from maos.cli.arguments import DURATION, JSON_OBJECT, WHEN
+from maos.cli.arguments import DURATION, JSON_OBJECT, WHEN, seconds
 from maos.cli.commands import LazyCommand, LazyGroup, full_option, json_lines_option, json_option
 from maos.cli.console import Field, Listing
 from maos.cli.database import DatabaseTarget
 from maos.cli.plain import clean, shorten
-from maos.clock import MICROSECONDS
 from maos.errors import InvalidInput
 from maos.model.message import TYPES
 
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from maos.views.messages import MessageInfo
 
 LAST = 50
+NO_RECEIVERS = "no receivers"
 
 LETTERS: Listing[Letter] = Listing(
     "letters",
@@ -35,21 +35,19 @@ LETTERS: Listing[Letter] = Listing(
         Field("why", lambda each: shorten(each.why, 60), yields=2),
         Field("text", lambda each: shorten(each.message.text, 60), style="dim", yields=3),
     ),
+    empty="no dead letters",
 )
 
 
 @click.group(
     cls=LazyGroup,
     lazy={
-        "list": (
-            "maos.cli.messages:list_",
-            "Show messages in the order in which they were sent, with who has not acknowledged them.",
-        ),
+        "list": ("maos.cli.messages:list_", "List messages, and which receivers have yet to acknowledge them."),
         "send": (
             "maos.cli.messages:send",
-            "Send a message to an agent, to a topic, or to all agents of an orchestration.",
+            "Send a message to an agent, to a topic, or to all agents of a run.",
         ),
-        "dead": ("maos.cli.messages:dead", "List what could not be delivered, and why; or send one of them again."),
+        "dead": ("maos.cli.messages:dead", "List messages that could not be delivered, or requeue one."),
     },
     examples=[
         "maos message list --agent reviewer",
@@ -70,51 +68,47 @@ def messages() -> None:
         "maos message list --agent reviewer --full",
     ],
 )
-@click.option("--run", metavar="ID", shell_complete=completion.runs, help="Only messages of this orchestration.")
+@click.option("--run", metavar="ID", shell_complete=completion.runs, help="Only messages of this run.")
 @click.option("--agent", default="", metavar="NAME", shell_complete=completion.agents,
               help="Only messages to or from this agent.")  # fmt: skip
 @click.option("--type", "types", multiple=True, type=click.Choice(TYPES), help="Only of this type. Can be repeated.")
 @click.option("--since", type=WHEN, help="Only messages at or after a time: ISO 8601, or 15m, 2h, 3d ago.")
 @click.option("--before", type=WHEN, help="Only messages before a time.")
 @click.option("--last", type=click.IntRange(min=1), default=LAST, metavar="N", show_default=True, help="How many.")
-@click.option("-f", "--follow", is_flag=True, help="Go on with new messages as they are sent; Ctrl+C ends it.")
+@click.option("-f", "--follow", is_flag=True, help="Follow new messages as they are sent; Ctrl+C ends it.")
 @full_option
 @json_lines_option
 @click.pass_obj
 def list_(
     database: DatabaseTarget,
-    run: str | None,
-    agent: str,
-    types: tuple[str, ...],
+    /,
     since: int | None,
     before: int | None,
     last: int,
     follow: bool,
     full: bool,
     as_json: bool,
+    **filters: Any,
 ) -> None:
-    """Show messages in the order in which they were sent, with who has not acknowledged them.
+    """List messages, and which receivers have yet to acknowledge them.
 
     A message that some of its receivers have yet to acknowledge is waiting; one that could not be delivered to some of
     them is dead, and `maos message dead` says why.
     """
-
     if follow and before is not None:
         raise InvalidInput("new messages are never before a time", hint="leave out --follow or --before")
+    filters["since_us"] = since or 0
 
     async def work(m: Maos) -> None:
-        page = await m.messages.newest(
-            run=run, agent=agent, types=types, since_us=since or 0, before_us=before or 0, last=last
-        )
+        page = await m.messages.newest(before_us=before or 0, last=last, **filters)
         for each in page.messages:
             _show(each, full=full, as_json=as_json)
         if not as_json and page.earlier:
             render.line((f"{page.earlier} earlier not shown (--last shows more)", "dim"))
         if not as_json and not page.messages and not follow:
-            render.line(("no messages", "dim"))
+            render.line("no messages")
         if follow:
-            new = m.messages.follow(run=run, agent=agent, types=types, since_us=since or 0, after=page.position)
-            async for each in new:
+            async for each in m.messages.follow(after=page.position, **filters):
                 _show(each, full=full, as_json=as_json)
                 sys.stdout.flush()
 
@@ -131,59 +125,57 @@ def list_(
 )
 @click.argument("to", metavar="TO", shell_complete=completion.tasks)
 @click.argument("text", metavar="TEXT")
-@click.option("--topic", is_flag=True, help="TO is a topic: it goes to everybody who has joined it.")
-@click.option("--all", "everybody", is_flag=True, help="TO is an orchestration: it goes to all its agents.")
-@click.option("--type", "kind", type=click.Choice(TYPES), default="info", show_default=True, help="What it is.")
-@click.option("--sender", default="person", show_default=True, help="In whose name; others than a person are quoted.")
+@click.option("--topic", is_flag=True, help="TO is a topic: it goes to all agents that have joined it.")
+@click.option("--all", "to_all", is_flag=True, help="TO is a run: it goes to all its agents.")
+@click.option("--type", type=click.Choice(TYPES), default="info", show_default=True, help="What it is.")
+@click.option("--sender", default="person", show_default=True, help="Who sends it; text of agents is quoted.")
 @click.option("--metadata", type=JSON_OBJECT, help="A JSON object that goes with it.")
-@click.option("--ttl", type=DURATION, help="After which time nobody wants it any more: 15m, 2h, 3d.")
+@click.option("--ttl", type=DURATION, help="After this time it becomes a dead letter: 15m, 2h, 3d.")
 @json_option
 @click.pass_obj
 def send(
     database: DatabaseTarget,
+    /,
     to: str,
     text: str,
     topic: bool,
-    everybody: bool,
-    kind: str,
+    to_all: bool,
     sender: str,
-    metadata: dict[str, Any] | None,
     ttl: int | None,
     as_json: bool,
+    **options: Any,
 ) -> None:
-    """Send a message to an agent, to a topic, or to all agents of an orchestration.
+    """Send a message to an agent, to a topic, or to all agents of a run.
 
-    It is on disk when the command ends, and given to each receiver as soon as it can take one. TEXT is - for standard
-    input.
+    It is on disk when the command ends, and delivered to each receiver as soon as it can accept one. TEXT is - for
+    standard input.
     """
-    if topic and everybody:
-        raise InvalidInput("TO cannot be a topic and an orchestration", hint="give one of --topic and --all")
+    if topic and to_all:
+        raise InvalidInput("TO cannot be a topic and a run", hint="give one of --topic and --all")
     text = (sys.stdin.read() if text == "-" else text).removesuffix("\n")
     if not text.strip():
-        raise InvalidInput("the message is empty", hint="say something")
-    ttl_s = None if ttl is None else ttl / MICROSECONDS
+        raise InvalidInput("the message is empty", hint="give a text, or - to read it from standard input")
 
     async def work(m: Maos) -> Message:
-        send = m.bus.publish if topic else m.bus.broadcast if everybody else m.bus.send
-        return await send(sender, to, text, type=kind, metadata=metadata, ttl_s=ttl_s)
+        send = m.bus.publish if topic else m.bus.broadcast if to_all else m.bus.send
+        return await send(sender, to, text, ttl_s=seconds(ttl), **options)
 
     sent = database.write(work)
     if as_json:
         documents.show({"id": sent.id, "to": list(sent.to)})
         return
-    names = ", ".join(clean(name) for name in sent.to) or "nobody"
-    render.line("message ", (sent.id, "bold"), f" for {names}")
+    render.line("message ", (sent.id, "bold"), f" for {clean(', '.join(sent.to)) or NO_RECEIVERS}")
 
 
 @click.command(cls=LazyCommand, examples=["maos message dead", "maos message dead --agent fixer --json"])
-@click.option("--agent", metavar="NAME", help="Only those that were for this agent.")
-@click.option("--again", type=click.IntRange(min=1), metavar="N", help="Send letter N of --agent again.")
+@click.option("--agent", metavar="NAME", help="Only those for this agent.")
+@click.option("--again", type=click.IntRange(min=1), metavar="N", help="Requeue dead letter N of --agent.")
 @json_option
 @click.pass_obj
 def dead(database: DatabaseTarget, agent: str | None, again: int | None, as_json: bool) -> None:
-    """List what could not be delivered, and why; or send one of them again."""
+    """List messages that could not be delivered, or requeue one."""
     if again is not None and agent is None:
-        raise InvalidInput("letters have numbers of their own at each agent", hint="name the agent with --agent")
+        raise InvalidInput("each agent numbers its dead letters itself", hint="name the agent with --agent")
 
     async def work(m: Maos) -> list[Letter]:
         if again is not None and agent is not None:
@@ -193,48 +185,39 @@ def dead(database: DatabaseTarget, agent: str | None, again: int | None, as_json
     found = database.write(work)
     if as_json:
         rows = [
-            {
-                "agent": each.name,
-                "number": each.version,
-                "why": each.why,
-                "tries": each.tries,
-                **documents.time(each.parked_us),
-                "message": _document(each.message),
-            }
+            {"agent": each.name, "number": each.version, "why": each.why, "tries": each.tries,
+             **documents.time(each.parked_us), "message": _document(each.message)}
             for each in found
-        ]
+        ]  # fmt: skip
         documents.show({"letters": rows})
-        return
-    if again is not None:
-        render.line(f"letter {again} for ", (clean(agent or ""), "bold"), " was sent again")
-    elif not found:
-        render.line(("no dead letters", "dim"))
+    elif again is not None:
+        render.line(f"requeued dead letter {again} for ", (clean(agent or ""), "bold"))
     else:
-        LETTERS.table(found)
+        LETTERS.show(found, as_json=False)
 
 
-# --- showing -----------------------------------------------------------------------------------------------------
+# --- rendering ---------------------------------------------------------------------------------------------------
 
 
-def _document(said: Message) -> dict[str, Any]:
-    data = said.data()
-    data.pop("at_us")
-    return {**data, **documents.time(said.at_us)}
+def _document(message: Message) -> documents.Document:
+    data = message.data()
+    return {**data, **documents.time(data.pop("at_us"))}
 
 
 def _show(each: MessageInfo, *, full: bool, as_json: bool) -> None:
-    said = each.message
+    message = each.message
     if as_json:
-        documents.show_line({**_document(said), "receivers": each.receivers})
+        documents.show_line({**_document(message), "receivers": each.receivers})
         return
-    to = clean(said.topic or ", ".join(said.to) or "nobody")
+    to = clean(message.topic or ", ".join(message.to) or NO_RECEIVERS)
     pending = f"  {', '.join(each.pending)}" if each.pending else ""
     render.line(
-        (render.when(said.at_us), "dim"), "  ", (clean(said.sender), "bold"), f" → {to}  ", (said.type, "cyan"),
-        (pending, "yellow"), (f"  {said.id}", "dim"),
+        (render.when(message.at_us), "dim"), "  ", (clean(message.sender), "bold"), f" → {to}  ",
+        (message.type, "cyan"), (pending, "yellow"), (f"  {message.id}", "dim"),
     )  # fmt: skip
-    lines = said.text.splitlines() or [""]
-    for text in lines if full else lines[:1]:
-        render.line("    ", clean(text) if full else shorten(clean(text), render.room_for_value(4)))
-    if len(lines) > 1 and not full:
-        render.line((f"    … {render.many(len(lines) - 1, 'more line')} (--full shows them)", "dim"))
+    first, *more = message.text.splitlines() or [""]
+    render.line("    ", clean(first) if full else shorten(clean(first), render.room_for_value(4)))
+    for text in more if full else ():
+        render.line("    ", clean(text))
+    if more and not full:
+        render.line((f"    … {render.many(len(more), 'more line')} (--full shows them)", "dim"))

@@ -1,4 +1,4 @@
-"""Signals as wishes, for commands that run something which must not be hurt by them."""
+"""Signals handled by callbacks, for commands that must end in an orderly way."""
 
 from __future__ import annotations
 

@@ -15,8 +15,6 @@ from maos.cli.commands import LazyCommand, LazyGroup, forward, json_option
 from maos.cli.database import DatabaseTarget
 from maos.cli.runs import page
 from maos.cli.runs.travel import point
-from maos.cli.workflow import listing as workflows
-from maos.cli.workflow import showing
 from maos.errors import InvalidInput
 from maos.ids import RUN, TASK, WORKFLOW, Target
 
@@ -87,9 +85,9 @@ def status(
             return target
         run = await m.runs.get(target.id)
         if watch:
-            from maos.cli.runs.watch import Watch
+            from maos.cli.runs.watch import watch as watch_run
 
-            await Watch(m, run, tasks=tasks, messages=messages, as_json=as_json).follow()
+            await watch_run(m, run, tasks=tasks, messages=messages, as_json=as_json)
             return None
         if at:
             now, past = await m.runs.status_at(await point(m, run, at))
@@ -147,6 +145,8 @@ async def _overview(m: Maos) -> Overview:
 
 
 def _print_document(found: Overview, *, messages: bool) -> None:
+    from maos.cli.workflow import status as workflows
+
     def of(state: str) -> list[str]:
         return [each.run.id for each in found.runs if each.now.state == state]
 
@@ -156,10 +156,10 @@ def _print_document(found: Overview, *, messages: bool) -> None:
             "waiting_for_user": [each.run.id for each in found.runs if each.now.needs_person],
             "blocked": of("blocked"),
             "failed": of("failed"),
-            "interrupted": of("interrupted") + [each.id for each in found.flows if showing.go_on(each)],
+            "interrupted": of("interrupted") + [each.id for each in found.flows if workflows.needs_resume(each)],
             **page.RUNS.document(found.runs),
             "agents": shared.of(found.agents),
-            "workflows": [showing.summary(each) for each in found.flows],
+            "workflows": [workflows.summary(each) for each in found.flows],
             "unknown": shared.of(found.unknown),
             "failed_before": found.failed_before,
             **(page.MESSAGES.document(found.messages) if messages else {}),
@@ -169,13 +169,15 @@ def _print_document(found: Overview, *, messages: bool) -> None:
 
 def _print_needs(found: Overview) -> None:
     """Print what needs a person, and a blank line after it."""
+    from maos.cli.workflow import status as workflows
+
     needy = [each for each in found.runs if each.now.state in ("blocked", "failed", "interrupted")]
-    stopped = [each for each in found.flows if showing.go_on(each)]
+    stopped = [each for each in found.flows if workflows.needs_resume(each)]
     questions.show_open(found.questions, found.questions)
     for each in needy:
         _print_trouble(each)
     for flow in stopped:
-        showing.trouble(flow)
+        workflows.show_stopped(flow)
     effects.warn(found.unknown)
     if found.questions or needy or stopped or found.unknown:
         render.line()
@@ -193,6 +195,8 @@ def _print_trouble(each: RunStatus) -> None:
 
 def _print_open(found: Overview) -> bool:
     """Print runs, agents and workflow runs that are open; whether there are any."""
+    from maos.cli.workflow import status as workflows
+
     if found.runs:
         page.RUNS.table(found.runs)
     if found.agents:
@@ -202,7 +206,7 @@ def _print_open(found: Overview) -> bool:
     if found.flows:
         if found.runs or found.agents:
             render.line()
-        workflows.table([workflows.Listed.of(each) for each in found.flows])
+        workflows.show_list(found.flows)
     return bool(found.runs or found.agents or found.flows)
 
 

@@ -1,24 +1,34 @@
-"""The folder of a demonstration: where everything of it is, and nothing else."""
+"""The folder of a demonstration: everything of it is in there."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import sys
+from asyncio.subprocess import DEVNULL, PIPE, STDOUT
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 import msgspec
 
-from maos import settings
-from maos.demo import notes
+from maos import app, settings
 from maos.demo.sample import ROLES
+from maos.errors import MaosError
 
+COMMAND_S_MAX = 60.0
 _NOT_PASSED_ON = ("MAOS_", "GIT_")
+_GIT = ("git", "-c", "user.name=maos demo", "-c", "user.email=demo@localhost")
+
+
+class DemoFailed(MaosError):
+    """The demonstration could not be completed."""
+
+    hint = "its folder has plan.toml, and a log of each engine; `maos agent logs AGENT` shows what an agent printed"
 
 
 class DemoEngine(msgspec.Struct, forbid_unknown_fields=True):
-    """A process that carried out the run, and how it ended: below zero, the signal."""
+    """A process that executed the run, and its exit status: below zero, the signal."""
 
     pid: int
     status: int
@@ -36,64 +46,73 @@ class DemoRecord(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     lines_at_resume: int
 
 
-class DemoFolder(NamedTuple):
-    """Where the parts of a demonstration are."""
+class DemoFolder:
+    """Where the parts of a demonstration are: sample repository, journal, MAOS_HOME, and the notes of the agents."""
 
-    folder: Path
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.repository = folder / "till"
+        self.database = folder / "maos.db"
+        self.home = folder / "home"
+        self.notes = folder / "notes"
 
-    @property
-    def repository(self) -> Path:
-        """The sample repository."""
-        return self.folder / "till"
+    def open(self, *, create: bool = False) -> app.open:
+        """Open the journal, with the files of agents in this folder."""
+        home = settings.folder_of(str(self.database), {"MAOS_HOME": str(self.home)})
+        return app.open(self.database, create=create, home=home)
 
-    @property
-    def database(self) -> Path:
-        """The journal."""
-        return self.folder / "maos.db"
+    def notes_of(self, agent: str) -> list[dict[str, Any]]:
+        """The notes that an agent has written so far."""
+        try:
+            text = (self.notes / f"{agent}.jsonl").read_bytes()
+        except FileNotFoundError:
+            return []
+        return [json.loads(line) for line in text.split(b"\n")[:-1]]
 
-    @property
-    def home(self) -> Path:
-        """What MAOS_HOME is: worktrees, and the files of running agents."""
-        return self.folder / "home"
+    def noted(self, agent: str, key: str) -> list[Any]:
+        """What an agent's notes have under a key."""
+        return [note[key] for note in self.notes_of(agent) if key in note]
 
-    @property
-    def plan(self) -> Path:
-        """The plan file."""
-        return self.folder / "plan.toml"
-
-    @property
-    def notes(self) -> Path:
-        """What the agents write down about themselves."""
-        return self.folder / "notes"
-
-    @property
-    def holders(self) -> Path:
-        """Where the processes are told that hold agents."""
-        return settings.folder_of(str(self.database), {"MAOS_HOME": str(self.home)}) / "holders"
-
-    def notes_of(self, agent: str) -> list[dict[str, object]]:
-        """What an agent has written down so far."""
-        return notes.read(self.notes / f"{agent}.jsonl")
-
-    def printed(self) -> dict[str, int]:
-        """How many lines each agent has printed, by its own count."""
-        return {name: sum("line" in note for note in self.notes_of(name)) for name in ROLES}
+    def printed(self) -> int:
+        """How many lines all agents have printed, by their own count."""
+        return sum(len(self.noted(agent, "line")) for agent in ROLES)
 
     def environment(self) -> dict[str, str]:
-        """Ours, without what would lead a command to another database or repository."""
+        """Our environment, without variables that would lead a command to another database or repository."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith(_NOT_PASSED_ON)}
         return {**kept, "MAOS_HOME": str(self.home)}
 
+    async def run(self, *command: str, cwd: Path | None = None) -> tuple[int, bytes]:
+        """Run a command in the folder; return its exit status and its output."""
+        process = await asyncio.create_subprocess_exec(
+            *command, cwd=cwd or self.folder, env=self.environment(), stdin=DEVNULL, stdout=PIPE, stderr=STDOUT,
+            start_new_session=True,
+        )  # fmt: skip
+        try:
+            output, _none = await asyncio.wait_for(process.communicate(), COMMAND_S_MAX)
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+        assert process.returncode is not None
+        return process.returncode, output
+
+    async def git(self, *arguments: str) -> bytes:
+        """Run git in the sample repository; return its output."""
+        status, output = await self.run(*_GIT, *arguments, cwd=self.repository)
+        if status:
+            raise DemoFailed(f"`git {arguments[0]}` exited with {status}: {output.decode(errors='replace').strip()}")
+        return output
+
     def record(self) -> DemoRecord:
-        """What the demonstration wrote down about itself."""
+        """Read what the demonstration recorded about itself."""
         return msgspec.json.decode((self.folder / "demo.json").read_bytes(), type=DemoRecord)
 
     def keep(self, record: DemoRecord) -> None:
-        """Write it down."""
-        text = json.dumps(msgspec.to_builtins(record), indent=2)
-        (self.folder / "demo.json").write_text(text + "\n", encoding="utf-8")
+        """Write what the demonstration records about itself."""
+        (self.folder / "demo.json").write_bytes(msgspec.json.format(msgspec.json.encode(record)))
 
 
-def command(*arguments: str) -> list[str]:
-    """`maos` with arguments, as the same program that we are."""
+def maos(*arguments: str) -> list[str]:
+    """The command `maos` with arguments, run by this Python."""
     return [sys.executable, "-P", "-m", "maos", *arguments]

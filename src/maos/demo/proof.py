@@ -1,4 +1,4 @@
-"""The proof: what the journal and the repository hold, against what the agents wrote down about themselves.
+"""The proof: what the journal and the repository hold, against the notes that the agents wrote about themselves.
 
 It needs nothing but the folder that a demonstration has left, so it can be repeated, and tried on a folder in which
 something was changed.
@@ -6,28 +6,20 @@ something was changed.
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import signal
 import sys
-from asyncio.subprocess import DEVNULL, PIPE, STDOUT
-from collections import Counter
-from collections.abc import Iterable
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from maos.app import Maos
-from maos.app import open as open_journal
+from maos.bus.history import Received
 from maos.demo.folder import DemoFolder, DemoRecord
 from maos.demo.sample import ROLES
 from maos.errors import MaosError
-from maos.journal.journal import Record as Event
-from maos.model.attempt import stream
-from maos.model.message import PERSON, Message, acks, inbox, message
+from maos.model.message import PERSON, Message
 from maos.model.run import agent_name
-from maos.model.run import stream as run_stream
-from maos.workspaces.git import Git
-
-TESTS_S_MAX = 60.0
 
 
 class Count(NamedTuple):
@@ -44,7 +36,7 @@ class Count(NamedTuple):
 
     @property
     def ok(self) -> bool:
-        """Whether it is the same, and something at all."""
+        """Whether both are the same, and not nothing."""
         return not self.lost and not self.doubled and self.noted > 0
 
 
@@ -68,33 +60,68 @@ class ProofVerdict(NamedTuple):
         return bool(self.counts) and all(each.ok for each in self.counts) and all(each.ok for each in self.checks)
 
 
-async def prove(place: DemoFolder) -> ProofVerdict:
+Events = Mapping[str, list[Mapping[str, Any]]]
+"""The data of events, by their type."""
+
+
+class RecordedRun(NamedTuple):
+    """What maos has recorded of the run: events of the run and of the attempts of each agent, messages, inboxes."""
+
+    run: Events
+    agents: dict[str, Events]
+    messages: list[Message]
+    inboxes: dict[str, list[Received]]
+
+    def lines(self, agent: str) -> list[str]:
+        """The lines of an agent's output."""
+        facts = [fact for data in self.agents[agent]["attempt_output"] for fact in data["facts"]]
+        return [fact["text"] for fact in facts if fact["kind"] == "line"]
+
+
+async def prove(folder: DemoFolder) -> ProofVerdict:
     """Compare everything; what cannot even be read is a check that failed."""
-    record = place.record()
+    record = folder.record()
     try:
-        async with open_journal(place.database, create=False) as m:
+        async with folder.open() as m:
             report = await m.verify()
-            journal = _Journal(m, record.run)
-            counts = [
-                *await _lines(place, journal),
-                *await _messages(place, journal),
-                *await _questions(place, journal),
-                *await _agents(place, journal),
-            ]
-            checks = [
-                await _engines(record, journal),
-                await _attached(record, journal),
-                _unheard(record),
-                await _order(place, journal),
-            ]
+            recorded = await _read(m, record.run)
     except MaosError as error:
         return ProofVerdict([], [Check("journal can be read", False, str(error))])
     damage = ", ".join(f"{each.stream}@{each.version} {each.what}" for each in report.damage[:3])
-    shown = damage or f"{report.events} events, every hash matches"
-    checks.append(Check("chain of hashes whole", report.ok, shown))
-    counts.append(await _files(place, record))
-    checks += [await _clean(place), await _tests(place)]
+    counts = [
+        *_lines(folder, recorded),
+        *_messages(folder, record.run, recorded),
+        *_questions(folder, recorded),
+        _agents(folder, recorded),
+        await _files(folder, record),
+    ]
+    checks = [
+        _engines(record, recorded),
+        _attached(record, recorded),
+        _unattended(record),
+        _order(folder, recorded),
+        Check("chain of hashes whole", report.ok, damage or f"{report.events} events, every hash matches"),
+        await _clean(folder),
+        await _tests(folder),
+    ]
     return ProofVerdict(counts, checks)
+
+
+async def _read(m: Maos, run: str) -> RecordedRun:
+    names = {agent: agent_name(run, agent) for agent in ROLES}
+    return RecordedRun(
+        _by_type(await m.runs.versions(run)),
+        {agent: _by_type([each async for each in m.agents.records(name)]) for agent, name in names.items()},
+        [each.message async for each in m.bus.history(run=run)],
+        {agent: await m.bus.received(name) for agent, name in names.items()},
+    )
+
+
+def _by_type(events: Iterable[Any]) -> Events:
+    found = defaultdict[str, list[Mapping[str, Any]]](list)
+    for event in events:
+        found[event.type].append(event.data)
+    return found
 
 
 def compare(what: str, where: str, noted: Iterable[str], found: Iterable[str]) -> Count:
@@ -104,122 +131,70 @@ def compare(what: str, where: str, noted: Iterable[str], found: Iterable[str]) -
     return Count(what, expected.total(), there.total(), where, lost, sorted((there - expected).elements()))
 
 
-class _Journal:
-    """The run as the journal has it."""
-
-    def __init__(self, m: Maos, run: str) -> None:
-        self._m = m
-        self.run = run
-
-    async def events(self, name: str) -> list[Event]:
-        return [record async for record in self._m.journal.read(name)]
-
-    async def attempts(self, agent: str) -> list[Event]:
-        """The events of all attempts of an agent, however many there were."""
-        names = [each async for each in self._m.journal.streams(f"{stream(agent_name(self.run, agent))}.")]
-        return [record for name in sorted(names) for record in await self.events(name)]
-
-    async def lines(self, agent: str) -> list[str]:
-        heard = [each for each in await self.attempts(agent) if each.type == "attempt_output"]
-        return [str(fact["text"]) for each in heard for fact in each.data["facts"] if fact["kind"] == "line"]
-
-    async def messages(self) -> list[Message]:
-        """Every message of the run."""
-        return [each.message async for each in self._m.bus.history(run=self.run)]
-
-    async def inbox(self, agent: str) -> dict[int, str]:
-        """What was put into an agent's inbox, by its place there."""
-        events = await self.events(inbox(agent_name(self.run, agent)))
-        return {each.version: message(each.data).text for each in events if each.type == "message_sent"}
-
-
-def _noted(place: DemoFolder, agent: str, key: str) -> list[Any]:
-    return [note[key] for note in place.notes_of(agent) if key in note]
-
-
 # --- counted -----------------------------------------------------------------------------------------------------
 
 
-async def _lines(place: DemoFolder, journal: _Journal) -> list[Count]:
+def _lines(folder: DemoFolder, recorded: RecordedRun) -> list[Count]:
     """Every line that an agent printed."""
     return [
-        compare(f"lines of the {agent}", "journal", _noted(place, agent, "line"), await journal.lines(agent))
+        compare(f"lines of the {agent}", "journal", folder.noted(agent, "line"), recorded.lines(agent))
         for agent in ROLES
     ]
 
 
-async def _messages(place: DemoFolder, journal: _Journal) -> list[Count]:
+def _messages(folder: DemoFolder, run: str, recorded: RecordedRun) -> list[Count]:
     """Every message: sent, put into each inbox, read from there, and acknowledged."""
-    names = {agent_name(journal.run, agent): agent for agent in ROLES}
+    short = agent_name(run, "")
     sent = [
         f"{agent} → {to}: {note['sent']}"
         for agent in ROLES
-        for note in place.notes_of(agent)
+        for note in folder.notes_of(agent)
         if "sent" in note
-        for to in ([str(note["to"])] if note["to"] else sorted(set(ROLES) - {agent}))
+        for to in ([note["to"]] if note["to"] else sorted(set(ROLES) - {agent}))
     ]
-    said = await journal.messages()
-    on_the_bus = [
-        f"{names.get(each.sender, each.sender)} → {names.get(to, to)}: {each.text}"
-        for each in said
+    routed = [
+        f"{each.sender.removeprefix(short)} → {to.removeprefix(short)}: {each.text}"
+        for each in recorded.messages
         if each.sender != PERSON
         for to in each.to
     ]
-    read, in_inboxes, settled = [], [], []
-    for agent in ROLES:
-        there = await journal.inbox(agent)
-        read += [f"{agent} ← {note['text']}" for note in place.notes_of(agent) if "got" in note]
-        in_inboxes += [f"{agent} ← {text}" for text in there.values()]
-        settled += [
-            f"{agent} ← {there.get(version, 'something else')}"
-            for each in await journal.events(acks(agent_name(journal.run, agent)))
-            if each.type == "message_acknowledged"
-            for version in each.data["versions"]
-        ]
+    read = [f"{agent} ← {note['text']}" for agent in ROLES for note in folder.notes_of(agent) if "got" in note]
+    received = [(f"{agent} ← {each.text}", each) for agent in ROLES for each in recorded.inboxes[agent]]
     return [
-        compare("messages sent, by receiver", "journal", sent, on_the_bus),
-        compare("messages read", "inboxes", read, in_inboxes),
-        compare("messages acknowledged", "receipts", read, settled),
+        compare("messages sent, by receiver", "journal", sent, routed),
+        compare("messages read", "inboxes", read, [text for text, each in received if each.is_message]),
+        compare("messages acknowledged", "inboxes", read, [t for t, each in received for _n in range(each.acks)]),
     ]
 
 
-async def _questions(place: DemoFolder, journal: _Journal) -> list[Count]:
+def _questions(folder: DemoFolder, recorded: RecordedRun) -> list[Count]:
     """The question, and its answer."""
-    events = await journal.events(run_stream(journal.run))
-    asked = [each.data["question"] for each in events if each.type == "question_asked"]
-    answered = [each.data["answer"] for each in events if each.type == "question_answered"]
+    asked = [each["question"] for each in recorded.run["question_asked"]]
+    answered = [each["answer"] for each in recorded.run["question_answered"]]
     return [
-        compare("questions", "journal", (q for agent in ROLES for q in _noted(place, agent, "asked")), asked),
-        compare("answers", "journal", (a for agent in ROLES for a in _noted(place, agent, "answer")), answered),
+        compare("questions", "journal", (q for agent in ROLES for q in folder.noted(agent, "asked")), asked),
+        compare("answers", "journal", (a for agent in ROLES for a in folder.noted(agent, "answer")), answered),
     ]
 
 
-async def _agents(place: DemoFolder, journal: _Journal) -> list[Count]:
+def _agents(folder: DemoFolder, recorded: RecordedRun) -> Count:
     """Every start of an agent."""
-    began = [f"{agent}, pid {pid}" for agent in ROLES for pid in _noted(place, agent, "began")]
-    started = [
-        f"{agent}, pid {each.data['pid']}"
-        for agent in ROLES
-        for each in await journal.attempts(agent)
-        if each.type == "attempt_started"
-    ]
-    return [compare("agents started", "journal", began, started)]
+    began = [f"{agent}, pid {pid}" for agent in ROLES for pid in folder.noted(agent, "began")]
+    started = [f"{agent}, pid {each['pid']}" for agent in ROLES for each in recorded.agents[agent]["attempt_started"]]
+    return compare("agents started", "journal", began, started)
 
 
-async def _files(place: DemoFolder, record: DemoRecord) -> Count:
+async def _files(folder: DemoFolder, record: DemoRecord) -> Count:
     """Every file that an agent wrote, as it is in the repository now; and no other was touched."""
-    last: dict[str, str] = {}
-    for agent in ROLES:
-        for note in place.notes_of(agent):
-            if "file" in note:
-                last[str(note["file"])] = str(note["sha256"])
-    git = Git(place.repository)
-    changed = (await git.run("diff", "-z", "--name-only", "--no-renames", record.base, "HEAD")).output
+    notes = [note for agent in ROLES for note in folder.notes_of(agent) if "file" in note]
+    last = {note["file"]: note["sha256"] for note in notes}
+    changed = await folder.git("diff", "-z", "--name-only", "--no-renames", record.base, "HEAD")
+    there = (await folder.git("ls-tree", "-z", "-r", "--name-only", "HEAD")).split(b"\0")
     found = []
-    for path in [each.decode() for each in changed.split(b"\0")[:-1]]:
-        shown = await git.run("show", f"HEAD:{path}", allowed=(0, 128))
-        digest = hashlib.sha256(shown.output).hexdigest() if shown.status == 0 else "removed"
-        found.append(f"{path} ({digest[:12]})")
+    for path in changed.split(b"\0")[:-1]:
+        content = await folder.git("show", f"HEAD:{path.decode()}") if path in there else None
+        digest = "removed" if content is None else hashlib.sha256(content).hexdigest()
+        found.append(f"{path.decode()} ({digest[:12]})")
     noted = [f"{path} ({digest[:12]})" for path, digest in last.items()]
     return compare("files, byte for byte", "repository", noted, found)
 
@@ -227,67 +202,45 @@ async def _files(place: DemoFolder, record: DemoRecord) -> Count:
 # --- and checked -------------------------------------------------------------------------------------------------
 
 
-async def _engines(record: DemoRecord, journal: _Journal) -> Check:
+def _engines(record: DemoRecord, recorded: RecordedRun) -> Check:
     """The first engine was killed, and another one took over."""
-    events = await journal.events(run_stream(journal.run))
-    owners = [each.data["owner"]["pid"] for each in events if each.type == "run_claimed"]
+    owners = [each["owner"]["pid"] for each in recorded.run["run_claimed"]]
     first, second = record.engines
     ok = first.status == -signal.SIGKILL and second.status == 0 and owners == [first.pid, second.pid]
     ok = ok and first.pid != second.pid
-    return Check("engine killed, another took over", ok, f"pid {first.pid} died of SIGKILL, pid {second.pid} went on")
+    return Check("engine killed, another took over", ok, f"SIGKILL ended pid {first.pid}, pid {second.pid} resumed")
 
 
-async def _attached(record: DemoRecord, journal: _Journal) -> Check:
-    """The second engine took up every agent as it was."""
-    second = record.engines[-1].pid
-    taken = [
-        agent
-        for agent in ROLES
-        if [each.data["owner"]["pid"] for each in await journal.attempts(agent) if each.type == "attempt_claimed"]
-        == [second]
-    ]
-    return Check(
-        "agents re-attached, not restarted",
-        len(taken) == len(ROLES),
-        f"{len(taken)} of {len(ROLES)} are the same processes",
-    )
+def _attached(record: DemoRecord, recorded: RecordedRun) -> Check:
+    """The second engine attached to every agent as it was."""
+    claims = [[each["owner"]["pid"] for each in recorded.agents[agent]["attempt_claimed"]] for agent in ROLES]
+    attached = claims.count([record.engines[-1].pid])
+    shown = f"{attached} of {len(ROLES)} are the same processes"
+    return Check("agents re-attached, not restarted", attached == len(ROLES), shown)
 
 
-def _unheard(record: DemoRecord) -> Check:
-    """Something happened while no engine was there."""
+def _unattended(record: DemoRecord) -> Check:
+    """The agents worked while there was no engine."""
     lines = record.lines_at_resume - record.lines_at_kill
-    return Check("work went on in between", lines > 0, f"{lines} lines were printed without an engine")
+    return Check("agents worked in between", lines > 0, f"{lines} lines were printed without an engine")
 
 
-async def _order(place: DemoFolder, journal: _Journal) -> Check:
-    """Lines stand in the journal as they were printed."""
-    wrong = [agent for agent in ROLES if await journal.lines(agent) != _noted(place, agent, "line")]
-    return Check(
-        "lines in their order",
-        not wrong,
-        f"not of the {', '.join(wrong)}" if wrong else "of all agents",
-    )
+def _order(folder: DemoFolder, recorded: RecordedRun) -> Check:
+    """The journal has the lines in the order in which they were printed."""
+    wrong = [agent for agent in ROLES if recorded.lines(agent) != folder.noted(agent, "line")]
+    return Check("lines in their order", not wrong, f"not of the {', '.join(wrong)}" if wrong else "of all agents")
 
 
-async def _clean(place: DemoFolder) -> Check:
+async def _clean(folder: DemoFolder) -> Check:
     """The files on disk are those of the commit."""
-    dirty = (await Git(place.repository).run("status", "--porcelain")).output.decode(errors="replace").split("\n")[:-1]
-    return Check("working tree as committed", not dirty, ", ".join(dirty) or "nothing beside it")
+    changed = (await folder.git("status", "--porcelain")).decode(errors="replace").splitlines()
+    return Check("working tree as committed", not changed, ", ".join(changed) or "nothing beside it")
 
 
-async def _tests(place: DemoFolder) -> Check:
+async def _tests(folder: DemoFolder) -> Check:
     """What the agents made together works."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-B", "-m", "unittest", "discover", "-s", "tests", "-t", ".",
-        cwd=place.repository, env=place.environment(), stdin=DEVNULL, stdout=PIPE, stderr=STDOUT,
-        start_new_session=True,
-    )  # fmt: skip
-    try:
-        output, _none = await asyncio.wait_for(process.communicate(), TESTS_S_MAX)
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
+    command = (sys.executable, "-B", "-m", "unittest", "discover", "-s", "tests", "-t", ".")
+    status, output = await folder.run(*command, cwd=folder.repository)
     lines = output.decode(errors="replace").strip().splitlines()
     ran = next((line for line in lines if line.startswith("Ran ")), "no tests ran").partition(" in ")[0].lower()
-    return Check("merged code passes its tests", process.returncode == 0, f"{ran}: {lines[-1] if lines else ''}")
+    return Check("merged code passes its tests", status == 0, f"{ran}: {lines[-1] if lines else ''}")

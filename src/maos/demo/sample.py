@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-REQUEST = "Document the till, test it, and settle how it rounds"
+REQUEST = "Document the till, test it, and decide how it rounds"
 
 INVENTORY = "docs/inventory.md"
 NO_DOCSTRING = "no docstring: "
@@ -12,6 +12,7 @@ UNDECIDED = "undecided: "
 ALL_FOUND = "that is all: "
 UNTESTED = "untested: "
 WHO_CALLS = "who calls "
+CALLED_FROM = " is called from "
 RULE = "the rule is: "
 TESTED = "tested: "
 
@@ -67,7 +68,7 @@ def shown(cents):
     return f"{{cents // 100}}.{{cents % 100:02}}"
 ''',
     "till/basket.py": '''\
-"""What somebody wants to buy."""
+"""A basket: what a customer wants to buy."""
 
 from till.money import discounted
 
@@ -89,7 +90,7 @@ def dearest(basket):
     return max(basket, key=lambda each: each[1])[0]
 ''',
     "till/receipt.py": '''\
-"""What somebody has bought, on paper."""
+"""A receipt: what a customer has bought, on paper."""
 
 from till.basket import total
 from till.money import shown, with_tax
@@ -171,7 +172,7 @@ def plan(python: str, notes: str, pause_s: float) -> str:
     """The plan, as a TOML file: one task for each agent, all at the same time."""
     tasks = [f"request = {json.dumps(REQUEST)}\n"]
     for name, task in ROLES.items():
-        command = [python, "-P", "-m", f"maos.demo.{name}", f"{notes}/{name}.jsonl", str(pause_s)]
+        command = [python, "-P", "-m", "maos.demo.agents", name, f"{notes}/{name}.jsonl", str(pause_s)]
         tasks.append(
             f"[[tasks]]\nname = {json.dumps(name)}\ntask = {json.dumps(task)}\n"
             f"command = {json.dumps(command)}\nmcp = true\ntime_limit_s = {TIME_LIMIT_S}\n"

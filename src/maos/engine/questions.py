@@ -104,7 +104,7 @@ def _question(run: Run, asked: Question, known: PendingCommands) -> Open:
 def _of_call(flow: WorkflowRun, step_id: str, call: Step) -> Open:
     if call.kind != FLOW_GATE:
         text = f"did {call.name}({call.about.get('given', '')}) take effect?"
-        context = f"maos workflow settle {flow.id} {step_id} done|failed|again"
+        context = f"maos workflow resolve {flow.id} {step_id} done|failed|again"
         return Open(flow.id, step_id, UNKNOWN, text, context=context, asked_by=(flow.id,), asked_us=call.at_us)
     return Open(
         owner=flow.id,

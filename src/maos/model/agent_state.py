@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class AgentState(StrEnum):
-    """How an agent is: its recorded status, unless the processes that this speaks of are gone."""
+    """How an agent is: its recorded status, unless the processes that it names have exited."""
 
     PLANNED = "planned"
     RUNNING = "running"
@@ -15,7 +15,7 @@ class AgentState(StrEnum):
     """The agent works, and its holder keeps the output until an engine attaches. `maos agent attach`, or `maos resume`.
     """
     INTERRUPTED = "interrupted"
-    """The agent is gone and so is the engine that recorded it. `maos agent resume`, or `maos resume`."""
+    """The agent has exited, and so has the engine that recorded it. `maos agent resume`, or `maos resume`."""
     DONE = "done"
     FAILED = "failed"
     STOPPED = "stopped"
@@ -33,6 +33,6 @@ class AgentState(StrEnum):
 
 _MEANINGS = {
     AgentState.PLANNED: "about to start",
-    AgentState.DETACHED: "the agent works, and what it says is kept until a process takes it up",
-    AgentState.INTERRUPTED: "the agent is gone and so is the process that recorded it",
+    AgentState.DETACHED: "the agent keeps running, and its output is kept until an engine attaches",
+    AgentState.INTERRUPTED: "the agent has exited, and so has the engine that recorded it",
 }

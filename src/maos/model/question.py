@@ -10,7 +10,7 @@ from maos.ids import only
 
 QUESTION, GATE, PERMISSION = "question", "gate", "permission"
 WORKFLOW, UNKNOWN = "workflow", "unknown"
-"""What a workflow asks; and what became of a step of one, which `maos workflow settle` says."""
+"""What a workflow asks; and the outcome of a step that is unknown, which `maos workflow resolve` resolves."""
 SHORT_CHARS_MIN = 6
 YES, NO = ("yes", "y", "ok", "true"), ("no", "n", "false")
 

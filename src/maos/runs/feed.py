@@ -29,7 +29,7 @@ PAGE_EVENTS = 500
 RETRY_S = 1.0
 
 
-class RunChanged(NamedTuple):
+class RunUpdate(NamedTuple):
     """Something was recorded of the run; `run` has it already."""
 
     run: Run
@@ -43,7 +43,7 @@ class AgentOutput(NamedTuple):
     facts: Sequence[Fact]
 
 
-class MessageSent(NamedTuple):
+class MessageUpdate(NamedTuple):
     """An agent or a person told others something."""
 
     message: Message
@@ -58,7 +58,7 @@ class CommandArrived(NamedTuple):
     type: str
 
 
-Update = RunChanged | AgentOutput | MessageSent | CommandArrived
+Update = RunUpdate | AgentOutput | MessageUpdate | CommandArrived
 
 
 class Reader(Protocol):
@@ -73,7 +73,7 @@ class Reader(Protocol):
         ...
 
 
-class Feed:
+class RunFeed:
     """One run, followed from now on, or from its beginning. Use it with `async with`, and iterate over it."""
 
     def __init__(self, journal: Journal, runs: Reader, id: str, *, from_start: bool = False) -> None:
@@ -89,7 +89,7 @@ class Feed:
         self.attempts: dict[str, Attempt] = {}
         """The newest attempt of each agent that was at work when the feed began, or was heard of since, by name."""
 
-    async def __aenter__(self) -> Feed:
+    async def __aenter__(self) -> RunFeed:
         if not self._from_start:
             self._after = await self._journal.head()
             self.run = await self._runs.get(self._id)  # after the head: what is read twice is applied once
@@ -145,7 +145,7 @@ class Feed:
             return await self._of_agent(record)
         if record.stream == message.history(self._id):
             said = await self._bodies.message(record)
-            return MessageSent(said, said.data())
+            return MessageUpdate(said, said.data())
         if record.stream == inbox(self._id) or record.stream.startswith((inbox(agents), tools_stream(agents))):
             return CommandArrived(record.stream, record.type)
         return None
@@ -154,7 +154,7 @@ class Feed:
         if record.version != self.run.version + 1:
             return None
         self.run.apply(record.event)
-        return RunChanged(self.run, [record.event])
+        return RunUpdate(self.run, [record.event])
 
     async def _of_agent(self, record: Record) -> Update:
         id = record.stream.removeprefix(attempts.stream(""))

@@ -32,7 +32,7 @@ from maos.model.run_status import (
 from maos.runs import cleanup, notify, preview
 from maos.runs.budgets import Budget
 from maos.runs.conversation import Conversations
-from maos.runs.feed import Feed
+from maos.runs.feed import RunFeed
 from maos.runs.preview import Next
 from maos.travel import points_in_time
 from maos.travel.branches import newest_at
@@ -210,7 +210,7 @@ class RunViews(RunReader):
         """Every event of a run, the oldest first: each is a version that the run can be taken back to."""
         return [record async for record in self._journal.read(stream(id))]
 
-    def follow(self, id: str, *, from_start: bool = False) -> Feed:
+    def follow(self, id: str, *, from_start: bool = False) -> RunFeed:
         """Everything that is recorded of a run, its agents and its messages from now on, by whichever engine.
 
         Example::
@@ -218,7 +218,7 @@ class RunViews(RunReader):
             async with m.runs.follow("r-1") as feed:
                 print(feed.run.status, len(feed.attempts))
         """
-        return Feed(self._journal, self, id, from_start=from_start)
+        return RunFeed(self._journal, self, id, from_start=from_start)
 
     # --- what comes of them ----------------------------------------------------------------------------------
 

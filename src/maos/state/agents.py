@@ -8,62 +8,36 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from datetime import datetime
-from typing import Any, TypeVar
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
 
 from maos.clock import Clock
-from maos.errors import Conflict, Corrupt, InvalidInput, MaosError, NotFound
-from maos.ids import check_name, parse_event_id
-from maos.journal.codec import Event, EventType
+from maos.errors import Conflict, InvalidInput, MaosError
+from maos.ids import check_name
+from maos.journal.codec import EventType
 from maos.journal.journal import Append, Journal
 from maos.model import agent as agents
-from maos.model import changes, checksum
-from maos.model.changes import Change, Op
-from maos.model.events import EVENTS
-from maos.model.events.core import EventBase
+from maos.model import changes
+from maos.model.changes import Change
+from maos.model.events.core import EVENTS
 from maos.model.view import copied
-from maos.state import folds, tail
+from maos.state import history, tail
 from maos.state.cache import Cache
-from maos.state.compaction import Compactor
-from maos.state.history import History
-from maos.state.loader import Loader, empty
-from maos.state.records import (
-    Compaction,
-    Peek,
-    Preview,
-    Replay,
-    Restored,
-    Retention,
-    SnapshotInfo,
-    State,
-    StateEvent,
-    Summary,
-    Update,
-    Version,
-)
-from maos.state.snapshots import Snapshots
-from maos.store.contract import Document, Key, Lease
+from maos.state.compaction import StateCompaction
+from maos.state.history import When, given, new_event
+from maos.state.loader import empty
+from maos.state.records import Peek, State, StatePreview, StateSummary, Update
+from maos.store.contract import Key, Lease
 
 TYPES = tuple(EventType.of(EVENTS[name]) for name in agents.EVENT_TYPES)
-CONFLICTS_MAX = 100
-"""How often an update without an expected version is computed anew before the contention is reported."""
-
-When = int | datetime
-T = TypeVar("T")
 
 
-class AgentStates:
+class AgentStates(StateCompaction):
     """Versioned, event-sourced state of any number of agents."""
 
     def __init__(self, journal: Journal, clock: Clock, *, cache: Cache | None = None) -> None:
-        self._journal = journal
-        self.cache = cache or Cache()
+        super().__init__(journal, clock, cache or Cache())
         self.cache.warm_with(self.get)
-        self.loader = Loader(journal, self.cache)
-        self._history = History(journal, self.loader)
-        self.snapshot_store = Snapshots(journal, self.loader, self._write, clock)
-        self._compactor = Compactor(journal, self.loader, self.snapshot_store, self.cache)
 
     # --- reading and writing ---------------------------------------------------------------------------------
 
@@ -90,7 +64,7 @@ class AgentStates:
             content = agents.new_state() if data is None else copied(dict(data))
         except RecursionError:
             raise InvalidInput("the data is nested too deep, or contains itself") from None
-        facts = _facts(source, metadata, causation, correlation, critical=False)
+        facts = given(source=source, meta=dict(metadata or {}), cause=causation, corr=correlation)
         try:
             update = await self._write(
                 empty(agent),
@@ -143,11 +117,11 @@ class AgentStates:
 
             await m.state.update("reviewer", {"status": "busy", "messages": maos.Extend([{"text": "hello"}])})
         """
-        facts = _facts(source, metadata, causation, correlation, critical=critical)
+        facts = given(source=source, meta=dict(metadata or {}), cause=causation, corr=correlation, critical=critical)
         whole_key = None if key is None else _key(key, agent, wanted, type, facts)
         # What is in memory will do, however old: the append is refused unless it is the newest.
         state = self.loader.remembered(agent)
-        for _ in range(CONFLICTS_MAX):
+        for _ in range(history.CONFLICTS_MAX):
             if state is None or (expected is not None and state.version != expected):
                 state = (await self.loader.current(agent)).state
                 if expected is not None and state.version != expected:
@@ -189,7 +163,7 @@ class AgentStates:
         ops = changes.operations(state.raw(), wanted)
         if not ops:
             return None
-        _type, event, _total, _data = _event(state, ops, None, _facts(source, None, None, None, critical=False))
+        _type, event, _total, _data = new_event(state, ops, None, given(source=source))
         return Append(agents.stream(agent), (event,), state.version)
 
     async def peek(self, agent: str, path: str, *, last: int = 50) -> Peek:
@@ -202,7 +176,7 @@ class AgentStates:
         """
         return await tail.peek(self._journal, self.loader, agent, path, last)
 
-    async def all(self, prefix: str = "") -> AsyncIterator[Summary]:
+    async def all(self, prefix: str = "") -> AsyncIterator[StateSummary]:
         """All agents, sorted by name.
 
         Example::
@@ -223,7 +197,7 @@ class AgentStates:
         async for stream in self._journal.streams(agents.PREFIX + prefix):
             yield stream.removeprefix(agents.PREFIX)
 
-    async def summary(self, agent: str) -> Summary:
+    async def summary(self, agent: str) -> StateSummary:
         """One agent as `all` lists it.
 
         Example::
@@ -232,7 +206,7 @@ class AgentStates:
         """
         state = await self.get(agent)
         status = state.raw().get("status")
-        return Summary(state.agent, state.version, status, state.type, state.source, state.time_us)
+        return StateSummary(state.agent, state.version, status, state.type, state.source, state.time_us)
 
     async def version(self, agent: str) -> int:
         """The newest version of an agent; 0 when there is no such agent.
@@ -289,20 +263,10 @@ class AgentStates:
             update = await m.state.rollback("reviewer", 2, source="cli")
         """
         target = await self.loader.at(agent, version)
-        facts = _facts(source, {**(metadata or {}), "to": version}, None, None, critical=True)
-        for _ in range(CONFLICTS_MAX):
-            state = (await self.loader.current(agent)).state
-            if expected is not None and state.version != expected:
-                raise Conflict(agents.stream(agent), expected=expected, actual=state.version)
-            ops = changes.difference(state.raw(), target.raw())
-            try:
-                return await self._write(state, ops, type_="rolled_back", facts=facts, under=under)
-            except Conflict:
-                if expected is not None:
-                    raise
-        raise Conflict(agents.stream(agent), expected=state.version, actual=await self.version(agent))
+        facts = given(source=source, meta={**(metadata or {}), "to": version}, critical=True)
+        return await self._write_target(target, "rolled_back", facts, expected, under)
 
-    async def preview_rollback(self, agent: str, version: int) -> Preview:
+    async def preview_rollback(self, agent: str, version: int) -> StatePreview:
         """What a rollback to a version would change.
 
         Example::
@@ -310,251 +274,9 @@ class AgentStates:
             print((await m.state.preview_rollback("reviewer", 2)).changes)
         """
         newest = await self.version(agent)
-        return Preview(str(version), newest, await self.diff(agent, newest, version))
-
-    async def replay(self, agent: str, first: int, last: int) -> Replay:
-        """Fold a range of events again and compare every recorded checksum on the way (I13).
-
-        Example::
-
-            replay = await m.state.replay("reviewer", 1, 3)
-            print(replay.verified, replay.events, replay.state.data["status"])
-        """
-        return await self._history.replay(agent, first, last)
-
-    # --- history ---------------------------------------------------------------------------------------------
-
-    async def history(self, agent: str, *, after: int = 0, limit: int | None = None) -> list[Version]:
-        """The versions of an agent, oldest first.
-
-        Example::
-
-            for version in await m.state.history("reviewer", limit=10):
-                print(version.version, version.type, version.source)
-        """
-        return await self._history.versions(agent, after, limit)
-
-    async def events(
-        self,
-        agent: str,
-        *,
-        after: int = 0,
-        until: int | None = None,
-        types: Sequence[str] | None = None,
-        since: When | None = None,
-        before: When | None = None,
-        source: str | None = None,
-        correlation: str | None = None,
-        path: str | None = None,
-        limit: int | None = None,
-    ) -> list[StateEvent]:
-        """The events of an agent that pass all given filters, with old and new value of each change.
-
-        Example::
-
-            for event in await m.state.events("reviewer", types=["status_changed"], limit=10):
-                print(event.id, event.changes)
-        """
-        return await self._history.events(
-            agent,
-            after=after,
-            until=until,
-            types=types,
-            since=since,
-            before=before,
-            source=source,
-            correlation=correlation,
-            path=path,
-            limit=limit,
-        )
-
-    async def event(self, event_id: str) -> StateEvent:
-        """One event by its id, such as agent/reviewer@7.
-
-        Example::
-
-            event = await m.state.event("agent/reviewer@2")
-        """
-        stream, version = parse_event_id(event_id)
-        found = await self._history.events(stream.removeprefix(agents.PREFIX), after=version - 1, limit=1)
-        if not found or not found[0].version - found[0].spans < version <= found[0].version:
-            raise NotFound(f"there is no event {event_id}")
-        return found[0]
-
-    async def stream(self, agent: str, *, after: int = 0) -> AsyncIterator[StateEvent]:
-        """The events of an agent after a version, then new ones as they happen; never ends by itself.
-
-        Example::
-
-            async for event in m.state.stream("reviewer", after=1):
-                print(event.version, event.type)
-                if event.type == "task_completed":
-                    break
-        """
-        async for event in self._history.stream(agent, after):
-            yield event
-
-    # --- snapshots and compaction ----------------------------------------------------------------------------
-
-    async def snapshot(
-        self,
-        agent: str,
-        *,
-        kind: str = "full",
-        name: str = "",
-        trigger: str = "manual",
-        retention: Retention | None = None,
-        compression: str = "zstd",
-        source: str = "",
-    ) -> SnapshotInfo:
-        """Keep the newest state: full, incremental (since the last snapshot) or checkpoint (only a name for it).
-
-        Example::
-
-            info = await m.state.snapshot("reviewer", name="before")
-        """
-        return await _persistently(
-            lambda: self.snapshot_store.take(
-                agent,
-                kind=kind,
-                name=name,
-                trigger=trigger,
-                retention=retention or Retention(),
-                compression=compression,
-                source=source,
-            )
-        )
-
-    async def snapshots(self, agent: str) -> list[SnapshotInfo]:
-        """The snapshots of an agent, oldest first.
-
-        Example::
-
-            for info in await m.state.snapshots("reviewer"):
-                print(info.id, info.name, info.version, info.kind)
-        """
-        return await self.snapshot_store.of(agent)
-
-    async def read_snapshot(self, agent: str, snapshot: str) -> State:
-        """What a snapshot holds, verified, even when the agent's events are damaged.
-
-        Example::
-
-            state = await m.state.read_snapshot("reviewer", "before")
-        """
-        return await self.snapshot_store.state(agent, snapshot)
-
-    async def restore(self, agent: str, snapshot: str, *, source: str = "", under: Lease | None = None) -> Restored:
-        """Make the state what a snapshot holds, after verifying it. This appends.
-
-        Example::
-
-            restored = await m.state.restore("reviewer", "before")
-            print(restored.previous, restored.version)
-        """
-        return await _persistently(lambda: self.snapshot_store.restore(agent, snapshot, source=source, under=under))
-
-    async def preview_restore(self, agent: str, snapshot: str) -> Preview:
-        """What restoring a snapshot would change, and what is wrong with the snapshot.
-
-        Example::
-
-            print((await m.state.preview_restore("reviewer", "before")).changes)
-        """
-        state = await self.get(agent)
-        id_, target, warnings = await self.snapshot_store.sought(agent, snapshot)
-        found = changes.changes(state.raw(), changes.difference(state.raw(), target.raw()))
-        return Preview(id_, state.version, list(found), warnings)
-
-    async def delete_snapshot(self, agent: str, snapshot: str, *, force: bool = False) -> None:
-        """Remove a snapshot; permanent, critical and damaged ones only by force, the base of others not at all.
-
-        Example::
-
-            await m.state.delete_snapshot("reviewer", "before")
-        """
-        await self.snapshot_store.delete(agent, snapshot, force=force)
-
-    async def expire_snapshots(self, agent: str) -> list[str]:
-        """Remove the snapshots whose time is over; returns their ids.
-
-        Example::
-
-            removed = await m.state.expire_snapshots("reviewer")
-        """
-        return await self.snapshot_store.expire(agent)
-
-    async def compact(
-        self,
-        agent: str,
-        *,
-        strategy: str = "snapshot",
-        keep_last: int | None = None,
-        keep_since: When | None = None,
-        critical_only: bool = False,
-        dry_run: bool = False,
-        source: str = "",
-    ) -> Compaction:
-        """Shrink an agent's history. What the state is does not change; what can be travelled back to does.
-
-        `snapshot` and `delete` put one event in the place of all before the kept ones (`snapshot` also leaves a
-        permanent snapshot); `merge` puts one in the place of each run of uncritical ones.
-
-        Example::
-
-            plan = await m.state.compact("reviewer", keep_last=2, dry_run=True)
-            if plan.events_after < plan.events_before:
-                await m.state.compact("reviewer", keep_last=2)
-        """
-        return await _persistently(
-            lambda: self._compactor.compact(
-                agent,
-                strategy=strategy,
-                keep_last=keep_last,
-                keep_since=keep_since,
-                critical_only=critical_only,
-                dry_run=dry_run,
-                source=source,
-            )
-        )
+        return StatePreview(str(version), newest, await self.diff(agent, newest, version))
 
     # --- inside ----------------------------------------------------------------------------------------------
-
-    async def _write(
-        self,
-        state: State,
-        ops: list[Op],
-        *,
-        type_: str | None = None,
-        facts: dict[str, Any] | None = None,
-        key: Key | None = None,
-        under: Lease | None = None,
-        documents: Sequence[Document] = (),
-    ) -> Update:
-        """Append operations computed from a state, and show the result only once it is on disk."""
-        stream = agents.stream(state.agent)
-        type_, event, total, data = _event(state, ops, type_, facts)
-        entry = self.cache.look(state.agent)
-        tally = entry.tally if entry is not None and entry.state is state else None
-        if tally is not None:
-            documents = [*documents, *folds.due(state, tally, stream)]
-        try:
-            if key is None and not documents:
-                reply = await self._journal.append(stream, event, expected=state.version, under=under)
-            else:
-                reply = await self._journal.append_all(
-                    [Append(stream, (event,), state.version)], key=key, under=under, documents=documents
-                )
-        except BaseException:
-            self.cache.invalidate(state.agent)  # the tally counted documents that may not have been saved
-            raise
-        if reply.repeated:
-            self.cache.invalidate(state.agent)  # the same: a repeated append saves nothing
-            return await self._repeated(state.agent, reply.version, reply.position)
-        source = (facts or {}).get("source", "")
-        fresh = State(state.agent, reply.version, data, total, reply.time_us, source, type_)
-        self.loader.keep(entry if tally is not None else None, fresh, ops)
-        return Update(reply.version, state, fresh, ops, reply.position)
 
     async def _earlier(self, agent: str, key: Key | None, error: MaosError) -> Update:
         """What an earlier call with the same key did; the error if there was none."""
@@ -566,67 +288,6 @@ class AgentStates:
         except Conflict:
             raise error from None
         return await self._repeated(agent, reply.version, reply.position)
-
-    async def _repeated(self, agent: str, version: int, position: int) -> Update:
-        """The reply to a repeated key; if its event was compacted, with what the one in its place did."""
-        event = await self._journal.event(agents.stream(agent), version)
-        assert event is not None
-        first = event.version - event.spans
-        before = await self.loader.at(agent, first) if first else empty(agent)
-        after = await self.loader.at(agent, event.version)
-        return Update(version, before, after, changes.difference(before.raw(), after.raw()), position)
-
-
-def _event(
-    state: State, ops: list[Op], type_: str | None, facts: dict[str, Any] | None
-) -> tuple[str, EventBase | Event, int, dict[str, Any]]:
-    """The event of some operations, its type, and what the state is after it."""
-    try:
-        total, data = checksum.after(state.total, state.raw(), ops)
-    except Corrupt as error:
-        raise InvalidInput(f"the changes contradict each other: {error.what}") from error
-    type_ = type_ or agents.event_type(ops)
-    return type_, _typed(type_, ops, checksum.text(total), facts or {}), total, data
-
-
-async def _persistently(work: Callable[[], Awaitable[T]]) -> T:
-    """Does something from the newest state, and again while somebody else is faster."""
-    for _ in range(CONFLICTS_MAX - 1):
-        try:
-            return await work()
-        except Conflict:
-            continue
-    return await work()
-
-
-def _typed(type_: str, ops: list[Op], sum: str, facts: Mapping[str, Any]) -> EventBase | Event:
-    kind = EVENTS.get(type_)
-    if kind is None:
-        return Event(type_, {"ops": ops, "sum": sum, **facts})
-    return kind(ops=ops, sum=sum, **facts)
-
-
-def _facts(
-    source: str,
-    metadata: Mapping[str, Any] | None,
-    causation: str | None,
-    correlation: str | None,
-    *,
-    critical: bool,
-) -> dict[str, Any]:
-    """What an event says beside its changes; nothing is stored for what was not given."""
-    facts: dict[str, Any] = {}
-    if source:
-        facts["source"] = source
-    if metadata:
-        facts["meta"] = dict(metadata)
-    if causation:
-        facts["cause"] = causation
-    if correlation:
-        facts["corr"] = correlation
-    if critical:
-        facts["critical"] = True
-    return facts
 
 
 def _key(key: str, agent: str, wanted: Mapping[str, Any], type_: str | None, facts: Mapping[str, Any]) -> Key:

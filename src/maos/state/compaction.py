@@ -7,22 +7,22 @@ hash still verifies, and the history says that and when it was shortened.
 
 from __future__ import annotations
 
-from datetime import datetime
+from functools import partial
 from typing import Any, NamedTuple
 
 from maos.errors import Conflict, InvalidInput
-from maos.journal.journal import Append, Journal, Record
+from maos.journal.journal import Append, Record
 from maos.model import agent as agents
 from maos.model import changes
 from maos.model.events.core import EventBase
 from maos.model.events.parts import Replaced
-from maos.model.events.state import Baseline, Compacted, Merged
+from maos.model.events.state import Baseline, Compacted, EventsMerged
 from maos.model.view import copied
 from maos.state import folds, loader
-from maos.state.cache import Cache
-from maos.state.loader import Loader, StateFold, empty
+from maos.state.history import When
+from maos.state.loader import StateFold, empty
 from maos.state.records import Compaction, Retention, State
-from maos.state.snapshots import Snapshots
+from maos.state.snapshots import StateSnapshots, retry_conflicts
 from maos.store import chain
 from maos.store.contract import Document, Replacement
 
@@ -36,34 +36,51 @@ class _Range(NamedTuple):
     event: EventBase
 
 
-class Compactor:
-    """Shortens histories."""
-
-    def __init__(self, journal: Journal, loader: Loader, snapshots: Snapshots, cache: Cache) -> None:
-        self._journal = journal
-        self._loader = loader
-        self._snapshots = snapshots
-        self._cache = cache
+class StateCompaction(StateSnapshots):
+    """The compaction of histories."""
 
     async def compact(
         self,
         agent: str,
         *,
-        strategy: str,
-        keep_last: int | None,
-        keep_since: int | datetime | None,
-        critical_only: bool,
-        dry_run: bool,
-        source: str,
+        strategy: str = "snapshot",
+        keep_last: int | None = None,
+        keep_since: When | None = None,
+        critical_only: bool = False,
+        dry_run: bool = False,
+        source: str = "",
     ) -> Compaction:
-        """See AgentStates.compact."""
+        """Shrink an agent's history. What the state is does not change; what can be travelled back to does.
+
+        `snapshot` and `delete` put one event in the place of all before the kept ones (`snapshot` also leaves a
+        permanent snapshot); `merge` puts one in the place of each run of uncritical ones.
+
+        Example::
+
+            plan = await m.state.compact("reviewer", keep_last=2, dry_run=True)
+            if plan.events_after < plan.events_before:
+                await m.state.compact("reviewer", keep_last=2)
+        """
         if strategy not in agents.STRATEGIES:
             raise InvalidInput(f"{strategy!r} is not a strategy", hint=f"one of {', '.join(agents.STRATEGIES)}")
         if sum((keep_last is not None, keep_since is not None, critical_only)) > 1:
             raise InvalidInput("give only one of keep_last, keep_since and critical_only")
         if keep_last is not None and keep_last < 0:
             raise InvalidInput(f"cannot keep the last {keep_last} events")
-        entry = await self._loader.current(agent)
+        work = partial(self._compact, agent, strategy, keep_last, keep_since, critical_only, dry_run, source)
+        return await retry_conflicts(work)
+
+    async def _compact(
+        self,
+        agent: str,
+        strategy: str,
+        keep_last: int | None,
+        keep_since: When | None,
+        critical_only: bool,
+        dry_run: bool,
+        source: str,
+    ) -> Compaction:
+        entry = await self.loader.current(agent)
         state = entry.state
         loader.check(state)  # never put a wrong state in the place of the events that would show it
         through = await self._through(state, keep_last, keep_since)
@@ -76,15 +93,12 @@ class Compactor:
         documents = folds.renewed(state, entry.tally, agents.stream(agent))
         snapshot: str | None = None
         if strategy == "snapshot":
-            kept = await self._loader.at(agent, records[-1].version)
-            info, document = await self._snapshots.make(
-                kept, kind="full", name="", trigger="event", retention=Retention(permanent=True),
-                compression="zstd", source=source,
-            )  # fmt: skip
+            kept = await self.loader.at(agent, records[-1].version)
+            info, document = await self._make(kept, "full", source, retention=Retention(permanent=True))
             documents.append(document)
             snapshot = info.id
         gone = {version for each in ranges for version in range(each.first, each.last.version)}
-        documents.extend(await self._snapshots.filled(agent, gone))
+        documents.extend(await self._filled(agent, gone))
         version = await self._replace(state, ranges, documents, strategy, source)
         return Compaction(agent, strategy, through, before, before - removed, snapshot, version)
 
@@ -92,17 +106,17 @@ class Compactor:
         records: list[Record] = []
         version = 0
         async for record in self._journal.read(agents.stream(state.agent), until=through):
-            if record.version - record.spans != version:  # another compaction was faster
+            if record.version - record.spans != version:  # another compaction was first
                 raise Conflict(agents.stream(state.agent), expected=state.version, actual=state.version + 1)
             version = record.version
             records.append(record)
         return records
 
-    async def _through(self, state: State, keep_last: int | None, keep_since: int | datetime | None) -> int:
+    async def _through(self, state: State, keep_last: int | None, keep_since: When | None) -> int:
         if keep_last is not None:
             return max(0, state.version - keep_last)
         if keep_since is not None:
-            return await self._loader.version_before(state.agent, loader.instant(keep_since))
+            return await self.loader.version_before(state.agent, loader.instant(keep_since))
         return state.version
 
     async def _replace(
@@ -126,7 +140,7 @@ class Compactor:
                 [Append(stream, [event], state.version)], documents=documents, replacing=replacing
             )
         finally:
-            self._cache.invalidate(state.agent)  # its tally counts folds that were replaced, or perhaps not
+            self.cache.invalidate(state.agent)  # its tally counts folds that were replaced, or perhaps not
         return reply.version
 
 
@@ -157,7 +171,7 @@ def _runs(agent: str, records: list[Record]) -> list[_Range]:
         if len(run) > 1:
             ops = changes.difference(before, fold.data())
             first = run[0].version - run[0].spans + 1
-            event = Merged(
+            event = EventsMerged(
                 ops=copied(ops),
                 sum=loader.content(run[-1]).sum,
                 since_us=loader.begin(run[0]),

@@ -31,7 +31,7 @@ SEGMENT_ITEMS_MAX = 1024
 SEGMENTS_AT_ONCE = 64
 
 
-class Segment(NamedTuple):
+class ListSegment(NamedTuple):
     """Some consecutive items of a long list."""
 
     start: int
@@ -43,7 +43,7 @@ class KeptFold(NamedTuple):
     """A fold as loaded."""
 
     state: State
-    segments: dict[str, list[Segment]]
+    segments: dict[str, list[ListSegment]]
     size: int
     """The bytes it comes to, unpacked."""
 
@@ -53,7 +53,7 @@ class Tally:
 
     __slots__ = ("changed_inside", "fold_every", "fold_version", "head_version", "segments")
 
-    def __init__(self, fold_version: int = 0, segments: dict[str, list[Segment]] | None = None) -> None:
+    def __init__(self, fold_version: int = 0, segments: dict[str, list[ListSegment]] | None = None) -> None:
         self.fold_version = fold_version
         self.head_version = fold_version
         self.fold_every = FOLD_AGAIN_EVERY if fold_version else FOLD_EVERY
@@ -120,7 +120,7 @@ def _fold_documents(state: State, tally: Tally, stream: str) -> list[Document]:
     skeleton, lists = split(state.raw())
     table: list[Any] = []
     documents: list[Document] = []
-    kept: dict[str, list[Segment]] = {}
+    kept: dict[str, list[ListSegment]] = {}
     rewritten_bytes = 0
     for path, items in lists.items():
         anew = path in tally.changed_inside
@@ -130,7 +130,7 @@ def _fold_documents(state: State, tally: Tally, stream: str) -> list[Document]:
             part = items[begin : begin + SEGMENT_ITEMS_MAX]
             packed = _pack(part)
             rewritten_bytes += len(packed) if anew else 0
-            segments.append(Segment(begin, len(part), state.version))
+            segments.append(ListSegment(begin, len(part), state.version))
             documents.append(Document("segment", _segment_key(stream, path, begin), state.version, packed))
         kept[path] = segments
         table.append([path, len(items), [list(segment) for segment in segments]])
@@ -148,7 +148,7 @@ def _fold_documents(state: State, tally: Tally, stream: str) -> list[Document]:
 
 
 def _gone(
-    before: dict[str, list[Segment]], after: dict[str, list[Segment]], stream: str, version: int
+    before: dict[str, list[ListSegment]], after: dict[str, list[ListSegment]], stream: str, version: int
 ) -> list[Document]:
     """Deletes the segments no fold refers to any more."""
     kept = {(path, segment.start) for path, segments in after.items() for segment in segments}
@@ -174,12 +174,12 @@ async def load(store: Store, stream: str, agent: str, notes: list[str]) -> KeptF
     document = await store.load("fold", stream)
     if document is None:
         return None
-    segments: dict[str, list[Segment]] = {}
+    segments: dict[str, list[ListSegment]] = {}
     size = _size(document)
     try:
         content = _unpack(document)
         for path, length, rows in content["lists"]:
-            segments[path] = [Segment(*row) for row in rows]
+            segments[path] = [ListSegment(*row) for row in rows]
             items, added = await _load_segments(store, stream, path, segments[path], length)
             _put(content["state"], path, items)
             size += added
@@ -203,7 +203,7 @@ async def load_head(store: Store, stream: str, agent: str, notes: list[str]) -> 
 
 
 async def _load_segments(
-    store: Store, stream: str, path: str, segments: list[Segment], length: int
+    store: Store, stream: str, path: str, segments: list[ListSegment], length: int
 ) -> tuple[list[Any], int]:
     items: list[Any] = []
     size = 0

@@ -1,30 +1,50 @@
-"""An agent's past: its versions, its events with what each changed, and replays."""
+"""An agent's history: its events with what each changed, its versions, replays, and the way to append to it."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
-from maos.errors import Corrupt, InvalidInput, MaosError, NotFound
-from maos.journal.journal import Journal, Record
+from maos.errors import Conflict, Corrupt, InvalidInput, MaosError, NotFound
+from maos.ids import parse_event_id
+from maos.journal.codec import Event
+from maos.journal.journal import Append, Journal, Record
 from maos.model import agent as agents
 from maos.model import changes, checksum
 from maos.model.changes import Op
+from maos.model.events.core import EVENTS, EventBase
+from maos.state import folds
 from maos.state.cache import Cache
-from maos.state.loader import Loader, StateFold, content, empty, instant, operations, recorded_total
-from maos.state.records import Replay, State, StateEvent, Version
+from maos.state.loader import Loader, StateFold, content, empty, instant, missing, operations, recorded_total
+from maos.state.records import Replay, State, StateEvent, StateVersion, Update
+from maos.store.contract import Document, Key, Lease
+
+CONFLICTS_MAX = 100
+"""How often a change without an expected version is computed again before the contention is reported."""
+
+When = int | datetime
 
 
-class History:
-    """Reads an agent's events. Old values are not stored: they are what the fold holds at that point."""
+class StateHistory:
+    """The events of agents: read with old and new values, which are what the fold holds at that point, and appended."""
 
-    def __init__(self, journal: Journal, loader: Loader) -> None:
+    def __init__(self, journal: Journal, cache: Cache) -> None:
         self._journal = journal
-        self._loader = loader
+        self.cache = cache
+        self.loader = Loader(journal, cache)
 
-    async def versions(self, agent: str, after: int, limit: int | None) -> list[Version]:
-        """The versions after one, oldest first."""
-        found: list[Version] = []
+    # --- reading ---------------------------------------------------------------------------------------------
+
+    async def history(self, agent: str, *, after: int = 0, limit: int | None = None) -> list[StateVersion]:
+        """The versions of an agent, oldest first.
+
+        Example::
+
+            for version in await m.state.history("reviewer", limit=10):
+                print(version.version, version.type, version.source)
+        """
+        found: list[StateVersion] = []
         stream = await self._stream(agent)
         if limit is not None and limit <= 0:
             return found
@@ -32,7 +52,7 @@ class History:
             event = content(record)
             count = sum(len(op[3]) if op[0] == "ext" else 1 for op in operations(record))
             found.append(
-                Version(record.version, record.type, record.time_us, event.source, count, event.sum, record.spans)
+                StateVersion(record.version, record.type, record.time_us, event.source, count, event.sum, record.spans)
             )
             if len(found) == limit:
                 break
@@ -45,14 +65,20 @@ class History:
         after: int = 0,
         until: int | None = None,
         types: Sequence[str] | None = None,
-        since: int | datetime | None = None,
-        before: int | datetime | None = None,
+        since: When | None = None,
+        before: When | None = None,
         source: str | None = None,
         correlation: str | None = None,
         path: str | None = None,
         limit: int | None = None,
     ) -> list[StateEvent]:
-        """The events that pass all filters."""
+        """The events of an agent that pass all given filters, with old and new value of each change.
+
+        Example::
+
+            for event in await m.state.events("reviewer", types=["status_changed"], limit=10):
+                print(event.id, event.changes)
+        """
         for name in types or ():
             if name not in agents.EVENT_TYPES:
                 raise InvalidInput(f"{name!r} is not an event type", hint=f"one of {', '.join(agents.EVENT_TYPES)}")
@@ -77,17 +103,43 @@ class History:
                     break
         return found
 
-    async def stream(self, agent: str, after: int) -> AsyncIterator[StateEvent]:
-        """The events after a version, then new ones as they happen."""
-        stream = agents.stream(agent)
+    async def event(self, event_id: str) -> StateEvent:
+        """One event by its id, such as agent/reviewer@7.
+
+        Example::
+
+            event = await m.state.event("agent/reviewer@2")
+        """
+        stream, version = parse_event_id(event_id)
+        found = await self.events(stream.removeprefix(agents.PREFIX), after=version - 1, limit=1)
+        if not found or not found[0].version - found[0].spans < version <= found[0].version:
+            raise NotFound(f"there is no event {event_id}")
+        return found[0]
+
+    async def stream(self, agent: str, *, after: int = 0) -> AsyncIterator[StateEvent]:
+        """The events of an agent after a version, then new ones as they happen; never ends by itself.
+
+        Example::
+
+            async for event in m.state.stream("reviewer", after=1):
+                print(event.version, event.type)
+                if event.type == "task_completed":
+                    break
+        """
         fold = StateFold(await self._state_before(agent, after) if after else empty(agent))
-        async for record in self._journal.follow_stream(stream, after=fold.version):
+        async for record in self._journal.follow_stream(agents.stream(agent), after=fold.version):
             event, fold = await self._take(agent, record, fold)
             if event is not None and record.version > after:
                 yield event
 
     async def replay(self, agent: str, first: int, last: int) -> Replay:
-        """Fold a range again, comparing every checksum."""
+        """Fold a range of events again and compare every recorded checksum on the way (I13).
+
+        Example::
+
+            replay = await m.state.replay("reviewer", 1, 3)
+            print(replay.verified, replay.events, replay.state.data["status"])
+        """
         begin_ns = Cache.clock_ns()
         if first < 1 or last < first:
             raise InvalidInput(f"{first} to {last} is not a range of versions", hint="versions begin at 1")
@@ -129,7 +181,7 @@ class History:
             fold.add(record)
             return event, fold
         try:
-            state = await self._loader.at(agent, record.version)
+            state = await self.loader.at(agent, record.version)
         except NotFound:
             return None, fold  # compacted once more: a later event stands for this one too
         # Compacted while we read: what was not seen yet comes as one event.
@@ -147,7 +199,7 @@ class History:
                 version = record.version - record.spans
             if version:
                 try:
-                    return await self._loader.at(agent, version)
+                    return await self.loader.at(agent, version)
                 except NotFound:
                     continue  # compacted between the two reads
         return empty(agent)
@@ -155,8 +207,93 @@ class History:
     async def _stream(self, agent: str) -> str:
         stream = agents.stream(agent)
         if not await self._journal.version(stream):
-            raise NotFound(f"there is no agent {agent!r}", hint="`maos state list` shows the agents there are")
+            raise missing(agent)
         return stream
+
+    # --- appending -------------------------------------------------------------------------------------------
+
+    async def _write(
+        self,
+        state: State,
+        ops: list[Op],
+        *,
+        type_: str | None = None,
+        facts: dict[str, Any] | None = None,
+        key: Key | None = None,
+        under: Lease | None = None,
+        documents: Sequence[Document] = (),
+    ) -> Update:
+        """Append operations computed from a state, and return the new state once it is on disk."""
+        stream = agents.stream(state.agent)
+        type_, event, total, data = new_event(state, ops, type_, facts)
+        entry = self.cache.look(state.agent)
+        tally = entry.tally if entry is not None and entry.state is state else None
+        if tally is not None:
+            documents = [*documents, *folds.due(state, tally, stream)]
+        try:
+            if key is None and not documents:
+                reply = await self._journal.append(stream, event, expected=state.version, under=under)
+            else:
+                reply = await self._journal.append_all(
+                    [Append(stream, (event,), state.version)], key=key, under=under, documents=documents
+                )
+        except BaseException:
+            self.cache.invalidate(state.agent)  # the tally counted documents that may not have been saved
+            raise
+        if reply.repeated:
+            self.cache.invalidate(state.agent)  # the same: a repeated append saves nothing
+            return await self._repeated(state.agent, reply.version, reply.position)
+        source = (facts or {}).get("source", "")
+        fresh = State(state.agent, reply.version, data, total, reply.time_us, source, type_)
+        self.loader.keep(entry if tally is not None else None, fresh, ops)
+        return Update(reply.version, state, fresh, ops, reply.position)
+
+    async def _write_target(
+        self, target: State, type_: str, facts: dict[str, Any], expected: int | None, under: Lease | None
+    ) -> Update:
+        """Append what makes the newest state equal to an earlier one; computed again when another writer was first,
+        unless the caller expects a version."""
+        agent = target.agent
+        for _ in range(CONFLICTS_MAX):
+            state = (await self.loader.current(agent)).state
+            if expected is not None and state.version != expected:
+                raise Conflict(agents.stream(agent), expected=expected, actual=state.version)
+            ops = changes.difference(state.raw(), target.raw())
+            try:
+                return await self._write(state, ops, type_=type_, facts=facts, under=under)
+            except Conflict:
+                if expected is not None:
+                    raise
+        newest = await self._journal.version(agents.stream(agent))
+        raise Conflict(agents.stream(agent), expected=state.version, actual=newest)
+
+    async def _repeated(self, agent: str, version: int, position: int) -> Update:
+        """The reply to a repeated key; if its event was compacted, with what the one in its place did."""
+        event = await self._journal.event(agents.stream(agent), version)
+        assert event is not None
+        first = event.version - event.spans
+        before = await self.loader.at(agent, first) if first else empty(agent)
+        after = await self.loader.at(agent, event.version)
+        return Update(version, before, after, changes.difference(before.raw(), after.raw()), position)
+
+
+def new_event(
+    state: State, ops: list[Op], type_: str | None, facts: Mapping[str, Any] | None
+) -> tuple[str, EventBase | Event, int, dict[str, Any]]:
+    """The event of some operations and its type, and the checksum and the data of the state after it."""
+    try:
+        total, data = checksum.after(state.total, state.raw(), ops)
+    except Corrupt as error:
+        raise InvalidInput(f"the changes contradict each other: {error.what}") from error
+    type_ = type_ or agents.event_type(ops)
+    fields = {"ops": ops, "sum": checksum.text(total), **(facts or {})}
+    kind = EVENTS.get(type_)
+    return type_, Event(type_, fields) if kind is None else kind(**fields), total, data
+
+
+def given(**facts: Any) -> dict[str, Any]:
+    """What an event says beside its changes; nothing is stored for what was not given."""
+    return {name: value for name, value in facts.items() if value}
 
 
 def state_event(agent: str, record: Record, data: dict[str, object], ops: list[Op] | None = None) -> StateEvent:

@@ -45,7 +45,7 @@ class Loader:
             await self._catch_up(entry)
         elif version == 0:
             cache.invalidate(agent)
-            raise NotFound(f"there is no agent {agent!r}", hint="`maos state list` shows the agents there are")
+            raise missing(agent)
         else:
             cache.misses += 1
             entry = await self._load(agent, version)
@@ -75,7 +75,7 @@ class Loader:
         stream = agents.stream(agent)
         newest = await self._journal.version(stream)
         if newest == 0:
-            raise NotFound(f"there is no agent {agent!r}", hint="`maos state list` shows the agents there are")
+            raise missing(agent)
         if not 1 <= version <= newest:
             raise NotFound(f"agent {agent!r} has no version {version}", hint=f"its versions are 1 to {newest}")
         entry = self._cache.look(agent)
@@ -124,7 +124,7 @@ class Loader:
         stream = agents.stream(agent)
         low, high = 0, await self._journal.version(stream)
         if high == 0:
-            raise NotFound(f"there is no agent {agent!r}", hint="`maos state list` shows the agents there are")
+            raise missing(agent)
         while low < high:  # times never decrease along a stream
             middle = (low + high + 1) // 2
             event = (await self._journal.store.read(stream, after=middle - 1, limit=1))[0]
@@ -207,6 +207,11 @@ class StateFold:
 def overlaps(record: Record, version: int) -> bool:
     """Whether an event stands for versions on both sides of one: a state of that version cannot go on from it."""
     return record.version - record.spans < version
+
+
+def missing(agent: str) -> NotFound:
+    """The error for an agent that does not exist."""
+    return NotFound(f"there is no agent {agent!r}", hint="`maos state list` shows the agents there are")
 
 
 def empty(agent: str) -> State:

@@ -128,7 +128,7 @@ class StateEvent(NamedTuple):
         return self.spans == 1
 
 
-class Version(NamedTuple):
+class StateVersion(NamedTuple):
     """A line of an agent's history."""
 
     version: int
@@ -167,7 +167,7 @@ class Peek(NamedTuple):
     length: int
 
 
-class Summary(NamedTuple):
+class StateSummary(NamedTuple):
     """One agent in a list."""
 
     agent: str
@@ -178,7 +178,7 @@ class Summary(NamedTuple):
     time_us: int
 
 
-class Preview(NamedTuple):
+class StatePreview(NamedTuple):
     """What a rollback or a restore would do."""
 
     target: str
@@ -228,7 +228,7 @@ class SnapshotInfo(NamedTuple):
         return self.bytes_plain / self.bytes_stored if self.bytes_stored else 1.0
 
 
-class Restored(NamedTuple):
+class SnapshotRestored(NamedTuple):
     """What restoring a snapshot did."""
 
     version: int

@@ -8,73 +8,77 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Container, Sequence
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable, Container
+from typing import Any, TypeVar
 
 import msgspec
 
 from maos.clock import Clock
-from maos.errors import Corrupt, InvalidInput, MaosError, NotFound, UnknownFormat
+from maos.errors import Conflict, Corrupt, InvalidInput, MaosError, NotFound, UnknownFormat
 from maos.journal import compress
 from maos.journal.journal import Journal
 from maos.model import agent as agents
 from maos.model import changes
-from maos.model.changes import Op
-from maos.state import loader
+from maos.state import history, loader
 from maos.state.cache import Cache
-from maos.state.loader import Loader
-from maos.state.records import Restored, Retention, SnapshotInfo, State, Update
+from maos.state.history import StateHistory, given
+from maos.state.records import Retention, SnapshotInfo, SnapshotRestored, State, StatePreview
 from maos.store.contract import Document, Lease
 
 FORMAT = 1
+T = TypeVar("T")
 TRIGGERS = ("scheduled", "manual", "event", "migration")
 
 
-class SnapshotWrite(Protocol):
-    """Appends operations computed from a state."""
-
-    async def __call__(
-        self,
-        state: State,
-        ops: list[Op],
-        *,
-        type_: str | None = None,
-        facts: dict[str, Any] | None = None,
-        under: Lease | None = None,
-        documents: Sequence[Document] = (),
-    ) -> Update: ...
-
-
-class Snapshots:
+class StateSnapshots(StateHistory):
     """The snapshots of all agents."""
 
-    def __init__(self, journal: Journal, loader: Loader, write: SnapshotWrite, clock: Clock) -> None:
-        self._journal = journal
-        self._loader = loader
-        self._write = write
+    def __init__(self, journal: Journal, clock: Clock, cache: Cache) -> None:
+        super().__init__(journal, cache)
         self._clock = clock
 
-    async def take(
-        self, agent: str, *, kind: str, name: str, trigger: str, retention: Retention, compression: str, source: str
+    async def snapshot(
+        self,
+        agent: str,
+        *,
+        kind: str = "full",
+        name: str = "",
+        trigger: str = "manual",
+        retention: Retention | None = None,
+        compression: str = "zstd",
+        source: str = "",
     ) -> SnapshotInfo:
-        """See AgentStates.snapshot."""
+        """Keep the newest state: full, incremental (since the last snapshot) or checkpoint (only a name for it).
+
+        Example::
+
+            info = await m.state.snapshot("reviewer", name="before")
+        """
         if trigger not in TRIGGERS:
             raise InvalidInput(f"{trigger!r} is not a trigger", hint=f"one of {', '.join(TRIGGERS)}")
-        state = (await self._loader.current(agent)).state
-        info, document = await self.make(
-            state, kind=kind, name=name, trigger=trigger, retention=retention, compression=compression, source=source
-        )
-        meta = {"snapshot": info.id, "kind": info.kind, "version": info.version, "trigger": trigger}
-        if name:
-            meta["name"] = name
-        facts: dict[str, Any] = {"meta": meta}
-        if source:
-            facts["source"] = source
-        await self._write(state, [], type_="snapshot_created", facts=facts, documents=[document])
-        return info
 
-    async def make(
-        self, state: State, *, kind: str, name: str, trigger: str, retention: Retention, compression: str, source: str
+        async def work() -> SnapshotInfo:
+            state = (await self.loader.current(agent)).state
+            info, document = await self._make(
+                state, kind, source, name=name, trigger=trigger, retention=retention, compression=compression
+            )
+            meta = {"snapshot": info.id, "kind": info.kind, "version": info.version, "trigger": trigger}
+            facts = given(meta=meta | given(name=name), source=source)
+            await self._write(state, [], type_="snapshot_created", facts=facts, documents=[document])
+            return info
+
+        return await retry_conflicts(work)
+
+    async def _make(
+        self,
+        state: State,
+        kind: str,
+        source: str,
+        *,
+        name: str = "",
+        trigger: str = "event",
+        retention: Retention | None = None,
+        compression: str = "zstd",
     ) -> tuple[SnapshotInfo, Document]:
         """A snapshot of a state, not yet saved."""
         begin_ns = Cache.clock_ns()
@@ -107,12 +111,18 @@ class Snapshots:
             bytes_plain=len(plain),
             bytes_stored=len(stored),
             duration_us=(Cache.clock_ns() - begin_ns) // 1000,
-            retention=retention,
+            retention=retention or Retention(),
         )
         return info, Document("snapshot", _key(info), state.version, _seal(info, stored))
 
-    async def of(self, agent: str) -> list[SnapshotInfo]:
-        """The snapshots of an agent, oldest first; a damaged one is noted and left out."""
+    async def snapshots(self, agent: str) -> list[SnapshotInfo]:
+        """The snapshots of an agent, oldest first; a damaged one is noted and left out.
+
+        Example::
+
+            for info in await m.state.snapshots("reviewer"):
+                print(info.id, info.name, info.version, info.kind)
+        """
         found = []
         for document in await self._documents(agent):
             try:
@@ -122,37 +132,59 @@ class Snapshots:
         found.sort(key=lambda info: (info.version, info.time_us))
         return found
 
-    async def filled(self, agent: str, versions: Container[int]) -> list[Document]:
-        """The checkpoints of some versions that are about to go, as full snapshots: they shall not go with them."""
+    async def _filled(self, agent: str, versions: Container[int]) -> list[Document]:
+        """The checkpoints of some versions about to be compacted, as full snapshots, so that they stay."""
         documents = []
-        for info in await self.of(agent):
+        for info in await self.snapshots(agent):
             if info.kind == "checkpoint" and info.version in versions:
-                plain = msgspec.json.encode((await self._loader.at(agent, info.version)).raw())
+                plain = msgspec.json.encode((await self.loader.at(agent, info.version)).raw())
                 stored = compress.compress(plain)
                 info = info._replace(kind="full", compression="zstd", bytes_plain=len(plain), bytes_stored=len(stored))
                 documents.append(Document("snapshot", _key(info), info.version, _seal(info, stored)))
         return documents
 
-    async def state(self, agent: str, snapshot: str) -> State:
-        """What a snapshot holds, verified; Corrupt if it does not verify."""
+    async def read_snapshot(self, agent: str, snapshot: str) -> State:
+        """What a snapshot holds, verified, even when the agent's events are damaged; Corrupt if it does not verify.
+
+        Example::
+
+            state = await m.state.read_snapshot("reviewer", "before")
+        """
         return await self._state_of(_open(await self._find(agent, snapshot))[0])
 
-    async def restore(self, agent: str, snapshot: str, *, source: str, under: Lease | None) -> Restored:
-        """See AgentStates.restore."""
+    async def restore(
+        self, agent: str, snapshot: str, *, expected: int | None = None, source: str = "", under: Lease | None = None
+    ) -> SnapshotRestored:
+        """Make the state what a snapshot holds, after verifying it. This appends. With `expected`, Conflict unless the
+        agent is at that version.
+
+        Example::
+
+            restored = await m.state.restore("reviewer", "before")
+            print(restored.previous, restored.version)
+        """
         begin_ns = Cache.clock_ns()
-        id_, target, warnings = await self.sought(agent, snapshot)
-        current = (await self._loader.current(agent)).state
-        facts: dict[str, Any] = {"meta": {"snapshot": id_, "to": target.version}, "critical": True}
-        if source:
-            facts["source"] = source
-        ops = changes.difference(current.raw(), target.raw())
-        update = await self._write(current, ops, type_="restored", facts=facts, under=under)
+        id_, target, warnings = await self._sought(agent, snapshot)
+        facts = given(meta={"snapshot": id_, "to": target.version}, critical=True, source=source)
+        update = await self._write_target(target, "restored", facts, expected, under)
         if update.checksum != target.checksum:
             raise Corrupt(f"restoring {id_} led to {update.checksum} instead of {target.checksum}")
         duration_us = (Cache.clock_ns() - begin_ns) // 1000
-        return Restored(update.version, update.previous, id_, True, 0, duration_us, warnings)
+        return SnapshotRestored(update.version, update.previous, id_, True, 0, duration_us, warnings)
 
-    async def sought(self, agent: str, snapshot: str) -> tuple[str, State, tuple[str, ...]]:
+    async def preview_restore(self, agent: str, snapshot: str) -> StatePreview:
+        """What restoring a snapshot would change, and what is wrong with the snapshot.
+
+        Example::
+
+            print((await m.state.preview_restore("reviewer", "before")).changes)
+        """
+        state = (await self.loader.current(agent)).state
+        id_, target, warnings = await self._sought(agent, snapshot)
+        found = changes.changes(state.raw(), changes.difference(state.raw(), target.raw()))
+        return StatePreview(id_, state.version, list(found), warnings)
+
+    async def _sought(self, agent: str, snapshot: str) -> tuple[str, State, tuple[str, ...]]:
         """The id of a snapshot, the state restoring it leads to, and warnings.
 
         That of a damaged snapshot is taken from the events, if they still have its version.
@@ -163,23 +195,28 @@ class Snapshots:
             return id_, await self._state_of(_open(document)[0]), ()
         except Corrupt as error:
             try:
-                state = await self._loader.at(agent, document.version)
+                state = await self.loader.at(agent, document.version)
             except NotFound:
                 raise error from None
             loader.check(state)
             return id_, state, (f"the snapshot is damaged ({error.what}); its state is taken from the events",)
 
-    async def delete(self, agent: str, snapshot: str, *, force: bool) -> None:
-        """See AgentStates.delete_snapshot."""
+    async def delete_snapshot(self, agent: str, snapshot: str, *, force: bool = False) -> None:
+        """Remove a snapshot; permanent, critical and damaged ones only by force, the base of others not at all.
+
+        Example::
+
+            await m.state.delete_snapshot("reviewer", "before")
+        """
         document = await self._find(agent, snapshot)
         try:
             info = _open(document)[0]
         except Corrupt:
-            if not force:  # nobody can tell any more how long it was to be kept
+            if not force:  # how long it was to be kept cannot be read any more
                 raise
             await self._journal.store.append(documents=[document._replace(body=None)])
             return
-        needed = [each.id for each in await self.of(agent) if each.base == info.id]
+        needed = [each.id for each in await self.snapshots(agent) if each.base == info.id]
         if needed:
             raise InvalidInput(f"snapshot {info.id} is the base of {', '.join(needed)}", hint="delete those first")
         if (info.retention.permanent or info.retention.critical) and not force:
@@ -187,22 +224,27 @@ class Snapshots:
             raise InvalidInput(f"snapshot {info.id} is {kind}", hint="delete it by force if you are sure")
         await self._journal.store.append(documents=[document._replace(body=None)])
 
-    async def expire(self, agent: str) -> list[str]:
-        """See AgentStates.expire_snapshots."""
+    async def expire_snapshots(self, agent: str) -> list[str]:
+        """Remove the snapshots whose time is over; returns their ids.
+
+        Example::
+
+            removed = await m.state.expire_snapshots("reviewer")
+        """
         now_us = self._clock.now_us()
         removed: list[str] = []
-        for info in reversed(await self.of(agent)):  # those built on others first
+        for info in reversed(await self.snapshots(agent)):  # those built on others first
             ends = info.retention
             if ends.permanent or ends.critical or ends.expires_us is None or ends.expires_us > now_us:
                 continue
             try:
-                await self.delete(agent, info.id, force=False)
+                await self.delete_snapshot(agent, info.id)
             except InvalidInput:
                 continue  # a kept one is built on it
             removed.append(info.id)
         return removed
 
-    async def check(self, agent: str) -> list[tuple[int, str]]:
+    async def check_snapshots(self, agent: str) -> list[tuple[int, str]]:
         """Version and reason for every snapshot of an agent that does not verify."""
         bad = []
         for document in await self._documents(agent):
@@ -214,7 +256,7 @@ class Snapshots:
 
     async def _newest(self, agent: str) -> tuple[SnapshotInfo | None, State | None]:
         """The newest snapshot that holds a state, and that state; None for both when there is none that verifies."""
-        for info in reversed(await self.of(agent)):
+        for info in reversed(await self.snapshots(agent)):
             if info.kind != "checkpoint":
                 try:
                     return info, await self._state_of(info)
@@ -235,18 +277,18 @@ class Snapshots:
         for document in await self._documents(agent):
             if document.key.endswith(f"\t{snapshot}"):
                 return document
-        for info in await self.of(agent):
+        for info in await self.snapshots(agent):
             if info.name and info.name == snapshot:
                 return await self._find(agent, info.id)
         if not await self._journal.version(agents.stream(agent)):
-            raise NotFound(f"there is no agent {agent!r}", hint="`maos state list` shows the agents there are")
+            raise loader.missing(agent)
         raise NotFound(
             f"agent {agent!r} has no snapshot {snapshot!r}", hint="`maos state snapshot AGENT --list` shows them"
         )
 
     async def _state_of(self, info: SnapshotInfo) -> State:
         if info.kind == "checkpoint":
-            return await self._loader.at(info.agent, info.version)
+            return await self.loader.at(info.agent, info.version)
         document = await self._journal.store.load("snapshot", _key(info))
         if document is None:
             raise Corrupt(f"snapshot {info.id} of {info.agent!r} is gone")
@@ -258,7 +300,7 @@ class Snapshots:
             raise Corrupt(f"snapshot {info.id}: {error}") from error
         if info.kind == "incremental":
             assert info.base is not None
-            before = await self.state(info.agent, info.base)
+            before = await self.read_snapshot(info.agent, info.base)
             content = changes.apply(before.raw(), content)
         state = State(
             info.agent, info.version, content, int(info.checksum, 16), info.time_us, info.source, "snapshot_created"
@@ -290,3 +332,13 @@ def _open(document: Document) -> tuple[SnapshotInfo, bytes]:
         raise UnknownFormat(f"snapshot {document.key!r} has format {format_}, this maos knows {FORMAT}")
     fields["retention"] = Retention(**fields["retention"])
     return SnapshotInfo(**fields), rest[4 + size :]
+
+
+async def retry_conflicts(work: Callable[[], Awaitable[T]]) -> T:
+    """Do something from the newest state, and again while other writers are first."""
+    for _ in range(history.CONFLICTS_MAX - 1):
+        try:
+            return await work()
+        except Conflict:
+            continue
+    return await work()

@@ -36,7 +36,7 @@ RECENT_US = 86_400 * MICROSECONDS
 LOOK_EVERY_S = 1.0
 MESSAGE_CHARS_MAX = 70
 UNATTENDED = "unattended"
-"""The type of an `AgentEvent` that is not recorded: the engine that records the agent is gone."""
+"""The type of an `AgentEvent` that is not recorded: the engine that records the agent has exited."""
 
 
 class FailureInfo(msgspec.Struct):
@@ -200,7 +200,7 @@ class Agents(Attempts):
         return (await Ids(self.journal).find(given, AGENT)).id
 
     async def names(self, prefix: str = "") -> AsyncIterator[str]:
-        """The names of agents that run or ran and begin with a prefix, each once."""
+        """The names of agents that run or ran, of those that begin with a prefix, each once."""
         seen: set[str] = set()
         async for name in self.journal.streams(stream(prefix)):
             agent = agent_of(name.removeprefix(stream("")))
@@ -266,8 +266,8 @@ class Agents(Attempts):
     async def follow(self, attempt: str, *, after: int = 0, owner: Owner | None = None) -> AsyncIterator[AgentEvent]:
         """The events of an attempt after a version as they are recorded, until it has ended.
 
-        When the engine that records it is gone, one event of the type UNATTENDED says so: nothing comes until another
-        engine attaches.
+        When the engine that records it has exited, one event of the type UNATTENDED says so: no more events come until
+        another engine attaches.
         """
         records = self.journal.follow_stream(stream(attempt), after=after)
         owner = owner or {}
@@ -316,7 +316,7 @@ class Agents(Attempts):
         if not before.is_open:
             raise InvalidInput(
                 f"agent {agent!r} has ended: {before.status}",
-                hint=f"`maos agent resume {agent}` goes on with it, `maos agent logs {agent}` shows it",
+                hint=f"`maos agent resume {agent}` resumes it, `maos agent logs {agent}` shows its output",
             )
         try:
             running = await self.adopt(agent)
@@ -334,11 +334,11 @@ class Agents(Attempts):
         budget_usd: float | None = None,
         pass_variables: Sequence[str] = (),
     ) -> Attachment:
-        """Resume an agent, and say from where on its output is new. A command cannot be told more (`task`)."""
+        """Resume an agent, and return from where on its output is new. A command accepts no further `task`."""
         before = await self.get(agent)
         if task and before.kind == "shell":
             raise InvalidInput(
-                f"agent {agent!r} is a command, which cannot be told more",
+                f"agent {agent!r} is a command, and accepts no further task",
                 hint=f"`maos agent resume {agent}` runs it again as it was",
             )
         running = await self.resume(
@@ -400,7 +400,7 @@ def status_of(attempts: Sequence[Attempt]) -> AgentStatus:
 
 
 def state_of(attempt: Attempt) -> AgentState:
-    """The recorded status of an attempt, unless the processes that it speaks of are gone."""
+    """The recorded status of an attempt, unless the processes that it names have exited."""
     if not attempt.is_open:
         return AgentState(attempt.status)
     found = owners.agent_liveness(attempt)
@@ -445,7 +445,7 @@ def _status(attempts: Sequence[Attempt]) -> dict[str, Any]:
 
 
 def _command(agent: str, state: AgentState) -> str | None:
-    """The command that goes on with an agent."""
+    """The command that attaches to an agent or resumes it."""
     if state is AgentState.DETACHED:
         return f"maos agent attach {agent}"
     if state in (AgentState.INTERRUPTED, AgentState.STOPPED, AgentState.FAILED):

@@ -38,7 +38,7 @@ class Outcome(StrEnum):
     FAILED = "failed"
     """It was begun and has an error. A step may be tried again; each try is an effect of its own in the outside."""
     UNKNOWN = "unknown"
-    """It was begun, and whether it took effect is not known. `maos workflow settle`; an agent is told on resume."""
+    """It was begun, and whether it took effect is not known. `maos workflow resolve`; an agent is told on resume."""
 
 
 class Effect(NamedTuple):

@@ -42,7 +42,7 @@ class MessagePage(NamedTuple):
     earlier: int
     """How many more there are before them."""
     position: int
-    """The place of the last one in the journal: `Messages.follow` goes on from there."""
+    """The position of the last one in the journal: `Messages.follow` continues after it."""
 
 
 class Messages:

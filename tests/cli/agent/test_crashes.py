@@ -25,7 +25,7 @@ def test_a_killed_engine_leaves_an_agent_that_is_taken_up(
     first.kill()
     assert agents.status("ticker") == "detached"
     listed = call("agent", "list").stdout
-    assert "ticker is detached: maos agent attach ticker goes on with it" in listed
+    assert "ticker is detached; attach with: maos agent attach ticker" in listed
     assert "go on: maos agent attach ticker" in call("doctor").stdout
     pid = agents.shown("ticker")["pid"]
     assert lives(pid)
@@ -50,7 +50,7 @@ def test_logs_follow_over_a_crash_of_the_engine(here: Path, start: Start, agents
     logs = start("agent", "logs", "ticker", "-f")
     logs.wait_for("line 5")
     engine.kill()
-    logs.wait_for("`maos agent attach ticker` goes on")
+    logs.wait_for("attach with: maos agent attach ticker")
     seen = logs.stdout.count("line")
     other = start("agent", "attach", "ticker")
     other.wait_for("line")
@@ -61,7 +61,7 @@ def test_logs_follow_over_a_crash_of_the_engine(here: Path, start: Start, agents
     lines = logs.stdout.splitlines()
     assert lines[-1] == "done"
     assert_complete([each for each in lines if each.startswith(("line", "last"))])
-    assert f"taken up by process {other.process.pid}" in lines
+    assert f"attached by process {other.process.pid}" in lines
 
 
 def test_engine_and_holder_killed_is_interrupted_and_resumed(
@@ -75,7 +75,7 @@ def test_engine_and_holder_killed_is_interrupted_and_resumed(
     os.kill(holder_of("ticker.1"), signal.SIGKILL)
     wait_until(lambda: not lives(pid), "the agent dies with its holder")
     assert agents.status("ticker") == "interrupted"
-    assert "ticker is interrupted: maos agent resume ticker goes on with it" in call("agent", "list").stdout
+    assert "ticker is interrupted; resume with: maos agent resume ticker" in call("agent", "list").stdout
     enough(here)
     done = call("agent", "resume", "ticker")
     assert done.returncode == 0
@@ -107,4 +107,4 @@ def test_a_killed_holder_ends_the_run_and_says_so(here: Path, start: Start) -> N
     os.kill(holder_of("ticker.1"), signal.SIGKILL)
     assert engine.end() == 9
     assert "failed: the process that held the agent is gone" in engine.stderr
-    assert "to go on: maos agent resume ticker" in engine.stderr
+    assert "resume with: maos agent resume ticker" in engine.stderr

@@ -27,14 +27,14 @@ def test_a_second_process_watches_while_it_runs(here: Path, start: Start) -> Non
     assert logs.stdout == engine.stdout + "done\n"
     assert engine.stdout.endswith(attached.stdout)
     assert f"process {engine.process.pid} on" in attached.stderr
-    assert "showing what it does" in attached.stderr
+    assert "following its output" in attached.stderr
 
 
 def test_messages_reach_an_agent_with_input(here: Path, start: Start, call: Call, agents: Agents) -> None:
     engine = start("agent", "run", "--input", "--name", "parrot", ECHOING)
     engine.wait_for("parrot runs in")
     said = call("agent", "send", "parrot", "hello\nthere")
-    assert said.stdout == "message 1 for parrot; it gets it as soon as it can take one\n"
+    assert said.stdout == "message 1 for parrot; delivered as soon as it can accept one\n"
     engine.wait_for("got there")
     assert json.loads(call("agent", "send", "p", "-", "--json", stdin="end\n").stdout) == {
         "agent": "parrot", "message": 2, "running": True,
@@ -43,7 +43,7 @@ def test_messages_reach_an_agent_with_input(here: Path, start: Start, call: Call
     assert agents.log("parrot") == ["got hello", "got there", "got end"]
     assert "» hello there" in engine.stderr.splitlines()
     late = call("agent", "send", "parrot", "are you there?")
-    assert "which does not run; it gets it with maos agent resume parrot" in late.stdout
+    assert "delivered when it is resumed: maos agent resume parrot" in late.stdout
 
 
 def test_messages_that_nobody_would_read_are_refused(here: Path, call: Call) -> None:
@@ -60,10 +60,10 @@ def test_stopping_from_elsewhere(here: Path, start: Start, call: Call, agents: A
     engine.wait_for("line 2")
     pid = agents.shown("ticker")["pid"]
     done = call("agent", "stop", "ticker")
-    assert done.stdout == "ticker stopped on request\nto go on: maos agent resume ticker\n"
+    assert done.stdout == "ticker stopped on request\nresume with: maos agent resume ticker\n"
     assert not lives(pid)
     assert engine.end() == 6
-    assert "it was asked to stop" in engine.stderr
+    assert "stopping, as requested" in engine.stderr
     again = call("agent", "stop", "ticker")
     assert (again.stdout, again.returncode) == ("ticker had ended already: stopped on request\n", 0)
     enough(here)
@@ -88,13 +88,13 @@ def test_only_one_may_resume(here: Path, start: Start, call: Call) -> None:
     assert f"ticker is run by process {engine.process.pid}" in refused.stderr.replace("'", "")
     told = call("agent", "resume", "ticker", "more")
     assert told.returncode == 2
-    assert "cannot be told more" in told.stderr
+    assert "accepts no further task" in told.stderr
 
 
 def test_the_log_by_attempt_and_time(here: Path, call: Call) -> None:
     call("agent", "run", "--name", "twice", "echo once; exit 1")
     call("agent", "resume", "twice")
-    whole = "once\nfailed: the agent itself reports a failure (exit code 1)\n"
+    whole = "once\nfailed: exit code 1\n"
     assert call("agent", "logs", "twice").stdout == f"{whole}--- attempt 2\n{whole}"
     assert call("agent", "logs", "twice", "--attempt", "1").stdout == whole
     assert call("agent", "logs", "twice", "--since", "1h", "-f").stdout == f"{whole}--- attempt 2\n{whole}"

@@ -84,7 +84,7 @@ def test_an_interrupt_at_a_question_stops_the_agent(
     screen.wait_for("first?")
     screen.interrupt()
     assert screen.end() == 130
-    assert "to go on: maos agent resume asker" in screen.text
+    assert "resume with: maos agent resume asker" in screen.text
     assert agents.status("asker") == "stopped"
 
 

@@ -71,7 +71,7 @@ def test_every_event_as_json(here: Path, call: Call) -> None:
 @pytest.mark.parametrize(
     ("args", "code", "said"),
     [
-        (["exit 3"], 1, "failed: the agent itself reports a failure (exit code 3)"),
+        (["exit 3"], 1, "failed: exit code 3"),
         (["--time-limit", "0.2s", "sleep 60"], 7, "failed: the time limit was reached"),
         (["kill -9 $$"], 9, "failed: the agent's process was killed by a signal from outside"),
         (["--", "no-such-program"], 3, "there is no program 'no-such-program' on the PATH"),
@@ -93,7 +93,7 @@ def test_exit_codes_tell_who_can_do_something(here: Path, call: Call, args: list
 
 def test_a_failure_says_what_to_do(here: Path, call: Call) -> None:
     done = call("agent", "run", "--name", "short", "--time-limit", "0.2s", "sleep 60")
-    assert done.stderr.splitlines()[-1] == "  to go on: maos agent resume short"
+    assert done.stderr.splitlines()[-1] == "  resume with: maos agent resume short"
     done = call("agent", "run", "--name", "failing", "exit 1")
     assert "  look at `maos agent logs failing`" in done.stderr.splitlines()
 

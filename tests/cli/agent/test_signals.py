@@ -20,7 +20,7 @@ def test_an_interrupt_stops_the_agent_and_says_how_to_go_on(here: Path, start: S
     assert engine.end() == 130
     assert engine.stderr.splitlines()[1] == "stopping ticker; Ctrl+C again kills it"
     assert engine.stderr.splitlines()[-2].startswith("stopped on request · ")
-    assert engine.stderr.splitlines()[-1] == "  to go on: maos agent resume ticker"
+    assert engine.stderr.splitlines()[-1] == "  resume with: maos agent resume ticker"
     assert not lives(pid)
     assert agents.status("ticker") == "stopped"
 
@@ -48,7 +48,7 @@ def test_sent_away_it_lets_go_and_the_agent_goes_on(
     engine.wait_for("line 3")
     engine.signal(number)
     assert engine.end() == code
-    assert "ticker goes on without us; `maos agent attach ticker` takes it up again" in engine.stderr
+    assert "detached: ticker keeps running; attach with: maos agent attach ticker" in engine.stderr
     shown = agents.shown("ticker")
     assert shown["status"] == "detached"
     assert lives(shown["pid"])
@@ -64,7 +64,7 @@ def test_a_reader_that_goes_away_ends_us_and_not_the_agent(here: Path, agents: A
         assert engine.stdout.readline() == b"line 1\n"
         engine.stdout.close()
         assert engine.wait(WAIT_S_MAX) == 141
-        assert b"ticker goes on without us" in engine.stderr.read()
+        assert b"detached: ticker keeps running" in engine.stderr.read()
     assert agents.status("ticker") == "detached"
 
 
@@ -108,9 +108,9 @@ def test_a_watcher_hears_that_the_engine_is_gone(here: Path, start: Start) -> No
     engine = start("agent", "run", "--name", "ticker", TICKING)
     engine.wait_for("line 1")
     watcher = start("agent", "attach", "ticker")
-    watcher.wait_for("showing what it does")
+    watcher.wait_for("following its output")
     engine.kill()
-    watcher.wait_for("`maos agent attach ticker` goes on")
+    watcher.wait_for("attach with: maos agent attach ticker")
     watcher.signal(signal.SIGINT)
     assert watcher.end() == 130
 

@@ -1,12 +1,13 @@
 """How facts look to people, and how numbers are said."""
 
+import sys
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from maos.cli.agent import status, words
-from maos.cli.agent.live import Feed
+from maos.cli.agent.live import OutputPrinter
 from maos.model.attempt import Attempt
 from maos.model.events import facts
 from maos.model.events.facts import Fact
@@ -28,12 +29,12 @@ def heard(*found: Fact, messages: Mapping[int, str] | None = None) -> AgentEvent
         ([facts.ToolUse("1", "T", None), facts.ToolUse("1", "T", None)], "→ T\n"),
         ([facts.ToolResult("1", "fine")], ""),
         ([facts.ToolResult("1", "no such file\nat all", failed=True)], "  failed: no such file at all\n"),
-        ([facts.Retry(attempt=1, delay_s=8, status=529)], "waits 8.0 s to try again (status 529)\n"),
+        ([facts.Retry(attempt=1, delay_s=8, status=529)], "retries in 8.0 s (status 529)\n"),
         ([facts.Trouble("overloaded", "busy")], "the model's servers are overloaded: busy\n"),
         ([facts.PermissionRequested("7", "Bash", {"command": "rm x"})], "asks to use Bash  rm x\n"),
         ([facts.PermissionDenied("Bash", "not here")], "was refused Bash: not here\n"),
         ([facts.Session("s", model="m-1")], "model m-1\n"),
-        ([facts.Session("s", instead_of="r")], "its session could not be taken up, so it begins a new one\n"),
+        ([facts.Session("s", instead_of="r")], "its session could not be resumed; a new one begins\n"),
         ([facts.Session("s")], ""),
         ([facts.Thought("hm\nhm")], "… hm hm\n"),
         ([facts.Unknown.of("?")], "?\n"),
@@ -50,13 +51,13 @@ def heard(*found: Fact, messages: Mapping[int, str] | None = None) -> AgentEvent
     ids=lambda value: "".join(each.data["kind"] for each in value) if isinstance(value, list) else None,
 )  # fmt: skip
 def test_facts_as_lines(found: list[Fact], shown: str, capsys: pytest.CaptureFixture[str]) -> None:
-    Feed(apart=False).show(heard(*found))
+    OutputPrinter(beside=sys.stdout).show(heard(*found))
     assert capsys.readouterr().out == shown
 
 
 def test_a_message_is_shown_when_the_agent_gets_it(capsys: pytest.CaptureFixture[str]) -> None:
     got = heard(facts.Input("inbox/3"), facts.Input("end"), messages={3: "go\nleft"})
-    Feed(apart=True).show(got)
+    OutputPrinter(beside=sys.stderr).show(got)
     assert capsys.readouterr() == ("", "» go left\n")
 
 

@@ -42,7 +42,7 @@ def test_nobody_who_says_yes_is_not_a_yes(repository: Path, talk: Talk, kind: st
     chat = talk("--kind", kind)
     chat.say("Build a door")
     assert chat.end() == 2
-    assert chat.wait_for("error")["what"] == "nobody has approved the plan; nothing was started"
+    assert chat.wait_for("error")["what"] == "the plan was not approved; nothing was started"
     assert "run" not in chat.kinds()
 
 
@@ -61,9 +61,9 @@ def test_agents_are_told_something_while_they_work(repository: Path, talk: Talk,
     chat.say("@api use oak", "@all no hurry", "paint it", "@nobody x")
     assert chat.wait_for("error")["what"] == "no agent is called 'nobody'"
     assert [each["text"] for each in chat.seen if each["kind"] == "reply"][-3:] == [
-        "told api",
-        "told api, docs",
-        "told api, docs",
+        "sent to api",
+        "sent to api, docs",
+        "sent to api, docs",
     ]
     go(repository, "api")
     assert chat.end() == 0
@@ -157,7 +157,7 @@ def test_leaving_pauses_and_days_later_it_is_all_there(
     pid = agents.shown(f"{run}.a")["pid"]
     chat.say("@a quickly", "/quit")
     assert chat.ended() == 6
-    assert chat.wait_for("reply", run=run)["text"] == f"to go on here: maos chat {run}"
+    assert chat.wait_for("reply", run=run)["text"] == f"to continue here: maos chat {run}"
     assert not lives(pid)
     go(repository, "a")
     again = talk(run[:6])
@@ -234,10 +234,10 @@ def test_ctrl_c_pauses_and_a_second_one_lets_go(repository: Path, plan: Plan, ta
     wait_until(lambda: begun(repository, "a"))
     run = chat.wait_for("run")["run"]
     chat.process.send_signal(signal.SIGINT)
-    chat.wait_for("reply", text="pausing: the agents are being stopped; Ctrl+C again lets go of them instead")
+    chat.wait_for("reply", text="pausing: the agents are being stopped; press Ctrl+C again to detach from them instead")
     chat.process.send_signal(signal.SIGINT)
     assert chat.ended() == 130
-    assert any("its agents go on without us" in each.get("text", "") for each in chat.seen)
+    assert any("its agents keep running" in each.get("text", "") for each in chat.seen)
     go(repository, "a")
     again = talk(run)
     again.say("yes")

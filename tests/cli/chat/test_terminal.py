@@ -1,5 +1,6 @@
 """A conversation at a terminal: what happens meanwhile is shown above the line that is being typed."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,7 +21,7 @@ def test_a_person_talks_while_agents_work(repository: Path, plan: Plan, terminal
     screen = terminal("chat", "--kind", "shell")
     screen.wait_for("what is to be done? › ")
     screen.type(f"/pl\t{path}\r")
-    screen.wait_for("carry it out? yes, no, edit, or what to change › ")
+    screen.wait_for("start it? yes, no, edit, or what to change › ")
     screen.type("yes\r")
     wait_until(lambda: begun(repository, "a") and begun(repository, "b"))
     screen.type("qqq")
@@ -29,7 +30,7 @@ def test_a_person_talks_while_agents_work(repository: Path, plan: Plan, terminal
     screen.wait_for("? Is it good?  (`maos answer")
     screen.wait_for("1 running")
     screen.type("q\r")  # still what it was when it was begun, and no answer
-    screen.wait_for("told a, b")
+    screen.wait_for("sent to a, b")
     screen.wait_for("yes or no › ")
     screen.type("yes\r")
     screen.wait_for("b  ✓ done")
@@ -55,7 +56,7 @@ def test_something_left_in_the_middle_is_offered(
     go(repository, "a")
     screen = terminal("chat")
     screen.wait_for("is interrupted, 0 of 1 tasks done")
-    screen.wait_for("go on? yes or no › ")
+    screen.wait_for("resume? yes or no › ")
     assert "› @a quickly" in screen.text
     screen.type("\x1b[A\x15yes\r")
     screen.wait_for("completed")
@@ -72,7 +73,7 @@ def test_a_new_request_instead_of_what_is_offered(
     chat.say(f"/plan {plan(a='exit 1')}", "yes")
     assert chat.end() == 1
     screen = terminal("chat", "--kind", kind)
-    screen.wait_for("go on? yes or no › ")
+    screen.wait_for("resume? yes or no › ")
     screen.type("Build a door\r")
     screen.wait_for("Two steps")
     screen.wait_for("or what to change › ")
@@ -116,3 +117,29 @@ def test_ctrl_c_drops_what_is_typed_and_then_leaves(repository: Path, terminal: 
     screen.interrupt()
     assert screen.end() == 130
     assert "› never mind" not in screen.text.replace("what is to be done? › ", "")
+
+
+def test_ctrl_c_as_a_key_pauses_the_run(repository: Path, plan: Plan, terminal: Open, call: Call) -> None:
+    screen = terminal("orchestrate", "--plan", str(plan(a=waits(repository, "a"))), "--auto", "--kind", "shell")
+    wait_until(lambda: begun(repository, "a"))
+    screen.wait_for("1 running")
+    screen.type("\x03")
+    assert screen.end() == 130
+    assert "press Ctrl+C again to detach" in screen.text
+    assert "paused" in screen.shown
+    assert screen.echoes
+
+
+def test_a_terminal_that_does_not_read_delays_no_run(repository: Path, plan: Plan, terminal: Open, call: Call) -> None:
+    """The engine records what its agents do, and finishes the run, while its terminal takes nothing."""
+    noisy = "i=0; while [ $i -lt 3000 ]; do echo found: thing $i; i=$((i+1)); done"
+    screen = terminal("orchestrate", "--plan", str(plan(a=noisy, b=("echo done", "a"))), "--auto", "--kind", "shell")
+
+    def completed() -> bool:
+        listed = call("orchestration", "list", "--json")
+        found = json.loads(listed.stdout)["orchestrations"] if listed.returncode == 0 else []
+        return [each["status"] for each in found] == ["completed"]
+
+    wait_until(completed)
+    assert screen.end() == 0  # only now it is read
+    assert "a  ★ found: thing 2999" in screen.text

@@ -46,6 +46,7 @@ def test_permissions_are_asked_one_after_the_other(repository: Path, plan: Plan,
 def test_what_is_answered_elsewhere_is_asked_no_more(repository: Path, plan: Plan, terminal: Open, call: Call) -> None:
     screen = terminal("run", "-f", str(plan(a=GATED)), "--auto")
     screen.wait_for("yes or no › ")
+    screen.wait_for("(`maos answer")
     screen.type("ye")
     command = screen.text.partition("(`maos ")[2].partition(" …`)")[0].split()
     assert call(*command, "no").returncode == 0

@@ -99,10 +99,10 @@ def test_a_second_interrupt_lets_go(repository: Path, plan: Plan, start: Start, 
     engine = start("run", "-f", str(plan(deaf=deaf)), "--auto")
     wait_until(lambda: begun(repository, "deaf"))
     engine.signal(signal.SIGINT)
-    engine.wait_for("Ctrl+C again lets go")
+    engine.wait_for("press Ctrl+C again to detach")
     engine.signal(signal.SIGINT)
     assert engine.end() == 130
-    assert "its agents go on without us; `maos resume r-" in engine.stdout
+    assert "its agents keep running; `maos resume r-" in engine.stdout
 
 
 def test_an_interrupt_before_the_agent_has_started_is_not_forgotten(
@@ -219,7 +219,7 @@ def test_a_reader_that_goes_away_ends_us_and_not_the_agents(
             assert line
         engine.stdout.close()
         assert engine.wait(WAIT_S_MAX) == 141
-        assert b"its agents go on without us; `maos resume r-" in engine.stderr.read()
+        assert b"its agents keep running; `maos resume r-" in engine.stderr.read()
     go(repository, "left", "right")
     assert _summary(call("resume", "--json").stdout)["status"] == "completed"
     assert [begun(repository, name) for name in ("quick", "left", "right")] == [1, 1, 1]

@@ -10,7 +10,7 @@ from tests.cli.workflow.conftest import PATIENCE_S, Shop
 
 
 def test_a_step_in_doubt_is_never_repeated_by_itself(shop: Shop) -> None:
-    """I31: killed in the middle of a step, gone on with, settled by a person; charged once."""
+    """I31: killed in the middle of a step, gone on with, resolved by a person; charged once."""
     engine = shop.begin("workflow", "run", "shop.py:buy", '["apple", "pear"]', "--id", "o1")
     shop.wait_for("o1", "waiting")
     assert "o1 asks: Pay 7?" in shop.maos("questions")
@@ -27,9 +27,9 @@ def test_a_step_in_doubt_is_never_repeated_by_itself(shop: Shop) -> None:
     again = shop.begin("workflow", "resume", "o1")
     shop.wait_for("o1", "unknown")
     assert "did charge(7) take effect?" in shop.maos("questions")
-    assert "settle o1 3" in shop.maos("workflow", "show", "o1")
-    assert "is not unknown" in shop.maos("workflow", "settle", "o1", "1", "again", status=2)
-    shop.maos("workflow", "settle", "o1", "3", "done", "--value", '"receipt for 7"')
+    assert "resolve o1 3" in shop.maos("workflow", "show", "o1")
+    assert "is not unknown" in shop.maos("workflow", "resolve", "o1", "1", "again", status=2)
+    shop.maos("workflow", "resolve", "o1", "3", "done", "--value", '"receipt for 7"')
     out, err = again.communicate(timeout=PATIENCE_S)
     assert again.returncode == 0, err
     assert out == 'result: "receipt for 7"\n'
@@ -46,7 +46,9 @@ def test_ctrl_c_pauses_it_and_resume_goes_on(shop: Shop) -> None:
     assert engine.returncode == 130
     assert "w1 is paused" in out
     assert "maos workflow resume w1" in out
-    assert "nobody runs it" in shop.maos("workflow", "signal", "w1", "go", '{"a": 1}', "--key", "once")
+    assert "not running; resume with: maos workflow resume w1" in shop.maos(
+        "workflow", "signal", "w1", "go", '{"a": 1}', "--key", "once"
+    )
     shop.maos("workflow", "signal", "w1", "go", '{"a": 1}', "--key", "once")
     assert shop.maos("workflow", "resume", "--workflow-id", "w1") == 'result: {"a": 1}\n'
     assert shop.maos("workflow", "signal", "w1", "go", status=1).startswith("error: the workflow w1 is completed")
@@ -72,7 +74,7 @@ def test_what_has_ended_is_cleaned_up_and_its_result_stays(shop: Shop) -> None:
     )
     shop.maos("workflow", "state", "cleanup", "--retention-days", "0", "--yes")
     found = shop.show("w1")
-    assert (found["status"], found["result"], found["calls"]) == ("completed", 7, {})
+    assert (found["status"], found["result"], found["steps"]) == ("completed", 7, {})
     assert "ok" in shop.maos("state", "verify")
     assert "nothing is that old" in shop.maos("workflow", "state", "cleanup", "--retention-days", "0", "--yes")
 

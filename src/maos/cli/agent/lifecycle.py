@@ -1,17 +1,18 @@
-"""`maos agent run`, `attach`, `resume` and `stop`: agents begin, are attached to, go on and end."""
+"""`maos agent run`, `attach`, `resume`, `stop`, `send` and `answer`: starting agents, and commands to them."""
 
 from __future__ import annotations
 
 import shlex
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
 from maos.cli import documents, render
-from maos.cli.agent import status
+from maos.cli.agent import words
+from maos.cli.agent.status import ending, on_agent
 from maos.cli.arguments import DURATION, TEXT, seconds
 from maos.cli.commands import LazyCommand, json_lines_option, json_option
 from maos.cli.completion import agent_argument
@@ -21,24 +22,28 @@ from maos.cli.plain import clean
 from maos.clock import MICROSECONDS
 from maos.errors import InvalidInput
 from maos.model.agent_state import AgentState
+from maos.model.question import yes_or_no
 
 if TYPE_CHECKING:
     from maos.app import Maos
     from maos.cli.agent.live import Begin
-    from maos.views.agents import AgentStatus, Attachment
+    from maos.views.agents import Attachment
 
 PERMISSIONS = ("ask", "edits", "deny")
 TIME_LIMIT = "10m"
 DASHES = "maos.cli.agent.dashes"
 GRACE_US = 10 * MICROSECONDS
 
-turns_option = click.option("--turns", type=click.IntRange(min=1), metavar="N", help="End it after so many turns.")
-budget_option = click.option(
-    "--budget", type=click.FloatRange(min=0, min_open=True), metavar="USD", help="End it when it has cost so much."
+turns_option = click.option(
+    "--turns", "turns_max", type=click.IntRange(min=1), metavar="N", help="End it after so many turns."
 )
+budget_option = click.option(
+    "--budget", "budget_usd", type=click.FloatRange(min=0, min_open=True), metavar="USD",
+    help="End it when it has cost so much.",
+)  # fmt: skip
 env_option = click.option(
-    "--env", "variables", multiple=True, metavar="NAME",
-    help="A variable of ours that it may see. Can be repeated; others it does not see.",
+    "--env", "pass_variables", multiple=True, metavar="NAME",
+    help="An environment variable that it may see. Can be repeated; others it does not see.",
 )  # fmt: skip
 grace_option = click.option(
     "--grace", type=DURATION, default=GRACE_US, help="How long it may take to end before it is killed.  [default: 10s]"
@@ -63,6 +68,9 @@ class RunCommand(LazyCommand):
             ) from error
 
 
+# --- in the foreground -------------------------------------------------------------------------------------------
+
+
 @click.command(
     cls=RunCommand,
     examples=[
@@ -76,7 +84,7 @@ class RunCommand(LazyCommand):
 )
 @click.argument("words", metavar="TASK | -- COMMAND...", nargs=-1, required=True)
 @click.option("--kind", default="shell", show_default=True, help="What it is; `maos agent kinds` lists them.")
-@click.option("--name", default="", help="What to call it.  [default: made up]")
+@click.option("--name", default="", help="Its name.  [default: made up]")
 @click.option("--model", default="", help="The model its program should use.")
 @click.option("--instructions", type=TEXT, default="", help="A role or rules for it, or @FILE.")
 @click.option(
@@ -84,10 +92,12 @@ class RunCommand(LazyCommand):
 )
 @turns_option
 @budget_option
-@click.option("--allow", "tools", multiple=True, metavar="TOOL", help="A tool it may use unasked. Can be repeated.")
+@click.option(
+    "--allow", "tools_allowed", multiple=True, metavar="TOOL", help="A tool it may use unasked. Can be repeated."
+)
 @click.option(
     "--permission", type=click.Choice(PERMISSIONS), default=PERMISSIONS[0], show_default=True,
-    help="What becomes of other tools: ask a person, let it edit files of its workspace, or deny them.",
+    help="What happens to other tools: ask a person, let it edit files of its workspace, or deny them.",
 )  # fmt: skip
 @click.option("--cwd", type=click.Path(exists=True, file_okay=False), default=".", help="The folder to work in.")
 @click.option("--in-place", is_flag=True, help="Work in the folder itself, not in a git worktree of its own.")
@@ -95,55 +105,25 @@ class RunCommand(LazyCommand):
 @click.option("--input", "takes_input", is_flag=True, help="Let a command read messages from its standard input.")
 @json_lines_option
 @click.pass_context
-def run(
-    ctx: click.Context,
-    words: tuple[str, ...],
-    kind: str,
-    name: str,
-    model: str,
-    instructions: str,
-    time_limit: int,
-    turns: int | None,
-    budget: float | None,
-    tools: tuple[str, ...],
-    permission: str,
-    cwd: str,
-    in_place: bool,
-    variables: tuple[str, ...],
-    takes_input: bool,
-    as_json: bool,
-) -> None:
-    """Run an agent that survives us, and show what it does.
+def run(ctx: click.Context, /, words: tuple[str, ...], kind: str, time_limit: int, as_json: bool, **given: Any) -> None:
+    """Run an agent and follow its output; it keeps running if maos exits.
 
-    Words after -- are a program and its arguments; a single TASK is a line for the shell, or what to tell the agent
+    Words after -- are a program and its arguments; a single TASK is a line for the shell, or the task of the agent
     (- reads it from standard input). A task for the kind python stands after its function, module:name.
 
-    Ctrl+C stops the agent, a second Ctrl+C kills it. If this process dies or its terminal is closed, the agent goes on:
-    `maos agent list` shows it as detached, `maos agent attach` takes it up again with nothing lost.
+    Ctrl+C stops the agent, a second Ctrl+C kills it. If this process dies or its terminal is closed, the agent keeps
+    running: `maos agent list` shows it as detached, and `maos agent attach` attaches to it with nothing lost.
     """
     task, argv = _order(kind, words, dashes=ctx.meta[DASHES])
-    given = ctx.get_parameter_source("time_limit") is not ParameterSource.DEFAULT
+    given = {name: value for name, value in given.items() if value is not None}
+    if ctx.get_parameter_source("time_limit") is not ParameterSource.DEFAULT:
+        given["time_limit_s"] = seconds(time_limit)
 
     async def begin(m: Maos) -> Attachment:
         from maos.views.agents import Attachment
 
-        running = await m.agents.start(
-            task,
-            kind=kind,
-            name=name,
-            argv=argv,
-            cwd=cwd,
-            in_place=in_place,
-            model=model,
-            instructions=instructions,
-            time_limit_s=seconds(time_limit) or 0.0 if given else m.settings.values.agent.time_limit_s,
-            turns_max=turns or 0,
-            budget_usd=budget or 0.0,
-            tools_allowed=tools,
-            permission=permission,
-            takes_input=takes_input,
-            pass_variables=variables,
-        )
+        options = {"time_limit_s": m.settings.values.agent.time_limit_s, **given}
+        running = await m.agents.start(task, kind=kind, argv=argv, **options)
         return Attachment(running.attempt.agent, running.attempt.id, 0, running)
 
     _in_foreground(ctx, begin, as_json=as_json, create=True)
@@ -156,13 +136,14 @@ def run(
 def attach(ctx: click.Context, agent: str, as_json: bool) -> None:
     """Attach to a detached agent and follow its output.
 
-    What it said meanwhile comes first. While another process runs it, it is only shown, as `maos agent logs -f` does.
+    What it said meanwhile comes first. While another process runs it, its output is followed as by `maos agent logs
+    -f`.
     """
 
     async def begin(m: Maos) -> Attachment:
         attachment = await m.agents.attach(await m.agents.find(agent))
         if attachment.held:
-            note(f"{attachment.held}; showing what it does")
+            note(f"{attachment.held}; following its output")
         return attachment
 
     _in_foreground(ctx, begin, as_json=as_json)
@@ -184,61 +165,19 @@ def attach(ctx: click.Context, agent: str, as_json: bool) -> None:
 @env_option
 @json_lines_option
 @click.pass_context
-def resume(
-    ctx: click.Context,
-    agent: str,
-    more: str,
-    time_limit: int | None,
-    turns: int | None,
-    budget: float | None,
-    variables: tuple[str, ...],
-    as_json: bool,
-) -> None:
+def resume(ctx: click.Context, /, agent: str, more: str, time_limit: int | None, as_json: bool, **given: Any) -> None:
     """Resume a stopped or failed agent and follow its output.
 
-    It goes on in its own session if its program can, and is told what happened and what is unknown; MORE is added to
-    that. A command is run again. One that still works without us is only taken up, as by `maos agent attach`.
+    It resumes its own session if its program can, and is told what happened and what is unknown; MORE is added to that.
+    A command is run again. A detached agent, which still works, is attached to as by `maos agent attach`.
     """
+    task = _from_stdin(more)
 
     async def begin(m: Maos) -> Attachment:
-        return await m.agents.resume_attached(
-            await m.agents.find(agent),
-            task=_from_stdin(more),
-            time_limit_s=seconds(time_limit),
-            turns_max=turns,
-            budget_usd=budget,
-            pass_variables=variables,
-        )
+        name = await m.agents.find(agent)
+        return await m.agents.resume_attached(name, task=task, time_limit_s=seconds(time_limit), **given)
 
     _in_foreground(ctx, begin, as_json=as_json)
-
-
-@click.command(cls=LazyCommand, examples=["maos agent stop nightly", "maos agent stop nightly --grace 1m --json"])
-@agent_argument
-@grace_option
-@json_option
-@click.pass_obj
-def stop(database: DatabaseTarget, agent: str, grace: int, as_json: bool) -> None:
-    """End an agent so that it can be resumed, and wait until it has ended.
-
-    It is asked to end (TERM), whichever process runs it, and killed with everything it has started when it takes too
-    long. One that nobody runs is taken up for this.
-    """
-
-    async def work(m: Maos) -> tuple[bool, AgentStatus]:
-        return await m.agents.stop_and_wait(await m.agents.find(agent), grace_s=seconds(grace) or 0.0)
-
-    ran, now = database.write(work)
-    if as_json:
-        documents.show(documents.of(now))
-        return
-    how, name = status.ending(now), (clean(now.agent), "bold")
-    if not ran:
-        render.line(name, f" had ended already: {how}")
-        return
-    render.line(name, f" {how}" if now.status is AgentState.STOPPED else f" ended before it was stopped: {how}")
-    if now.resumable:
-        render.line(("to go on: ", "dim"), now.resumable)
 
 
 def _in_foreground(ctx: click.Context, begin: Begin, *, as_json: bool, create: bool = False) -> None:
@@ -274,3 +213,90 @@ def _from_stdin(text: str) -> str:
     if not read:
         raise InvalidInput("there is no task on standard input", hint="give it as an argument, or pipe it in")
     return read
+
+
+# --- commands to agents ------------------------------------------------------------------------------------------
+
+
+@click.command(cls=LazyCommand, examples=["maos agent stop nightly", "maos agent stop nightly --grace 1m --json"])
+@agent_argument
+@grace_option
+@json_option
+@click.pass_obj
+def stop(database: DatabaseTarget, agent: str, grace: int, as_json: bool) -> None:
+    """Stop an agent and wait until it has ended; it can be resumed.
+
+    Whichever process runs it, it gets SIGTERM, and is killed with everything it has started when it takes too long. A
+    detached agent is attached to for this.
+    """
+    grace_s = seconds(grace) or 0.0
+    ran, now = database.write(on_agent(agent, lambda m, name: m.agents.stop_and_wait(name, grace_s=grace_s)))
+    if as_json:
+        documents.show(documents.of(now))
+        return
+    how, name = ending(now), (clean(now.agent), "bold")
+    if not ran:
+        render.line(name, f" had ended already: {how}")
+        return
+    render.line(name, f" {how}" if now.status is AgentState.STOPPED else f" ended before it was stopped: {how}")
+    if now.resumable:
+        render.line(("resume with: ", "dim"), now.resumable)
+
+
+@click.command(
+    cls=LazyCommand,
+    examples=["maos agent send fixer 'Leave the old parser alone'", "git diff | maos agent send fixer -"],
+)
+@agent_argument
+@click.argument("text", metavar="TEXT")
+@json_option
+@click.pass_obj
+def send(database: DatabaseTarget, agent: str, text: str, as_json: bool) -> None:
+    """Send a message to an agent.
+
+    It is recorded at once, and delivered as soon as the agent can accept one: during its turn if its program can,
+    after its turn, or when it is resumed. TEXT is - for standard input.
+    """
+    text = (sys.stdin.read() if text == "-" else text).removesuffix("\n")
+    if not text.strip():
+        raise InvalidInput("the message is empty", hint="give a text, or - to read it from standard input")
+
+    async def work(m: Maos) -> tuple[str, int, bool]:
+        name = await m.agents.find(agent)
+        return name, *await m.agents.tell(name, text)
+
+    name, number, running = database.write(work)
+    if as_json:
+        documents.show({"agent": name, "message": number, "running": running})
+        return
+    when = "as soon as it can accept one" if running else "when it is resumed: "
+    resume = "" if running else f"maos agent resume {name}"
+    render.line(f"message {number} for ", (clean(name), "bold"), f"; delivered {when}", (resume, "bold"))
+
+
+@click.command(
+    cls=LazyCommand,
+    examples=["maos agent answer fixer yes", "maos agent answer fixer toolu_01 no --why 'Use git mv instead'"],
+)
+@agent_argument
+@click.argument("what", metavar="[REQUEST] yes|no", nargs=-1, required=True)
+@click.option("--why", default="", help="A reason that the agent is told.")
+@json_option
+@click.pass_obj
+def answer(database: DatabaseTarget, agent: str, what: tuple[str, ...], why: str, as_json: bool) -> None:
+    """Answer an agent that asks for permission to use a tool.
+
+    REQUEST may be left out while the agent waits for one answer only; `maos agent show` lists its requests.
+    """
+    allow = yes_or_no(what[-1])
+    if len(what) > 2 or allow is None:
+        raise click.UsageError("say yes or no, and before it at most which request is meant")
+    request = "".join(what[:-1])
+    question = database.write(
+        on_agent(agent, lambda m, name: m.questions.answer_permission(name, allow, request=request, why=why))
+    )
+    tool = words.tool(question.tool, question.input)
+    if as_json:
+        documents.show({"agent": question.owner, "allow": allow, "tool": tool})
+    else:
+        render.line((clean(question.owner), "bold"), f" may {'' if allow else 'not '}use {tool}")

@@ -1,10 +1,10 @@
-"""An agent in the foreground and its output: lines for people or programs, questions to a person, signals.
+"""An agent in the foreground and its output, also as `maos agent logs`: lines, permission prompts, signals.
 
-What the agent says goes to standard output. What maos says of it goes to standard error while an agent runs in the
-foreground, so that a pipe gets the agent's words and nothing else; in a log everything is in one place.
+The agent's output goes to standard output. What maos reports of an agent in the foreground goes to standard error, so
+that a pipe gets the agent's output and nothing else; in a log everything is on standard output.
 
-Ctrl+C stops the agent, a second one kills it. When the terminal is closed, or the reader of our output has gone, the
-agent goes on without us: its holder keeps what it says until an engine attaches again.
+Ctrl+C stops the agent, a second one kills it. When the terminal or the output pipe is closed, this process detaches
+and the agent keeps running: its holder keeps its output until an engine attaches.
 """
 
 from __future__ import annotations
@@ -22,10 +22,14 @@ import click
 from maos.app import Maos
 from maos.cli import documents, signals
 from maos.cli.agent import status, words
+from maos.cli.arguments import WHEN
+from maos.cli.commands import LazyCommand, json_lines_option
+from maos.cli.completion import agent_argument
+from maos.cli.database import DatabaseTarget
 from maos.cli.failures import INTERRUPTED
 from maos.cli.plain import clean, shorten, wrap
 from maos.cli.render import styled
-from maos.errors import LeaseLost
+from maos.errors import InvalidInput, LeaseLost
 from maos.model.events import facts
 from maos.model.question import yes_or_no
 from maos.views.agents import UNATTENDED, AgentEvent, Attachment
@@ -37,7 +41,7 @@ TOOL_CHARS = 160
 WIDTH_MIN = 40
 ANSWER_BYTES_MAX = 4096
 SIGNALLED = 128
-"""Added to the number of the signal that made us leave, as shells do."""
+"""Added to the number of the signal that ends this process, as shells do."""
 
 Begin = Callable[[Maos], Awaitable[Attachment]]
 Show = Callable[[AgentEvent], Awaitable[None]]
@@ -46,9 +50,50 @@ Show = Callable[[AgentEvent], Awaitable[None]]
 # --- output ------------------------------------------------------------------------------------------------------
 
 
-def printer(*, as_json: bool, raw: bool = False, feed: Feed | None = None) -> Show:
-    """Line 8/8: what prints events of an agent, on a thread: a terminal that waits makes nothing else wait."""
-    write = _print_documents if as_json else _print_bytes if raw else (feed or Feed(apart=False)).show
+@click.command(
+    cls=LazyCommand,
+    examples=[
+        "maos agent logs nightly",
+        "maos agent logs nightly -f",
+        "maos agent logs nightly --since 10m --json",
+        "maos agent logs nightly --attempt 1 --raw > nightly.txt",
+    ],
+)
+@agent_argument
+@click.option("-f", "--follow", is_flag=True, help="Continue until its attempt has ended, whichever process runs it.")
+@click.option("--attempt", "number", type=click.IntRange(min=1), metavar="N", help="Only this attempt.")
+@click.option("--since", type=WHEN, help="Only what came at or after a time: ISO 8601, or 15m, 2h, 3d ago.")
+@click.option("--raw", is_flag=True, help="Exactly the bytes it printed, and nothing else; not for terminals.")
+@json_lines_option
+@click.pass_obj
+def logs(
+    database: DatabaseTarget, agent: str, follow: bool, number: int | None, since: int | None, raw: bool, as_json: bool
+) -> None:
+    """Show what an agent said and did, in order, over all its attempts.
+
+    With -f new output is printed as it comes, from any terminal, also when the engine that runs the agent exits and
+    another one attaches; it ends with the attempt. Ctrl+C ends only the following.
+    """
+    if raw and as_json:
+        raise InvalidInput("--raw and --json exclude each other", hint="choose one")
+    if raw and sys.stdout.isatty():
+        raise InvalidInput(
+            "raw output could steer your terminal", hint="send it to a file or a pipe: … --raw > output.txt"
+        )
+
+    async def work(m: Maos) -> None:
+        show = printer(OutputPrinter(beside=sys.stdout), as_json=as_json, raw=raw)
+        name = await m.agents.find(agent)
+        async for event in m.agents.output(name, attempt=number, follow=follow):
+            if event.at_us >= (since or 0):
+                await show(event)
+
+    database.read(work)
+
+
+def printer(lines: OutputPrinter, *, as_json: bool, raw: bool = False) -> Show:
+    """Line 8/8: what prints events of an agent, on a thread: a terminal that blocks blocks nothing else."""
+    write = _print_documents if as_json else _print_bytes if raw else lines.show
 
     async def show(event: AgentEvent) -> None:
         await asyncio.to_thread(write, event)
@@ -83,12 +128,13 @@ def _print_bytes(event: AgentEvent) -> None:
     output.flush()
 
 
-class Feed:
-    """Prints events of attempts for people, in order."""
+class OutputPrinter:
+    """Prints events of attempts for people, in order; what is not the agent's output goes to the stream `beside`."""
 
-    def __init__(self, *, apart: bool) -> None:
-        self._beside = sys.stderr if apart else sys.stdout
-        self._apart = apart
+    def __init__(self, *, beside: TextIO) -> None:
+        self._beside = beside
+        self._in_foreground = beside is not sys.stdout
+        """Whether a person is in front of it, who is asked, and is shown a summary at the end."""
         self._said = ""
         self._message = ""
         self._asked: dict[str, str] = {}
@@ -101,22 +147,27 @@ class Feed:
         data = event.data
         match event.type:
             case "attempt_planned":
-                self._planned(data)
+                self._said = ""
+                if not self._in_foreground and data["number"] > 1:
+                    self.note(f"--- attempt {data['number']}")
             case "attempt_claimed" if data["owner"].get("pid") != os.getpid():
-                self.note(f"taken up by process {data['owner'].get('pid')}")
+                self.note(f"attached by process {data['owner'].get('pid')}")
             case "attempt_branched":
-                self.note(f"goes on from where {data['origin']['attempt']} was; `maos agent logs` shows its past")
+                self.note(f"continues {data['origin']['attempt']}; `maos agent logs` shows its past")
             case "attempt_output":
-                self._heard(data["facts"], event.messages)
+                self._print_facts(data["facts"], event.messages)
             case "attempt_stopping" if not self.stop_expected:
                 self.note(words.STOPPING.get(data["why"], f"is being ended: {data['why']}"), "warning")
             case "attempt_answered":
                 asked = self._asked.pop(data["request"], data["request"])
                 self.note(f"{'allowed' if data['allow'] else 'refused'}: {asked}{words.because(data)}")
-            case "attempt_ended":
-                self._ended(data)
+            case "attempt_ended" if not self._in_foreground:
+                style = {"done": "good", "failed": "bad"}.get(data["status"], "warning")
+                self.note(words.ending(data), style)
             case "unattended" if data["resumable"]:
-                self.note(f"{data['status'].meaning or data['status']}; `{data['resumable']}` goes on", "warning")
+                self.note(
+                    f"{data['status'].meaning or data['status']}; {words.continue_with(data['resumable'])}", "warning"
+                )
         sys.stdout.flush()
         sys.stderr.flush()
 
@@ -124,31 +175,19 @@ class Feed:
         """Something about the agent, on a line of its own."""
         _write(self._beside, clean(text), style)
 
-    # --- events ----------------------------------------------------------------------------------------------
-
-    def _planned(self, data: Mapping[str, Any]) -> None:
-        self._said = ""
-        number = data["number"]
-        if not self._apart and number > 1:
-            _write(self._beside, f"--- attempt {number}", "dim")
-
-    def _ended(self, data: Mapping[str, Any]) -> None:
-        if self._apart:
-            return  # the summary says it
-        style = {"done": "good", "failed": "bad"}.get(data["status"], "warning")
-        _write(self._beside, clean(words.ending(data)), style)
-
-    def _heard(self, facts: Sequence[Fact], messages: Mapping[int, str]) -> None:
+    def _print_facts(self, facts: Sequence[Fact], messages: Mapping[int, str]) -> None:
+        in_foreground = self._in_foreground
         for index, fact in enumerate(facts):
             match fact["kind"]:
                 case "line":
                     stream = self._beside if fact.get("stderr") else sys.stdout
-                    plain = "dim" if fact.get("stderr") and not self._apart else ""
+                    plain = "dim" if fact.get("stderr") and not in_foreground else ""
                     _write(stream, words.tidy(fact.get("text", "")), "found" if _found(facts, index) else plain)
                 case "text":
                     self._text(fact, _found(facts, index))
                 case "input" if fact["id"].startswith("inbox/"):
-                    self.note(f"» {words.one_line(messages.get(_version(fact), ''), None)}")
+                    version = int(fact["id"].removeprefix("inbox/"))
+                    self.note(f"» {words.one_line(messages.get(version, ''), None)}")
                 case "discovery" if not _was_shown(facts, index):
                     self.note(f"★ {fact.get('keyword', '')}: {fact.get('text', '')}", "found")
                 case "tool_use":
@@ -158,7 +197,7 @@ class Feed:
                     self._notes(fact)
                 case "permission_requested":
                     self._asked[fact["id"]] = words.tool(fact.get("tool", ""), fact.get("input"))
-                    if not self._apart:  # there the person in front of it is asked
+                    if not in_foreground:
                         self.note(f"asks to use {self._asked[fact['id']]}", "warning")
                 case "turn_ended":
                     self._turn_ended(fact)
@@ -174,8 +213,8 @@ class Feed:
     def _text(self, fact: Fact, found: Sequence[str]) -> None:
         """What the agent says."""
         text, message = fact.get("text", ""), fact.get("message", "")
-        going_on = message and message == self._message
-        self._said = f"{self._said}{'' if fact.get('part') else ' '}{text}" if going_on else text
+        continues = message and message == self._message
+        self._said = f"{self._said}{'' if fact.get('part') else ' '}{text}" if continues else text
         self._message = message
         for line in text.splitlines():
             style = "found" if any(word in line.lower() for word in found) else ""
@@ -189,25 +228,18 @@ class Feed:
         self._said = self._message = ""
 
     def _tool(self, fact: Fact) -> None:
-        """A tool that is about to run; said again when more is known of it."""
+        """A tool that is about to run; printed again when more is known of it."""
         text = words.tool(fact.get("name", ""), fact.get("input"))
         if self._tools.get(fact["id"]) != text:
             self._tools[fact["id"]] = text
             self.note(shorten(f"→ {text}", _width()))
 
 
-def _version(fact: Fact) -> int:
-    """The version in the inbox of the message that an input was."""
-    return int(str(fact["id"]).removeprefix("inbox/"))
-
-
 def _found(facts: Sequence[Fact], index: int) -> list[str]:
-    """The keywords of the discoveries that were made in the text at this place, which follow it."""
-    found = []
-    for fact in facts[index + 1 :]:
-        if fact["kind"] != "discovery":
-            break
-        found.append(f"{fact.get('keyword', '')}:".lower())
+    """The keywords of the discoveries in the text at an index: they follow it."""
+    found: list[str] = []
+    while (index := index + 1) < len(facts) and facts[index]["kind"] == "discovery":
+        found.append(f"{facts[index].get('keyword', '')}:".lower())
     return found
 
 
@@ -243,7 +275,7 @@ class Answer(Protocol):
 
 
 class PermissionPrompt:
-    """Puts what an agent asks to be allowed to do to the person at the terminal, one question at a time."""
+    """Asks the person at the terminal for the permissions that an agent requests, one at a time."""
 
     def __init__(self, agent: str, answer: Answer, *, interactive: bool) -> None:
         self._agent = agent
@@ -255,7 +287,7 @@ class PermissionPrompt:
         self._stop_reading: Callable[[], object] | None = None
 
     def see(self, event: AgentEvent) -> None:
-        """Take note of what was asked and answered, here or elsewhere."""
+        """Update the open questions from an event: requests, and answers from here or elsewhere."""
         if event.type == "attempt_answered":
             self._answered(event.data["request"])
         for fact in event.data.get("facts", ()):
@@ -265,13 +297,13 @@ class PermissionPrompt:
             self.close()
 
     def asked(self, fact: Fact) -> None:
-        """A question that waits for an answer."""
+        """Add a question that waits for an answer."""
         if fact["id"] in self._open:
             return
         if not self._interactive:
             asked = words.tool(fact.get("tool", ""), fact.get("input"))
             click.echo(styled(f"asks to use {asked}", "warning", sys.stderr), err=True)
-            click.echo(f"  answer with: maos agent answer {self._agent} {clean(fact['id'])} yes|no", err=True)
+            self._print_command(fact["id"])
             return
         self._open[fact["id"]] = fact
         self._next()
@@ -295,6 +327,9 @@ class PermissionPrompt:
             loop.add_reader(keyboard, self._read, keyboard)
             self._stop_reading = lambda: loop.remove_reader(keyboard)
 
+    def _print_command(self, request: str) -> None:
+        click.echo(f"  answer with: maos agent answer {self._agent} {clean(request)} yes|no", err=True)
+
     def _prompt(self, text: str) -> None:
         click.echo(f"{styled(text, 'warning', sys.stderr)} [y/n]: ", nl=False, err=True)
 
@@ -304,7 +339,7 @@ class PermissionPrompt:
             click.echo(err=True)
             request = self._current
             self.close()
-            click.echo(f"  answer with: maos agent answer {self._agent} {clean(request)} yes|no", err=True)
+            self._print_command(request)
             return
         allow = yes_or_no(typed.decode(errors="replace"))
         if allow is None:
@@ -343,10 +378,10 @@ class Foreground:
         self._leaving = asyncio.Event()
         self._stops: list[asyncio.Task[None]] = []
         self._prompt: PermissionPrompt | None = None
-        self._feed: Feed | None = None
+        self._lines: OutputPrinter | None = None
 
     async def run(self, begin: Begin) -> int:
-        """Run it until it has ended or we are sent away; the exit code."""
+        """Run it until it has ended, or until a signal makes this process detach; the exit code."""
         with signals.heard(interrupted=self._interrupted, sent_away=self._leave):
             self._starting = asyncio.ensure_future(begin(self._m))
             try:
@@ -373,10 +408,10 @@ class Foreground:
             for asked in running.attempt.permissions.values():
                 if asked.is_open:
                     self._prompt.asked({"id": asked.id, "tool": asked.tool, "input": asked.input})
-        self._feed = Feed(apart=True)
+        self._lines = OutputPrinter(beside=sys.stderr)
         if self._interrupts and running is not None:
             self._stop()
-        following = asyncio.create_task(self._follow(begun, self._feed))
+        following = asyncio.create_task(self._follow(begun, self._lines))
         ended = asyncio.create_task(self._ended(begun))
         leaving = asyncio.create_task(self._leaving.wait())
         try:
@@ -385,13 +420,13 @@ class Foreground:
                 ended.result()
                 await asyncio.wait([following, leaving], return_when=asyncio.FIRST_COMPLETED)
             if leaving.done() and (running is None or running.attempt.is_open):
-                return self._let_go(begun)
-            if following.done():  # else it has ended, and what is left to show is not wanted
+                return self._detach(begun)
+            if following.done():  # else it has ended, and the rest of its output is not wanted
                 following.result()
             await ended
         except Exception as error:
-            self._let_go(begun)
-            if isinstance(error, OSError) and error.errno == errno.EIO:  # the terminal is gone
+            self._detach(begun)
+            if isinstance(error, OSError) and error.errno == errno.EIO:  # the terminal was closed
                 return SIGNALLED + signal.SIGHUP
             raise
         finally:
@@ -400,22 +435,22 @@ class Foreground:
             await asyncio.gather(following, ended, leaving, return_exceptions=True)
         return await self._conclude(begun)
 
-    async def _follow(self, begun: Attachment, feed: Feed) -> None:
+    async def _follow(self, begun: Attachment, lines: OutputPrinter) -> None:
         """Print everything that happens to the attempt until it has ended."""
-        show = printer(as_json=self._as_json, feed=feed)
+        show = printer(lines, as_json=self._as_json)
         async for event in self._m.agents.follow(begun.attempt, after=begun.after, owner=begun.owner):
             await show(event)
             if self._prompt is not None:
                 self._prompt.see(event)
 
     async def _ended(self, begun: Attachment) -> None:
-        """Return when the attempt has ended, also when another process has taken it from us."""
+        """Return when the attempt has ended, or when another process has taken it over."""
         if begun.running is None:
             return
         try:
             await begun.running.wait()
         except LeaseLost:
-            self._tell(f"another process has taken {begun.agent} over; watching it from here")
+            self._tell(f"another process has taken over {begun.agent}; following its output")
 
     async def _conclude(self, begun: Attachment) -> int:
         now = await self._m.agents.details(begun.agent)
@@ -433,7 +468,7 @@ class Foreground:
         self._interrupts += 1
         if self._prompt is not None:
             self._prompt.close()
-        if self._feed is not None:
+        if self._lines is not None:
             self._stop()
         elif self._interrupts > 1 and self._starting is not None:
             self._starting.cancel()
@@ -444,8 +479,8 @@ class Foreground:
         if self._begun is None or self._begun.running is None or not self._begun.running.attempt.is_open:
             self._leave(signal.SIGINT)
             return
-        if self._feed is not None:
-            self._feed.stop_expected = True
+        if self._lines is not None:
+            self._lines.stop_expected = True
         if self._interrupts > 1:
             self._tell("killing it")
             work = self._begun.running.stop(grace_s=0.0)
@@ -458,17 +493,16 @@ class Foreground:
         self._left = number
         self._leaving.set()
 
-    def _let_go(self, begun: Attachment) -> int:
-        """Say how to attach again; the caller closes what is open, and the agent goes on."""
+    def _detach(self, begun: Attachment) -> int:
+        """Print how to attach again; the caller closes what is open, and the agent keeps running."""
+        attach = f"maos agent attach {begun.agent}"
         try:
             if begun.running is None:
-                pass  # it was never ours
+                pass  # another process runs it
             elif self._as_json:
-                documents.show_line(
-                    {"kind": "let_go", "agent": begun.agent, "resumable": f"maos agent attach {begun.agent}"}
-                )
+                documents.show_line({"kind": "let_go", "agent": begun.agent, "resumable": attach})
             else:
-                self._tell(f"{begun.agent} goes on without us; `maos agent attach {begun.agent}` takes it up again")
+                self._tell(f"detached: {begun.agent} keeps running; {words.continue_with(attach)}")
         except OSError as error:
             if error.errno not in (errno.EPIPE, errno.EIO):
                 raise  # else no reader is left

@@ -1,11 +1,11 @@
-"""`maos agent list`, `show` and `kinds`: how agents are, as a list, as a page, and as the last words of a run."""
+"""`maos agent list`, `show`, `diff`, `merge` and `kinds`: what agents are, what they changed, and how they ended."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import click
 
@@ -15,7 +15,7 @@ from maos.cli.commands import LazyCommand, full_option, json_option
 from maos.cli.completion import agent_argument
 from maos.cli.console import Field, Listing
 from maos.cli.database import DatabaseTarget
-from maos.cli.failures import FAILED, LIMIT_REACHED, MAY_PASS, NEEDS_PERSON, STOPPED
+from maos.cli.failures import CONFLICT, FAILED, LIMIT_REACHED, MAY_PASS, NEEDS_PERSON, STOPPED, report
 from maos.cli.plain import clean, wrap
 from maos.model import failure as failures
 from maos.model.agent_state import AgentState
@@ -24,13 +24,16 @@ if TYPE_CHECKING:
     from maos.agents.kinds import Installed
     from maos.app import Maos
     from maos.model.attempt import Attempt
-    from maos.views.agents import AgentDetails, AgentStatus, AttemptInfo
+    from maos.views.agents import AgentDetails, AgentMerge, AgentStatus, AttemptInfo
+
+T = TypeVar("T")
 
 LABEL_WIDTH = 12
 SHOWN_MAX = 10
 ABILITIES = ("resume", "steer", "cost", "mcp", "permission")
 ENDINGS = {AgentState.DONE: "good", AgentState.FAILED: "bad"}
 LIMITS = ("timed_out", "silent", "turns_reached", "budget_reached")
+SIGNS = {"added": ("+", "green"), "deleted": ("-", "red")}
 
 STYLES = {
     AgentState.PLANNED: "dim", AgentState.RUNNING: "green", AgentState.STOPPING: "yellow",
@@ -44,6 +47,11 @@ def _doing(each: AgentStatus) -> str:
     return words.one_line(text, 60)
 
 
+def _tokens(each: AgentStatus) -> str:
+    total = words.tokens(each.tokens)
+    return words.count(total) if total else ""
+
+
 AGENTS: Listing[AgentStatus] = Listing(
     "agents",
     (
@@ -52,11 +60,10 @@ AGENTS: Listing[AgentStatus] = Listing(
         Field("status", lambda each: each.status),
         Field("since", lambda each: render.when(each.since_us)),
         Field("cost", lambda each: words.money(each.cost_usd) if each.cost_usd else "", right=True),
-        Field("tokens", lambda each: words.count(words.tokens(each.tokens)) if words.tokens(each.tokens) else "",
-              right=True),
+        Field("tokens", _tokens, right=True),
         Field("doing", _doing, style="dim", yields=2),
     ),
-)  # fmt: skip
+)
 
 
 def _able(ability: str, each: Installed) -> str:
@@ -74,6 +81,15 @@ KINDS: Listing[Installed] = Listing(
 )
 
 
+def on_agent(agent: str, act: Callable[[Maos, str], Awaitable[T]]) -> Callable[[Maos], Awaitable[T]]:
+    """Work on the agent of a name or of a unique prefix of one."""
+
+    async def work(m: Maos) -> T:
+        return await act(m, await m.agents.find(agent))
+
+    return work
+
+
 # --- the list ----------------------------------------------------------------------------------------------------
 
 
@@ -84,14 +100,10 @@ KINDS: Listing[Installed] = Listing(
 def list_(database: DatabaseTarget, everything: bool, as_json: bool) -> None:
     """List the agents that run, and those that ran.
 
-    Beside running, done, failed and stopped, an agent can be detached (it works and nobody records it; `maos agent
-    attach` takes it up) or interrupted (it is gone and nobody concluded it; `maos agent resume` goes on).
+    Beside running, done, failed and stopped, an agent can be detached (it works, and no engine records it: `maos agent
+    attach`) or interrupted (it has exited, and so has its engine: `maos agent resume`).
     """
-
-    async def work(m: Maos) -> tuple[list[AgentStatus], int]:
-        return await m.agents.statuses(everything=everything)
-
-    found, older = database.read(work)
+    found, older = database.read(lambda m: m.agents.statuses(everything=everything))
     if as_json:
         AGENTS.show(found, as_json=True, older=older)
     else:
@@ -99,16 +111,14 @@ def list_(database: DatabaseTarget, everything: bool, as_json: bool) -> None:
 
 
 def show_list(found: Sequence[AgentStatus], *, older: int = 0) -> None:
-    """Print agents, one a line, and how to go on with those that no engine records."""
+    """Print agents, one a line, and how to continue with those that no engine records."""
     if found:
         AGENTS.table(found)
     elif not older:
         render.line("no agents; `maos agent run -- COMMAND` runs one")
     for each in found:
-        if each.status in (AgentState.DETACHED, AgentState.INTERRUPTED):
-            render.line(
-                (clean(each.agent), "bold"), f" is {each.status}: ", (each.resumable or "", "bold"), " goes on with it"
-            )
+        if each.status in (AgentState.DETACHED, AgentState.INTERRUPTED) and each.resumable:
+            render.line((clean(each.agent), "bold"), f" is {each.status}; {words.continue_with(each.resumable)}")
     if older:
         render.line((f"{render.many(older, 'agent')} ended more than a day ago (--all shows them)", "dim"))
 
@@ -124,96 +134,187 @@ def show_list(found: Sequence[AgentStatus], *, older: int = 0) -> None:
 def show(database: DatabaseTarget, agent: str, full: bool, as_json: bool) -> None:
     """Show everything that is known of an agent.
 
-    Its attempts, what it does and waits for, why it failed and what to do about it, tools of which nobody knows whether
-    they took effect, its files and checkpoints, and what it cost.
+    Its attempts, what it does and waits for, why it failed and what to do about it, tools whose outcome is unknown,
+    its files and checkpoints, and what it cost.
     """
+    now = database.read(on_agent(agent, lambda m, name: m.agents.details(name)))
+    if as_json:
+        documents.show(documents.of(now))
+        return
+    model = f" with {now.model}" if now.model else ""
+    status = (now.status, STYLES.get(now.status, ""))
+    heading = f"  {clean(now.kind)}{clean(model)}  "
+    render.line((clean(now.agent), "bold"), heading, status, f" since {render.when(now.since_us)}")
+    for label, text, whole in _rows(now, None if full else SHOWN_MAX):
+        room = None if full or whole else render.room_for_value(LABEL_WIDTH + 2)
+        if text:
+            render.line((f"{label:<{LABEL_WIDTH}}  ", "dim"), words.one_line(text, room))
 
-    async def work(m: Maos) -> AgentDetails:
-        return await m.agents.details(await m.agents.find(agent))
 
-    found = database.read(work)
+class PageRow(NamedTuple):
+    """A line of the page about an agent."""
+
+    label: str
+    text: str
+    """Empty: the line is left out."""
+    whole: bool = False
+    """Whether it is to be copied, and printed whole when it does not fit."""
+
+
+def _rows(now: AgentDetails, most: int | None) -> Iterator[PageRow]:
+    """The page about an agent, with at most so many lines of each list."""
+    ended = not now.is_open
+    yield PageRow("", now.status.meaning)
+    yield PageRow("next", now.resumable or "", whole=True)
+    yield PageRow("task", now.task)
+    yield PageRow("doing", "" if ended else now.activity)
+    yield PageRow("result", now.result if ended else "")
+    if now.status is AgentState.FAILED:
+        yield PageRow("failed", ending(now).partition(": ")[2])
+        yield PageRow("to do", _hint(now), whole=True)
+        yield PageRow("not before", render.when(now.failure.reset_us) if now.failure and now.failure.reset_us else "")
+    yield from _list("unknown", [f"{each} (may have taken effect)" for each in _tools_unknown(now)], most)
+    for asked in now.permissions:
+        if "answer" not in asked:
+            yield PageRow("asks", words.tool(asked.get("tool", ""), asked.get("input")))
+            yield PageRow("", f"maos agent answer {now.agent} {asked['id']} yes|no", whole=True)
+    engine = now.engine
+    processes = f"agent {now.pid}, recorded by {engine.get('pid')} on {engine.get('host')}"
+    yield PageRow("processes", "" if ended else processes)
+    yield PageRow("works in", str(now.order.get("cwd", "")), whole=True)
+    yield from (PageRow("", line, whole=True) for line in _changes(now))
+    yield PageRow("session", now.session if now.kind != "shell" else "")
+    found = [f"{each.get('keyword', '')}: {each.get('text', '')}" for each in now.discoveries]
+    yield from _list("found", found, most)
+    points = [
+        f"attempt {each.attempt}  {each.name}  {render.when(each.time_us)}  {(each.commit or 'no files')[:12]}"
+        for each in reversed(now.checkpoints)
+    ]
+    yield from _list("checkpoints", points, most)
+    attempts = [f"{each.attempt}  {render.when(each.started_us)}  {ending(each)}" for each in reversed(now.attempts)]
+    yield from _list("attempts", attempts if len(attempts) > 1 else [], most)
+    yield PageRow("took", " · ".join([*_counts(now), *_figures(now)]))
+
+
+def _list(label: str, lines: list[str], most: int | None) -> Iterator[PageRow]:
+    for index, line in enumerate(lines[:most]):
+        yield PageRow("" if index else label, line)
+    if most is not None and len(lines) > most:
+        yield PageRow("", f"… and {len(lines) - most} more (--full shows all)")
+
+
+def _hint(now: AgentDetails) -> str:
+    """What a person can do about a failure, with the agent's name in the commands."""
+    advice = now.failure.hint if now.failure else ""
+    for command in ("logs", "resume"):
+        advice = advice.replace(f"`maos agent {command}`", f"`maos agent {command} {now.agent}`")
+    return advice
+
+
+def _tools_unknown(now: AgentDetails) -> list[str]:
+    """Tools that may or may not have taken effect (I31)."""
+    return [words.tool(each["name"], each["input"]) for each in now.tools_unknown]
+
+
+def _changes(now: AgentDetails) -> list[str]:
+    """What an agent did to the files."""
+    if not now.files:
+        return []
+    added, removed = sum(each.added or 0 for each in now.files), sum(each.removed or 0 for each in now.files)
+    lines = [f"{render.many(len(now.files), 'file')} changed, +{added} -{removed}"]
+    if not now.is_open:
+        lines.append(f"to look: maos agent diff {now.agent}, to merge them: maos agent merge {now.agent}")
+    return lines
+
+
+def _counts(now: AgentDetails) -> list[str]:
+    until_us = now.ended_us or now.output_us
+    counted = (
+        (now.turns, "turn"), (now.tools_done, "tool call"), (now.lines, "line"), (now.retries, "retry", "retries"),
+    )  # fmt: skip
+    took = words.duration((until_us - now.started_us) / 1e6) if until_us else ""
+    return [each for each in (took, *(render.many(*each) for each in counted if each[0])) if each]
+
+
+def _figures(now: AgentStatus) -> list[str]:
+    """What it took, as far as its program says so."""
+    tokens = _tokens(now)
+    cost = [words.money(now.cost_usd)] if now.cost_usd else []
+    return [*cost, f"{tokens} tokens"] if tokens else cost
+
+
+# --- files -------------------------------------------------------------------------------------------------------
+
+
+@click.command(
+    cls=LazyCommand,
+    examples=["maos agent diff fixer", "maos agent diff fixer --patch | less", "maos agent diff fixer --json"],
+)
+@agent_argument
+@click.option("--patch", is_flag=True, help="Show the changes themselves, as a patch that git can apply.")
+@json_option
+@click.pass_obj
+def diff(database: DatabaseTarget, agent: str, patch: bool, as_json: bool) -> None:
+    """Show which files an agent has changed, up to its last checkpoint."""
+    found = database.read(on_agent(agent, lambda m, name: m.agents.diff(name, patch=patch)))
     if as_json:
         documents.show(documents.of(found))
+    elif found.patch is not None:
+        sys.stdout.write(clean(found.patch, lines=True) if sys.stdout.isatty() else found.patch)
+    elif not found.files:
+        render.line((clean(found.agent), "bold"), " has changed no files")
     else:
-        _Page(full=full).show(found)
+        for each in found.files:
+            sign, style = SIGNS.get(each.kind, ("~", "yellow"))
+            counts = "binary" if each.added is None else f"+{each.added} -{each.removed}"
+            render.line((f"{sign} ", style), clean(each.path), (f"  {counts}", "dim"))
 
 
-class _Page:
-    """The page about one agent."""
+@click.command(
+    cls=LazyCommand, examples=["maos agent merge fixer", "maos agent merge fixer --message 'Fix the parser' --json"]
+)
+@agent_argument
+@click.option("--into", type=click.Path(exists=True, file_okay=False), default=".", help="The folder to merge into.")
+@click.option("--message", default="", help="The message of the commit.  [default: the agent's task]")
+@json_option
+@click.pass_context
+def merge(ctx: click.Context, agent: str, into: str, message: str, as_json: bool) -> None:
+    """Merge the work of an agent into the branch checked out here.
 
-    def __init__(self, *, full: bool) -> None:
-        self._full = full
-
-    def show(self, now: AgentDetails) -> None:
-        self._heading(now)
-        self._field("task", now.task)
-        self._field("doing", now.activity if now.is_open else "")
-        self._field("result", "" if now.is_open else now.result)
-        self._trouble(now)
-        self._waiting(now)
-        self._place(now)
-        self._list("found", [f"{each.get('keyword', '')}: {each.get('text', '')}" for each in now.discoveries])
-        self._list("checkpoints", [
-            f"{each.name}  {render.when(each.time_us)}  {each.commit[:12] if each.commit else 'no files saved'}"
-            for each in reversed(now.checkpoints)
-        ])  # fmt: skip
-        if len(now.attempts) > 1:
-            rows = [f"{each.attempt}  {render.when(each.started_us)}  {ending(each)}" for each in now.attempts]
-            self._list("attempts", rows[::-1])
-        self._field("took", " · ".join([*_counts(now), *_figures(now)]))
-
-    def _heading(self, now: AgentDetails) -> None:
-        by = f" with {now.model}" if now.model else ""
-        render.line(
-            (clean(now.agent), "bold"), f"  {clean(now.kind)}{clean(by)}  ",
-            (now.status, STYLES.get(now.status, "")), f" since {render.when(now.since_us)}",
-        )  # fmt: skip
-        self._field("", now.status.meaning)
-        self._field("to go on", now.resumable or "", whole=True)
-
-    def _trouble(self, now: AgentDetails) -> None:
-        if now.status is AgentState.FAILED:
-            self._field("failed", ending(now).partition(": ")[2])
-            self._field("to do", _hint(now))
-            if now.failure and now.failure.reset_us:
-                self._field("not before", render.when(now.failure.reset_us))
-        self._list("unknown", [f"{each} (may have taken effect)" for each in _tools_unknown(now)])
-
-    def _waiting(self, now: AgentDetails) -> None:
-        for asked in now.permissions:
-            if "answer" not in asked:
-                self._field("asks", words.tool(asked.get("tool", ""), asked.get("input")))
-                self._field("", f"maos agent answer {now.agent} {asked['id']} yes|no", whole=True)
-
-    def _place(self, now: AgentDetails) -> None:
-        if now.is_open:
-            engine = now.engine
-            self._field("processes", f"agent {now.pid}, recorded by {engine.get('pid')} on {engine.get('host')}")
-        self._field("works in", str(now.order.get("cwd", "")), whole=True)
-        for line in _changes(now):
-            self._field("", line.strip(), whole=True)
-        self._field("session", now.session if now.kind != "shell" else "")
-
-    def _list(self, label: str, rows: list[str]) -> None:
-        shown = rows if self._full else rows[:SHOWN_MAX]
-        for index, row in enumerate(shown):
-            self._field(label if index == 0 else "", row)
-        if len(rows) > len(shown):
-            self._field("", f"… and {len(rows) - len(shown)} more (--full shows all)")
-
-    def _field(self, label: str, text: str, *, whole: bool = False) -> None:
-        """A line with a label; only what is to be copied is printed `whole` when it does not fit."""
-        if not text:
-            return
-        room = None if self._full or whole else render.room_for_value(LABEL_WIDTH + 2)
-        render.line((f"{label:<{LABEL_WIDTH}}  ", "dim"), words.one_line(text, room))
+    As one commit, all of it or nothing: files that both sides changed are named, and so are changes of yours that are
+    in the way.
+    """
+    done = ctx.obj.write(on_agent(agent, lambda m, name: m.agents.merge(name, into=into, message=message)))
+    if as_json:
+        documents.show(documents.of(done))
+    else:
+        _show_merge(done)
+    if done.outcome != "merged":
+        ctx.exit(CONFLICT)
 
 
-# --- the end of a run --------------------------------------------------------------------------------------------
+def _show_merge(done: AgentMerge) -> None:
+    name = done.agent
+    if done.outcome == "blocked":
+        report(f"{done.why}: {', '.join(done.files)}" if done.files else done.why, done.hint)
+    elif done.outcome == "conflicted":
+        report(
+            f"both sides changed {', '.join(done.files)}; nothing was merged",
+            f"commit yours, then `maos agent resume {name}` and tell it what changed, or apply its patch: "
+            f"`maos agent diff {name} --patch`",
+        )
+    elif not done.files:
+        render.line("nothing to merge: everything is there already")
+    else:
+        files = render.many(len(done.files), "file")
+        render.line((clean(name), "bold"), f": {files} merged as commit {done.commit[:12]}")
+
+
+# --- the end of an attempt ---------------------------------------------------------------------------------------
 
 
 def code_of(failure: str) -> int:
-    """The exit code for a failure: who can do something about it."""
+    """The exit code for a failure: it says who can do something about it."""
     if failure in LIMITS:
         return LIMIT_REACHED
     known = failures.TABLE.get(failure)
@@ -235,20 +336,21 @@ def ending(each: AgentStatus | AttemptInfo) -> str:
 
 
 def show_end(now: AgentDetails) -> None:
-    """Print on standard error how a run of an agent ended, and what a person can do next."""
+    """Print on standard error how an agent in the foreground ended, and what a person can do next."""
     took = words.duration(max(0, now.ended_us - now.started_us) / 1e6) if now.ended_us else ""
     text = render.styled(clean(ending(now)), ENDINGS.get(now.status, "warning"), sys.stderr)
     click.echo("".join([text, *(f" · {part}" for part in [took, *_figures(now)] if part)]), err=True)
-    for line in _changes(now):
-        _tell(line)
-    advice = _hint(now)
-    if advice and not (now.resumable and "resume" in advice):
-        _tell(f"  {advice}")
-    if now.failure and now.failure.reset_us:
-        _tell(f"  it can go on from {render.when(now.failure.reset_us)}")
-    if now.tools_unknown:
-        _tell(f"  unknown whether they took effect: {', '.join(_tools_unknown(now))}")
-    _tell(f"  to go on: {now.resumable}" if now.resumable else f"  more: maos agent show {now.agent}")
+    advice, failure = _hint(now), now.failure
+    lines = [
+        *_changes(now),
+        "" if now.resumable and "resume" in advice else advice,
+        f"it can be resumed from {render.when(failure.reset_us)}" if failure and failure.reset_us else "",
+        f"unknown whether they took effect: {', '.join(_tools_unknown(now))}" if now.tools_unknown else "",
+        words.continue_with(now.resumable) if now.resumable else f"more: maos agent show {now.agent}",
+    ]
+    for line in lines:
+        if line:
+            click.echo(wrap(f"  {line}", sys.stderr, indent="    "), err=True)
 
 
 def place_of(attempt: Attempt) -> list[str]:
@@ -260,50 +362,6 @@ def place_of(attempt: Attempt) -> list[str]:
     return [where, *(() if attempt.kind == "shell" else workspace.get("notes", ()))]
 
 
-def _tell(text: str) -> None:
-    click.echo(wrap(text, sys.stderr, indent="    "), err=True)
-
-
-def _hint(now: AgentDetails) -> str:
-    """What a person can do about a failure, with the agent's name in the commands."""
-    advice = now.failure.hint if now.failure else ""
-    for command in ("logs", "resume"):
-        advice = advice.replace(f"`maos agent {command}`", f"`maos agent {command} {now.agent}`")
-    return advice
-
-
-def _figures(now: AgentStatus) -> list[str]:
-    """What it took, as far as its program says so."""
-    total = words.tokens(now.tokens)
-    cost = [words.money(now.cost_usd)] if now.cost_usd else []
-    return [*cost, f"{words.count(total)} tokens"] if total else cost
-
-
-def _tools_unknown(now: AgentDetails) -> list[str]:
-    """Tools of which it is unknown whether they took effect (I31)."""
-    return [words.tool(each["name"], each["input"]) for each in now.tools_unknown]
-
-
-def _changes(now: AgentDetails) -> list[str]:
-    """What an agent did to the files."""
-    if not now.files:
-        return []
-    added, removed = sum(each.added or 0 for each in now.files), sum(each.removed or 0 for each in now.files)
-    lines = [f"  {render.many(len(now.files), 'file')} changed, +{added} -{removed}"]
-    if not now.is_open:
-        lines.append(f"  to look: maos agent diff {now.agent}, to take them: maos agent merge {now.agent}")
-    return lines
-
-
-def _counts(now: AgentDetails) -> list[str]:
-    until_us = now.ended_us or now.output_us
-    counted = (
-        (now.turns, "turn"), (now.tools_done, "tool call"), (now.lines, "line"), (now.retries, "retry", "retries"),
-    )  # fmt: skip
-    took = words.duration((until_us - now.started_us) / 1e6) if until_us else ""
-    return [each for each in (took, *(render.many(*each) for each in counted if each[0])) if each]
-
-
 # --- kinds -------------------------------------------------------------------------------------------------------
 
 
@@ -312,7 +370,7 @@ def _counts(now: AgentDetails) -> list[str]:
 def kinds(as_json: bool) -> None:
     """List the kinds of agents, and which are on this machine.
 
-    resume: goes on in its own session after it was killed. steer: takes messages while it works. cost: says what it
+    resume: resumes its own session after it was killed. steer: accepts messages while it works. cost: reports what it
     costs. mcp: can be given tools. permission: asks before it does something, and can be answered.
     """
     from maos.agents import kinds as known  # loads what finds each kind's program

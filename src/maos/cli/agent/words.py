@@ -1,4 +1,4 @@
-"""How people say it: what an agent does, how it ended, how long it took and what it cost."""
+"""Words for people: what an agent does, how it ended, how long it took and what it cost."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ TAB_COLUMNS = 8
 CENT = 0.01
 
 STOPPING = {
-    "asked": "it was asked to stop",
-    "time_limit": "its time is up",
-    "silence": "it has been silent for too long",
-    "unattended": "no engine came back to it in time",
-    "fenced": "another process has taken it over",
+    "asked": "stopping, as requested",
+    "time_limit": "stopping: its time limit is reached",
+    "silence": "stopping: it has been silent for too long",
+    "unattended": "stopping: no engine attached to it in time",
+    "fenced": "stopping: another process has taken it over",
 }
 
 TELLING = ("command", "file_path", "path", "pattern", "query", "url", "description", "prompt", "text")
@@ -54,7 +54,7 @@ def of_fact(fact: Fact, width: int) -> Sequence[tuple[str, str]]:
         case "permission_denied":
             return [(f"was refused {fact.get('tool', 'a tool')}: {one_line(fact.get('message', ''), width)}", "bad")]
         case "session":
-            new = [("its session could not be taken up, so it begins a new one", "warning")]
+            new = [("its session could not be resumed; a new one begins", "warning")]
             model = [(f"model {fact.get('model')}", "dim")]
             return [*(new if fact.get("instead_of") else ()), *(model if fact.get("model") else ())]
         case "plan":
@@ -85,7 +85,7 @@ def _plan(fact: Fact) -> str:
 
 def _retry(fact: Fact) -> str:
     why = fact.get("error") or (f"status {fact['status']}" if fact.get("status") else "no answer")
-    return f"waits {duration(float(fact.get('delay_s', 0)))} to try again ({one_line(str(why), 80)})"
+    return f"retries in {duration(float(fact.get('delay_s', 0)))} ({one_line(str(why), 80)})"
 
 
 def _trouble(fact: Fact) -> str:
@@ -94,6 +94,11 @@ def _trouble(fact: Fact) -> str:
     said = one_line(str(fact.get("message", "")), 400)
     until = f"; until {render.when(fact['reset_us'])}" if fact.get("reset_us") else ""
     return f"{meaning}{f': {said}' if said and said != meaning else ''}{until}"
+
+
+def continue_with(command: str) -> str:
+    """The command that attaches to an agent or resumes it, after its verb."""
+    return f"{command.split()[2]} with: {command}"
 
 
 def because(data: Mapping[str, Any]) -> str:
@@ -110,6 +115,8 @@ def ending(data: Mapping[str, Any]) -> str:
     failure = TABLE.get(data.get("failure", ""))
     meaning = failure.meaning if failure else data.get("failure") or "reason unknown"
     said = one_line(data.get("message", ""), 400)
+    if said and data.get("failure") == "failed":  # the message says all there is: exit code 1
+        return f"{data['status']}: {said}"
     return f"{data['status']}: {meaning}{f' ({said})' if said and said != meaning else ''}"
 
 

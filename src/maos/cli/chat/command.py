@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     ],
 )
 @click.argument("id", metavar="[ID]", required=False, default="", shell_complete=completion.runs)
-@click.option("--auto", is_flag=True, help="Carry plans out, and go on, without asking.")
+@click.option("--auto", is_flag=True, help="Execute plans, and resume, without asking.")
 @new_run
 @notify_option
 @json_lines_option
@@ -34,11 +34,11 @@ def chat(ctx: click.Context, /, id: str, auto: bool, notify: tuple[str, ...], as
     """Begin a run and steer it in conversation.
 
     Say what is to be done. An agent plans it; say yes, no, or what to change. While the agents work, you see what they
-    do, answer what they ask, tell them something (@NAME TEXT), and give them more to do (/add TEXT). /help lists all.
+    do, answer what they ask, send them messages (@NAME TEXT), and give them more work (/add TEXT). /help lists all.
 
-    Ctrl+C pauses and leaves. With ID, an earlier run is taken up, days later too, or one that another process carries
-    out. Without one, and something left in the middle, you are asked whether to go on with it. Lines may also come
-    from a pipe.
+    Ctrl+C pauses and leaves. With ID, the conversation about an earlier run continues, days later too, or about one
+    that another process executes. Without ID, you are asked whether to resume the newest unfinished run. Lines may also
+    come from a pipe.
     """
     from pathlib import Path
 
@@ -52,19 +52,16 @@ def chat(ctx: click.Context, /, id: str, auto: bool, notify: tuple[str, ...], as
 
     async def work(m: Maos) -> int:
         from maos.cli.chat.commands import completions
-        from maos.cli.chat.conversation import ChatSession, Setting
-        from maos.cli.chat.lines import Lines, Piped, Typed
-        from maos.cli.runs.screen import Screen
+        from maos.cli.chat.loop import ChatLoop
+        from maos.cli.chat.session import ChatSession, ChatSettings
+        from maos.cli.input import PipedLines
+        from maos.cli.runs.live import LiveView
         from maos.model.run import Run
 
-        screen = Screen(Run(id=""), as_json=as_json)
-        lines: Lines
-        if screen.is_live and sys.stdin is not None and sys.stdin.isatty():
-            lines = Typed(screen, complete=lambda beginning: completions(talk.work.run, beginning))
-        else:
-            lines = Piped()
-        setting = Setting(folder, run_options(given), types, notify, auto=auto, as_json=as_json)
-        talk = ChatSession(m, screen, lines, setting)
-        return await talk.hold(id)
+        view = LiveView(Run(id=""), as_json=as_json, complete=lambda beginning: completions(view.run, beginning))
+        is_person = sys.stdin is not None and sys.stdin.isatty()
+        lines = view.terminal if is_person and view.terminal is not None else PipedLines()
+        settings = ChatSettings(folder, run_options(given), types, notify, auto=auto)
+        return await ChatLoop(ChatSession(m, view, lines, settings)).hold(id)
 
     ctx.exit(database.write(work, create=not id))

@@ -1,4 +1,4 @@
-"""What was said before: the conversation about a run and what followed from it, in the order in which it happened."""
+"""The earlier conversation about a run, with what happened to the run, in the order of the journal."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from maos.runs.status import is_executing
 
 if TYPE_CHECKING:
     from maos.app import Maos
-    from maos.cli.runs.screen import Screen
+    from maos.cli.runs.live import LiveView
 
 SHOWN_MAX = 40
 
 
-class Past(NamedTuple):
+class PastChat(NamedTuple):
     """The end of a conversation."""
 
     lines: list[narration.Line]
@@ -26,7 +26,7 @@ class Past(NamedTuple):
     """What the person typed, all of it."""
 
 
-async def read(m: Maos, id: str) -> Past:
+async def read(m: Maos, id: str) -> PastChat:
     """The conversation about a run so far."""
     lines: list[narration.Line] = []
     typed: list[str] = []
@@ -42,21 +42,21 @@ async def read(m: Maos, id: str) -> Past:
         else:
             fold.apply(each.event)
             lines += narration.of_event(fold, each.type, each.data)
-    return Past(lines[-SHOWN_MAX:], max(0, len(lines) - SHOWN_MAX), typed)
+    return PastChat(lines[-SHOWN_MAX:], max(0, len(lines) - SHOWN_MAX), typed)
 
 
-def show(screen: Screen, before: Past) -> None:
-    """The end of it."""
-    if before.left_out:
-        screen.tell(f"… {before.left_out} earlier lines left out")
-    for name, text, style in before.lines:
-        screen.told(name, text, style)
+def show(view: LiveView, past: PastChat) -> None:
+    """Print the end of an earlier conversation."""
+    if past.left_out:
+        view.report(f"… {past.left_out} earlier lines left out")
+    for task, text, style in past.lines:
+        view.report(text, style, task=task)
 
 
 async def latest(m: Maos) -> str:
-    """The run or conversation that was left in the middle last; empty when there is none."""
-    waits = await m.runs.conversations.unplanned()
+    """The newest run or conversation that is unfinished and that no engine executes; empty when there is none."""
+    unplanned = await m.runs.conversations.unplanned()
     left = [each for each in await m.runs.unfinished() if not is_executing(each)]
-    if waits is not None and (not left or waits.at_us > left[0].updated_us):
-        return waits.id
+    if unplanned is not None and (not left or unplanned.at_us > left[0].updated_us):
+        return unplanned.id
     return left[0].id if left else ""

@@ -1,204 +1,224 @@
-"""A run in the foreground: executed by this process and shown as it happens, until it ends, is paused or detached.
+"""The live view of a run, for every command that has one: a frame with its agents on a terminal that can be drawn on,
+plain lines on any other output, and JSON for programs.
 
-Ctrl+C pauses the run: its agents are stopped, and everything is recorded. A second one, a closed terminal or a reader
-that went away only detach: the agents keep running until a process resumes the run.
+It renders the updates of a feed, so it does not matter which process executes the run. What it renders is written by a
+thread: an output that does not read delays no agent, and a frame is not drawn more often than a person can see.
 """
 
 from __future__ import annotations
 
 import asyncio
-import errno
-import signal
+import contextlib
+import json
 import sys
-from collections.abc import Sequence
-from contextlib import suppress
-from pathlib import Path
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from maos.cli import signals
-from maos.cli.database import ask
-from maos.cli.failures import INTERRUPTED, note
-from maos.cli.runs import bundles
-from maos.cli.runs import summary as summaries
-from maos.cli.runs.prompts import Prompts
-from maos.cli.runs.resume import show_moved
-from maos.cli.runs.screen import Screen
-from maos.cli.workflow import changes
+from maos.cli import documents, render
+from maos.cli.agent import words
+from maos.cli.plain import clean, shorten
+from maos.cli.runs import narration
+from maos.model.attempt import Attempt
+from maos.model.message import PERSON
+from maos.model.run import Run
+from maos.runs.feed import AgentOutput, MessageUpdate, RunFeed, RunUpdate, Update
 from maos.runs.service import Observer
-from maos.workflows.file_changes import Look
 
 if TYPE_CHECKING:
-    from maos.app import Maos
-    from maos.model.run import Run
-    from maos.runs.consent import Act
-    from maos.runs.feed import Feed
-    from maos.travel.relocation import Moved
+    from prompt_toolkit.formatted_text import StyleAndTextTuples
 
-SIGNALLED = 128
-"""Added to the number of the signal that made us leave, as shells do."""
+    from maos.cli.terminal import Complete, LiveTerminal
+
+FRAME_S = 0.125
+"""The shortest time between two frames, however much happens."""
+TICK_S = 1.0
+ROWS_MAX = 10
+BAR_WIDTH = 30
+STATUS_WIDTH = 9
+LINES_KEPT = 10
+"""Lines of a small terminal that are left for the prompt and for what was printed before."""
+MESSAGE_WIDTH = 300
+
+Part = tuple[str, str]
+"""A style and a text of the frame."""
 
 
-class Notices(Observer):
-    """Shows what an engine says about a run beside what is recorded of it."""
+class LiveView(Observer):
+    """Renders one run at a time."""
 
-    def __init__(self, screen: Screen) -> None:
-        self._screen = screen
+    def __init__(self, run: Run, *, as_json: bool = False, complete: Complete | None = None) -> None:
+        self.run = run
+        self.heading: Callable[[], Sequence[Part]] = lambda: ()
+        """What stands above the frame."""
+        self.detail: Callable[[str], Sequence[Part]] = lambda _task: ()
+        """What stands before the activity of a task."""
+        self.terminal: LiveTerminal | None = None
+        self.as_json = as_json
+        self._lines: list[str] = []
+        self._changed = asyncio.Event()
+        self._attempts: dict[str, Attempt] = {}
+        self._began_s = time.monotonic()
+        if not as_json and render.coloured(sys.stdout):
+            from maos.cli.terminal import LiveTerminal
+
+            self.terminal = LiveTerminal(complete or (lambda _beginning: ()))
+
+    # --- what is rendered ------------------------------------------------------------------------------------
+
+    async def follow(self, feed: RunFeed) -> AsyncIterator[Update]:
+        """Render a feed, and yield its updates."""
+        self.switch(feed.run)
+        self._attempts = {narration.task_of(feed.run.id, each.agent): each for each in feed.attempts.values()}
+        async for update in feed:
+            self.update(update)
+            yield update
+
+    def switch(self, run: Run) -> None:
+        """Render another run from now on."""
+        self.run, self._attempts, self._began_s = run, {}, time.monotonic()
+        self._changed.set()
+
+    def refresh(self) -> None:
+        """Draw the frame again."""
+        self._changed.set()
+
+    def update(self, update: Update) -> None:
+        """Render an update of the feed. Messages of a person and discoveries are rendered where they come from."""
+        match update:
+            case RunUpdate(run, events):
+                self.run = run
+                self._emit_all(narration.documents_of_events(run, events))
+                self._report_all(narration.of_events(run, events))
+            case AgentOutput(attempt, facts):
+                self._attempts[narration.task_of(self.run.id, attempt.agent)] = attempt
+                found = [fact.data for fact in facts]
+                self._emit_all(narration.documents_of_facts(self.run.id, attempt, found))
+                self._report_all(narration.of_facts(self.run.id, attempt, found))
+            case MessageUpdate(message, data) if message.sender != PERSON and message.type != "discovery":
+                self.emit({"kind": "message", **data, **documents.time(message.at_us)})
+                to = ", ".join(narration.task_of(self.run.id, each) for each in message.to)
+                text = f"→ {'all' if message.topic else to}: {words.one_line(message.text, MESSAGE_WIDTH)}"
+                self._report_all([(narration.task_of(self.run.id, message.sender), text, "")])
+        self._changed.set()
 
     def notice(self, text: str, document: dict[str, Any]) -> None:
-        """The settings have changed, worktrees were removed, or a notification could not be sent."""
-        self._screen.tell(text, "warning" if document["kind"] == "warning" else "dim")
-        self._screen.document(document)
+        """Render what the engine reports beside the journal: changed settings, a notification that failed."""
+        self.report(text, "warning" if document["kind"] == "warning" else "dim")
+        self.emit(document)
 
+    def report(self, text: str, style: str = "dim", *, task: str = "") -> None:
+        """Print a line for people, about a task or the whole run."""
+        self._report_all([(task, text, style)])
 
-class Dialogue(Observer):
-    """Tells a person what resuming a run does, and asks what it must."""
+    def emit(self, document: documents.Document) -> None:
+        """Print a document for programs."""
+        self._emit_all([document])
 
-    def __init__(self, on_change: str, *, trust: bool, as_json: bool) -> None:
-        self._on_change = on_change
-        self._trust = trust
-        self._as_json = as_json
+    def _emit_all(self, found: Iterable[documents.Document]) -> None:
+        if self.as_json:
+            self._lines += [json.dumps(each) for each in found]
+            self._changed.set()
 
-    async def agree(self, run: Run, acts: Sequence[Act]) -> bool:
-        """Whether a person agrees to what a run from elsewhere would start here."""
-        if not self._as_json:
-            bundles.show_acts(run, acts)
-        if not self._trust and not self._as_json and sys.stdin is not None and sys.stdin.isatty():
-            ask(f"{run.id} came with a file. Do all of this, in {run.folder}?")
-            return True
-        return self._trust
+    def _report_all(self, lines: Iterable[narration.Line]) -> None:
+        if not self.as_json:
+            for name, text, style in lines:
+                before = f"{clean(name).ljust(self._name_width)}  " if name else ""
+                self._lines.append(render.styled(f"{before}{clean(text)}", style, sys.stdout))
+            self._changed.set()
 
-    def moved(self, moved: Moved) -> None:
-        """The run works in another folder from now on."""
-        show_moved(moved, as_json=self._as_json, dry_run=False)
+    @property
+    def _name_width(self) -> int:
+        return min(narration.NAME_WIDTH_MAX, max((len(name) for name in self.run.tasks), default=0))
 
-    def definition_changed(self, run: Run, change: object) -> None:
-        """The plan file of the run has changed since."""
-        assert isinstance(change, Look)
-        changes.tell(run, change, self._on_change, as_json=self._as_json)
+    # --- where it is written ---------------------------------------------------------------------------------
 
+    async def show(self) -> None:
+        """Write what there is to render, and keep the frame up to date, until cancelled."""
+        if self.terminal is not None:
+            self.terminal.start()
+        while True:
+            await self.flush()
+            # Not wait_for: before Python 3.12 it loses a cancellation when the event is set at the same time.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(TICK_S if self.terminal is not None else None):
+                    await self._changed.wait()
+            self._changed.clear()
+            if self.terminal is not None:
+                await asyncio.sleep(FRAME_S)
 
-class Live:
-    """One run that this process executes."""
-
-    def __init__(self, m: Maos, run: Run, *, as_json: bool, summary: str = "", notify: Sequence[str] = ()) -> None:
-        self._m = m
-        self._summary = summary
-        """A file for the summary as Markdown, if one is wanted."""
-        self._run = run
-        self._notify = notify
-        self._screen = Screen(run, as_json=as_json)
-        self._prompts = Prompts(m, self._screen)
-        self._as_json = as_json
-        self._interrupts = 0
-        self._left = 0
-        self._leaving = asyncio.Event()
-
-    async def execute(self) -> int:
-        """Execute the claimed run until it has ended or is paused, or this process is told to leave; the exit code."""
-        self._introduce()
-        with signals.heard(interrupted=self._interrupted, sent_away=self._leave):
-            async with self._m.runs.follow(self._run.id) as feed:
-                return await self._until_over(feed)
-
-    async def _until_over(self, feed: Feed) -> int:
-        work = self._m.runs.execute(self._run.id, Notices(self._screen), notify=self._notify)
-        executing = asyncio.create_task(work)
-        following = asyncio.create_task(self._follow(feed))
-        drawing = asyncio.create_task(self._screen.show())
-        leaving = asyncio.create_task(self._leaving.wait())
-        tasks = (executing, following, drawing, leaving)
-        try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            if executing.done() and not executing.exception():
-                await feed.caught_up(executing.result().version)
-            self._prompts.close()
-            if following.done():
-                following.result()
-            if not executing.done():
-                return await self._detach(drawing)
-            await _ended(drawing)
-            await self._screen.close()
-            return await self._conclude(executing.result())
-        except OSError as error:
-            if error.errno == errno.EIO:  # the terminal is gone
-                return SIGNALLED + signal.SIGHUP
-            raise
-        finally:
-            await cancel(*tasks)
-            self._prompts.close()
-
-    async def _follow(self, feed: Feed) -> None:
-        """Show what is recorded of the run, and ask what it asks."""
-        for attempt in feed.attempts.values():
-            self._screen.knows(attempt)
-        if self._prompts.is_on:
-            self._prompts.look(feed.questions)
-        async for update in feed:
-            self._screen.update(update)
-            if self._prompts.is_on:
-                self._prompts.look(feed.questions)
-
-    def _introduce(self) -> None:
-        run = self._run
-        self._screen.document({"kind": "run", **summaries.document(run)})
-        self._screen.tell(f"{run.id} in {run.folder}")
-        for text in run.options.get("notes", ()):
-            self._screen.tell(str(text))
-
-    async def _conclude(self, run: Run) -> int:
-        found = await self._m.runs.summary(run)
-        if self._summary:
-            await asyncio.to_thread(Path(self._summary).write_text, summaries.markdown(found), encoding="utf-8")
-        if self._as_json:
-            self._screen.document({**summaries.whole(found), "kind": "summary"})
-            await self._screen.close()
-        else:
-            await asyncio.to_thread(summaries.show, found)
-        return INTERRUPTED if self._interrupts else summaries.exit_code(run)
-
-    async def _detach(self, drawing: asyncio.Task[None]) -> int:
-        """Say how to come back; the caller closes what is open, and the agents keep running."""
-        again = f"maos resume {self._run.id}"
-        said = f"its agents go on without us; `{again}` takes them up again"
-        if drawing.done():
-            if not self._as_json:
-                note(f"{self._run.id}: {said}")
-            drawing.result()  # the reader of our output is gone
-        await _ended(drawing)
-        self._screen.document({"kind": "let_go", "run": self._run.id, "resumable": again})
-        self._screen.tell(said)
-        try:
-            await self._screen.close()
-        except OSError as error:
-            if error.errno not in (errno.EPIPE, errno.EIO):
-                raise
-        return SIGNALLED + self._left
-
-    # --- signals ---------------------------------------------------------------------------------------------
-
-    def _interrupted(self) -> None:
-        self._interrupts += 1
-        if self._interrupts > 1:
-            self._leave(signal.SIGINT)
+    async def write(self, show: Callable[[], None]) -> None:
+        """Have a function that prints to standard output print above the frame."""
+        await self.flush()
+        if self.terminal is None:
+            await asyncio.to_thread(show)
             return
-        self._screen.tell("pausing: the agents are being stopped; Ctrl+C again lets go of them instead", "warning")
-        self._m.runs.pause_here(self._run.id, "Ctrl+C")
+        with render.console().capture() as printed:
+            show()
+        await self.terminal.print(printed.get())
 
-    def _leave(self, number: signal.Signals) -> None:
-        self._left = number
-        self._leaving.set()
+    async def close(self) -> None:
+        """Remove the frame, and write what is left."""
+        terminal, self.terminal = self.terminal, None
+        try:
+            if terminal is not None:
+                await terminal.stop()
+        finally:
+            await self.flush()
+
+    async def flush(self) -> None:
+        """Write what there is to render now."""
+        lines, self._lines = self._lines, []
+        text = "".join(f"{line}\n" for line in lines)
+        writing = asyncio.ensure_future(self._write(text))
+        try:
+            await asyncio.shield(writing)
+        except asyncio.CancelledError:
+            await writing  # cancelled before it has begun, it would lose what was to be written
+            raise
+
+    async def _write(self, text: str) -> None:
+        if self.terminal is not None:
+            self.terminal.draw(self._frame())
+            await self.terminal.print(text)
+        elif text:
+            await asyncio.to_thread(_write_plain, text)
+
+    # --- the frame -------------------------------------------------------------------------------------------
+
+    def _frame(self) -> StyleAndTextTuples:
+        rows = [self.heading(), self._bar()] if self.run.status == "running" else [self.heading()]
+        running = [task.name for task in self.run.tasks.values() if task.status == "running"]
+        rows_max = max(1, min(ROWS_MAX, render.console().height - LINES_KEPT))
+        rows += [self._row(name) for name in running[:rows_max]]
+        rows += [[("", f"… and {len(running) - rows_max} more")]] if len(running) > rows_max else []
+        shown = [row for row in rows if row]
+        return [part for number, row in enumerate(shown) for part in ([("", "\n")] if number else []) + list(row)]
+
+    def _bar(self) -> list[Part]:
+        run = self.run
+        cost_usd = run.cost_usd + sum(each.total_cost_usd for each in self._attempts.values() if each.is_open)
+        done = BAR_WIDTH * run.done // (len(run.tasks) or 1)
+        parts = [f"{run.done} of {len(run.tasks)} tasks", f"{run.running} running"]
+        parts += [words.duration(time.monotonic() - self._began_s), *([words.money(cost_usd)] if cost_usd else [])]
+        return [("fg:ansigreen", "━" * done), ("dim", "━" * (BAR_WIDTH - done)), ("", f"  {' · '.join(parts)}")]
+
+    def _row(self, name: str) -> list[Part]:
+        attempt = self._attempts.get(name)
+        status, cost, activity = "starts", "", ""
+        if attempt is not None and attempt.is_open:
+            status = "asks" if attempt.permissions else attempt.status
+            cost = f"{words.money(attempt.total_cost_usd)}  " if attempt.total_cost_usd else ""
+            tools = list(attempt.tools_open.values())
+            activity = f"→ {words.tool(tools[-1].name, tools[-1].input)}" if tools else attempt.activity
+        elif attempt is not None and attempt.number == self.run.tasks[name].attempts:
+            status = "finishes"
+        title = shorten(clean(name), self._name_width).ljust(self._name_width)
+        row = [("bold", title), ("", f"  {status:<{STATUS_WIDTH}}  {cost}"), *self.detail(name)]
+        room = render.console().width - sum(len(text) for _style, text in row) - 1
+        return [*row, ("dim", words.one_line(activity, max(1, room)))]
 
 
-async def cancel(*tasks: asyncio.Task[Any]) -> None:
-    """Cancel tasks until all have ended: before Python 3.12, `wait_for` can lose a cancellation."""
-    while not all(task.done() for task in tasks):
-        for task in tasks:
-            task.cancel()
-        await asyncio.wait(tasks, timeout=1.0)
-    await asyncio.gather(*tasks, return_exceptions=True)
-
-
-async def _ended(task: asyncio.Task[None]) -> None:
-    task.cancel()
-    with suppress(asyncio.CancelledError):
-        await task
+def _write_plain(text: str) -> None:
+    sys.stdout.write(text)
+    sys.stdout.flush()

@@ -13,8 +13,8 @@ from maos.ids import AGENT, RUN, Target
 
 if TYPE_CHECKING:
     from maos.app import Maos
-    from maos.cli.runs.screen import Screen
-    from maos.runs.feed import Feed
+    from maos.cli.runs.live import LiveView
+    from maos.runs.feed import RunFeed
 
 LOOK_EVERY_S = 1.0
 """How often to check that the engine of a run is alive; its end is not recorded."""
@@ -103,36 +103,33 @@ async def _find(m: Maos, id: str) -> Target:
 
 async def _print_run(m: Maos, id: str, *, follow: bool, live: bool, as_json: bool) -> None:
     """Print what is recorded of a run: from its beginning, or with a live view from now on."""
-    from maos.cli.runs.screen import Screen
+    from maos.cli.runs.live import LiveView
     from maos.runs.status import is_executing
 
     async with m.runs.follow(id, from_start=not live) as feed:
-        screen = Screen(feed.run, as_json=as_json)
-        for attempt in feed.attempts.values():
-            screen.knows(attempt)
+        view = LiveView(feed.run, as_json=as_json)
+        if not live:
+            view.terminal = None
         for update in await feed.recorded():
-            screen.update(update)
+            view.update(update)
         if follow and is_executing(feed.run):
-            await _follow(feed, screen, live=live)
-        await screen.close()
+            await _follow(feed, view)
+        await view.close()
 
 
-async def _follow(feed: Feed, screen: Screen, *, live: bool) -> None:
+async def _follow(feed: RunFeed, view: LiveView) -> None:
     """Show updates until the run has ended or is paused, or its engine has exited."""
     import asyncio
 
-    from maos.cli.runs.live import cancel
+    from maos.cli.runs.live_run import cancel
     from maos.runs.status import is_executing
 
     async def read() -> None:
-        async for update in feed:
-            screen.update(update)
-            if not live:
-                await screen.write(lambda: None)
+        async for _update in view.follow(feed):
+            pass
 
-    tasks = [asyncio.create_task(read()), *([asyncio.create_task(screen.show())] if live else [])]
+    tasks = asyncio.create_task(read()), asyncio.create_task(view.show())
     try:
-        await screen.write(lambda: None)
         while is_executing(feed.run):
             done, _pending = await asyncio.wait(tasks, timeout=LOOK_EVERY_S, return_when=asyncio.FIRST_COMPLETED)
             for task in done:

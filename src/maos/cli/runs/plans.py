@@ -13,7 +13,6 @@ from maos.cli import render
 from maos.cli.agent import words
 from maos.cli.failures import FAILED, USAGE, note, report
 from maos.cli.plain import clean
-from maos.cli.workflow.arguments import named_text
 from maos.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -31,11 +30,12 @@ NAME_WIDTH_MAX = 24
 
 def read(path: str, variables: Sequence[str] = ()) -> Source:
     """The text of a plan in a file, or on standard input, with the values of --var as text: 1.10 stays 1.10."""
+    from maos.cli.workflow.files import named
     from maos.plans import source
 
     if path.endswith(".py") or ".py:" in path:
         raise InvalidInput(f"{path} is a program, not a plan", hint=f"`maos workflow run {path}` runs a function of it")
-    given = dict(named_text(each, "--var") for each in variables)
+    given = dict(named(each, "--var") for each in variables)
     return source.receive(sys.stdin.buffer, "standard input", given) if path == "-" else source.load(path, given)
 
 

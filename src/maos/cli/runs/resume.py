@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from maos.model.run import Run
     from maos.runs.additions import Addition
     from maos.runs.preview import Next
-    from maos.travel.relocation import Moved
 
 SAID = {
     "kept": "done; will not run again",
@@ -127,7 +126,7 @@ def resume_run(
         _approve(run, added, auto=auto, as_json=as_json)
 
     async def work(m: Maos) -> int:
-        from maos.cli.runs.live import Dialogue, Live
+        from maos.cli.runs.foreground import Dialogue, ForegroundRun
 
         run = await _find(m, id)
         if not as_json:
@@ -139,7 +138,7 @@ def resume_run(
         if resumed is None:
             render.line(f"{run.id} is woken; another engine executes it")
             return 0
-        return await Live(m, resumed, as_json=as_json, summary=summary, notify=notify).execute()
+        return await ForegroundRun(m, resumed, as_json=as_json, summary=summary, notify=notify).execute()
 
     ctx.exit(database.write(work))
 
@@ -152,24 +151,6 @@ def _options(concurrency: int | None, time_limit: int | None, budget: dict[str, 
     """Options of the run that change."""
     given = {"concurrency": concurrency, "time_limit_s": seconds(time_limit), "budget": budget or None}
     return {name: value for name, value in given.items() if value is not None}
-
-
-# --- another folder ----------------------------------------------------------------------------------------------
-
-
-def show_moved(moved: Moved, *, as_json: bool, dry_run: bool) -> None:
-    """Where a run works from now on."""
-    if as_json:
-        found = {**moved._asdict(), "found": list(moved.found), "anew": list(moved.anew)}
-        shared.show_line({"kind": "moved", "dry_run": dry_run, **found})
-        return
-    if moved.changed:
-        verb = "would work" if dry_run else "works"
-        where = f"{clean(moved.folder)}, no longer in {clean(moved.before)}"
-        render.line((clean(moved.run), "bold"), f" {verb} in {where}")
-    for name in moved.anew:
-        verb = "would be created" if dry_run else "is created"
-        render.line((f"the worktree {clean(name)} {verb} again, with what was saved last", "dim"))
 
 
 # --- more work ---------------------------------------------------------------------------------------------------
@@ -214,6 +195,7 @@ def _approve(run: Run, added: Addition, *, auto: bool, as_json: bool) -> None:
 
 async def _preview(m: Maos, run: Run, added: Addition | None, cwd: str | None, on_change: str, *, as_json: bool) -> int:
     """What would be resumed, what would not run again, what is unknown, and what each agent would be told."""
+    from maos.cli.runs.foreground import show_moved
     from maos.runs.status import is_executing, is_interrupted
 
     if cwd is not None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 INTERRUPTED_SHOWN_MAX = 3
 
 
-class RunCommand(LazyCommand):
+class RunOrAgentCommand(LazyCommand):
     """A command that runs what stands after `--` as an agent: then it is `maos agent run`, with its options."""
 
     def make_context(
@@ -40,7 +40,7 @@ class RunCommand(LazyCommand):
 
 
 @click.command(
-    cls=RunCommand,
+    cls=RunOrAgentCommand,
     examples=[
         "maos run 'Add a --verbose option, with tests and documentation'",
         "maos run -f plan.yaml --var version=1.2",
@@ -132,14 +132,14 @@ def start(
     approved = plans.approve(draft(begun), types, begun.options, auto=auto, as_json=as_json)
 
     async def work(m: Maos) -> int:
-        from maos.cli.runs.live import Live
+        from maos.cli.runs.foreground import ForegroundRun
         from maos.workflows.file_changes import origin_of
 
         if tells_others and not as_json:
             await tell_interrupted(m)
         made_from = origin_of(approved.parsed).option() if keeps_file and approved.parsed else {}
         run = await m.runs.start(approved, folder=folder, options={**begun.options, **made_from}, id=begun.id)
-        return await Live(m, run, as_json=as_json, summary=summary, notify=notify).execute()
+        return await ForegroundRun(m, run, as_json=as_json, summary=summary, notify=notify).execute()
 
     database: DatabaseTarget = ctx.obj
     ctx.exit(database.write(work, create=True, in_memory=True))

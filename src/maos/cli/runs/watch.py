@@ -1,108 +1,95 @@
-"""Watching a run from any process: drawn again when the journal has something new of it, until it has ended."""
+"""`--watch`: the status of a run in the live terminal, kept up to date whichever process executes the run."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from maos.cli import documents as shared
-from maos.cli import render
+from maos.cli import documents, render
 from maos.cli.agent import words
 from maos.cli.runs import page
+from maos.cli.runs.live import FRAME_S
 from maos.runs.status import is_executing
 
 if TYPE_CHECKING:
-    from rich.live import Live
-
     from maos.app import Maos
     from maos.bus.history import SentMessage
     from maos.model.run import Run
-    from maos.runs.feed import Feed
+    from maos.runs.feed import RunFeed
     from maos.runs.status import RunStatus
 
-DRAW_EVERY_S = 0.125
-"""The shortest time between two drawings, however much happens."""
 LOOK_EVERY_S = 1.0
-"""How often to see whether the process that executes it is alive; its end is not recorded in the journal."""
+"""How often to look whether the engine is alive; that it exits is not recorded."""
 
 
-class Watch:
-    """One run, watched."""
+async def watch(m: Maos, run: Run, *, tasks: bool, messages: bool, as_json: bool) -> None:
+    """Render the status of a run whenever it changes, until the run has ended or is paused."""
+    terminal = None
+    if not as_json and render.coloured(sys.stdout):
+        from maos.cli.terminal import LiveTerminal
 
-    def __init__(self, m: Maos, run: Run, *, tasks: bool, messages: bool, as_json: bool) -> None:
-        self._m = m
-        self._run = run
-        self._tasks = tasks
-        self._messages = messages
-        self._as_json = as_json
-        self._news = asyncio.Event()
-        self._live: Live | None = None
-        self._last = ""
-
-    async def follow(self) -> None:
-        """Show it as it is, and again whenever something has happened, until it has ended or is paused."""
-
-        if render.terminal() and not self._as_json:
-            from rich.console import Console
-            from rich.live import Live
-
-            self._live = Live(console=Console(), auto_refresh=False, vertical_overflow="visible")
-        async with self._m.runs.follow(self._run.id) as feed:
-            reader = asyncio.create_task(self._read(feed))
-            try:
-                if self._live is not None:
-                    self._live.start()
-                await self._until_ended(feed, reader)
-            finally:
-                if self._live is not None:
-                    self._live.stop()
-                reader.cancel()
-                await asyncio.gather(reader, return_exceptions=True)
-
-    async def _until_ended(self, feed: Feed, reader: asyncio.Task[None]) -> None:
-        while True:
-            self._news.clear()
-            is_over = not feed.run.is_going  # before the status is read, which takes a while
-            was_executing = is_executing(feed.run)
-            await self._show(await self._m.runs.status_of(feed.run))
-            if is_over:
-                return
-            await asyncio.sleep(DRAW_EVERY_S)
-            while not self._news.is_set() and is_executing(feed.run) == was_executing:
-                try:
-                    await asyncio.wait_for(self._news.wait(), LOOK_EVERY_S)
-                except TimeoutError:
-                    pass
-                if reader.done():
-                    reader.result()
-
-    async def _read(self, feed: Feed) -> None:
-        async for _update in feed:
-            self._news.set()
-
-    async def _said(self, id: str) -> list[SentMessage]:
-        return await self._m.runs.messages(id, newest=0 if self._as_json else page.MESSAGES_SHOWN_MAX)
-
-    async def _show(self, now: RunStatus) -> None:
-        said = await self._said(now.run.id) if self._messages else None
-        if self._as_json:
-            await asyncio.to_thread(shared.show_line, page.document(now, tasks=self._tasks, messages=said))
-        elif self._live is None:
-            self._show_lines(now)
-        else:
-            from rich.text import Text
-
-            with render.console().capture() as drawn:
-                page.show(now, tasks=self._tasks, messages=said)
-            self._live.update(Text.from_ansi(drawn.get(), no_wrap=True, overflow="ellipsis"), refresh=True)
-
-    def _show_lines(self, now: RunStatus) -> None:
-        """A line for each change: what goes into a file should not be drawn over and over."""
-
-        doing = now.now.error or now.now.activity
-        text = f"{now.now.progress:>3} %  {page.spoken(now)}  {words.one_line(doing, 200)}".rstrip()
-        if text != self._last:
-            self._last = text
-            render.line(f"{render.when(now.at_us)}  {text}")
+        terminal = LiveTerminal()
+        terminal.start()
+    shown_max = 0 if as_json else page.MESSAGES_SHOWN_MAX
+    last = ""
+    try:
+        async for now in _statuses(m, run):
+            said = await m.runs.messages(run.id, newest=shown_max) if messages else None
+            if as_json:
+                documents.show_line(page.document(now, tasks=tasks, messages=said))
+            elif terminal is not None:
+                last = _page(now, tasks=tasks, said=said)
+                await terminal.draw_ansi(last)
+            elif (line := _line(now)) != last:
+                last = line
+                render.line(f"{render.when(now.at_us)}  {line}")
+                sys.stdout.flush()
+    finally:
+        if terminal is not None:
+            await terminal.stop()
+            sys.stdout.write(last)
             sys.stdout.flush()
+
+
+async def _statuses(m: Maos, run: Run) -> AsyncIterator[RunStatus]:
+    """Yield the status of a run now, and whenever something is recorded or the engine exits, until the run is over."""
+    changed = asyncio.Event()
+
+    async def read(feed: RunFeed) -> None:
+        async for _update in feed:
+            changed.set()
+
+    async with m.runs.follow(run.id) as feed:
+        reading = asyncio.create_task(read(feed))
+        try:
+            while not reading.done():
+                changed.clear()
+                is_over = not feed.run.is_going  # before the status is read, which takes a while
+                was_executing = is_executing(feed.run)
+                yield await m.runs.status_of(feed.run)
+                if is_over:
+                    return
+                await asyncio.sleep(FRAME_S)
+                while not (changed.is_set() or reading.done()) and is_executing(feed.run) == was_executing:
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(LOOK_EVERY_S):
+                            await changed.wait()
+            reading.result()
+        finally:
+            reading.cancel()
+            await asyncio.gather(reading, return_exceptions=True)
+
+
+def _page(now: RunStatus, *, tasks: bool, said: Sequence[SentMessage] | None) -> str:
+    with render.console().capture() as printed:
+        page.show(now, tasks=tasks, messages=said)
+    return printed.get()
+
+
+def _line(now: RunStatus) -> str:
+    """A line for each change: a file is not drawn over."""
+    doing = now.now.error or now.now.activity
+    return f"{now.now.progress:>3} %  {page.spoken(now)}  {words.one_line(doing, 200)}".rstrip()

@@ -1,11 +1,11 @@
-"""`maos state snapshot`, `verify` and `compact`: keeping states, checking them, and shortening their histories."""
+"""`maos state snapshot`, `verify` and `compact`: saving states, checking them, and shortening their histories."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,9 +14,10 @@ from maos.cli.arguments import DURATION, WHEN
 from maos.cli.commands import LazyCommand, dry_run_option, json_option, source_option, yes_option
 from maos.cli.completion import agent_argument
 from maos.cli.console import Field, Listing
-from maos.cli.database import DatabaseTarget, ask, need_yes
+from maos.cli.database import DatabaseTarget
 from maos.cli.failures import FAILED
 from maos.cli.plain import clean, shorten
+from maos.cli.state.updates import agree
 from maos.clock import SystemClock
 from maos.errors import Corrupt, HistoryLost
 from maos.model.agent import COMPRESSIONS, SNAPSHOT_KINDS, STRATEGIES
@@ -60,19 +61,16 @@ SNAPSHOTS: Listing[SnapshotInfo] = Listing(
     ],
 )
 @agent_argument
-@click.option("--list", "only_list", is_flag=True, help="Show the snapshots there are instead.")
+@click.option("--list", "only_list", is_flag=True, help="List the snapshots there are instead.")
 @click.option("--name", default="", help="A name to restore it by.")
 @click.option(
     "--kind", type=click.Choice(SNAPSHOT_KINDS), default=SNAPSHOT_KINDS[0], show_default=True,
     help="All data, what changed since the last snapshot, or only a name for the version.",
 )  # fmt: skip
 @click.option(
-    "--compression",
-    type=click.Choice(COMPRESSIONS),
-    default=COMPRESSIONS[0],
-    show_default=True,
+    "--compression", type=click.Choice(COMPRESSIONS), default=COMPRESSIONS[0], show_default=True,
     help="zstd is smallest, lz4 fastest.",
-)
+)  # fmt: skip
 @click.option("--keep-for", type=DURATION, help="It may be removed after that long, such as 30d.  [default: kept]")
 @click.option("--permanent", is_flag=True, help="Never removed unless by force.")
 @source_option
@@ -80,19 +78,17 @@ SNAPSHOTS: Listing[SnapshotInfo] = Listing(
 @click.pass_obj
 def snapshot(
     database: DatabaseTarget,
+    /,
     agent: str,
     only_list: bool,
-    name: str,
-    kind: str,
-    compression: str,
     keep_for: int | None,
     permanent: bool,
-    source: str,
     as_json: bool,
+    **how: Any,
 ) -> None:
-    """Keep the newest state of an agent, to restore it later.
+    """Take a snapshot of an agent's state, or list its snapshots.
 
-    Every version can be gone back to without snapshots. They remain when the history is compacted.
+    A rollback needs no snapshot: every version is kept. Snapshots remain when the history is compacted.
     """
     if only_list:
         _show_snapshots(database, agent, as_json)
@@ -102,43 +98,36 @@ def snapshot(
     async def work(m: Maos) -> SnapshotInfo:
         from maos.state.records import Retention
 
-        return await m.state.snapshot(
-            agent, kind=kind, name=name, compression=compression, source=source,
-            retention=Retention(expires_us=expires_us, permanent=permanent),
-        )  # fmt: skip
+        return await m.state.snapshot(agent, retention=Retention(expires_us, permanent), **how)
 
     info = database.write(work)
     if as_json:
-        documents.show(_snapshot(info))
+        documents.show(_document(info))
         return
-    kept = (
-        f"{render.size(info.bytes_plain)} in {render.size(info.bytes_stored)}" if info.bytes_stored else "a name only"
-    )
+    stored, whole = render.size(info.bytes_stored), render.size(info.bytes_plain)
     named = f" ({clean(info.name)})" if info.name else ""
-    render.line(
-        "snapshot ", (info.id, "bold"), f"{named} of {clean(agent)} at version {info.version}: "
-        f"{info.kind}, {kept}",
-    )  # fmt: skip
+    size = f"{whole} in {stored}" if info.bytes_stored else "a name only"
+    text = f"{named} of {clean(agent)} at version {info.version}: {info.kind}, {size}"
+    render.line("snapshot ", (info.id, "bold"), text)
 
 
 def _show_snapshots(database: DatabaseTarget, agent: str, as_json: bool) -> None:
     async def work(m: Maos) -> list[SnapshotInfo]:
-        await m.state.get(agent)  # no such agent is not the same as no snapshots
+        await m.state.get(agent)  # an agent that does not exist is an error, one without snapshots is not
         return await m.state.snapshots(agent)
 
     found = database.read(work)
     if as_json:
-        documents.show({"agent": agent, "snapshots": [_snapshot(info) for info in found]})
+        documents.show({"agent": agent, "snapshots": [_document(info) for info in found]})
     elif found:
         SNAPSHOTS.table(found)
     else:
         render.line(f"no snapshots of {clean(agent)}")
 
 
-def _snapshot(info: SnapshotInfo) -> documents.Document:
+def _document(info: SnapshotInfo) -> documents.Document:
     document: documents.Document = documents.of(info)
-    retention = document.pop("retention")
-    return {**document, **retention}
+    return {**document, **document.pop("retention")}
 
 
 @click.command(
@@ -148,7 +137,7 @@ def _snapshot(info: SnapshotInfo) -> documents.Document:
 @click.argument("agent", metavar="[AGENT]", required=False)
 @click.option(
     "--accept-loss", is_flag=True,
-    help="Go on with a database that lost events from its end, and say which. This cannot be taken back.",
+    help="Accept that the database lost events from its end, and report which. This cannot be undone.",
 )  # fmt: skip
 @json_option
 @click.pass_context
@@ -188,10 +177,8 @@ def _show_report(report: Report, lost: HistoryLost | None) -> None:
     if lost is not None:
         render.line(("lost: ", "bold yellow"), clean(lost.what))
         if lost.acknowledged > lost.found:
-            gone = lost.acknowledged - lost.found
-            render.line(
-                f"      {render.many(gone, 'event')} after position {lost.found} went with it; going on without"
-            )
+            events = render.many(lost.acknowledged - lost.found, "event")
+            render.line(f"      lost after position {lost.found}: {events}; the database is used without them")
     for each in report.damage:
         place = (f"{each.stream}@{each.version}" if each.version else each.stream) or "the journal"
         render.line((clean(place), "bold red"), f"  {clean(each.what)}")
@@ -249,44 +236,25 @@ def _progress(what: str, *, count: bool) -> Iterator[Progress | None]:
 @yes_option
 @json_option
 @click.pass_obj
-def compact(
-    database: DatabaseTarget,
-    agent: str,
-    strategy: str,
-    keep_last: int | None,
-    keep_since: int | None,
-    critical_only: bool,
-    source: str,
-    dry_run: bool,
-    yes: bool,
-    as_json: bool,
-) -> None:
-    """Make the history of an agent shorter.
+def compact(database: DatabaseTarget, /, agent: str, dry_run: bool, yes: bool, as_json: bool, **how: Any) -> None:
+    """Compact the history of an agent.
 
-    Its state does not change. Versions that become one event can no longer be gone back to.
+    Its state does not change. Versions that become one event can no longer be rolled back to.
     """
-    if not dry_run:
-        need_yes(f"compacting removes versions of agent {agent!r} for good", yes=yes, as_json=as_json)
 
-    async def work(m: Maos, *, only_look: bool = False) -> Compaction:
-        return await m.state.compact(
-            agent, strategy=strategy, keep_last=keep_last, keep_since=keep_since, critical_only=critical_only,
-            dry_run=only_look, source=source,
-        )  # fmt: skip
+    def show(done: Compaction) -> str:
+        if as_json:
+            documents.show({"dry_run": True, **documents.of(done)})
+            return ""
+        _show_compaction(done, "would become")
+        is_needed = done.events_after != done.events_before
+        return f"Compact {agent}? Versions in between cannot be rolled back to afterwards." if is_needed else ""
 
-    async def look(m: Maos) -> Compaction:
-        return await work(m, only_look=True)
-
-    if dry_run or not yes:
-        plan = database.read(look)
-        if not as_json:
-            _show_compaction(plan, "would become")
-        elif dry_run:
-            documents.show({"dry_run": True, **documents.of(plan)})
-        if dry_run or plan.events_after == plan.events_before:
-            return
-        ask(f"Compact {agent}? Versions in between cannot be gone back to afterwards.")
-    done = database.write(work)
+    agree(
+        lambda: database.read(lambda m: m.state.compact(agent, dry_run=True, **how)), show,
+        what=f"compacting removes versions of agent {agent!r} for good", dry_run=dry_run, yes=yes, as_json=as_json,
+    )  # fmt: skip
+    done = database.write(lambda m: m.state.compact(agent, **how))
     if as_json:
         documents.show({"dry_run": False, **documents.of(done)})
     else:

@@ -1,4 +1,4 @@
-"""`maos state list`, `show`, `at`, `peek`, `history`, `events`, `diff` and `stream`: reading the state of agents."""
+"""`maos state list`, `show`, `at`, `history`, `events`, `diff` and `stream`: reading the state of agents."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ from maos.model.view import plain
 if TYPE_CHECKING:
     from maos.app import Maos
     from maos.model.changes import Change
-    from maos.state import records
-    from maos.state.records import Peek, State, Summary
+    from maos.state.records import Peek, State, StateEvent, StateSummary, StateVersion
 
 HISTORY_LAST = 50
+PEEK_LAST = 10
 
 
 def _status(status: Any) -> str:
     return "" if status is None else status if isinstance(status, str) else render.compact(status)
 
 
-def _range(each: records.Version) -> str:
+def _range(each: StateVersion) -> str:
     return str(each.version) if each.spans == 1 else f"{each.version - each.spans + 1}–{each.version}"
 
 
-AGENTS: Listing[Summary] = Listing(
+AGENTS: Listing[StateSummary] = Listing(
     "agents",
     (
         Field("agent", lambda each: each.agent, style="bold", yields=1),
@@ -47,10 +47,10 @@ AGENTS: Listing[Summary] = Listing(
         Field("changed", lambda each: render.when(each.time_us)),
         Field("by", lambda each: shorten(each.source, 30), style="dim", yields=2),
     ),
-    empty="no agents; `maos state create AGENT` makes one",
+    empty="no agents have a state; `maos state create AGENT` creates one",
 )
 
-VERSIONS: Listing[records.Version] = Listing(
+VERSIONS: Listing[StateVersion] = Listing(
     "versions",
     (
         Field("version", _range, right=True, style="bold"),
@@ -68,13 +68,14 @@ VERSIONS: Listing[records.Version] = Listing(
 @json_option
 @click.pass_context
 def list_(ctx: click.Context, prefix: str, as_json: bool) -> None:
-    """List the agents there are.
+    """List agents that have a state.
 
-    A damaged one is named on standard error, the others are listed all the same; the exit code is then 1.
+    Agents that run are listed by `maos agent list`. A damaged one is named on standard error, the others are listed all
+    the same; the exit code is then 1.
     """
     damaged: list[Corrupt] = []
 
-    async def work(m: Maos) -> list[Summary]:
+    async def work(m: Maos) -> list[StateSummary]:
         found = []
         async for name in m.state.names(prefix):
             try:
@@ -90,18 +91,48 @@ def list_(ctx: click.Context, prefix: str, as_json: bool) -> None:
         ctx.exit(code_for(damaged[0]))
 
 
-@click.command(cls=LazyCommand, examples=["maos state show reviewer", "maos state show reviewer --path /messages/0"])
+# --- a state -----------------------------------------------------------------------------------------------------
+
+
+@click.command(
+    cls=LazyCommand,
+    examples=[
+        "maos state show reviewer",
+        "maos state show reviewer --path /messages/0",
+        "maos state show reviewer --path /messages --last 3",
+    ],
+)
 @agent_argument
 @path_option
+@click.option(
+    "--last", type=click.IntRange(min=0), metavar="N", help="Only so many entries of the list at --path, the last ones."
+)
+@full_option
 @json_option
 @click.pass_obj
-def show(database: DatabaseTarget, agent: str, path: str | None, as_json: bool) -> None:
-    """Show the newest state of an agent."""
+def show(database: DatabaseTarget, agent: str, path: str | None, last: int | None, full: bool, as_json: bool) -> None:
+    """Show the newest state of an agent, or a part of it.
 
-    async def work(m: Maos) -> State:
-        return await m.state.get(agent)
+    With --last, the end of a long list is read without the rest of it, and the state is shown without its long lists.
+    """
+    if last is None:
+        _show_state(database.read(lambda m: m.state.get(agent)), path, as_json)
+    elif path is None:
+        raise InvalidInput("--last needs a list", hint="name it with --path, such as --path /messages")
+    else:
+        _show_peek(database.read(lambda m: m.state.peek(agent, pointer(path), last=last)), pointer(path), full, as_json)
 
-    _show_state(database.read(work), path, as_json)
+
+@click.command(cls=LazyCommand, examples=["maos state peek reviewer /messages"])
+@agent_argument
+@click.argument("path", metavar="POINTER")
+@click.option("--last", type=click.IntRange(min=0), default=PEEK_LAST, metavar="N", show_default=True, help="How many.")
+@full_option
+@json_option
+@click.pass_context
+def peek(ctx: click.Context, /, **given: Any) -> None:
+    """The older name of `maos state show AGENT --path POINTER --last N`."""
+    ctx.invoke(show, **given)
 
 
 @click.command(
@@ -130,9 +161,7 @@ def at(
         raise InvalidInput("give either a version or --time", hint="`maos state at --help` shows how it is used")
 
     async def work(m: Maos) -> State:
-        if version is None:
-            return await m.state.at(agent, time=time)
-        return await m.state.at(agent, version=await version.resolve(m, agent))
+        return await m.state.at(agent, version=await version.resolve(m, agent) if version else None, time=time)
 
     _show_state(database.read(work), path, as_json)
 
@@ -145,21 +174,36 @@ def _show_state(state: State, path: str | None, as_json: bool) -> None:
             render.state(state)
         return
     path = pointer(path)
-    found = _value(state, path)
-    if as_json:
-        documents.show({"agent": state.agent, "version": state.version, "path": path, "value": found})
-    else:
-        render.pretty(found)
-
-
-def _value(state: State, path: str) -> Any:
     found = lookup(state.raw(), parse_pointer(path, state.raw()))
     if found is MISSING:
         raise NotFound(
             f"agent {state.agent!r} has nothing at {path} in version {state.version}",
             hint="`maos state show` without --path shows what there is",
         )
-    return found
+    if as_json:
+        documents.show({"agent": state.agent, "version": state.version, "path": path, "value": found})
+    else:
+        render.pretty(found)
+
+
+def _show_peek(found: Peek, path: str, full: bool, as_json: bool) -> None:
+    head = plain(found.head)
+    if as_json:
+        document: documents.Document = documents.of(found)
+        left_out = dict(document.pop("elided"))
+        documents.show({**document, "head": head, "left_out": left_out, "path": path})
+        return
+    render.line((clean(found.agent), "bold"), f" at version {found.version}")
+    render.pretty(head)
+    for name, length in found.elided.items():
+        if name != path:
+            render.line((f"left out: {clean(name)}, {render.many(length, 'entry', 'entries')}", "dim"))
+    shown = f"the last {len(found.entries)}" if found.start else "all"
+    render.line((clean(path), "bold"), f": {shown} of {render.many(found.length, 'entry', 'entries')}")
+    width = len(str(found.length))
+    room = None if full else render.room_for_value(width + 2)
+    for index, entry in enumerate(found.entries, found.start):
+        render.line((f"{index:>{width}}  ", "dim"), shorten(render.compact(entry), room))
 
 
 def document(state: State) -> documents.Document:
@@ -176,82 +220,29 @@ def document(state: State) -> documents.Document:
     }
 
 
-@click.command(
-    cls=LazyCommand, examples=["maos state peek reviewer /messages", "maos state peek reviewer messages --last 3"]
-)
-@agent_argument
-@click.argument("path", metavar="POINTER")
-@click.option(
-    "--last", type=click.IntRange(min=0), default=10, metavar="N", show_default=True, help="How many entries."
-)
-@full_option
-@json_option
-@click.pass_obj
-def peek(database: DatabaseTarget, agent: str, path: str, last: int, full: bool, as_json: bool) -> None:
-    """Show the end of a long list without reading the rest of it.
-
-    The state is shown with it, without its long lists.
-    """
-    path = pointer(path)
-
-    async def work(m: Maos) -> Peek:
-        return await m.state.peek(agent, path, last=last)
-
-    found = database.read(work)
-    head = plain(found.head)
-    if as_json:
-        more = {"left_out": dict(found.elided), "path": path, "length": found.length, "start": found.start}
-        documents.show(
-            {
-                "agent": found.agent,
-                "version": found.version,
-                "checksum": found.checksum,
-                "head": head,
-                **more,
-                "entries": found.entries,
-            }
-        )
-        return
-    render.line((clean(found.agent), "bold"), f" at version {found.version}")
-    render.pretty(head)
-    for name, length in found.elided.items():
-        if name != path:
-            render.line((f"left out: {clean(name)}, {render.many(length, 'entry', 'entries')}", "dim"))
-    shown = f"the last {len(found.entries)}" if found.start else "all"
-    render.line((clean(path), "bold"), f": {shown} of {render.many(found.length, 'entry', 'entries')}")
-    width = len(str(found.length))
-    room = None if full else render.room_for_value(width + 2)
-    for index, entry in enumerate(found.entries, found.start):
-        render.line((f"{index:>{width}}  ", "dim"), shorten(render.compact(entry), room))
+# --- its history -------------------------------------------------------------------------------------------------
 
 
 @click.command(cls=LazyCommand, examples=["maos state history reviewer", "maos state history reviewer --last 5 --json"])
 @agent_argument
 @click.option(
-    "--last",
-    type=click.IntRange(min=1),
-    default=HISTORY_LAST,
-    metavar="N",
-    show_default=True,
+    "--last", type=click.IntRange(min=1), default=HISTORY_LAST, metavar="N", show_default=True,
     help="How many versions to show.",
-)
+)  # fmt: skip
 @click.option("--all", "everything", is_flag=True, help="Show every version.")
 @json_option
 @click.pass_obj
 def history(database: DatabaseTarget, agent: str, last: int, everything: bool, as_json: bool) -> None:
     """List the versions of an agent, the newest last."""
 
-    async def work(m: Maos) -> list[records.Version]:
-        newest = await NEWEST.resolve(m, agent)
+    async def work(m: Maos) -> list[StateVersion]:
+        newest = await m.state.version(agent)
         return await m.state.history(agent, after=0 if everything else max(0, newest - last))
 
     versions = database.read(work)
     earlier = versions[0].version - versions[0].spans
-    if as_json:
-        documents.show({"agent": agent, "earlier": earlier, **VERSIONS.document(versions)})
-        return
-    VERSIONS.table(versions)
-    if earlier:
+    VERSIONS.show(versions, as_json=as_json, agent=agent, earlier=earlier)
+    if earlier and not as_json:
         render.line((f"{render.many(earlier, 'earlier version')} not shown (--all shows them)", "dim"))
 
 
@@ -279,40 +270,81 @@ def history(database: DatabaseTarget, agent: str, last: int, everything: bool, a
 @click.pass_obj
 def events(
     database: DatabaseTarget,
+    /,
     agent: str,
     after: Version,
     until: Version | None,
     types: tuple[str, ...],
-    since: int | None,
-    before: int | None,
-    source: str | None,
-    correlation: str | None,
     path: str | None,
-    limit: int | None,
     full: bool,
     as_json: bool,
+    **filters: Any,
 ) -> None:
     """Show the events of an agent, with what each changed.
 
     With several filters, an event has to pass them all.
     """
 
-    async def work(m: Maos) -> list[records.StateEvent]:
+    async def work(m: Maos) -> list[StateEvent]:
         return await m.state.events(
             agent,
             after=await _start(after, m, agent),
             until=None if until is None else await until.resolve(m, agent),
             types=types or None,
-            since=since,
-            before=before,
-            source=source,
-            correlation=correlation,
             path=None if path is None else pointer(path),
-            limit=limit,
+            **filters,
         )
 
     for event in database.read(work):
         _show_event(event, full=full, as_json=as_json)
+
+
+@click.command(
+    cls=LazyCommand,
+    examples=[
+        "maos state stream reviewer",
+        "maos state stream reviewer --after -5",
+        "maos state stream reviewer --json",
+    ],
+)
+@agent_argument
+@click.option(
+    "--after", type=VERSION, default=NEWEST, help="Start after this version; -5 for the last five, 0 for all."
+)
+@full_option
+@json_lines_option
+@click.pass_obj
+def stream(database: DatabaseTarget, agent: str, after: Version, full: bool, as_json: bool) -> None:
+    """Follow the events of an agent as they happen.
+
+    Events of all processes and machines are seen. Ctrl+C ends it.
+    """
+
+    async def work(m: Maos) -> None:
+        if not await m.state.version(agent):
+            raise NotFound(f"there is no agent {agent!r}", hint="`maos state list` shows the agents there are")
+        start = await _start(after, m, agent)
+        if sys.stderr.isatty():
+            click.echo(f"events of {clean(agent)} after version {start}, as they happen; Ctrl+C ends this", err=True)
+        async for event in m.state.stream(agent, after=start):
+            _show_event(event, full=full, as_json=as_json)
+
+    database.read(work)
+
+
+async def _start(after: Version, m: Maos, agent: str) -> int:
+    """The version to start after; 0 when it is counted further back than there are versions."""
+    return max(0, await m.state.version(agent) - after.number) if after.from_newest else after.number
+
+
+def _show_event(event: StateEvent, *, full: bool, as_json: bool) -> None:
+    if as_json:
+        changes = change_documents(event.changes)
+        documents.show_line({"id": event.id, **documents.of(event), "metadata": dict(event.metadata),
+                             "changes": changes})  # fmt: skip
+        return
+    render.event(event, full=full)
+    sys.stdout.flush()
 
 
 @click.command(
@@ -328,7 +360,7 @@ def events(
 def diff(database: DatabaseTarget, agent: str, first: Version, second: Version, full: bool, as_json: bool) -> None:
     """Show what changed between two versions.
 
-    + stands before what came, - before what went, ~ before what changed from one value to another.
+    + stands before what was added, - before what was removed, ~ before what changed from one value to another.
 
     FIRST is the version before the newest and SECOND the newest, unless given. Each is a number, `newest`, or counted
     from there: -2 is two before the newest.
@@ -341,68 +373,19 @@ def diff(database: DatabaseTarget, agent: str, first: Version, second: Version, 
     start, end, changes = database.read(work)
     if as_json:
         documents.show({"agent": agent, "from": start, "to": end, "changes": change_documents(changes)})
-        return
+    else:
+        show_changes(f"from version {start} to {end}", agent, changes, full=full)
+
+
+def show_changes(what: str, agent: str, changes: Sequence[Change], *, full: bool) -> None:
+    """Print how many changes there are between two states of an agent, and each of them."""
     found = render.many(len(changes), "change") if changes else "no difference"
-    render.line((clean(agent), "bold"), f" from version {start} to {end}: {found}")
+    render.line((clean(agent), "bold"), f" {what}: {found}")
     render.changes(changes, full=full)
 
 
-@click.command(
-    cls=LazyCommand,
-    examples=[
-        "maos state stream reviewer",
-        "maos state stream reviewer --after -5",
-        "maos state stream reviewer --json",
-    ],
-)
-@agent_argument
-@click.option(
-    "--after", type=VERSION, default=NEWEST, help="Begin after this version; -5 for the last five, 0 for all."
-)
-@full_option
-@json_lines_option
-@click.pass_obj
-def stream(database: DatabaseTarget, agent: str, after: Version, full: bool, as_json: bool) -> None:
-    """Follow the events of an agent as they happen.
-
-    Events of all processes and machines are seen. Ctrl+C ends it.
-    """
-
-    async def work(m: Maos) -> None:
-        if not await NEWEST.resolve(m, agent):
-            raise NotFound(f"there is no agent {agent!r}", hint="`maos state list` shows the agents there are")
-        start = await _start(after, m, agent)
-        if sys.stderr.isatty():
-            click.echo(f"events of {clean(agent)} after version {start}, as they happen; Ctrl+C ends this", err=True)
-        async for event in m.state.stream(agent, after=start):
-            _show_event(event, full=full, as_json=as_json)
-
-    database.read(work)
-
-
-async def _start(after: Version, m: Maos, agent: str) -> int:
-    """Where to begin; counted further back than there are versions, it is the first."""
-    newest = await NEWEST.resolve(m, agent)
-    return max(0, newest - after.number) if after.from_newest else after.number
-
-
-def _show_event(event: records.StateEvent, *, full: bool, as_json: bool) -> None:
-    if as_json:
-        documents.show_line(
-            {
-                "id": event.id,
-                **documents.of(event),
-                "metadata": dict(event.metadata),
-                "changes": change_documents(event.changes),
-            }
-        )
-        return
-    render.event(event, full=full)
-    sys.stdout.flush()
-
-
 def change_documents(found: Sequence[Change]) -> list[documents.Document]:
-    """Changes for programs; `kind` tells whether null in `old` or `new` stands for nothing at all."""
+    """Changes for programs; `kind` says whether null in `old` or `new` stands for nothing at all."""
     return [
         {
             "path": each.path,

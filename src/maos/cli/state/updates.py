@@ -1,11 +1,12 @@
 """`maos state create`, `update`, `rollback` and `restore`: changing the state of agents.
 
-A rollback and a restore append: nothing that happened is rewritten.
+A rollback and a restore append a version: nothing that happened is rewritten.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -22,18 +23,33 @@ from maos.cli.commands import (
 from maos.cli.completion import agent_argument
 from maos.cli.database import DatabaseTarget, ask, need_yes
 from maos.cli.plain import clean
-from maos.cli.state.queries import change_documents, document
+from maos.cli.state.queries import change_documents, document, show_changes
 from maos.errors import InvalidInput
 from maos.model.changes import DELETE, Extend
 
 if TYPE_CHECKING:
     from maos.app import Maos
-    from maos.state.records import Preview, Restored, State, Update
+    from maos.state.records import StatePreview, Update
 
-_key_option = click.option("--key", help="Makes repeating the command harmless: the same key, the same change, once.")
-_correlation_option = click.option("--correlation", help="What it belongs to, such as the id of a run.")
-_causation_option = click.option("--causation", help="The id of the event that led to it, such as agent/planner@4.")
-_meta_option = click.option("--meta", "metadata", type=JSON_OBJECT, metavar="JSON", help="More about it, an object.")
+T = TypeVar("T")
+
+EVENT_OPTIONS = (
+    source_option,
+    click.option("--meta", "metadata", type=JSON_OBJECT, metavar="JSON", help="More about it, an object."),
+    click.option("--correlation", help="What it belongs to, such as the id of a run."),
+    click.option("--causation", help="The id of the event that led to it, such as agent/planner@4."),
+    click.option("--key", help="Makes repeating the command harmless: the same key, the same change, once."),
+)
+expected_option = click.option(
+    "--expected", type=click.IntRange(min=1), metavar="N", help="Refuse unless the agent is at this version."
+)
+
+
+def _event_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options that describe the event it writes."""
+    for option in reversed(EVENT_OPTIONS):
+        command = option(command)
+    return command
 
 
 @click.command(
@@ -47,36 +63,16 @@ _meta_option = click.option("--meta", "metadata", type=JSON_OBJECT, metavar="JSO
 )
 @agent_argument
 @click.argument("data", metavar="[JSON]", type=JSON_OBJECT, required=False)
-@source_option
-@_meta_option
-@_correlation_option
-@_causation_option
-@_key_option
+@_event_options
 @json_option
 @click.pass_obj
-def create(
-    database: DatabaseTarget,
-    agent: str,
-    data: dict[str, Any] | None,
-    source: str,
-    metadata: dict[str, Any] | None,
-    correlation: str | None,
-    causation: str | None,
-    key: str | None,
-    as_json: bool,
-) -> None:
-    """Begin an agent, and the database if there is none yet.
+def create(database: DatabaseTarget, /, agent: str, data: dict[str, Any] | None, as_json: bool, **event: Any) -> None:
+    """Create the state of an agent.
 
-    JSON is the state to begin with: an object, @FILE to read it from a file, or - for standard input. Without it the
-    agent gets the usual fields, all empty.
+    A database that does not exist is created too. JSON is the first state: an object, @FILE to read it from a file, or
+    - for standard input. Without it the agent gets the usual fields, all empty.
     """
-
-    async def work(m: Maos) -> State:
-        return await m.state.create(
-            agent, data, source=source, metadata=metadata, correlation=correlation, causation=causation, key=key
-        )
-
-    state = database.write(work, create=True)
+    state = database.write(lambda m: m.state.create(agent, data, **event), create=True)
     if as_json:
         documents.show(document(state))
         return
@@ -102,72 +98,50 @@ def create(
 @click.option(
     "--delete", "deleted", metavar="POINTER", multiple=True, help="Remove what is at a path. Can be repeated."
 )
-@click.option("--expected", type=click.IntRange(min=1), metavar="N", help="Refuse unless the agent is at this version.")
-@click.option("--type", "type_", help="The type of the event.  [default: what suits the change]")
+@expected_option
+@click.option("--type", help="The type of the event.  [default: chosen by the change]")
 @click.option("--critical", is_flag=True, help="Keep the event by itself when the history is compacted.")
-@source_option
-@_meta_option
-@_correlation_option
-@_causation_option
-@_key_option
+@_event_options
 @full_option
 @json_option
 @click.pass_obj
 def update(
     database: DatabaseTarget,
+    /,
     agent: str,
     data: dict[str, Any] | None,
     appended: tuple[tuple[str, Any], ...],
     deleted: tuple[str, ...],
-    expected: int | None,
-    type_: str | None,
-    critical: bool,
-    source: str,
-    metadata: dict[str, Any] | None,
-    correlation: str | None,
-    causation: str | None,
-    key: str | None,
     full: bool,
     as_json: bool,
+    **event: Any,
 ) -> None:
-    """Change some fields; what is not named stays as it is.
+    """Change some fields of a state; the others stay as they are.
 
     JSON is an object with the fields to change, @FILE to read it from a file, or - for standard input. Objects in it
     merge with those that are there; a key that begins with / is a path. Nothing is written when nothing changes.
     """
-
-    async def work(m: Maos) -> Update:
-        return await m.state.update(
-            agent, _wanted(data, appended, deleted), expected=expected, type=type_, critical=critical, source=source,
-            metadata=metadata, correlation=correlation, causation=causation, key=key,
-        )  # fmt: skip
-
-    done = database.write(work)
-    if as_json:
-        documents.show(_updated(agent, done))
-        return
-    if done.version == done.previous:
-        render.line((clean(agent), "bold"), f" is so already, and stays at version {done.version}")
-        return
-    render.line((clean(agent), "bold"), f" is now at version {done.version}")
-    render.changes(done.changes, full=full)
-
-
-def _wanted(
-    data: dict[str, Any] | None, appended: tuple[tuple[str, Any], ...], deleted: tuple[str, ...]
-) -> dict[str, Any]:
     if data is None and not appended and not deleted:
         raise InvalidInput("there is nothing to change", hint="give a JSON object, --append or --delete")
-    wanted = dict(data or {})
     added: dict[str, list[Any]] = {}
     for path, entry in appended:
         added.setdefault(pointer(path), []).append(entry)
-    wanted.update({path: Extend(entries) for path, entries in added.items()})
-    wanted.update({pointer(path): DELETE for path in deleted})
-    return wanted
+    wanted = {
+        **(data or {}),
+        **{path: Extend(entries) for path, entries in added.items()},
+        **{pointer(path): DELETE for path in deleted},
+    }
+    done = database.write(lambda m: m.state.update(agent, wanted, **event))
+    if as_json:
+        documents.show(_update_document(agent, done))
+    elif done.version == done.previous:
+        render.line((clean(agent), "bold"), f" has these values already, and stays at version {done.version}")
+    else:
+        render.line((clean(agent), "bold"), f" is now at version {done.version}")
+        render.changes(done.changes, full=full)
 
 
-def _updated(agent: str, done: Update) -> documents.Document:
+def _update_document(agent: str, done: Update) -> documents.Document:
     return {
         "agent": agent,
         "version": done.version,
@@ -175,6 +149,29 @@ def _updated(agent: str, done: Update) -> documents.Document:
         "checksum": done.checksum,
         "changes": change_documents(done.changes),
     }
+
+
+# --- back to an earlier state ------------------------------------------------------------------------------------
+
+
+def agree(
+    preview: Callable[[], T], show: Callable[[T], str], *, what: str, dry_run: bool, yes: bool, as_json: bool
+) -> T | None:
+    """Have a person agree to a change: print a preview and ask. None when --yes was given, and nothing is asked.
+
+    `show` prints the preview and returns the question; an empty one when there is nothing to do. A dry run ends with
+    the preview; so does the command when the answer is no.
+    """
+    if not dry_run:
+        need_yes(what, yes=yes, as_json=as_json)
+        if yes:
+            return None
+    found = preview()
+    question = show(found)
+    if dry_run or not question:
+        raise click.exceptions.Exit(0)
+    ask(question)
+    return found
 
 
 @click.command(
@@ -187,7 +184,7 @@ def _updated(agent: str, done: Update) -> documents.Document:
 )
 @agent_argument
 @click.argument("version", metavar="VERSION", type=VERSION)
-@click.option("--expected", type=click.IntRange(min=1), metavar="N", help="Refuse unless the agent is at this version.")
+@expected_option
 @source_option
 @dry_run_option
 @yes_option
@@ -205,36 +202,35 @@ def rollback(
     full: bool,
     as_json: bool,
 ) -> None:
-    """Make the state of an agent what it was at a version.
+    """Roll the state of an agent back to a version.
 
     This appends a new version; nothing that happened is rewritten. On a terminal the changes are shown first. VERSION
     is a number, or counted from the newest: -1 undoes the last change.
     """
-    if not dry_run:
-        need_yes(f"a rollback changes agent {agent!r}", yes=yes, as_json=as_json)
 
-    async def look(m: Maos) -> Preview:
+    async def look(m: Maos) -> StatePreview:
         return await m.state.preview_rollback(agent, await version.resolve(m, agent))
 
-    if dry_run or not yes:
-        preview = database.read(look)
-        question = f"Roll {agent} back to version {preview.target}?"
-        if not _agreed(agent, preview, "version", question, dry_run=dry_run, full=full, as_json=as_json):
-            return
-        expected = expected or preview.newest  # what was agreed to is what was shown
-        version = Version(int(preview.target), from_newest=False)
+    def show(preview: StatePreview) -> str:
+        _show_preview(agent, preview, "version", full=full, as_json=as_json)
+        return f"Roll {agent} back to version {preview.target}?"
+
+    agreed = agree(
+        lambda: database.read(look), show, what=f"a rollback changes agent {agent!r}", dry_run=dry_run, yes=yes,
+        as_json=as_json,
+    )  # fmt: skip
 
     async def work(m: Maos) -> tuple[int, Update]:
-        target = await version.resolve(m, agent)
-        return target, await m.state.rollback(agent, target, expected=expected, source=source)
+        target = int(agreed.target) if agreed else await version.resolve(m, agent)
+        at = expected or (agreed.newest if agreed else None)  # the person agreed to what was shown
+        return target, await m.state.rollback(agent, target, expected=at, source=source)
 
     target, done = database.write(work)
     if as_json:
-        documents.show({"dry_run": False, "to": target, **_updated(agent, done), "warnings": []})
+        documents.show({"dry_run": False, "to": target, **_update_document(agent, done), "warnings": []})
         return
-    text = f" is now at version {done.version}, with the state of version {target}"
-    render.line((clean(agent), "bold"), text)
-    if yes:
+    render.line((clean(agent), "bold"), f" is now at version {done.version}, with the state of version {target}")
+    if agreed is None:
         render.changes(done.changes, full=full)
 
 
@@ -263,63 +259,44 @@ def restore(
     full: bool,
     as_json: bool,
 ) -> None:
-    """Make the state of an agent what a snapshot holds.
+    """Restore the state of an agent from a snapshot.
 
     SNAPSHOT is its id or name; `maos state snapshot AGENT --list` shows them. It is verified first.
 
     This appends a new version; nothing that happened is rewritten. On a terminal the changes are shown first.
     """
-    if not dry_run:
-        need_yes(f"restoring a snapshot changes agent {agent!r}", yes=yes, as_json=as_json)
 
-    async def look(m: Maos) -> Preview:
-        return await m.state.preview_restore(agent, snapshot)
+    def show(preview: StatePreview) -> str:
+        _show_preview(agent, preview, "snapshot", full=full, as_json=as_json)
+        return f"Restore {agent} from snapshot {preview.target}?"
 
-    if dry_run or not yes:
-        preview = database.read(look)
-        question = f"Restore {agent} from snapshot {preview.target}?"
-        if not _agreed(agent, preview, "snapshot", question, dry_run=dry_run, full=full, as_json=as_json):
-            return
-
-    async def work(m: Maos) -> Restored:
-        return await m.state.restore(agent, snapshot, source=source)
-
-    done = database.write(work)
+    agreed = agree(
+        lambda: database.read(lambda m: m.state.preview_restore(agent, snapshot)), show,
+        what=f"restoring a snapshot changes agent {agent!r}", dry_run=dry_run, yes=yes, as_json=as_json,
+    )  # fmt: skip
+    expected = agreed.newest if agreed else None  # the person agreed to what was shown
+    done = database.write(lambda m: m.state.restore(agent, snapshot, expected=expected, source=source))
     if as_json:
         document = documents.of(done)
         document["verified"] = document.pop("integrity_verified")
         documents.show({"dry_run": False, "agent": agent, **document})
         return
-    for warning in done.warnings:
+    for warning in done.warnings if agreed is None else ():
         render.line((f"warning: {clean(warning)}", "yellow"))
-    text = f" is now at version {done.version}, with the state of snapshot {clean(done.snapshot)}"
-    render.line((clean(agent), "bold"), text)
+    render.line(
+        (clean(agent), "bold"), f" is now at version {done.version}, with the state of snapshot {done.snapshot}"
+    )
 
 
-def _agreed(
-    agent: str, preview: Preview, noun: str, question: str, *, dry_run: bool, full: bool, as_json: bool
-) -> bool:
-    """Print what would change, and ask whether to do it; `noun` is what has the state that it leads to."""
+def _show_preview(agent: str, preview: StatePreview, noun: str, *, full: bool, as_json: bool) -> None:
+    """Print what a rollback or a restore would change; `noun` says whether the target is a version or a snapshot."""
     if as_json:
         to: documents.Document = {"to": int(preview.target)} if noun == "version" else {noun: preview.target}
-        documents.show(
-            {
-                "dry_run": True,
-                "agent": agent,
-                **to,
-                "version": None,
-                "previous": preview.newest,
-                "changes": change_documents(preview.changes),
-                "warnings": list(preview.warnings),
-            }
-        )
-        return False
+        changes = change_documents(preview.changes)
+        documents.show({"dry_run": True, "agent": agent, **to, "version": None, "previous": preview.newest,
+                        "changes": changes, "warnings": list(preview.warnings)})  # fmt: skip
+        return
     for warning in preview.warnings:
         render.line((f"warning: {clean(warning)}", "yellow"))
-    found = render.many(len(preview.changes), "change") if preview.changes else "no difference"
-    target = f"the state of {noun} {clean(preview.target)}"
-    render.line((clean(agent), "bold"), f" from version {preview.newest} to {target}: {found}")
-    render.changes(preview.changes, full=full)
-    if not dry_run:
-        ask(question)
-    return not dry_run
+    what = f"from version {preview.newest} to the state of {noun} {clean(preview.target)}"
+    show_changes(what, agent, preview.changes, full=full)

@@ -1,4 +1,4 @@
-"""`maos workflow`: what people wrote themselves, run, looked at and gone on with."""
+"""`maos workflow`: workflows that survive a crash, as functions and as plan files."""
 
 from __future__ import annotations
 
@@ -6,52 +6,32 @@ import click
 
 from maos.cli.commands import LazyGroup
 
+_LIST = ("maos.cli.workflow.status:list_", "List workflow runs, of functions and of files; open ones first.")
+_SHOW = ("maos.cli.workflow.status:show", "Show a workflow run: its steps, their outcomes, and what it waits for.")
+
 
 @click.group(
     cls=LazyGroup,
     lazy={
-        "run": (
-            "maos.cli.workflow.running:run",
-            "Run a workflow: a plan file (.yaml, .toml, .json), or a function as FILE.py:FUNCTION or MODULE:FUNCTION.",
-        ),
-        "resume": (
-            "maos.cli.workflow.resuming:resume",
-            "Go on with a workflow that was paused or interrupted, or with a file whose run failed.",
-        ),
-        "validate": (
-            "maos.cli.workflow.files:validate",
-            "Check plan files; every problem is named by file, line and column.",
-        ),
-        "graph": (
-            "maos.cli.workflow.files:graph",
-            "Show which tasks of a plan file can run together, and what each needs.",
-        ),
+        "run": ("maos.cli.workflow.runs:run", "Run a workflow: a plan file, or a function as FILE.py:FUNCTION."),
+        "resume": ("maos.cli.workflow.runs:resume", "Resume a paused or interrupted workflow run."),
+        "validate": ("maos.cli.workflow.files:validate", "Check plan files; problems are named by line and column."),
+        "graph": ("maos.cli.workflow.files:graph", "Show which tasks of a plan file can run together."),
         "schema": ("maos.cli.workflow.files:schema", "Print the JSON Schema of plan files, for editors."),
-        "list": ("maos.cli.workflow.listing:list_", "List workflows, functions and files, those that may go on first."),
-        "show": (
-            "maos.cli.workflow.showing:show",
-            "Show a workflow: its calls with their outcomes, what it waits for, and what nobody knows.",
-        ),
-        "signal": ("maos.cli.workflow.telling:signal", "Send a workflow a signal that it waits for, or will."),
-        "settle": (
-            "maos.cli.workflow.telling:settle",
-            "Say what became of a step that was interrupted, of which nobody knows whether it took effect.",
-        ),
-        "pause": ("maos.cli.workflow.telling:pause", "Have a workflow let go of, when the steps that run have ended."),
-        "cancel": (
-            "maos.cli.workflow.telling:cancel",
-            "End a workflow for good, when the steps that run have ended; one that nobody runs, at once.",
-        ),
-        "schedule": (
-            "maos.cli.workflow.scheduling:schedule",
-            "Have workflows begin at times that come again; `maos workflow serve` begins them.",
-        ),
+        "list": _LIST,
+        "show": _SHOW,
+        "signal": ("maos.cli.workflow.runs:signal", "Send a workflow run a signal that it waits for, or will."),
+        "resolve": ("maos.cli.workflow.runs:resolve", "Resolve a step whose outcome is unknown."),
+        "pause": ("maos.cli.workflow.runs:pause", "Pause a workflow run after its current steps finish."),
+        "cancel": ("maos.cli.workflow.runs:cancel", "Cancel a workflow run after its current steps finish."),
+        "schedule": ("maos.cli.workflow:schedule", "Schedule workflows (cron); `maos workflow serve` starts them."),
         "serve": (
-            "maos.cli.workflow.scheduling:serve",
-            "Begin what is due, and go on with workflows that nobody runs, until Ctrl+C.",
+            "maos.cli.workflow.schedules:serve",
+            "Run due schedules, and resume interrupted workflow runs.",
         ),
-        "state": ("maos.cli.workflow.states:state", "Look at what is kept of workflows, and remove what is old."),
+        "state": ("maos.cli.workflow:state", "Look at what is kept of workflow runs, and remove what is old."),
     },
+    aliases={"settle": "maos.cli.workflow.runs:resolve"},
     examples=[
         "maos workflow run release.yaml --var version=1.2",
         "maos workflow run nightly.py:nightly Berlin --id nightly-1",
@@ -62,5 +42,37 @@ from maos.cli.commands import LazyGroup
 def workflow() -> None:
     """Run workflows that survive a crash.
 
-    ID is that of a workflow, or as much of its beginning as tells it from the others.
+    ID is the id of a workflow run, or a unique prefix of it.
     """
+
+
+@click.group(
+    cls=LazyGroup,
+    lazy={
+        "add": (
+            "maos.cli.workflow.schedules:add",
+            "Start a workflow at times that a cron expression gives.",
+        ),
+        "list": ("maos.cli.workflow.schedules:list_", "List schedules and their next run times."),
+        "remove": ("maos.cli.workflow.schedules:remove", "Remove a schedule; workflow runs that it started continue."),
+    },
+    examples=["maos workflow schedule add nightly '0 3 * * *' nightly.py:nightly Berlin"],
+)
+def schedule() -> None:
+    """Schedule workflows (cron); `maos workflow serve` starts them."""
+
+
+@click.group(
+    cls=LazyGroup,
+    lazy={
+        "list": _LIST,
+        "show": _SHOW,
+        "cleanup": (
+            "maos.cli.workflow.runs:cleanup",
+            "Remove the steps of workflow runs that ended long ago; results stay.",
+        ),
+    },
+    examples=["maos workflow state list", "maos workflow state cleanup --retention-days 30 --dry-run"],
+)
+def state() -> None:
+    """Look at what is kept of workflow runs, and remove what is old."""

@@ -1,4 +1,4 @@
-"""A plan file that has changed since its run began, as it is told to people and programs, and what is done then."""
+"""A plan file that has changed since its run began: how it differs, and what a resume does about it."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ if TYPE_CHECKING:
 
 on_change_option = click.option(
     "--on-change", type=click.Choice(["keep", "replay", "refuse"]),
-    help="When it has changed since: finish with the old (keep), go on with the new one if that fits what was done "
+    help="When it has changed since: resume with the old one (keep), with the new one if that fits what was done "
     "(replay), or refuse.  [default: keep for a file, refuse for a function]",
 )  # fmt: skip
 
 
 def tell(run: Run, found: Look, on_change: str, *, as_json: bool) -> None:
-    """Say that the file of a run has changed, and what the run does about it."""
+    """Print that the file of a run has changed, and with which one the run is resumed."""
     from maos.workflows.file_changes import ways
 
     if as_json:
         shared.show_line({"kind": "workflow_changed", "run": run.id, **_document(found, on_change)})
     elif on_change == "replay":
-        note(f"goes on with {found.origin.file} as it is now")
+        note(f"resumed with {found.origin.file} as it is now")
         for line in _lines(found):
             click.echo(f"  {clean(line)}", err=True)
     else:
-        note(f"{found.describe(run)}; it goes on with the file as it was ({ways(run)})")
+        note(f"{found.describe(run)}; it is resumed with the file as it was ({ways(run)})")
 
 
 def document(run: Run, on_change: str = "keep") -> Document:
-    """What a program is told of the file that a run was made from; nothing when it was made from none."""
+    """The file that a run was made from, for programs; nothing when it was made from none."""
     from maos.workflows.file_changes import look
 
     found = look(run)
@@ -45,21 +45,13 @@ def document(run: Run, on_change: str = "keep") -> Document:
 
 
 def _document(found: Look, on_change: str) -> Document:
-    return {
-        "file": found.origin.file,
-        "state": found.state,
-        "on_change": on_change,
-        "added": list(found.changes.added),
-        "changed": list(found.changes.changed),
-        "removed": list(found.changes.removed),
-        "settings": list(found.changes.settings),
-        "misfits": [each._asdict() for each in found.changes.misfits],
-        "what": found.what or None,
-    }
+    changes: Document = shared.of(found.changes)
+    head = {"file": found.origin.file, "state": found.state, "on_change": on_change}
+    return {**head, **changes, "what": found.what or None}
 
 
 def line(run: Run) -> str:
-    """The file that a run was made from, and whether it is another one now; empty when it was made from none."""
+    """The file that a run was made from, and whether it has changed; empty when it was made from none."""
     from maos.workflows.file_changes import STATES, look
 
     found = look(run)
@@ -70,7 +62,7 @@ def line(run: Run) -> str:
 
 
 def show(run: Run, on_change: str) -> None:
-    """What a changed file means for going on with a run, before that is done."""
+    """Print what a changed file means for a resume, before that is done."""
     from maos.cli import render
     from maos.workflows.file_changes import CHANGED, SAME, look, ways
 
@@ -79,9 +71,9 @@ def show(run: Run, on_change: str) -> None:
         return
     does_fit = found.state == CHANGED and not found.changes.misfits
     meant = {
-        "keep": "it goes on with the file as it was",
+        "keep": "it is resumed with the file as it was",
         "refuse": "it is refused",
-        "replay": "it goes on with the new one" if does_fit else "it is refused, as what was done does not fit",
+        "replay": "it is resumed with the new one" if does_fit else "it is refused, as what was done does not fit",
     }[on_change if found.state == CHANGED or on_change != "replay" else "refuse"]
     render.line((found.describe(run), "yellow"), f"; {meant}")
     for each in _lines(found):
@@ -91,12 +83,12 @@ def show(run: Run, on_change: str) -> None:
 
 
 def _lines(found: Look) -> list[str]:
-    """What the new file means, step by step."""
+    """What the new file means for each task."""
     changes = found.changes
     return [
         *(f"+ {name} is new" for name in changes.added),
-        *(f"~ {name} is as it is now in the file" for name in changes.changed),
-        *(f"- {name} is left out" for name in changes.removed),
-        *(f"~ {name} is as the file says now" for name in changes.settings),
+        *(f"~ {name} changes as in the file" for name in changes.changed),
+        *(f"- {name} is removed" for name in changes.removed),
+        *(f"~ {name} is set as in the file" for name in changes.settings),
         *(f"! {name} {why}" for name, why in changes.misfits),
     ]

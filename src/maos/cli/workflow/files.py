@@ -4,46 +4,37 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from maos.cli import documents as shared
+from maos.cli import documents, render
 from maos.cli.commands import LazyCommand, json_option
 from maos.cli.failures import FAILED
 from maos.cli.plain import clean
-from maos.cli.workflow.arguments import named_text
 from maos.errors import InvalidInput
-
-if TYPE_CHECKING:
-    from maos.model.plan import Problem
-    from maos.plans.parser import ParsedPlan
-    from maos.plans.source import Source
+from maos.model.plan import BadPlan, Problem, batches
+from maos.plans import format as plan_format
+from maos.plans import graph as graphs
+from maos.plans import source
+from maos.plans.parser import parse
+from maos.plans.source import Source
 
 variables_option = click.option(
     "--var", "variables", multiple=True, metavar="NAME=VALUE", help="A variable of the file. Can be repeated."
 )
 
 
-def load(path: str, variables: tuple[str, ...] = ()) -> ParsedPlan:
-    """A plan file that makes sense; BadPlan has everything that is wrong with it."""
-    from maos.plans.parser import parse
-
-    return parse(_source(path, variables))
+def load(path: str, variables: tuple[str, ...]) -> Source:
+    """A plan file with the values of --var, as text: they are put into text, and 1.10 is to stay that."""
+    return source.load(path, dict(named(each, "--var") for each in variables))
 
 
-def _source(path: str, variables: tuple[str, ...]) -> Source:
-    """A plan file with what --var says, as text: it is put into text, and 1.10 is to stay that."""
-    from maos.plans import source
-
-    return source.load(path, dict(named_text(each, "--var") for each in variables))
-
-
-def execute(ctx: click.Context, path: str, variables: tuple[str, ...], **how: Any) -> NoReturn:
-    """Execute a plan file as `maos run` does; the run keeps which file it was made from."""
-    from maos.cli.runs import start
-
-    start.start(ctx, lambda _begun: _source(path, variables), tells_others=True, keeps_file=True, **how)
+def named(text: str, option: str) -> tuple[str, str]:
+    """The name and the value of NAME=VALUE."""
+    name, equals, rest = text.partition("=")
+    if not equals or not name.isidentifier():
+        raise InvalidInput(f"{text!r} is no argument", hint=f"use {option} NAME=VALUE")
+    return name, rest
 
 
 @click.command(
@@ -54,32 +45,27 @@ def execute(ctx: click.Context, path: str, variables: tuple[str, ...], **how: An
 @json_option
 @click.pass_context
 def validate(ctx: click.Context, files: tuple[str, ...], variables: tuple[str, ...], as_json: bool) -> None:
-    """Check plan files; every problem is named by file, line and column."""
-    from maos.model.plan import BadPlan, Problem
-
-    told: list[dict[str, Any]] = []
+    """Check plan files; problems are named by line and column."""
+    found: list[documents.Document] = []
     tasks = 0
     for name in files:
         try:
-            tasks += len(load(name, variables).plan.tasks)
+            tasks += len(parse(load(name, variables)).plan.tasks)
         except BadPlan as error:
-            told += [_document(name, each) for each in error.problems]
+            found += [_problem(name, each) for each in error.problems]
         except InvalidInput as error:
-            told.append(_document(name, Problem(name, error.what, error.hint)))
+            found.append(_problem(name, Problem(name, error.what, error.hint)))
     if as_json:
-        shared.show({"ok": not told, "problems": told})
-    else:
-        for each in told:
-            hint = f" ({clean(each['hint'])})" if each["hint"] else ""
-            click.echo(f"{clean(each['file'])}:{each['line']}:{each['column']}: {clean(each['what'])}{hint}", err=True)
-        if not told:
-            from maos.cli import render
-
-            render.line(f"ok: {render.many(tasks, 'task')}")
-    ctx.exit(FAILED if told else 0)
+        documents.show({"ok": not found, "problems": found})
+    elif not found:
+        render.line(f"ok: {render.many(tasks, 'task')}")
+    for each in found if not as_json else ():
+        hint = f" ({each['hint']})" if each["hint"] else ""
+        click.echo(clean(f"{each['file']}:{each['line']}:{each['column']}: {each['what']}{hint}"), err=True)
+    ctx.exit(FAILED if found else 0)
 
 
-def _document(file: str, problem: Problem) -> dict[str, Any]:
+def _problem(file: str, problem: Problem) -> documents.Document:
     line, column = problem.position or (1, 1)
     return {"file": file, "line": line, "column": column, "what": problem.what, "hint": problem.hint or None}
 
@@ -90,31 +76,28 @@ def _document(file: str, problem: Problem) -> dict[str, Any]:
 @click.option("--svg", "picture", metavar="FILE", help="Draw it into a file instead; - is standard output.")
 @json_option
 def graph(file: str, variables: tuple[str, ...], picture: str | None, as_json: bool) -> None:
-    """Show which tasks of a plan file can run together, and what each needs."""
-    from maos.cli import render
-    from maos.model.plan import batches
-    from maos.plans import graph as graph_of
+    """Show which tasks of a plan file can run together.
 
-    plan = load(file, variables).plan
+    Each stands with the tasks that it needs.
+    """
+    plan = parse(load(file, variables)).plan
     if as_json:
-        shared.show({"batches": batches(plan), "needs": {task.name: task.needs for task in plan.tasks}})
+        documents.show({"batches": batches(plan), "needs": {task.name: task.needs for task in plan.tasks}})
     elif picture is None:
-        for line in graph_of.lines(plan):
+        for line in graphs.lines(plan):
             render.line(clean(line))
     elif picture == "-":
-        sys.stdout.write(graph_of.svg(plan))
+        sys.stdout.write(graphs.svg(plan))
     else:
         try:
-            Path(picture).write_text(graph_of.svg(plan), encoding="utf-8")
+            Path(picture).write_text(graphs.svg(plan), encoding="utf-8")
         except OSError as error:
             raise InvalidInput(
-                f"{picture} cannot be written: {error.strerror}", hint="name a file in a folder that is there"
+                f"{picture} cannot be written: {error.strerror}", hint="name a file in a folder that exists"
             ) from error
 
 
 @click.command(cls=LazyCommand, examples=["maos workflow schema > plan.schema.json"])
 def schema() -> None:
     """Print the JSON Schema of plan files, for editors."""
-    from maos.plans.format import schema as made
-
-    shared.show(made())
+    documents.show(plan_format.schema())

@@ -108,7 +108,7 @@ class RolledBack(StateEventBase, frozen=True, kw_only=True):
 
 
 @event("restored")
-class Restored(StateEventBase, frozen=True, kw_only=True):
+class StateRestored(StateEventBase, frozen=True, kw_only=True):
     """A snapshot is restored; `meta` has its id and version."""
 
 
@@ -141,7 +141,7 @@ class CompactionBase(EventBase, frozen=True, kw_only=True):
 
 
 @event("merged")
-class Merged(CompactionBase, frozen=True, kw_only=True):
+class EventsMerged(CompactionBase, frozen=True, kw_only=True):
     """Stands for several events after a compaction; `meta.events` is how many."""
 
 

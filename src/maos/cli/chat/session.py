@@ -1,0 +1,283 @@
+"""A conversation about one run: its state, and what can be done in it.
+
+The run is executed beside the conversation, by this process or another. Every command to it is recorded in the journal
+first, so a conversation that is killed is continued by the next one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+import msgspec
+
+from maos.cli.chat import history
+from maos.cli.input import InputLines, Prompt
+from maos.cli.plain import clean
+from maos.cli.runs import plans, prompts, summary
+from maos.cli.runs.foreground import introduce
+from maos.cli.runs.live import LiveView
+from maos.cli.runs.live_run import LiveRun
+from maos.cli.runs.resume import show_added
+from maos.errors import InvalidInput, NotFound
+from maos.model.plan import Plan
+from maos.model.question import NO, YES
+from maos.plans.parser import to_source
+from maos.plans.source import Source
+from maos.runs.additions import Addition
+from maos.runs.agent_types import AgentType
+from maos.runs.planner import planner_of
+from maos.runs.service import ValidPlan, new_id
+from maos.runs.status import is_executing, is_interrupted
+
+if TYPE_CHECKING:
+    from maos.app import Maos
+
+LABELS = {
+    "plan": "start it? yes, no, edit, or what to change › ",
+    "more": "add it and resume? yes or no › ",
+    "resume": "resume? yes or no › ",
+    "replan": "plan it? yes or no › ",
+}
+
+
+class ChatSettings(NamedTuple):
+    """What new runs of a conversation are made with."""
+
+    folder: Path
+    options: Mapping[str, Any]
+    types: Mapping[str, AgentType]
+    notify: Sequence[str] = ()
+    auto: bool = False
+    """Whether plans are executed without asking."""
+
+
+class Proposal(NamedTuple):
+    """Something that is done when the person says yes."""
+
+    what: str
+    """plan: start a run of it · more: add it to the run · resume: resume the run · replan: plan the request again."""
+    plan: ValidPlan | Addition | None = None
+    draft: Source | None = None
+    offered: bool = False
+    """Whether the person did not ask for it: then words other than yes and no are a new request."""
+
+
+class ChatSession:
+    """One person, one run at a time."""
+
+    def __init__(self, m: Maos, view: LiveView, lines: InputLines, settings: ChatSettings) -> None:
+        self.m = m
+        self.view = view
+        self.lines = lines
+        self.run = LiveRun(m, view, settings.notify)
+        self.id = ""
+        """The run that this is about; it has its id before it is planned."""
+        self.request = ""
+        self.proposal: Proposal | None = None
+        self.planning: asyncio.Task[Plan] | None = None
+        self.is_leaving = False
+        self._settings = settings
+
+    def leave(self) -> None:
+        """Leave when the current command is done."""
+        self.is_leaving = True
+        self.run.changed.set()
+
+    # --- output ----------------------------------------------------------------------------------------------
+
+    def reply(self, text: str, style: str = "dim", **more: Any) -> None:
+        """Print a reply."""
+        for line in text.splitlines():
+            self.view.report(line, style)
+        self.view.emit({"kind": "reply", "text": text, **more})
+
+    def complain(self, what: str, hint: str = "") -> None:
+        """Print what went wrong, and what to do."""
+        self.view.report(what, "bad")
+        for line in hint.splitlines():
+            self.view.report(line)
+        self.view.emit({"kind": "error", "what": what, "hint": hint or None})
+
+    def prompt(self) -> Prompt:
+        """What a line means now."""
+        if self.planning is not None:
+            return Prompt("wait", "(planning; Ctrl+C stops it) › ")
+        if self.proposal is not None:
+            return Prompt("decide", LABELS[self.proposal.what])
+        if self.run.run is None:
+            return Prompt("request", "what is to be done? › ")
+        asked = self.run.questions
+        if asked and self.run.is_executing:
+            return prompts.prompt_of(self.id, asked[0], len(asked) - 1)
+        return Prompt("talk", "to all › ") if self.run.is_executing else Prompt("more", "what else? › ")
+
+    async def record(self, text: str, **more: Any) -> None:
+        """Record what the person said before acting on it, without keys and passwords that were pasted."""
+        if self.id:
+            await self.m.runs.conversations.record(self.id, text, **more)
+
+    # --- plans -----------------------------------------------------------------------------------------------
+
+    async def plan(self, request: str) -> None:
+        """Have a request planned, and propose the plan."""
+        self.id, self.request = new_id(), request
+        await self.record(request, request=request)
+        await self._request_plan()
+
+    async def _request_plan(self) -> None:
+        options = self._settings.options
+        self.reply(f"{options['kind']} plans; `maos agent logs -f {planner_of(self.id)}` shows its output")
+        await self._planned(
+            self.m.runs.plan(
+                self.request, run=self.id, folder=self._settings.folder, options=options, types=self._settings.types
+            )
+        )
+
+    async def _planned(self, work: Coroutine[Any, Any, Plan]) -> None:
+        planning = self.planning = asyncio.create_task(work)
+        planning.add_done_callback(lambda _task: self.run.changed.set())
+        self.lines.ask(self.prompt())
+        try:
+            while not planning.done() and not self.is_leaving:
+                await self.run.wait()
+            planning.cancel()
+            plan = await planning
+        except asyncio.CancelledError:
+            self.reply("there is no plan; nothing was started")
+            return
+        finally:
+            self.planning = None
+            self.lines.forget()
+        await self.propose(to_source(plan, "the plan of the agent"))
+
+    async def propose(self, draft: Source) -> None:
+        """Show a plan, and ask whether to start it."""
+        plan = plans.parse(draft, self._settings.types)
+        self.view.emit({"kind": "plan", "run": self.id, **msgspec.to_builtins(plan.plan)})
+        if not self.view.as_json:
+            await self.view.write(lambda: plans.show(plan, self._settings.options))
+        await self._ask(Proposal("plan", plan, draft))
+
+    async def add(self, texts: Sequence[str], *, approved: bool = False) -> None:
+        """Add tasks to the run: at once if it is executed or the tasks are approved, else after a yes."""
+        run = self.run.run
+        assert run is not None
+        added = plans.addition(run, texts)
+        if self.run.is_executing:
+            await self.run.request(added)
+            return
+        if not self.view.as_json:
+            await self.view.write(lambda: show_added(run, added))
+        await self._ask(Proposal("more", added), approved=approved)
+
+    async def _ask(self, proposal: Proposal, *, approved: bool = False) -> None:
+        """Wait for a yes, unless there is one already."""
+        if approved or self._settings.auto:
+            await self._accept(proposal)
+        else:
+            self.proposal = proposal
+
+    async def decide(self, text: str, proposal: Proposal) -> None:
+        """Act on what the person says to a proposal."""
+        said = text.lower().strip(" .!")
+        if proposal.offered and said not in (*YES, *NO, "e", "edit"):
+            await self.begin_anew()
+            await self.plan(text)
+            return
+        refused = said in NO and proposal.what in ("plan", "replan")
+        await self.record(text, **({"refused": True} if refused else {}))
+        if said in YES:
+            await self._accept(proposal)
+        elif refused or (said in NO and proposal.offered):
+            await self.begin_anew("nothing was started; say what is to be done")
+        elif said in NO:
+            self.proposal = None
+            self.reply("nothing was changed")
+        elif proposal.what != "plan":
+            self.proposal = None
+            await (self.add([text]) if self.run.run is not None else self.plan(text))
+        elif said in ("e", "edit"):
+            await self._edit(proposal)
+        else:
+            self.reply("the plan is changed")
+            revised = self.m.runs.revise_plan(text, run=self.id, request=self.request, types=self._settings.types)
+            await self._planned(revised)
+
+    async def _edit(self, proposal: Proposal) -> None:
+        draft = proposal.draft
+        assert draft is not None
+        if not self.lines.by_person:
+            raise InvalidInput("an editor needs a terminal", hint="say what to change, or yes or no")
+        async with self.lines.hidden():
+            text = await asyncio.to_thread(click.edit, draft.text, extension=draft.suffix)
+        edited = draft._replace(text=draft.text if text is None else text)
+        self.proposal = proposal._replace(draft=edited)  # kept when it is wrong, to be corrected
+        await self.propose(edited)
+
+    async def _accept(self, proposal: Proposal) -> None:
+        self.proposal = None
+        if proposal.what == "replan":
+            await self._request_plan()
+        elif isinstance(proposal.plan, ValidPlan):
+            settings = self._settings
+            run = await self.m.runs.start(proposal.plan, folder=settings.folder, options=settings.options, id=self.id)
+            introduce(self.view, run)
+            await self.run.execute(self.id)
+        else:
+            await self.resume(add=proposal.plan)
+
+    # --- the run ---------------------------------------------------------------------------------------------
+
+    async def begin(self, id: str) -> None:
+        """Continue the conversation about a run, or offer the newest that is unfinished."""
+        found = id or (await history.latest(self.m) if self.lines.by_person else "")
+        if found:
+            await self._continue(found, offered=not id)
+        else:
+            self.reply("say what is to be done; /help lists what else you can say")
+
+    async def _continue(self, id: str, *, offered: bool) -> None:
+        try:
+            self.id = (await self.m.runs.find(id)).id
+        except NotFound:
+            unplanned = await self.m.runs.conversations.unplanned(id)
+            if unplanned is None:
+                raise
+            self.id, self.request = unplanned.id, unplanned.request
+            self.reply(f"you requested this, and there is no run of it yet: {clean(self.request)}", run=self.id)
+            await self._ask(Proposal("replan", offered=offered))
+            return
+        past = await history.read(self.m, self.id)
+        run = await self.run.follow(self.id)
+        history.show(self.view, past)
+        self.lines.remember(past.typed)
+        self.view.emit({"kind": "run", **summary.document(run), "said": past.typed})
+        status = "interrupted" if is_interrupted(run) else run.status
+        self.view.report(f"{run.id} is {status}, {run.done} of {len(run.tasks)} tasks done", "bold")
+        if is_executing(run):
+            self.reply(f"process {run.owner.get('pid')} executes it; you can steer it from here")
+        elif run.status != "completed":
+            await self._ask(Proposal("resume", offered=offered))
+
+    async def resume(self, options: Mapping[str, Any] | None = None, add: Addition | None = None) -> None:
+        """Claim a run that has something left to do, with more tasks if there are any, and execute it here."""
+        await self.m.runs.resume(self.id, self.view, options=options, add=add)
+        await self.run.execute(self.id)
+
+    async def until_needed(self) -> None:
+        """Wait until the run needs a person, is over, or the session ends."""
+        while self.run.is_executing and not self.run.questions and not self.is_leaving:
+            await self.run.wait()
+            if self.run.is_over:
+                await self.run.conclude()
+
+    async def begin_anew(self, text: str = "") -> None:
+        """Talk about another run from now on."""
+        await self.run.unfollow()
+        self.proposal, self.id, self.request = None, "", ""
+        if text:
+            self.reply(text)

@@ -1,0 +1,126 @@
+"""Lines that a command reads from a person or a pipe, and what each line means."""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+import os
+import stat
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import NamedTuple
+
+READ_BYTES_MAX = 65_536
+WAITING_MAX = 1_000
+"""Lines of a pipe that are read before the command wants them."""
+
+
+class Prompt(NamedTuple):
+    """What a line means that a person begins to type now: a request, an answer, a message to all."""
+
+    kind: str
+    label: str
+    about: Sequence[str] = ()
+    """Lines above the prompt, such as the question."""
+    ref: str = ""
+    """The question that the line answers."""
+
+
+class InputLine(NamedTuple):
+    """A line, and the prompt that was there when its first key was pressed; None from a pipe, which sees no prompt."""
+
+    text: str
+    prompt: Prompt | None = None
+
+
+class InputLines:
+    """Where lines come from. What is not overridden does nothing."""
+
+    by_person = True
+    """Whether a person types the lines, and can be asked."""
+
+    def start(self) -> None:
+        """Begin to read."""
+        raise NotImplementedError
+
+    async def stop(self) -> None:
+        """Stop reading; what was not read stays in the pipe or the terminal."""
+        raise NotImplementedError
+
+    async def next(self) -> InputLine | None:
+        """Return the next line; None at the end of the input."""
+        raise NotImplementedError
+
+    def hidden(self) -> AbstractAsyncContextManager[None]:
+        """Hand the terminal over to another program."""
+        raise NotImplementedError
+
+    def ask(self, prompt: Prompt | None) -> None:
+        """Set what the next line means; with None, no line is read."""
+
+    def forget(self) -> None:
+        """Drop lines that were typed before their prompt was visible."""
+
+    def drop(self) -> bool:
+        """Drop the line that is being typed; False when it is empty."""
+        return False
+
+    def remember(self, lines: Sequence[str]) -> None:
+        """Put lines into the history."""
+
+
+class PipedLines(InputLines):
+    """Lines of a pipe, of a file, or of a terminal that cannot be drawn on."""
+
+    def __init__(self) -> None:
+        self.by_person = sys.stdin is not None and sys.stdin.isatty()
+        self._queue: asyncio.Queue[InputLine | None] = asyncio.Queue()
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._rest = ""
+        self._fd = -1
+        self._paused = False
+
+    def start(self) -> None:
+        try:
+            self._fd = sys.stdin.fileno()
+            asyncio.get_running_loop().add_reader(self._fd, self._read)
+        except PermissionError:  # a file, which is always readable
+            while self._fd >= 0:
+                self._read()
+        except (AttributeError, ValueError, OSError):  # there is no standard input
+            self._queue.put_nowait(None)
+
+    async def stop(self) -> None:
+        self._detach()
+
+    @asynccontextmanager
+    async def hidden(self) -> AsyncIterator[None]:
+        self._detach()
+        yield
+        self.start()
+
+    async def next(self) -> InputLine | None:
+        line = await self._queue.get()
+        if self._paused and self._queue.qsize() < WAITING_MAX // 2:
+            self._paused = False
+            asyncio.get_running_loop().add_reader(self._fd, self._read)
+        return line
+
+    def _detach(self) -> None:
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            asyncio.get_running_loop().remove_reader(fd)
+
+    def _read(self) -> None:
+        data = os.read(self._fd, READ_BYTES_MAX)
+        *lines, self._rest = (self._rest + self._decoder.decode(data, final=not data)).split("\n")
+        lines += [self._rest] if self._rest and not data else []
+        for line in lines:
+            self._queue.put_nowait(InputLine(line.removesuffix("\r")))
+        if not data:
+            self._detach()
+            self._queue.put_nowait(None)
+        elif self._queue.qsize() > WAITING_MAX and not stat.S_ISREG(os.fstat(self._fd).st_mode):
+            self._paused = True
+            asyncio.get_running_loop().remove_reader(self._fd)

@@ -1,0 +1,214 @@
+"""A run in the foreground: executed by this process and rendered as it happens, until it ends, is paused or detached.
+
+Ctrl+C pauses the run: its agents are stopped, and everything is recorded. A second one, a closed terminal or a reader
+that has exited only detach: the agents keep running until a process resumes the run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import signal
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from maos.cli import documents, render, signals
+from maos.cli.database import ask
+from maos.cli.failures import INTERRUPTED, note
+from maos.cli.plain import clean
+from maos.cli.runs import bundles
+from maos.cli.runs import summary as summaries
+from maos.cli.runs.live import LiveView
+from maos.cli.runs.live_run import LiveRun, cancel
+from maos.cli.runs.prompts import prompt_of
+from maos.cli.workflow import changes
+from maos.errors import MaosError
+from maos.runs.service import Observer
+from maos.workflows.file_changes import Look
+
+if TYPE_CHECKING:
+    from maos.app import Maos
+    from maos.model.question import Open
+    from maos.model.run import Run
+    from maos.runs.consent import Act
+    from maos.travel.relocation import Moved
+
+SIGNALLED = 128
+"""Added to the number of the signal that ended a command, as shells do."""
+PAUSING = "pausing: the agents are being stopped; press Ctrl+C again to detach from them instead"
+
+
+class Dialogue(Observer):
+    """Reports what resuming a run does, and asks a person what must be asked."""
+
+    def __init__(self, on_change: str, *, trust: bool, as_json: bool) -> None:
+        self._on_change = on_change
+        self._trust = trust
+        self._as_json = as_json
+
+    async def agree(self, run: Run, acts: Sequence[Act]) -> bool:
+        """Whether a person agrees to what a run from elsewhere would start here."""
+        if not self._as_json:
+            bundles.show_acts(run, acts)
+        if not self._trust and not self._as_json and sys.stdin is not None and sys.stdin.isatty():
+            ask(f"{run.id} came with a file. Do all of this, in {run.folder}?")
+            return True
+        return self._trust
+
+    def moved(self, moved: Moved) -> None:
+        """Report that the run works in another folder from now on."""
+        show_moved(moved, as_json=self._as_json, dry_run=False)
+
+    def definition_changed(self, run: Run, change: object) -> None:
+        """Report that the plan file of the run has changed since."""
+        assert isinstance(change, Look)
+        changes.tell(run, change, self._on_change, as_json=self._as_json)
+
+
+def show_moved(moved: Moved, *, as_json: bool, dry_run: bool) -> None:
+    """Print where a run works from now on."""
+    if as_json:
+        found = {**moved._asdict(), "found": list(moved.found), "anew": list(moved.anew)}
+        documents.show_line({"kind": "moved", "dry_run": dry_run, **found})
+        return
+    if moved.changed:
+        verb = "would work" if dry_run else "works"
+        where = f"{clean(moved.folder)}, and no more in {clean(moved.before)}"
+        render.line((clean(moved.run), "bold"), f" {verb} in {where}")
+    for name in moved.anew:
+        verb = "would be made" if dry_run else "is made"
+        render.line((f"the worktree {clean(name)} {verb} anew, with what was last saved", "dim"))
+
+
+class ForegroundRun:
+    """One run that this process executes."""
+
+    def __init__(self, m: Maos, run: Run, *, as_json: bool, summary: str = "", notify: Sequence[str] = ()) -> None:
+        self._m = m
+        self._summary = summary
+        """A file for the summary as Markdown, if one is wanted."""
+        self._id = run.id
+        self._view = LiveView(run, as_json=as_json)
+        self._run = LiveRun(m, self._view, notify)
+        is_person = sys.stdin is not None and sys.stdin.isatty()
+        self._terminal = self._view.terminal if is_person else None
+        """Where a person answers questions."""
+        self._question: Open | None = None
+        """The question at the prompt."""
+        self._skipped: set[str] = set()
+        """Questions that the person left to others."""
+        self._interrupts = 0
+        self._signal = 0
+
+    async def execute(self) -> int:
+        """Execute the claimed run until it ends, is paused, or a signal detaches this process; return the exit code."""
+        introduce(self._view, self._view.run)
+        showing = asyncio.create_task(self._view.show())
+        showing.add_done_callback(lambda _task: self._run.changed.set())
+        answering = asyncio.create_task(self._answer())
+        with signals.heard(interrupted=self._interrupt, sent_away=self._leave):
+            try:
+                await self._run.execute(self._id)
+                while not (self._run.is_over or self._signal or showing.done()):
+                    self._ask()
+                    await self._run.wait()
+                if not self._run.is_over:
+                    return await self._detach(showing)
+                run = await self._run.ended()
+                await cancel(showing)
+                await self._view.close()
+                assert run is not None
+                return await self._conclude(run)
+            except OSError as error:
+                if error.errno == errno.EIO:  # the terminal was closed
+                    return SIGNALLED + signal.SIGHUP
+                raise
+            finally:
+                await self._run.detach()
+                await cancel(showing, answering)
+                with suppress(OSError):
+                    await self._view.close()
+
+    async def _conclude(self, run: Run) -> int:
+        found = await self._m.runs.summary(run)
+        if self._summary:
+            await asyncio.to_thread(Path(self._summary).write_text, summaries.markdown(found), encoding="utf-8")
+        if self._view.as_json:
+            self._view.emit({**summaries.whole(found), "kind": "summary"})
+            await self._view.close()
+        else:
+            await asyncio.to_thread(summaries.show, found)
+        return INTERRUPTED if self._interrupts else summaries.exit_code(run)
+
+    async def _detach(self, showing: asyncio.Task[None]) -> int:
+        """Say how to attach again; the caller closes what is open, and the agents keep running."""
+        again = f"maos resume {self._id}"
+        text = f"its agents keep running; `{again}` attaches to them again"
+        if showing.done():
+            if not self._view.as_json:
+                note(f"{self._id}: {text}")
+            showing.result()  # the reader of the output has exited
+        await cancel(showing)
+        self._view.emit({"kind": "let_go", "run": self._id, "resumable": again})
+        self._view.report(text)
+        try:
+            await self._view.close()
+        except OSError as error:
+            if error.errno not in (errno.EPIPE, errno.EIO):
+                raise
+        return SIGNALLED + self._signal
+
+    # --- questions -------------------------------------------------------------------------------------------
+
+    def _ask(self) -> None:
+        """Ask the first open question; drop what was typed for one that was answered elsewhere."""
+        if self._terminal is None:
+            return
+        found = [each for each in self._run.questions if each.ref not in self._skipped]
+        current = next((each for each in found if self._question and each.ref == self._question.ref), None)
+        if current is None:
+            self._terminal.ask(None)
+            self._terminal.drop()
+            current = found[0] if found else None
+        self._question = current
+        if current is not None:
+            self._terminal.ask(prompt_of(self._id, current, len(found) - 1))
+
+    async def _answer(self) -> None:
+        """Record what the person answers, until cancelled."""
+        while self._terminal is not None:
+            line, question = await self._terminal.next(), self._question
+            if question is not None and line is None:
+                self._skipped.add(question.ref)
+                what = "…" if question.kind == "question" else "yes|no"
+                self._view.report(f"  left for later: maos answer {question.ref} {what}")
+            elif question is not None and line is not None and line.text.strip():
+                try:
+                    await self._run.answer(question.ref, line.text)
+                except MaosError as error:
+                    self._view.report(f"  {error}", "warning")
+            self._ask()
+
+    # --- signals ---------------------------------------------------------------------------------------------
+
+    def _interrupt(self) -> None:
+        self._interrupts += 1
+        if self._interrupts > 1:
+            self._leave(signal.SIGINT)
+            return
+        self._view.report(PAUSING, "warning")
+        self._m.runs.pause_here(self._id, "Ctrl+C")
+
+    def _leave(self, number: signal.Signals) -> None:
+        self._signal = number
+        self._run.changed.set()
+
+
+def introduce(view: LiveView, run: Run) -> None:
+    """Print which run is executed, and where."""
+    view.emit({"kind": "run", **summaries.document(run)})
+    for text in (f"{run.id} in {run.folder}", *run.options.get("notes", ())):
+        view.report(str(text))

@@ -1,0 +1,224 @@
+"""`maos workflow list` and `show`: the status of workflow runs in a line, on a page, and as notes while they run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import click
+import msgspec
+
+from maos.app import Maos
+from maos.cli import documents, render
+from maos.cli.commands import LazyCommand, json_option
+from maos.cli.console import Field, Listing
+from maos.cli.database import DatabaseTarget
+from maos.cli.failures import note
+from maos.cli.plain import clean, shorten
+from maos.cli.runs import page as run_page
+from maos.errors import InvalidInput
+from maos.model.run import Run
+from maos.model.workflow import Step, WorkflowRun
+from maos.runs.status import RunStatus
+from maos.views import workflows as views
+from maos.views.workflows import WorkflowInfo, describe
+from maos.workflows.file_changes import origin
+from maos.workflows.handle import Handle
+from maos.workflows.status import STATUSES, Status
+
+STEPS_SHOWN_MAX = 40
+RESULT_CHARS = 80
+STYLES = {"completed": "green", "failed": "red", "cancelled": "red", "changed": "yellow"}
+OUTCOMES = "done --value JSON | failed --why TEXT | again"
+
+
+def _done(each: WorkflowInfo) -> str:
+    return f"{each.steps_done}/{each.steps}" if each.of == "file" else str(each.steps_done)
+
+
+WORKFLOWS: Listing[WorkflowInfo] = Listing(
+    "workflows",
+    (
+        Field("id", lambda each: each.id, style="bold"),
+        Field("workflow", lambda each: each.workflow, yields=1),
+        Field("status", lambda each: run_page.STATES.get(each.state, each.state)),
+        Field("done", _done, right=True),
+        Field("changed", lambda each: render.when(each.changed_us)),
+        Field("doing", lambda each: each.activity, style="dim", yields=2),
+    ),
+    empty="no workflows; `maos workflow run` starts one",
+)
+
+
+def _outcome(step: Step) -> str:
+    if step.error and step.status != "done":
+        return f"{step.error.get('type', '')}: {step.error.get('message', '')}"
+    return shorten(render.compact(step.result), RESULT_CHARS) if step.result is not None else ""
+
+
+STEPS: Listing[tuple[str, Step]] = Listing(
+    "steps",
+    (
+        Field("step", lambda each: each[0]),
+        Field("what", lambda each: describe(each[1]), yields=1),
+        Field("status", lambda each: each[1].status),
+        Field("tries", lambda each: str(each[1].tries), right=True),
+        Field("outcome", lambda each: _outcome(each[1]), style="dim", yields=2),
+    ),
+)
+
+
+async def find(m: Maos, id: str) -> WorkflowRun | Run:
+    """The workflow run of an id or a unique prefix of one: of a function, or a run that was made from a file."""
+    if not id:
+        raise InvalidInput("an empty id names no workflow", hint="`maos workflow list` shows them")
+    found = await m.find(id, "workflow", "run")
+    if found.kind == "workflow":
+        return await m.workflows.get(found.id)
+    run = await m.runs.get(found.id)
+    if origin(run) is None:
+        raise InvalidInput(
+            f"{run.id} is a run that was made from no plan file",
+            hint=f"`maos status {run.id}` shows it, `maos resume {run.id}` resumes it",
+        )
+    return run
+
+
+# --- commands ----------------------------------------------------------------------------------------------------
+
+
+@click.command("list", cls=LazyCommand, examples=["maos workflow list", "maos workflow list --status running --json"])
+@click.option("--status", type=click.Choice(STATUSES), help="Only those.")
+@json_option
+@click.pass_obj
+def list_(database: DatabaseTarget, status: str | None, as_json: bool) -> None:
+    """List workflow runs, of functions and of files; open ones first."""
+    found = database.read(lambda m: views.list_all(m.runs, m.workflows, status or ""))
+    if status and not found and not as_json:
+        render.line(f"no workflow is {status}")
+    else:
+        WORKFLOWS.show(found, as_json=as_json)
+
+
+@click.command(cls=LazyCommand, examples=["maos workflow show nightly-1", "maos workflow show nightly-1 --all --json"])
+@click.argument("id", metavar="ID")
+@click.option("--all", "everything", is_flag=True, help="All steps, however many.")
+@json_option
+@click.pass_obj
+def show(database: DatabaseTarget, id: str, everything: bool, as_json: bool) -> None:
+    """Show a workflow run: its steps, their outcomes, and what it waits for.
+
+    A step whose outcome is unknown stands with the command that resolves it. The run of a plan file is shown as `maos
+    status` shows it.
+    """
+
+    async def work(m: Maos) -> WorkflowRun | RunStatus:
+        found = await find(m, id)
+        return await m.runs.status_of(found) if isinstance(found, Run) else found
+
+    found = database.read(work)
+    if isinstance(found, WorkflowRun):
+        if as_json:
+            documents.show(document(found))
+        else:
+            _show_page(found, everything=everything)
+    elif as_json:
+        made_from = origin(found.run)
+        assert made_from is not None
+        info = documents.of(views.of_file(found, made_from))
+        documents.show({**run_page.document(found, tasks=True), **info})
+    else:
+        run_page.show(found, tasks=True, messages=None)
+
+
+# --- rendering ---------------------------------------------------------------------------------------------------
+
+
+def document(run: WorkflowRun) -> documents.Document:
+    """All that is known of a workflow run of a function."""
+    names = ("arguments", "options", "result", "error", "published", "checkpoints", "steps")
+    return {**summary(run), **{name: msgspec.to_builtins(getattr(run, name)) for name in names}}
+
+
+def summary(run: WorkflowRun) -> documents.Document:
+    """A workflow run of a function as it is listed."""
+    found: documents.Document = documents.of(views.of_function(run))
+    return found
+
+
+def show_list(runs: Sequence[WorkflowRun]) -> None:
+    """Print workflow runs, one to a line."""
+    WORKFLOWS.table([views.of_function(run) for run in runs])
+
+
+def spoken(run: WorkflowRun) -> str:
+    """The status of a workflow run as people say it."""
+    state = views.of_function(run).state
+    return run_page.STATES.get(state, state)
+
+
+def needs_resume(run: WorkflowRun) -> bool:
+    """Whether it stopped without being told to, and does not continue until it is resumed."""
+    return Status.of(run).needs_resume
+
+
+def show_stopped(run: WorkflowRun) -> None:
+    """Print why a workflow run has stopped by itself, and the command that resumes it."""
+    state = "changed" if run.status == "changed" else "interrupted"
+    why = f": {clean(run.why)}" if run.why else ""
+    render.line(("! ", "bold red"), (clean(run.id), "bold"), " is ", (state, "bold red"), why)
+    render.line(("  resume with: ", "dim"), (f"maos workflow resume {run.id}", "bold"))
+
+
+def _show_page(run: WorkflowRun, *, everything: bool) -> None:
+    version = f" {clean(run.definition)}" if run.definition else ""
+    status = (spoken(run), STYLES.get(run.status, "cyan"))
+    render.line((clean(run.id), "bold"), f"  {clean(run.name)}{version}  ", status)
+    if run.why:
+        render.line(f"  {clean(run.why)}")
+    for name, value in run.published.items():
+        render.line((f"  {clean(name)}: ", "dim"), render.compact(value))
+    steps = list(run.steps.items())
+    shown = steps if everything else steps[-STEPS_SHOWN_MAX:]
+    if len(shown) < len(steps):
+        render.line((f"  … {len(steps) - len(shown)} earlier steps; --all shows them", "dim"))
+    if shown:
+        STEPS.table(shown)
+    for step_id in run.unknown:
+        render.line(("unknown: ", "bold red"), f"step {step_id} may or may not have taken effect; look, then")
+        render.line(f"  maos workflow resolve {run.id} {step_id} {OUTCOMES}")
+    for step_id, step in run.waiting.items():
+        if step.kind == "gate":
+            render.line(("asks: ", "bold yellow"), clean(step.name))
+            render.line(f"  maos answer {run.id}/{step_id} ANSWER")
+        elif step.kind == "signal":
+            render.line(("waits: ", "bold yellow"), f"maos workflow signal {run.id} {clean(step.name)} [JSON]")
+    if run.status == "completed":
+        show_end(run)
+    elif needs_resume(run) or run.status == "paused":
+        render.line(f"resume with: maos workflow resume {run.id}")
+
+
+def show_end(run: WorkflowRun) -> None:
+    """Print the result of a workflow run, or why it has none and how to resume it."""
+    if run.status == "completed":
+        render.line(("result: ", "bold green"), render.compact(run.result))
+        return
+    style = STYLES.get(run.status, "cyan")
+    render.line((f"{run.id} is {spoken(run)}", style), f": {clean(run.why)}" if run.why else "")
+    if run.is_open:
+        render.line(f"resume with: maos workflow resume {run.id}")
+
+
+async def narrate(m: Maos, handle: Handle[Any]) -> None:
+    """Print what a person should know while a workflow run is executed."""
+    id = handle.id
+    async for each in m.workflows.notices(id, after=max(0, handle.flow.version - 1)):
+        if each.what == "waits":
+            gate, signal = f"answer {id}/{each.step_id} ANSWER", f"workflow signal {id} {each.name} [JSON]"
+            note(f"waits for {clean(each.name)!r}: maos {gate if each.kind == 'gate' else signal}")
+        elif each.what == "unknown":
+            resolve = f"maos workflow resolve {id} {each.step_id} done|failed|again"
+            note(f"step {each.step_id} may or may not have taken effect: {resolve}")
+        else:
+            note(f"step {each.step_id} failed and is retried: {clean(each.message)}")
