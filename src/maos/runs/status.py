@@ -41,7 +41,7 @@ from maos.travel.points_in_time import PointInTime
 from maos.workspaces import Blocked as Blocked
 from maos.workspaces import Conflicted as Conflicted
 from maos.workspaces import FileChange, Workspace
-from maos.workspaces import MergedWork as MergedWork
+from maos.workspaces import Merged as Merged
 
 ID = "r-"
 """How the ids of runs begin; a person may leave it out."""
@@ -259,7 +259,7 @@ class RunViews(RunReader):
         ]
         return Summary(run, discoveries, await _files(run))
 
-    async def merge(self, run: Run, *, into: Path, message: str) -> MergedWork | Conflicted | Blocked:
+    async def merge(self, run: Run, *, into: Path, message: str) -> Merged | Conflicted | Blocked:
         """Merge what the tasks of a run have done into the branch of a folder, as one commit."""
         if is_executing(run):
             hint = f"wait, or `maos orchestration pause {run.id}`"

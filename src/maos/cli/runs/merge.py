@@ -16,7 +16,7 @@ from maos.cli.plain import clean
 if TYPE_CHECKING:
     from maos.app import Maos
     from maos.model.run import Run
-    from maos.runs.status import Blocked, Conflicted, MergedWork
+    from maos.runs.status import Blocked, Conflicted, Merged
 
 
 @click.command(
@@ -35,7 +35,7 @@ def merge(ctx: click.Context, id: str, into: str | None, message: str, as_json: 
     in the way. It can be repeated when the run has done more.
     """
 
-    async def work(m: Maos) -> tuple[Run, MergedWork | Conflicted | Blocked]:
+    async def work(m: Maos) -> tuple[Run, Merged | Conflicted | Blocked]:
         from pathlib import Path
 
         run = await m.runs.find(id)
@@ -52,10 +52,10 @@ def merge(ctx: click.Context, id: str, into: str | None, message: str, as_json: 
         ctx.exit(CONFLICT)
 
 
-def _show(run: Run, done: MergedWork | Conflicted | Blocked) -> None:
-    from maos.runs.status import Blocked, MergedWork
+def _show(run: Run, done: Merged | Conflicted | Blocked) -> None:
+    from maos.runs.status import Blocked, Merged
 
-    if isinstance(done, MergedWork):
+    if isinstance(done, Merged):
         if not done.files:
             render.line("nothing to merge: everything is there already")
             return
