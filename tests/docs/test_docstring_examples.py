@@ -36,7 +36,7 @@ from maos.workflows.service import Workflows
 from tests.docs.documents import ROOT
 
 EXAMPLE_LINES_MAX = 4
-EXAMPLE_S_MAX = 10
+EXAMPLE_S_MAX = 60
 
 IN_A_WORKFLOW = "maos.workflows."
 """Examples of what a workflow's function calls: they are run as one."""

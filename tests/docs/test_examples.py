@@ -68,8 +68,10 @@ def test_the_demonstration_notices_a_lie(tmp_path: Path) -> None:
     early = report.replace("update.version", "step + 1")
     lying = tmp_path / "lying.py"
     lying.write_text(honest.replace(report, "").replace(update, early + update))
-    result = subprocess.run(
-        [sys.executable, str(lying), "--seed", "1", "--kills", "3"], capture_output=True, text=True, timeout=60
-    )
+    for seed in range(1, 6):  # a kill must come between the report and the disk, which depends on the machine
+        command = [sys.executable, str(lying), "--seed", str(seed), "--kills", "3"]
+        result = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        if result.returncode:
+            break
     assert result.returncode == 1, result.stdout
     assert "The proof failed" in result.stdout

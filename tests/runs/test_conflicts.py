@@ -174,7 +174,7 @@ async def test_the_conflict_markers_are_in_the_files_that_the_agent_gets(
     saved = await workspaces.checkpoint(own, "both")
     assert saved is not None
     merged = await workspaces.merge(own, saved.commit, into=other.path, message="both")
-    assert isinstance(merged, workspaces.MergedWork)
+    assert isinstance(merged, workspaces.Merged)
     assert (other.tree / "f.txt").read_text() == "one\na and b\nthree\n"
 
 

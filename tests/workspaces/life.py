@@ -10,7 +10,7 @@ import json
 import sys
 from pathlib import Path
 
-from maos.workspaces import MergedWork, Workspace, checkpoint, merge, prepare, remove, restore, verify
+from maos.workspaces import Merged, Workspace, checkpoint, merge, prepare, remove, restore, verify
 from maos_testing.crash import ack
 from tests.workspaces.repositories import git, repository, write
 
@@ -46,7 +46,7 @@ async def step(name: str, folder: Path) -> str:
             return " ".join(await verify(workspace))
         case "merge":
             done = await merge(workspace, git(user, "rev-parse", "refs/maos/one/1"), into=user, message="work")
-            assert isinstance(done, MergedWork), done
+            assert isinstance(done, Merged), done
             return done.commit
         case "remove":
             await remove(workspace)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from maos.errors import MaosError
-from maos.workspaces import MergedWork, checkpoint, diff, merge, patch, prepare, remove, restore, verify
+from maos.workspaces import Merged, checkpoint, diff, merge, patch, prepare, remove, restore, verify
 from maos.workspaces import git as git_module
 from maos.workspaces.git import Git, GitFailed, GitTimeout, lock_file
 from tests.workspaces.repositories import commit, git, repository, write
@@ -99,8 +99,8 @@ async def test_nothing_that_a_repository_names_is_run(tmp_path: Path, monkeypatc
     saved = await checkpoint(second, "z")
     assert saved is not None
     blocked = await merge(workspace, first.commit, into=user, message="m")
-    assert not isinstance(blocked, MergedWork), "files that pass through a filter are the user's to merge"
-    assert isinstance(await merge(second, saved.commit, into=user, message="m"), MergedWork)
+    assert not isinstance(blocked, Merged), "files that pass through a filter are the user's to merge"
+    assert isinstance(await merge(second, saved.commit, into=user, message="m"), Merged)
     await remove(second)
     assert not ran.exists(), ran.read_text()
 

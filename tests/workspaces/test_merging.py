@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from maos.errors import InvalidInput
-from maos.workspaces import Blocked, Conflicted, MergedWork, Workspace, checkpoint, merge, prepare, remove
+from maos.workspaces import Blocked, Conflicted, Merged, Workspace, checkpoint, merge, prepare, remove
 from tests.workspaces.repositories import commit, contents, git, repository, users_things, write
 
 LINES = "".join(f"{n}\n" for n in range(1, 21))
@@ -23,7 +23,7 @@ async def workspace(user: Path, tmp_path: Path) -> Workspace:
     return await prepare(user, "one", root=tmp_path / "workspaces")
 
 
-async def merged(workspace: Workspace, user: Path, message: str = "the work") -> MergedWork | Conflicted | Blocked:
+async def merged(workspace: Workspace, user: Path, message: str = "the work") -> Merged | Conflicted | Blocked:
     """Save what is there and merge it."""
     saved = await checkpoint(workspace, "done")
     assert saved is not None
@@ -43,7 +43,7 @@ async def test_work_lands_as_one_commit_with_its_files(user: Path, workspace: Wo
     (workspace.tree / "d/b.txt").unlink()
     (workspace.tree / "link").symlink_to("a.txt")
     done = await merged(workspace, user, "Add a file\n\nand more")
-    assert done == MergedWork(git(user, "rev-parse", "main"), ("a.txt", "d/b.txt", "link", "new/file.sh"))
+    assert done == Merged(git(user, "rev-parse", "main"), ("a.txt", "d/b.txt", "link", "new/file.sh"))
     assert contents(user) == contents(workspace.tree)
     assert clean(user)
     assert git(user, "log", "--format=%s", "main") == "Add a file\nfirst"
@@ -58,7 +58,7 @@ async def test_both_sides_are_kept_when_they_do_not_meet(user: Path, workspace: 
     write(user / "old.txt", "old\n" * 9 + "by the user\n")
     commit(user, "the user goes on")
     done = await merged(workspace, user)
-    assert isinstance(done, MergedWork)
+    assert isinstance(done, Merged)
     assert (user / "a.txt").read_text() == "user\n" + LINES + "agent\n"
     assert (user / "renamed.txt").read_text() == "old\n" * 9 + "by the user\n"
     assert clean(user)
@@ -91,7 +91,7 @@ async def test_changes_of_the_user_elsewhere_stay_as_they_are(user: Path, worksp
     write(user / "staged", "staged\n")
     git(user, "add", "staged")
     write(user / "untracked", "untracked")
-    assert isinstance(await merged(workspace, user), MergedWork)
+    assert isinstance(await merged(workspace, user), Merged)
     assert git(user, "status", "--porcelain") == " M d/b.txt\nA  staged\n?? untracked"
     assert (user / "d/b.txt").read_text() == "not committed\n"
 
@@ -148,7 +148,7 @@ async def test_what_the_user_has_done_alike_is_not_in_the_way(user: Path, worksp
     write(user / "new", "agent")
     (user / "d/b.txt").unlink()
     done = await merged(workspace, user)
-    assert isinstance(done, MergedWork)
+    assert isinstance(done, Merged)
     assert clean(user)
     assert contents(user) == contents(workspace.tree)
 
@@ -156,7 +156,7 @@ async def test_what_the_user_has_done_alike_is_not_in_the_way(user: Path, worksp
 async def test_files_that_were_only_touched_are_not_in_the_way(user: Path, workspace: Workspace) -> None:
     write(workspace.tree / "a.txt", LINES + "agent\n")
     write(user / "a.txt", LINES)
-    assert isinstance(await merged(workspace, user), MergedWork)
+    assert isinstance(await merged(workspace, user), Merged)
     assert clean(user)
 
 
@@ -179,7 +179,7 @@ async def test_a_locked_index_blocks_and_says_so(user: Path, workspace: Workspac
     assert "index.lock" in done.hint
     assert users_things(user) == before
     lock.unlink()
-    assert isinstance(await merged(workspace, user), MergedWork)
+    assert isinstance(await merged(workspace, user), Merged)
 
 
 async def test_conflicts_that_the_user_has_not_resolved_block(user: Path, workspace: Workspace) -> None:
@@ -200,8 +200,8 @@ async def test_conflicts_that_the_user_has_not_resolved_block(user: Path, worksp
 async def test_merged_twice_it_is_there_once(user: Path, workspace: Workspace) -> None:
     write(workspace.tree / "new", "agent")
     first = await merged(workspace, user)
-    assert isinstance(first, MergedWork)
-    assert await merged(workspace, user) == MergedWork(first.commit, ())
+    assert isinstance(first, Merged)
+    assert await merged(workspace, user) == Merged(first.commit, ())
     assert git(user, "rev-parse", "main") == first.commit
 
 
@@ -209,13 +209,13 @@ async def test_what_the_user_took_out_again_stays_out(user: Path, workspace: Wor
     """The second merge starts from what was merged last, not from where the work began."""
     write(workspace.tree / "a.txt", LINES.replace("10\n", "agent\n"))
     write(workspace.tree / "unwanted", "agent")
-    assert isinstance(await merged(workspace, user), MergedWork)
+    assert isinstance(await merged(workspace, user), Merged)
     write(user / "a.txt", LINES.replace("10\n", "user\n"))
     (user / "unwanted").unlink()
     commit(user, "the user changes it again")
     write(workspace.tree / "more", "agent")
     done = await merged(workspace, user)
-    assert isinstance(done, MergedWork)
+    assert isinstance(done, Merged)
     assert done.files == ("more",)
     assert not (user / "unwanted").exists()
     assert "user\n" in (user / "a.txt").read_text()
@@ -229,7 +229,7 @@ async def test_what_the_agent_took_in_from_the_user_is_no_conflict(user: Path, w
     git(workspace.tree, "merge", "-q", "main", "-m", "take in main")
     write(workspace.tree / "a.txt", LINES.replace("10\n", "agent after user\n"))
     done = await merged(workspace, user)
-    assert isinstance(done, MergedWork)
+    assert isinstance(done, Merged)
     assert done.files == ("a.txt", "new")
 
 
@@ -237,8 +237,8 @@ async def test_two_workspaces_land_one_after_the_other(user: Path, workspace: Wo
     other = await prepare(user, "two", root=tmp_path / "workspaces")
     write(workspace.tree / "a.txt", "one\n" + LINES)
     write(other.tree / "a.txt", LINES + "two\n")
-    assert isinstance(await merged(workspace, user), MergedWork)
-    assert isinstance(await merged(other, user), MergedWork)
+    assert isinstance(await merged(workspace, user), Merged)
+    assert isinstance(await merged(other, user), Merged)
     assert (user / "a.txt").read_text() == "one\n" + LINES + "two\n"
 
 
@@ -250,7 +250,7 @@ async def test_a_branch_that_does_not_have_the_base_gets_the_work_and_nothing_el
     git(user, "commit", "-q", "-m", "another history")
     write(workspace.tree / "new", "agent")
     done = await merged(workspace, user)
-    assert isinstance(done, MergedWork)
+    assert isinstance(done, Merged)
     assert done.files == ("new",)
 
 
@@ -260,13 +260,13 @@ async def test_uncommitted_changes_it_started_with_are_the_users_to_commit(user:
     workspace = await prepare(user, "two", root=tmp_path / "workspaces", include_uncommitted=True)
     write(workspace.tree / "new", "agent")
     done = await merged(workspace, user)
-    assert isinstance(done, MergedWork)
+    assert isinstance(done, Merged)
     assert done.files == ("new",)
     write(workspace.tree / "a.txt", "user\n" + LINES + "agent\n")
     done = await merged(workspace, user)
     assert isinstance(done, Conflicted | Blocked)
     commit(user, "the user commits")
-    assert isinstance(await merged(workspace, user), MergedWork)
+    assert isinstance(await merged(workspace, user), Merged)
     assert (user / "a.txt").read_text() == "user\n" + LINES + "agent\n"
 
 
@@ -276,7 +276,7 @@ async def test_into_a_bare_repository_only_the_branch_moves(user: Path, tmp_path
     workspace = await prepare(bare, "two", root=tmp_path / "workspaces")
     write(workspace.tree / "new", "agent")
     done = await merged(workspace, bare)
-    assert isinstance(done, MergedWork)
+    assert isinstance(done, Merged)
     assert git(bare, "show", "main:new") == "agent"
 
 
@@ -289,7 +289,7 @@ async def test_into_a_repository_without_a_commit_nothing_is_merged(tmp_path: Pa
     assert isinstance(done, Blocked)
     assert "nothing is committed" in done.why
     commit(user, "first")
-    assert isinstance(await merged(workspace, user), MergedWork)
+    assert isinstance(await merged(workspace, user), Merged)
     assert (user / "a.txt").read_text() == LINES + "agent\n"
 
 
@@ -301,7 +301,7 @@ async def test_line_ends_land_as_the_attributes_want_them(user: Path, tmp_path: 
     write(workspace.tree / "crlf.txt", b"a\r\nb\r\n")
     write(workspace.tree / "run.bat", b"one\ntwo\nthree\n")
     write(workspace.tree / "binary", b"\0\r\n")
-    assert isinstance(await merged(workspace, user), MergedWork)
+    assert isinstance(await merged(workspace, user), Merged)
     assert git(user, "cat-file", "-p", "main:crlf.txt") == "a\nb"
     assert (user / "run.bat").read_bytes() == b"one\r\ntwo\r\nthree\r\n"
     assert (user / "binary").read_bytes() == b"\0\r\n"
@@ -339,5 +339,5 @@ async def test_work_can_land_when_its_workspace_is_gone(user: Path, workspace: W
     assert saved is not None
     await remove(workspace)
     done = await merge(workspace, saved.commit, into=user, message="")
-    assert isinstance(done, MergedWork)
+    assert isinstance(done, Merged)
     assert git(user, "log", "-1", "--format=%s") == "Merge one"

@@ -336,6 +336,6 @@ async def test_an_ordinary_user_needs_no_configuration(shared: Path) -> None:
         await restore(workspace, str(workspace.base))
         assert not (workspace.tree / "b").exists()
         done = await workspaces.merge(workspace, saved.commit, into=user, message="work")
-        assert isinstance(done, workspaces.MergedWork)
+        assert isinstance(done, workspaces.Merged)
         await workspaces.remove(workspace)
     assert (user / "b").read_text() == "b"

@@ -40,7 +40,7 @@ from maos.travel.points_in_time import PointInTime
 from maos.workspaces import Blocked as Blocked
 from maos.workspaces import Conflicted as Conflicted
 from maos.workspaces import FileChange, Workspace
-from maos.workspaces import MergedWork as MergedWork
+from maos.workspaces import Merged as Merged
 
 if TYPE_CHECKING:
     from maos.engine.attempts import Attempts
@@ -309,7 +309,7 @@ class RunViews(RunReader):
         ]
         return RunSummary(run, discoveries, await _files(run))
 
-    async def merge(self, run: Run, *, into: Path, message: str) -> MergedWork | Conflicted | Blocked:
+    async def merge(self, run: Run, *, into: Path, message: str) -> Merged | Conflicted | Blocked:
         """Merge what the tasks of a run have done into the branch of a folder, as one commit."""
         if is_executing(run):
             hint = f"wait, or `maos pause {run.id}`"

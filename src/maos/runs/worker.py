@@ -263,7 +263,7 @@ class AgentWorker:
         if not run.options.get("workspace") or not outcome.commit:
             return outcome
         merged = await self._try(run, task, outcome.commit, prefer if prefer in workspaces.SIDES else "")
-        if isinstance(merged, workspaces.MergedWork):
+        if isinstance(merged, workspaces.Merged):
             return outcome._replace(merged=merged.commit)
         if isinstance(merged, workspaces.Conflicted):
             why = f"conflict in {', '.join(merged.files)}"
@@ -272,7 +272,7 @@ class AgentWorker:
 
     async def _try(
         self, run: Run, task: TaskState, commit: str, prefer: str = ""
-    ) -> workspaces.MergedWork | workspaces.Conflicted | workspaces.Blocked:
+    ) -> workspaces.Merged | workspaces.Conflicted | workspaces.Blocked:
         into = workspaces.Workspace.from_data(run.options["workspace"])
         title = str(task.plan.get("task") or "").strip().partition("\n")[0][:60]
         message = f"{task.name}: {title}" if title else task.name

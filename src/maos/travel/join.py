@@ -209,7 +209,7 @@ class Join:
             message=f"Join {theirs.id}",
             prefer={OURS: workspaces.OTHERS, THEIRS: workspaces.OWN}.get(side, ""),
         )
-        if not isinstance(done, workspaces.MergedWork):
+        if not isinstance(done, workspaces.Merged):
             raise Corrupt(f"the files of {theirs.id} could not be merged: {done.files}", hint="join them again")
         return done.commit, into.to_data()
 

@@ -17,7 +17,7 @@ from maos.workspaces.checkpoints import FileChange, FileCheckpoint, checkpoint, 
 from maos.workspaces.git import GitUnavailable, UntrustedRepository
 from maos.workspaces.index import LeftOut
 from maos.workspaces.layout import UnsavedWork, Workspace, check_workspace_name, is_object
-from maos.workspaces.merge import OTHERS, OWN, SIDES, Blocked, Conflicted, MergedWork, merge, preview
+from maos.workspaces.merge import OTHERS, OWN, SIDES, Blocked, Conflicted, Merged, merge, preview
 from maos.workspaces.preparation import exists, head, missing_commits, prepare, relocate, verify
 from maos.workspaces.removal import Left, clear, is_left, is_merged, keep, left_behind, remove
 
@@ -32,7 +32,7 @@ __all__ = [
     "GitUnavailable",
     "Left",
     "LeftOut",
-    "MergedWork",
+    "Merged",
     "UnsavedWork",
     "UntrustedRepository",
     "Workspace",

@@ -35,7 +35,7 @@ OWN, OTHERS = SIDES = ("own", "others")
 _UNDER_WAY = ("MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "rebase-merge", "rebase-apply", "BISECT_LOG")
 
 
-class MergedWork(NamedTuple):
+class Merged(NamedTuple):
     """The work is in the user's branch and tree."""
 
     commit: str
@@ -72,7 +72,7 @@ class _Tried(NamedTuple):
 
 async def merge(
     workspace: Workspace, commit: str, *, into: Path, message: str, prefer: str = ""
-) -> MergedWork | Conflicted | Blocked:
+) -> Merged | Conflicted | Blocked:
     """Merge a checkpoint into the branch that is checked out at `into`, as one commit on top of it.
 
     With `prefer`, files that both sides changed in the same places are taken whole from one of them: OWN or OTHERS.
@@ -116,7 +116,7 @@ class _Merge:
         self.book = refs_of(workspace.name) + "merged"
         self.git = private_git(scratch / "git", source.repository, scratch)
 
-    async def run(self, named: str, message: str) -> MergedWork | Conflicted | Blocked:
+    async def run(self, named: str, message: str) -> Merged | Conflicted | Blocked:
         """Merge a commit and move the user's branch, or return what prevents it."""
         create_git_folder(self.scratch / "git", object_format=self.source.object_format)
         commit = await find_commit(self.source.git, named)
@@ -136,7 +136,7 @@ class _Merge:
             both = await self.git.line("commit-tree", tried.tree, "-p", commit, "-p", head, given=text.encode())
             return Conflicted(tuple(map(decode_path, tried.files)), tried.messages, both)
         if tried.tree == await self.git.line("rev-parse", head + "^{tree}"):
-            return MergedWork(head, ())
+            return Merged(head, ())
         text = f"{message.strip() or 'Merge ' + self.workspace.name}\n\nMaos-Checkpoint: {commit}\n"
         new = await self.git.line("commit-tree", tried.tree, "-p", head, given=text.encode("utf-8", "replace"))
         # Recorded before the branch moves: a record of a commit that the branch does not contain is ignored.
@@ -246,7 +246,7 @@ class _Landing:
         self.scratch = scratch
         self.git = source.git
 
-    async def land(self, head: str, new: str, files: list[bytes]) -> MergedWork | Blocked:
+    async def land(self, head: str, new: str, files: list[bytes]) -> Merged | Blocked:
         """Write the files and move the branch, if no change of the user blocks it."""
         if self.source.top is not None:
             self.git = Git(
@@ -265,7 +265,7 @@ class _Landing:
                 await self.git.run("read-tree", "-m", "-u", new, head, limit_s=CHECKOUT_LIMIT_S)
             return Blocked(f"the branch could not be moved: {error.result.complaint}", (), "merge again")
         crash_point("merge: branch")
-        return MergedWork(new, tuple(decode_path(path) for path in files))
+        return Merged(new, tuple(decode_path(path) for path in files))
 
     async def _without_filters(self) -> tuple[tuple[str, str], ...]:
         """Return settings that disable every filter program."""

@@ -23,7 +23,7 @@ from maos.ids import AGENT, RUN, Target
 if TYPE_CHECKING:
     from maos.app import Maos
     from maos.model.run import Run
-    from maos.runs.status import Blocked, Conflicted, MergedWork
+    from maos.runs.status import Blocked, Conflicted, Merged
     from maos.travel.comparison import ChangedField, Difference, Side
     from maos.travel.points_in_time import PointInTime
     from maos.travel.service import Comparison
@@ -169,7 +169,7 @@ def merge(ctx: click.Context, id: str, into: str | None, message: str, as_json: 
     has done more.
     """
 
-    async def work(m: Maos) -> tuple[Run, MergedWork | Conflicted | Blocked] | Target:
+    async def work(m: Maos) -> tuple[Run, Merged | Conflicted | Blocked] | Target:
         target = await m.find(id, RUN, AGENT)
         if target.kind != RUN:
             return target
@@ -193,10 +193,10 @@ def merge(ctx: click.Context, id: str, into: str | None, message: str, as_json: 
         ctx.exit(CONFLICT)
 
 
-def _show_merge(run: Run, done: MergedWork | Conflicted | Blocked) -> None:
-    from maos.runs.status import Blocked, MergedWork
+def _show_merge(run: Run, done: Merged | Conflicted | Blocked) -> None:
+    from maos.runs.status import Blocked, Merged
 
-    if isinstance(done, MergedWork):
+    if isinstance(done, Merged):
         if not done.files:
             render.line("nothing to merge: your branch has everything already")
             return
