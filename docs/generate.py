@@ -196,7 +196,7 @@ STATES: list[tuple[str, str, list[tuple[str, str]]]] = [
     (
         "Calls of workflows",
         "Each step, sleep, signal, question and child of a workflow is one of these.",
-        [("model/workflow.py", "STARTED DONE FAILED UNKNOWN LEFT")],
+        [("model/workflow.py", "STARTED DONE FAILED UNKNOWN ABANDONED")],
     ),
     (
         "Outcomes of effects",
@@ -290,7 +290,7 @@ PREFIXES = {"definition": "maos", "api": "maos.workflows", "steps": "maos.workfl
 
 def _thing(module: ast.Module, module_name: str, name: str) -> list[str]:
     for index, node in enumerate(module.body):
-        if isinstance(node, ast.FunctionDef) and any(ast.unparse(each) == "overload" for each in node.decorator_list):
+        if _is_overload(node):
             continue
         if isinstance(node, ast.ClassDef) and node.name == name:
             return _class(node)
@@ -302,10 +302,16 @@ def _thing(module: ast.Module, module_name: str, name: str) -> list[str]:
     raise SystemExit(f"docs/generate.py: there is no {name} any more")
 
 
+def _is_overload(node: ast.stmt) -> bool:
+    is_function = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+    return is_function and any(ast.unparse(each) == "overload" for each in node.decorator_list)
+
+
 def _class(node: ast.ClassDef) -> list[str]:
     handle = HANDLES.get(node.name)
     lines = [] if handle else [f"### {'maos.' if node.name in EXPORTED else ''}{node.name}", ""]
-    methods = [each for each in node.body if isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef))]
+    functions = [each for each in node.body if isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef))]
+    methods = [each for each in functions if not _is_overload(each)]
     init = next((each for each in methods if each.name == "__init__"), None)
     if init is not None and not handle and node.name in EXPORTED - {"State"}:
         lines += _code(_call(init, f"maos.{node.name}"))

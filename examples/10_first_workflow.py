@@ -39,7 +39,7 @@ async def order(amount: int) -> str:
 async def main(folder: Path) -> None:
     async with maos.open(folder / "maos.db") as m:
         handle = await m.workflows.start(order, 30, id="order-7")
-        while not handle.flow.waiting:
+        while not handle.run.waiting:
             await asyncio.sleep(0.01)
 
     async with maos.open(folder / "maos.db") as m:

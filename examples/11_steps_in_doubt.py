@@ -1,4 +1,4 @@
-"""A step that was interrupted: nobody knows whether it took effect, so it is found out before anything else happens.
+"""A step that was interrupted: its outcome is unknown, so it is found out before anything else happens.
 
     python examples/11_steps_in_doubt.py
 
@@ -9,7 +9,7 @@ that it is to be done again. It prints
     transfer 1: 10 euros
     the bank has a transfer under order-7/1
     transfer 2: 20 euros
-    nobody knows what became of call 2, transfer_without_probe(20)
+    the outcome of step 2, transfer_without_probe(20), is unknown
     transfer 2: 20 euros
     [10, 20]
 """
@@ -52,10 +52,10 @@ async def transfers() -> list[int]:
     return [await transfer(10), await transfer_without_probe(20)]
 
 
-async def run_until_a_step_waits(folder: Path, place: str) -> None:
+async def run_until_a_step_waits(folder: Path, step_id: str) -> None:
     async with maos.open(folder / "maos.db") as m:
         handle = await m.workflows.start(transfers, id="order-7")
-        while place not in handle.flow.steps:
+        while step_id not in handle.run.steps:
             await asyncio.sleep(0.01)
         await asyncio.sleep(0.05)
 
@@ -66,11 +66,11 @@ async def main(folder: Path) -> None:
     bank_answers.set()
     async with maos.open(folder / "maos.db") as m:
         handle = await m.workflows.start(transfers, id="order-7")
-        while not handle.flow.unknown:
+        while not handle.run.unknown:
             await asyncio.sleep(0.01)
-        for place, call in handle.flow.unknown.items():
-            print(f"nobody knows what became of call {place}, {call.name}({call.about['given']})")
-            await m.workflows.settle("order-7", place, "again")
+        for step_id, step in handle.run.unknown.items():
+            print(f"the outcome of step {step_id}, {step.name}({step.about['given']}), is unknown")
+            await m.workflows.resolve("order-7", step_id, "again")
         print(await handle.result())
 
 

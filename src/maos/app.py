@@ -149,7 +149,7 @@ class Maos:
             print(await m.workflows.run(shout, "hello"))
         """
         if self._workflows is None:
-            from maos.workflows.policy import CheckpointPolicy
+            from maos.workflows.record import CheckpointPolicy
             from maos.workflows.service import Workflows
 
             values = self.settings.values

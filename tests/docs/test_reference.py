@@ -128,7 +128,7 @@ def test_states_are_those_of_the_code() -> None:
         "Tasks": (run.WAITING, run.RUNNING, run.GATED, run.DONE, run.FAILED),
         "Agents and their attempts": (*attempt.OPEN, attempt.DONE, attempt.FAILED, attempt.STOPPED),
         "Workflows": (*workflow.OPEN, workflow.COMPLETED, workflow.FAILED, workflow.CANCELLED),
-        "Calls of workflows": (workflow.STARTED, workflow.DONE, workflow.FAILED, workflow.UNKNOWN, workflow.LEFT),
+        "Calls of workflows": (workflow.STARTED, workflow.DONE, workflow.FAILED, workflow.UNKNOWN, workflow.ABANDONED),
     }.items():
         part = text.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
         meanings, _, transitions = part.partition("| from | to |")

@@ -60,7 +60,7 @@ async def waits() -> Any:
 async def folded(m: Maos, where: dict[str, str], name: str = "unheard-of") -> Parts:
     """A workflow whose calls were forgotten and that is not over: what a stranger makes of one."""
     handle = await m.workflows.start(waits, id="w-1")
-    await eventually(lambda: handle.flow.waiting)
+    await eventually(lambda: handle.run.waiting)
     kept = msgspec.to_builtins(await m.workflows.get("w-1"))
     kept |= {"name": name, "options": {**kept["options"], "where": where}}
     kept.pop("version")

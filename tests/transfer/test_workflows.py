@@ -45,7 +45,7 @@ def definition(outside: Outside):  # type: ignore[no-untyped-def]
 
 async def until_it_waits(m: Maos, definition: object) -> None:
     handle = await m.workflows.start(definition, id="w-1")  # type: ignore[arg-type]
-    await eventually(lambda: handle.flow.waiting)
+    await eventually(lambda: handle.run.waiting)
 
 
 async def test_a_workflow_goes_on_elsewhere_once_a_person_agrees(

@@ -1,9 +1,10 @@
 """A user's file, checked by mypy: every line with an `error:` comment is a mistake that mypy must find, no other is."""
 
+from datetime import datetime
 from typing import Any, assert_type
 
 import maos
-from maos.workflows import Handle, StepDefinition, Workflow, child, parallel
+from maos.workflows import Handle, StepDefinition, Workflow, agent, child, gate, now, parallel, signal
 
 
 @maos.step
@@ -34,10 +35,20 @@ async def order(amount: float) -> dict[str, int]:
     assert_type(await charge(amount), list[str])
     assert_type(await parallel(fetch, ["a", "b"]), list[int])
     assert_type(await child(refund, "x"), bool)
+    assert_type(await agent("Write the invoice", kind="claude"), str)
+    assert_type(await gate("Pay?", choices=["yes", "no"]), str)
+    assert_type(await signal("paid", type=float), float)
+    assert_type(await signal("packed", type=list[str]), list[str])
+    assert_type(await signal("anything"), Any)
+    assert_type(now(), datetime)
     await fetch(7)  # error: [arg-type]
     await pay("much")  # error: [arg-type]
     read("b", limit="two")  # error: [arg-type] [unused-coroutine]
     text: str = await fetch("a")  # error: [assignment]
+    count: int = await agent("Count the invoices")  # error: [assignment]
+    paid: int = await signal("paid", type=str)  # error: [arg-type]
+    done: str = await child(refund, "x")  # error: [arg-type]
+    print(count, paid, done)
     return {text: await read("b")}  # error: [dict-item]
 
 
@@ -61,5 +72,8 @@ async def main() -> None:
         assert_type(handle, Handle[bool])
         assert_type(await handle.result(), bool)
         assert_type(await (await m.workflows.resume("w-1")).result(), Any)
+        assert_type(await (await m.workflows.resume("w-1", workflow=refund)).result(), bool)
+        assert_type(await (await m.workflows.start_with(refund, ["7"], {})).result(), bool)
+        assert_type((await handle.wait()).status, str)
         number: int = await m.workflows.run(order, 7.0)  # error: [arg-type]
         print(number)

@@ -119,7 +119,7 @@ async def attend(m: Maos) -> None:
                 for step_id in flow.unknown:
                     did = found(f"{flow.id}/{step_id}")
                     outcome = ("again", None) if did is None else ("done", f"{did}!")
-                    await m.workflows.settle(flow.id, step_id, outcome[0], value=outcome[1])
+                    await m.workflows.resolve(flow.id, step_id, outcome[0], value=outcome[1])
             except NotWaiting:
                 pass  # it went on meanwhile
         await asyncio.sleep(0.005)

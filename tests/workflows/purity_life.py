@@ -49,7 +49,7 @@ async def live(database: str, *, go: bool) -> None:
             await m.workflows.signal("p", "go")
             await handle.result()
         else:
-            while not handle.flow.waiting:
+            while not handle.run.waiting:
                 await asyncio.sleep(0.005)
 
 

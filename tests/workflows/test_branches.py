@@ -68,9 +68,9 @@ async def test_all_that_began_end_before_the_first_failure_is_raised_and_no_more
 
     async with engine() as m:
         handle = await m.workflows.start(failing, id="f")
-        await eventually(lambda: handle.flow.waiting)
+        await eventually(lambda: handle.run.waiting)
         assert sorted(outside.seen) == [0, 1, 2]
-        assert {call.status for step_id, call in handle.flow.steps.items() if ":" in step_id} == {"done", "failed"}
+        assert {call.status for step_id, call in handle.run.steps.items() if ":" in step_id} == {"done", "failed"}
     async with engine() as m:
         await m.workflows.signal("f", "go")
         assert await m.workflows.run(failing, id="f") == "work failed: ValueError: no"
@@ -108,7 +108,7 @@ async def test_a_branch_that_had_begun_goes_on_though_another_had_failed(engine:
 
     async with engine() as m:
         handle = await m.workflows.start(failing, id="f")
-        await eventually(lambda: handle.flow.done == 2)
+        await eventually(lambda: handle.run.done == 2)
     is_slow = True
     async with engine() as m:
         handle = await m.workflows.start(failing, id="f")
@@ -165,13 +165,13 @@ async def test_branches_interrupted_in_the_middle_go_on_each_from_its_own_place(
     async with engine() as m:
         handle = await m.workflows.start(branching, id="b")
         await eventually(lambda: sorted(map(str, outside.seen)) == sorted(map(str, [(0, 0), 0, (1, 0), (1, 1), 1, 2])))
-        await eventually(lambda: handle.flow.done == 3)
+        await eventually(lambda: handle.run.done == 3)
     outside.seen.clear()
     outside.hold.set()
     async with engine() as m:
         handle = await m.workflows.start(branching, id="b")
         assert await handle.result() == [[0, 1, 2], [10, 11, 12], [20, 21, 22]]
-        assert all(call.status == "done" for call in handle.flow.steps.values())
+        assert all(call.status == "done" for call in handle.run.steps.values())
     assert sorted(map(str, outside.seen)) == sorted(map(str, [0, (0, 2), 1, 2, (2, 1), (2, 2)]))
 
 
@@ -194,7 +194,7 @@ async def test_a_task_keeps_its_place_though_the_workflow_is_faster_when_it_runs
 
     async with engine() as m:
         handle = await m.workflows.start(besides, id="b")
-        await eventually(lambda: handle.flow.waiting)
+        await eventually(lambda: handle.run.waiting)
     async with engine() as m:
         await m.workflows.signal("b", "go")
         assert await m.workflows.run(besides, id="b") == ["one", "two", "aside", "three", "later"]
@@ -228,7 +228,7 @@ async def test_a_group_that_failed_fails_in_the_same_way_again(engine: Engine) -
 
     async with engine() as m:
         handle = await m.workflows.start(grouped, id="g")
-        await eventually(lambda: handle.flow.waiting)
+        await eventually(lambda: handle.run.waiting)
     async with engine() as m:
         await m.workflows.signal("g", "go", 7)
         assert await m.workflows.run(grouped, id="g") == "fail failed: ValueError: no, 7"
@@ -254,7 +254,7 @@ async def test_branches_within_branches_keep_their_places(engine: Engine) -> Non
 
     async with engine() as m:
         handle = await m.workflows.start(nested, id="n")
-        await eventually(lambda: handle.flow.waiting)
+        await eventually(lambda: handle.run.waiting)
     once = sorted(outside.seen)
     assert len(once) == len(set(once)) == 9
     async with engine() as m:
@@ -303,7 +303,7 @@ async def test_a_task_that_nobody_waits_for_ends_its_step_before_the_workflow_en
     handle = await m.workflows.start(careless)
     assert await handle.result() == "ended"
     assert outside.seen == ["done"]
-    assert [call.status for call in handle.flow.steps.values()] == ["done"]
+    assert [call.status for call in handle.run.steps.values()] == ["done"]
     await asyncio.gather(*tasks, return_exceptions=True)
 
 

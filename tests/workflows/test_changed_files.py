@@ -70,8 +70,8 @@ class Begun:
         assert found is not None
         return found
 
-    async def go_over(self, read: ParsedPlan) -> Run:
-        await changing.go_over(self.m.journal, SystemClock(), self.run, read, agents={})
+    async def adopt(self, read: ParsedPlan) -> Run:
+        await changing.adopt(self.m.journal, SystemClock(), self.run, read, agents={})
         return await self.m.runs.get("r-1")
 
 
@@ -113,7 +113,7 @@ async def test_what_has_not_begun_can_change_and_go_and_come(begun: Begun) -> No
     await begun.begin(test="done")
     read = begun.now("make {{ version }}", "make all {{ version }}")
     assert begun.look() == changing.Look(begun.look().origin, "changed", changing.Changes(changed=("build",)))
-    run = await begun.go_over(read)
+    run = await begun.adopt(read)
     assert (run.status, run.why, run.done) == ("paused", "release.yaml has changed", 1)
     assert run.tasks["build"].plan["command"] == ["make", "all", "1"]
     assert run.tasks["test"].result == "yes"
@@ -125,7 +125,7 @@ async def test_what_has_not_begun_can_change_and_go_and_come(begun: Begun) -> No
         "- {name: lint, command: lint, needs: test}\n- {name: ship, command: ship it, needs: [lint],",
     )
     assert begun.look().changes == changing.Changes(("lint",), ("ship",), ("build",))
-    run = await begun.go_over(read)
+    run = await begun.adopt(read)
     assert list(run.tasks) == ["test", "lint", "ship"]
     assert (run.tasks["lint"].missing, run.tasks["ship"].missing) == (0, 1)
     assert run.needed_by == {"test": ["lint"], "lint": ["ship"]}
@@ -158,7 +158,7 @@ async def test_what_was_done_or_begun_must_be_the_same(
     made_from = changing.origin(begun.run)
     assert made_from is not None
     with pytest.raises(WorkflowChanged) as raised:
-        await begun.go_over(changing.reread(made_from))
+        await begun.adopt(changing.reread(made_from))
     assert told in raised.value.what
     assert "finishes with the file as it was" in raised.value.hint
     assert (await begun.m.runs.get("r-1")).version == begun.run.version
@@ -166,7 +166,7 @@ async def test_what_was_done_or_begun_must_be_the_same(
 
 async def test_limits_and_gates_that_are_left_out_fit_what_is_done(begun: Begun) -> None:
     await begun.begin(test="done", build="running")
-    run = await begun.go_over(begun.now("command: pytest", "command: pytest, time_limit_s: 9, priority: 3"))
+    run = await begun.adopt(begun.now("command: pytest", "command: pytest, time_limit_s: 9, priority: 3"))
     assert run.tasks["test"].plan["time_limit_s"] == 9
     assert (run.tasks["build"].status, run.agent("build")) == ("running", "r-1.build")
 
@@ -174,14 +174,14 @@ async def test_limits_and_gates_that_are_left_out_fit_what_is_done(begun: Begun)
 async def test_what_failed_can_be_mended_and_begins_anew(begun: Begun) -> None:
     """Under another name, so that nobody goes on with what the old one was told."""
     await begun.begin(test="done", build="failed")
-    run = await begun.go_over(begun.now("make {{", "make -k {{"))
+    run = await begun.adopt(begun.now("make {{", "make -k {{"))
     task = run.tasks["build"]
     assert (task.status, task.attempts, run.agent("build")) == ("waiting", 0, "r-1.build.b1")
 
 
 async def test_what_failed_and_has_not_changed_goes_on_as_it_was(begun: Begun) -> None:
     await begun.begin(test="done", build="failed")
-    run = await begun.go_over(begun.now("command: ship it", "command: ship it now"))
+    run = await begun.adopt(begun.now("command: ship it", "command: ship it now"))
     task = run.tasks["build"]
     assert (task.status, task.attempts, run.agent("build")) == ("failed", 1, "r-1.build")
 
@@ -190,20 +190,20 @@ async def test_tasks_that_came_later_stay_and_must_fit(begun: Begun) -> None:
     await begun.begin(test="done")
     await begun.record("run_planned", tasks=[{"name": "notes", "command": ["note"], "needs": ["build"]}])
     begun.run = await begun.m.runs.get("r-1")
-    run = await begun.go_over(begun.now("make {{", "make all {{"))
+    run = await begun.adopt(begun.now("make {{", "make all {{"))
     assert list(run.tasks) == ["test", "build", "ship", "notes"]
     begun.run = run
     without = 'build, command: "make {{ version }}", needs: test}\n- {name: ship, command: ship it, needs: build'
     read = begun.now(without, "other, command: x, needs: test}\n- {name: ship, command: ship it, needs: other")
     with pytest.raises(BadPlan, match="needs 'build'"):
-        await begun.go_over(read)
+        await begun.adopt(read)
     with pytest.raises(WorkflowChanged, match="notes the run was given another task of that name"):
-        await begun.go_over(begun.now("name: ship", "name: notes"))
+        await begun.adopt(begun.now("name: ship", "name: notes"))
 
 
 async def test_variables_are_those_that_were_given(begun: Begun) -> None:
     await begun.begin(variables={"version": "7"}, test="done")
-    run = await begun.go_over(begun.now("make {{", "make all {{"))
+    run = await begun.adopt(begun.now("make {{", "make all {{"))
     assert run.tasks["build"].plan["command"] == ["make", "all", "7"]
 
 
@@ -212,7 +212,7 @@ async def test_a_completed_run_goes_on_when_there_is_more_to_do(begun: Begun) ->
     await begun.record("run_ended", status="completed")
     begun.run = await begun.m.runs.get("r-1")
     more = FILE + "- {name: tell, command: tell, needs: ship}\n"
-    run = await begun.go_over(begun.now(new=more))
+    run = await begun.adopt(begun.now(new=more))
     assert (run.status, run.tasks["tell"].status, run.ended_us) == ("paused", "waiting", 0)
 
 
@@ -220,7 +220,7 @@ async def test_it_can_be_taken_back(begun: Begun) -> None:
     """I14: what the new file brought is given up, and the old one is what counts."""
     await begun.begin(test="done")
     before = begun.run
-    await begun.go_over(begun.now("make {{", "make all {{"))
+    await begun.adopt(begun.now("make {{", "make all {{"))
     at = await begun.m.runs.get("r-1")
     data = {"to": before.version, "position": 0, "branch": at.branch + 1, "state": changing.content(before)}
     await begun.record("run_rolled_back", **data)
@@ -238,12 +238,12 @@ async def test_it_is_refused_while_somebody_carries_it_out(begun: Begun) -> None
     await begun.record("run_claimed", owner=ownership.identity(lease), source="test")
     begun.run = await begun.m.runs.get("r-1")
     with pytest.raises(Held):
-        await begun.go_over(begun.now("make {{", "make all {{"))
+        await begun.adopt(begun.now("make {{", "make all {{"))
 
 
 async def test_the_settings_of_the_file_count_from_then_on(begun: Begun) -> None:
     await begun.begin()
-    run = await begun.go_over(begun.now("name: release", "name: release\nconcurrency: 2\nconflicts: agent"))
+    run = await begun.adopt(begun.now("name: release", "name: release\nconcurrency: 2\nconflicts: agent"))
     assert begun.look().changes == changing.Changes(settings=("conflicts", "concurrency"))
     assert (run.options["concurrency"], run.options["conflicts"]) == (2, "agent")
 

@@ -11,7 +11,6 @@ import pytest
 import maos
 from maos.app import Maos
 from maos.workflows import StepFailed, Workflow, WorkflowChanged, definition, gather, patched, signal
-from maos.workflows import source as source_digest
 from maos.workflows.definition import find
 from tests.workflows.conftest import Engine
 from tests.workflows.define import Outside, eventually, workflow
@@ -38,7 +37,7 @@ async def begin(engine: Engine, flow: Workflow[..., Any], id: str = "w") -> None
     """Run one until it waits for a signal, and let go of it; the signal is sent then."""
     async with engine() as m:
         handle = await m.workflows.start(flow, id=id)
-        await eventually(lambda: handle.flow.waiting)
+        await eventually(lambda: handle.run.waiting)
         await handle.pause()
         await m.workflows.signal(id, "go")
 
@@ -131,10 +130,10 @@ async def test_changed_code_that_makes_the_same_calls_goes_on_if_asked_to(engine
 @pytest.mark.parametrize(
     ("now", "why"),
     [
-        (renamed, "call 1 was the step 'work', and is the step 'other' now"),
-        (reargued, "call 1, the step 'work', was made with other arguments before"),
-        (swallowing, "call 1, the step 'work', was made with other arguments before"),
-        (shorter, "it ended without the calls 1, 2 that it had made"),
+        (renamed, "step 1 was the step 'work', and is the step 'other' now"),
+        (reargued, "step 1, the step 'work', was given other arguments before"),
+        (swallowing, "step 1, the step 'work', was given other arguments before"),
+        (shorter, "it ended without the steps 1, 2 that are recorded"),
     ],
     ids=lambda each: getattr(each, "__name__", ""),
 )
@@ -186,14 +185,14 @@ async def test_who_goes_on_with_everything_does_not_run_the_same_code_in_vain_ag
     monkeypatch.setitem(definition._workflows, ("careless", ""), careless)
     async with engine() as m:
         handle = await m.workflows.start(careless, id="w")
-        await eventually(lambda: handle.flow.waiting)
+        await eventually(lambda: handle.run.waiting)
     async with engine() as m:
         (handle,) = await m.workflows.resume_all()
         flow = await handle.wait()
         assert flow.status == "changed"
         assert await m.workflows.resume_all() == []
         assert (await m.workflows.get("w")).version == flow.version
-        assert (await (await m.workflows.resume("w", workflow=careless)).wait()).taken == 2
+        assert (await (await m.workflows.resume("w", workflow=careless)).wait()).claims == 2
     async with engine() as m:  # what the function calls may be other code in another process
         assert len(await m.workflows.resume_all()) == 1
 
@@ -349,8 +348,9 @@ async def test_a_child_whose_code_changed_stops_its_parent_with_the_reason(engin
 
     async with engine() as m:
         handle = await m.workflows.start(outer, id="o")
-        await eventually(lambda: handle.flow.steps)
-        await eventually(lambda: "i" in m.workflows._executions and m.workflows._executions["i"].flow.waiting)
+        await eventually(lambda: handle.run.steps)
+        executions = m.workflows._engine._executions
+        await eventually(lambda: "i" in executions and executions["i"].run.waiting)
         await m.workflows.signal("i", "go")
     inners.append(inner_now)
     async with engine() as m:
@@ -384,7 +384,7 @@ async def test_a_changed_signature_is_a_change_and_no_failure(engine: Engine) ->
     """R-1003: before anything is taken, whichever way it is gone on with; and the old one still finishes it."""
     async with engine() as m:
         handle = await m.workflows.start(taking("a"), 1, id="w")
-        await eventually(lambda: handle.flow.waiting)
+        await eventually(lambda: handle.run.waiting)
     async with engine() as m:
         version = (await m.workflows.get("w")).version
         with pytest.raises(WorkflowChanged, match="the definition of taking has changed since w was begun"):
@@ -436,11 +436,11 @@ def test_a_traceback_printed_while_a_function_is_read_changes_nothing() -> None:
             ast.parse("[one for one in (1, (2, (3, 4)))]")
 
     source = "async def long():\n" + "    await step(1, [2, (3, 4)])\n" * 500
-    known = ast.dump(source_digest._parse(source))
+    known = ast.dump(definition._parse(source))
     before = gc.get_threshold()
     gc.set_threshold(20)
     try:
         Finalised()
-        assert ast.dump(source_digest._parse(source)) == known
+        assert ast.dump(definition._parse(source)) == known
     finally:
         gc.set_threshold(*before)

@@ -15,7 +15,7 @@ import maos
 from maos.app import Maos
 from maos.journal.journal import Journal
 from maos.workflows import checkpoint, gate, publish
-from maos.workflows.policy import FREQUENCIES, CheckpointPolicy
+from maos.workflows.record import FREQUENCIES, CheckpointPolicy
 from maos_testing.manual_clock import ManualClock
 from tests.workflows import policy_life
 from tests.workflows.conftest import Engine
@@ -152,7 +152,7 @@ async def noting(count: int) -> int:
 async def test_checkpoints_say_when_why_where_and_how_far(m: Maos) -> None:
     handle = await m.workflows.start(noting, 5, options={"checkpoints": {"frequency": "every_n_steps", "every": 2}})
     await handle.result()
-    made = handle.flow.checkpoints
+    made = handle.run.checkpoints
     assert [(each.name, each.trigger, each.step, each.progress) for each in made] == [
         ("steps-1", "steps", "3", 20.0),
         ("steps-2", "steps", "7", 60.0),
@@ -180,7 +180,7 @@ async def test_checkpoints_by_time_are_made_when_the_interval_has_passed(timed: 
         options = {"checkpoints": {"frequency": "time_based", "interval_s": 30}}
         handle = await m.workflows.start(slow, options=options)
         await handle.result()
-    assert [(each.trigger, each.step) for each in handle.flow.checkpoints] == [("time", "3"), ("time", "5")]
+    assert [(each.trigger, each.step) for each in handle.run.checkpoints] == [("time", "3"), ("time", "5")]
 
 
 async def test_checkpoints_at_questions(m: Maos) -> None:
@@ -190,10 +190,10 @@ async def test_checkpoints_at_questions(m: Maos) -> None:
         return await gate("Go on?")
 
     handle = await m.workflows.start(asking, id="a", options={"checkpoints": {"frequency": "on_gates"}})
-    await eventually(lambda: handle.flow.waiting)
+    await eventually(lambda: handle.run.waiting)
     await m.workflows.answer("a", "2", "yes")
     assert await handle.result() == "yes"
-    assert [(each.name, each.trigger, each.step, each.steps) for each in handle.flow.checkpoints] == [
+    assert [(each.name, each.trigger, each.step, each.steps) for each in handle.run.checkpoints] == [
         ("gate-1", "gate", "2", 1)
     ]
 
@@ -206,7 +206,7 @@ async def test_a_checkpoint_is_made_once_however_often_the_workflow_runs(engine:
 
     async with engine() as m:
         handle = await m.workflows.start(twice, id="t")
-        await eventually(lambda: handle.flow.waiting)
+        await eventually(lambda: handle.run.waiting)
     async with engine() as m:
         await m.workflows.signal("t", "go")
         await m.workflows.run(twice, id="t")
@@ -319,7 +319,7 @@ async def test_a_checkpoint_counts_though_others_write_at_the_same_time(
         monkeypatch.setattr(Journal, "append_all", slow)
         handle = await m.workflows.start(busy)
         await handle.result()
-    assert sorted(each.name for each in handle.flow.checkpoints) == sorted(f"after-{n}" for n in range(20))
+    assert sorted(each.name for each in handle.run.checkpoints) == sorted(f"after-{n}" for n in range(20))
 
 
 async def test_a_damaged_fold_costs_only_time(engine: Engine) -> None:
@@ -331,7 +331,7 @@ async def test_a_damaged_fold_costs_only_time(engine: Engine) -> None:
 
     async with engine() as m:
         handle = await m.workflows.start(long, id="l")
-        await eventually(lambda: handle.flow.waiting)
+        await eventually(lambda: handle.run.waiting)
         kept = await m.journal.store.load("workflow", "l")
         assert kept is not None
         damaged = kept._replace(body=b'{"format": 1, "fold": ' + os.urandom(20).hex().encode())

@@ -43,8 +43,8 @@ async def month(amounts: list[int]) -> list[int]:
 
 
 async def both_wait(m: Maos) -> None:
-    running = m.workflows._executions
-    await eventually(lambda: all(each in running and running[each].flow.waiting for each in ("m.1-1.1", "m.1-2.1")))
+    running = m.workflows._engine._executions
+    await eventually(lambda: all(each in running and running[each].run.waiting for each in ("m.1-1.1", "m.1-2.1")))
 
 
 async def test_children_have_records_of_their_own_and_go_on_with_their_parent(engine: Engine) -> None:
@@ -66,7 +66,7 @@ async def test_children_have_records_of_their_own_and_go_on_with_their_parent(en
 async def test_a_child_that_ended_while_its_parent_was_away_is_not_begun_again(engine: Engine) -> None:
     async with engine() as m:
         await m.workflows.start(month, [1], id="m")
-        await eventually(lambda: "m.1-1.1" in m.workflows._executions and outside.seen)
+        await eventually(lambda: "m.1-1.1" in m.workflows._engine._executions and outside.seen)
     async with engine() as m:
         await m.workflows.signal("m.1-1.1", "sent")
         await (await m.workflows.resume("m.1-1.1", workflow=bill)).result()

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from maos.errors import InvalidInput
-from maos.workflows.cron import Cron
+from maos.workflows.schedules import Cron
 
 BERLIN = ZoneInfo("Europe/Berlin")
 

@@ -43,7 +43,7 @@ class Bank:
             await eventually(lambda: self.outside.seen)
         assert self.outside.seen == [7]
 
-    async def go_on(self, m: Maos) -> Any:
+    async def resume(self, m: Maos) -> Any:
         self.outside.hold.set()
         return await m.workflows.start(self.definition, 7, id="b")
 
@@ -52,7 +52,7 @@ async def test_an_idempotent_step_is_called_again_with_the_same_key(engine: Engi
     bank = Bank(idempotent=True)
     await bank.interrupt(engine)
     async with engine() as m:
-        assert await (await bank.go_on(m)).result() == "receipt 7"
+        assert await (await bank.resume(m)).result() == "receipt 7"
     assert bank.outside.seen == [7, 7]
     assert bank.keys == ["b/1", "b/1"]
 
@@ -61,11 +61,11 @@ async def test_another_step_is_not_called_again_and_its_outcome_is_unknown(engin
     bank = Bank()
     await bank.interrupt(engine)
     async with engine() as m:
-        handle = await bank.go_on(m)
-        await eventually(lambda: handle.flow.unknown)
-        assert handle.flow.unknown["1"].about == {"given": "7"}
+        handle = await bank.resume(m)
+        await eventually(lambda: handle.run.unknown)
+        assert handle.run.unknown["1"].about == {"given": "7"}
     async with engine() as m:
-        handle = await bank.go_on(m)
+        handle = await bank.resume(m)
         assert list((await m.workflows.get("b")).unknown) == ["1"]
     assert bank.outside.seen == [7]
 
@@ -88,18 +88,18 @@ async def test_a_person_can_say_what_became_of_it(
     await bank.interrupt(engine)
     async with engine() as m:
         if when == "early":
-            await m.workflows.settle("b", "1", outcome, **more)
+            await m.workflows.resolve("b", "1", outcome, **more)
         else:
-            handle = await bank.go_on(m)
-            await eventually(lambda: handle.flow.unknown)
-            await (m.workflows.settle("b", "1", outcome, **more) if when == "asked" else handle.pause())
+            handle = await bank.resume(m)
+            await eventually(lambda: handle.run.unknown)
+            await (m.workflows.resolve("b", "1", outcome, **more) if when == "asked" else handle.pause())
             if when == "asked":
                 assert await handle.result() == said
     if when == "between":
         async with engine() as m:
-            await m.workflows.settle("b", "1", outcome, **more)
+            await m.workflows.resolve("b", "1", outcome, **more)
     async with engine() as m:
-        assert await (await bank.go_on(m)).result() == said
+        assert await (await bank.resume(m)).result() == said
     assert bank.outside.seen == seen
 
 
@@ -109,13 +109,13 @@ async def test_what_was_said_of_one_try_does_not_count_for_the_next(engine: Engi
     await bank.interrupt(engine)
     async with engine() as m:
         for _ in range(2):
-            await m.workflows.settle("b", "1", "again")
+            await m.workflows.resolve("b", "1", "again")
         await m.workflows.start(bank.definition, 7, id="b")
         await eventually(lambda: bank.outside.seen == [7, 7])
     async with engine() as m:
-        handle = await bank.go_on(m)
-        await eventually(lambda: handle.flow.unknown)
-        await m.workflows.settle("b", "1", "done", value="receipt 7")
+        handle = await bank.resume(m)
+        await eventually(lambda: handle.run.unknown)
+        await m.workflows.resolve("b", "1", "done", value="receipt 7")
         assert await handle.result() == "receipt 7"
     assert bank.outside.seen == [7, 7]
 
@@ -136,10 +136,10 @@ async def test_what_a_person_said_is_not_lost_with_the_engine_that_heard_it_earl
         await eventually(lambda: bank.outside.seen)
     before.clear()
     async with engine() as m:
-        await m.workflows.settle("l", "1", "done", value="receipt 9")
+        await m.workflows.resolve("l", "1", "done", value="receipt 9")
         await m.workflows.signal("l", "anything")
         handle = await m.workflows.start(late, id="l")
-        await eventually(lambda: handle.flow.signals)
+        await eventually(lambda: handle.run.signals)
     before.set()
     async with engine() as m:
         assert await m.workflows.run(late, id="l") == "receipt 9"
@@ -151,17 +151,17 @@ async def test_there_is_nothing_to_settle_where_no_step_is_in_doubt(engine: Engi
     async with engine() as m:
         handle = await m.workflows.start(bank.definition, 7, id="b")
         await eventually(lambda: bank.outside.seen)
-        await m.workflows.settle("b", "1", "done", value="made up")  # it runs, and says itself what becomes of it
-        with pytest.raises(NotWaiting, match="nothing to settle at '2' of the workflow b"):
-            await m.workflows.settle("b", "2", "done")
+        await m.workflows.resolve("b", "1", "done", value="made up")  # it runs, and says itself what becomes of it
+        with pytest.raises(NotWaiting, match="nothing to resolve at '2' of the workflow b"):
+            await m.workflows.resolve("b", "2", "done")
         with pytest.raises(maos.InvalidInput, match="an outcome cannot be 'perhaps'"):
-            await m.workflows.settle("b", "1", "perhaps")
+            await m.workflows.resolve("b", "1", "perhaps")
         await m.workflows.signal("b", "x")
-        await eventually(lambda: handle.flow.signals)
+        await eventually(lambda: handle.run.signals)
         bank.outside.hold.set()
         assert await handle.result() == "receipt 7"
         with pytest.raises(NotWaiting):
-            await m.workflows.settle("b", "1", "done")
+            await m.workflows.resolve("b", "1", "done")
 
 
 @pytest.mark.parametrize("asynchronous", [True, False])
@@ -179,7 +179,7 @@ async def test_a_probe_that_finds_the_effect_gives_the_result(engine: Engine, as
     bank = Bank(probe=look if asynchronous else look_in_a_thread)
     await bank.interrupt(engine)
     async with engine() as m:
-        assert await (await bank.go_on(m)).result() == "receipt found"
+        assert await (await bank.resume(m)).result() == "receipt found"
     assert asked == [(7, "b/1")]
     assert bank.outside.seen == [7]
 
@@ -188,9 +188,9 @@ async def test_a_probe_that_finds_nothing_has_the_step_done(engine: Engine) -> N
     bank = Bank(probe=lambda amount: NOT_DONE)
     await bank.interrupt(engine)
     async with engine() as m:
-        handle = await bank.go_on(m)
+        handle = await bank.resume(m)
         assert await handle.result() == "receipt 7"
-        assert handle.flow.steps["1"].tries == 2
+        assert handle.run.steps["1"].tries == 2
     assert bank.outside.seen == [7, 7]
 
 
@@ -199,11 +199,11 @@ async def test_a_probe_that_cannot_tell_leaves_it_to_a_person(engine: Engine, pr
     bank = Bank(probe=probe)
     await bank.interrupt(engine)
     async with engine() as m:
-        handle = await bank.go_on(m)
-        await eventually(lambda: handle.flow.unknown)
-        failed = handle.flow.unknown["1"].error
+        handle = await bank.resume(m)
+        await eventually(lambda: handle.run.unknown)
+        failed = handle.run.unknown["1"].error
         assert failed in (None, {"type": "ZeroDivisionError", "message": "division by zero"})
-        await m.workflows.settle("b", "1", "done", value="receipt 8")
+        await m.workflows.resolve("b", "1", "done", value="receipt 8")
         assert await handle.result() == "receipt 8"
 
 
@@ -215,9 +215,9 @@ async def test_a_probe_can_call_steps_and_they_are_no_calls_of_the_workflow(engi
     bank = Bank(probe=ask)
     await bank.interrupt(engine)
     async with engine() as m:
-        handle = await bank.go_on(m)
+        handle = await bank.resume(m)
         assert await handle.result() == "receipt 7"
-        assert list(handle.flow.steps) == ["1"]
+        assert list(handle.run.steps) == ["1"]
 
 
 async def test_a_step_that_had_ended_when_the_engine_was_closed_is_not_in_doubt(engine: Engine) -> None:
@@ -259,7 +259,7 @@ async def test_secrets_are_not_written_into_what_a_person_is_shown(m: Maos) -> N
 
     handle = await m.workflows.start(run, id="s")
     await handle.result()
-    assert secret not in str(handle.flow.steps["1"].about)
+    assert secret not in str(handle.run.steps["1"].about)
 
 
 async def test_a_step_that_the_workflow_stopped_waiting_for_is_not_begun_again(engine: Engine) -> None:
@@ -283,8 +283,8 @@ async def test_a_step_that_the_workflow_stopped_waiting_for_is_not_begun_again(e
 
     async with engine() as m:
         handle = await m.workflows.start(limited, id="l")
-        await eventually(lambda: handle.flow.waiting)
-        assert handle.flow.steps["1"].status == "left"
+        await eventually(lambda: handle.run.waiting)
+        assert handle.run.steps["1"].status == "abandoned"
     outside.hold.set()
     async with engine() as m:
         await m.workflows.signal("l", "go")

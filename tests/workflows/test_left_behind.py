@@ -50,7 +50,7 @@ async def status(m: Maos, id: str) -> tuple[str, str]:
 
 def waits(m: Maos, id: str) -> Callable[[], bool]:
     """Whether a workflow waits for something."""
-    return lambda: (running := m.workflows._executions.get(id)) is not None and bool(running.flow.waiting)
+    return lambda: (running := m.workflows._engine._executions.get(id)) is not None and bool(running.run.waiting)
 
 
 # --- children --------------------------------------------------------------------------------------------------------
@@ -59,7 +59,7 @@ def waits(m: Maos, id: str) -> Callable[[], bool]:
 async def test_a_child_that_its_parent_stopped_waiting_for_is_cancelled(engine: Engine) -> None:
     async with engine() as m:
         assert await m.workflows.run(impatient, id="p") == "late"
-        assert await status(m, "p.1") == ("cancelled", "p wants it no more")
+        assert await status(m, "p.1") == ("cancelled", "p does not wait for it any more")
 
 
 async def test_a_parent_does_not_wait_for_a_child_it_left_before_it_goes_on(m: Maos) -> None:
@@ -88,7 +88,7 @@ async def test_a_parent_does_not_wait_for_a_child_it_left_before_it_goes_on(m: M
     await eventually(lambda: seen)
     await m.workflows.signal("p", "go")
     await eventually(lambda: "went on" in seen)
-    assert handle.flow.is_open
+    assert handle.run.is_open
     hold.set()
     assert await handle.result() == "ended"
     assert [each.status async for each in m.workflows.all() if each.parent] == ["cancelled"]
@@ -162,7 +162,7 @@ async def test_a_child_whose_parent_has_ended_is_found_and_cancelled(engine: Eng
         ended = {"status": "failed", "at_us": (await m.workflows.get("p")).changed_us}
         await m.journal.append(WORKFLOW_RUN.stream("p"), maos.Event("workflow_ended", ended))
         assert await m.workflows.resume_all() == []
-        assert await status(m, "p.1") == ("cancelled", "p wants it no more")
+        assert await status(m, "p.1") == ("cancelled", "p does not wait for it any more")
 
 
 async def test_a_parent_waits_for_a_child_that_another_process_runs(engine: Engine) -> None:
@@ -172,7 +172,7 @@ async def test_a_parent_waits_for_a_child_that_another_process_runs(engine: Engi
     async with engine() as m, engine() as n:
         theirs = await m.workflows.resume("p.1")
         handle = await n.workflows.resume("p", workflow=parent)
-        await eventually(lambda: handle.flow.taken == 1)
+        await eventually(lambda: handle.run.claims == 1)
         await n.workflows.signal("p.1", "go", 5)
         assert await theirs.result() == 5
         assert await handle.result() == 5

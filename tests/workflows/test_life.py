@@ -64,8 +64,8 @@ async def test_a_step_that_runs_ends_before_its_workflow_is_let_go_of(
         await eventually(lambda: outside.seen)
         asked = n if other else m
         await (asked.workflows.pause("t", why="later") if leaving == "pause" else asked.workflows.cancel("t"))
-        await eventually(lambda: m.workflows._executions["t"].control.leaving)
-        assert handle.flow.status == "running"
+        await eventually(lambda: m.workflows._engine._executions["t"].control.stop_as)
+        assert handle.run.status == "running"
         outside.hold.set()
         flow = await handle.wait()
         assert flow.status == ("paused" if leaving == "pause" else "cancelled")
@@ -133,7 +133,7 @@ async def test_a_wish_to_pause_counts_until_somebody_says_to_go_on(engine: Engin
     """Going on with everything is no word about one that somebody wants paused."""
     async with engine() as m:
         handle = await m.workflows.start(waiting, id="w")
-        await eventually(lambda: handle.flow.waiting)
+        await eventually(lambda: handle.run.waiting)
     async with engine() as m:
         await m.workflows.pause("w", why="later")
     async with engine() as m:
@@ -148,14 +148,14 @@ async def test_a_wish_to_pause_counts_until_somebody_says_to_go_on(engine: Engin
 async def test_who_says_to_go_on_means_it_though_a_wish_to_pause_was_never_heard(engine: Engine) -> None:
     async with engine() as m:
         handle = await m.workflows.start(waiting, id="w")
-        await eventually(lambda: handle.flow.waiting)
+        await eventually(lambda: handle.run.waiting)
     async with engine() as m:
         await m.workflows.pause("w")
         await m.workflows.signal("w", "other")
     async with engine() as m:
         handle = await m.workflows.resume("w")
-        await eventually(lambda: handle.flow.signals)
-        assert not m.workflows._executions["w"].control.leaving
+        await eventually(lambda: handle.run.signals)
+        assert not m.workflows._engine._executions["w"].control.stop_as
         await m.workflows.signal("w", "go", 7)
         assert await handle.result() == 7
 
@@ -164,16 +164,16 @@ async def test_a_wish_to_pause_that_was_overruled_counts_no_more(engine: Engine)
     """Whoever takes it up later goes by what the person said last, though no mail was read up to there."""
     async with engine() as m:
         handle = await m.workflows.start(waiting, id="w")
-        await eventually(lambda: handle.flow.waiting)
+        await eventually(lambda: handle.run.waiting)
     async with engine() as m:
         await m.workflows.pause("w")
         handle = await m.workflows.resume("w")
-        assert handle.flow.inbox_cursor == 0
+        assert handle.run.inbox_cursor == 0
     async with engine() as m:
         await m.workflows.signal("w", "other")
         (handle,) = await m.workflows.resume_all()
-        await eventually(lambda: handle.flow.signals)
-        assert not m.workflows._executions["w"].control.leaving
+        await eventually(lambda: handle.run.signals)
+        assert not m.workflows._engine._executions["w"].control.stop_as
         await m.workflows.pause("w")
         assert (await handle.wait()).status == "paused"
 
@@ -185,7 +185,7 @@ async def test_a_paused_workflow_does_not_pause_again_for_the_same_wish(engine: 
         assert (await handle.wait()).status == "paused"
         handle = await m.workflows.resume("w")
         await asyncio.sleep(0.02)
-        assert handle.flow.status == "running"
+        assert handle.run.status == "running"
         await m.workflows.pause("w")
         assert (await handle.wait()).status == "paused"
 
@@ -204,7 +204,7 @@ async def test_an_id_that_exists_is_gone_on_with_and_other_arguments_are_refused
     assert await first.result() == await second.result() == [1, "gone"]
     assert await m.workflows.run(echo, 1, id="e") == [1, "gone"]
     flow = await m.workflows.get("e")
-    assert flow.taken == 0
+    assert flow.claims == 0
 
 
 async def test_without_an_id_each_is_another(m: Maos) -> None:
@@ -219,7 +219,7 @@ async def test_a_wish_for_one_that_is_not_there_reaches_no_other_whose_id_begins
     handle = await m.workflows.start(waiting, id="order-71")
     for wish in (
         m.workflows.signal("order-7", "go"), m.workflows.cancel("order-7"), m.workflows.pause("order-7"),
-        m.workflows.answer("order-7", "1", "yes"), m.workflows.settle("order-7", "1", "again"),
+        m.workflows.answer("order-7", "1", "yes"), m.workflows.resolve("order-7", "1", "again"),
         m.workflows.get("order-7"), m.workflows.resume("order-7"), m.workflows.forget(["order-7"]),
         m.workflows.get(""),
     ):  # fmt: skip
@@ -260,15 +260,15 @@ async def test_whoever_lost_a_workflow_to_another_process_does_nothing_more_for_
     async with engine() as m, engine() as n:
         first = await m.workflows.start(stubborn, id="s")
         await eventually(lambda: outside.seen)
-        running = m.workflows._executions["s"]
+        running = m.workflows._engine._executions["s"]
         await m.journal.release(running.recorder.lease)  # as if it had run out while the machine slept
         second = await n.workflows.start(stubborn, id="s")
-        await eventually(lambda: second.flow.unknown)
+        await eventually(lambda: second.run.unknown)
         outside.hold.set()
         with pytest.raises(LeaseLost):
             await first.wait()
         assert outside.seen == ["one"]
-        await n.workflows.settle("s", "1", "done", value="one")
+        await n.workflows.resolve("s", "1", "done", value="one")
         assert await second.result() == ["one", "two", "three"]
     assert outside.seen == ["one", "two", "three"]
 
@@ -308,7 +308,7 @@ async def test_time_and_chance_are_the_same_in_every_run(engine: Engine) -> None
 
     async with engine() as m:
         handle = await m.workflows.start(chance, id="c")
-        await eventually(lambda: handle.flow.waiting)
+        await eventually(lambda: handle.run.waiting)
     async with engine() as m:
         await m.workflows.signal("c", "go")
         await m.workflows.run(chance, id="c")
@@ -327,7 +327,7 @@ async def test_what_is_published_is_seen_from_outside(engine: Engine) -> None:
 
     async with engine() as m, engine() as n:
         handle = await m.workflows.start(publishing, id="p")
-        await eventually(lambda: handle.flow.waiting)
+        await eventually(lambda: handle.run.waiting)
         while not (await n.workflows.get("p")).waiting:
             await asyncio.sleep(0.005)
         assert (await n.workflows.get("p")).published == {"progress": 50, "phase": "begun"}
@@ -385,7 +385,7 @@ async def test_a_workflow_that_is_called_within_another_is_a_part_of_it(m: Maos)
 
     handle = await m.workflows.start(whole)
     assert await handle.result() == ["one", "two"]
-    assert list(handle.flow.steps) == ["1", "2"]
+    assert list(handle.run.steps) == ["1", "2"]
 
 
 async def test_a_workflow_that_cancels_itself_has_failed(m: Maos) -> None:
@@ -439,7 +439,7 @@ async def test_one_that_nobody_can_run_any_more_is_cancelled_and_cleaned_up(engi
 
     async with engine() as m:
         handle = await m.workflows.start(outer, id="o")
-        await eventually(lambda: "i" in m.workflows._executions)
+        await eventually(lambda: "i" in m.workflows._engine._executions)
     async with engine() as m:
         with pytest.raises(maos.NotFound, match="no workflow 'outer' is defined"):
             await m.workflows.resume("o")
@@ -472,7 +472,7 @@ async def test_two_processes_that_run_the_same_id_have_one_result(engine: Engine
 
     async with engine() as m, engine() as n:
         both = [asyncio.create_task(each.workflows.run(slow, id="w")) for each in (m, n)]
-        await eventually(lambda: m.workflows._executions or n.workflows._executions)
+        await eventually(lambda: m.workflows._engine._executions or n.workflows._engine._executions)
         await asyncio.sleep(0.3)  # the other one finds it begun
         await m.workflows.signal("w", "go", 7)
         assert await asyncio.gather(*both) == [7, 7]
@@ -502,7 +502,7 @@ async def test_one_that_follows_takes_over_when_the_other_is_gone(engine: Engine
             following = asyncio.create_task(n.workflows.run(waiting, id="w"))
             await asyncio.sleep(0.3)
             assert not following.done()
-        await eventually(lambda: n.workflows._executions)
+        await eventually(lambda: n.workflows._engine._executions)
         await n.workflows.signal("w", "go", "over")
         assert await following == "over"
 

@@ -187,11 +187,11 @@ async def attend(workflows: Workflows) -> None:
                 name = call.about["given"].split("'")[1]
                 with contextlib.suppress(NotWaiting):
                     if world.effects[name] and "True" in call.about["given"]:
-                        await workflows.settle(flow.id, step_id, "failed", why=f"no {name}")
+                        await workflows.resolve(flow.id, step_id, "failed", why=f"no {name}")
                     elif world.effects[name]:
-                        await workflows.settle(flow.id, step_id, "done", value=name.upper())
+                        await workflows.resolve(flow.id, step_id, "done", value=name.upper())
                     else:
-                        await workflows.settle(flow.id, step_id, "again")
+                        await workflows.resolve(flow.id, step_id, "again")
         await asyncio.sleep(0.001)
 
 

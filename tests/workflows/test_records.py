@@ -67,8 +67,8 @@ async def test_the_error_of_a_probe_is_written_without_secrets(engine: Engine) -
         await eventually(lambda: begun)
     async with engine() as m:
         handle = await m.workflows.start(paying, id="p")
-        await eventually(lambda: handle.flow.unknown)
-        assert handle.flow.unknown["1"].error == {
+        await eventually(lambda: handle.run.unknown)
+        assert handle.run.unknown["1"].error == {
             "type": "RuntimeError",
             "message": "401 for [redacted:anthropic-key]",
         }
@@ -137,7 +137,7 @@ async def test_what_the_function_does_to_a_result_is_not_in_the_record(engine: E
     async with engine() as m:
         handle = await m.workflows.start(using, id="u")
         await m.workflows.signal("u", "first", ["a", {"b": []}])
-        await eventually(lambda: [each.name for each in handle.flow.waiting.values()] == ["go"])
+        await eventually(lambda: [each.name for each in handle.run.waiting.values()] == ["go"])
     async with engine() as m:
         assert (await m.workflows.get("u")).steps["1"].result == ["a", {"b": []}]
         await m.workflows.signal("u", "go")

@@ -58,7 +58,7 @@ async def test_what_is_due_begins_once_although_two_serve(m: Maos, clock: Manual
     async with maos.open(tmp_path / "maos.db", clock=clock) as other:
         told = [*await serve_until(m, 1), *await serve_until(other, 1)]
     [id] = await ids(m)
-    assert told == [f"began {id}"]
+    assert told == [f"started {id}"]
     assert (await m.workflows.get(id)).result == "hello you"
 
 
@@ -97,12 +97,12 @@ async def scheduled_identity(id: int, options: str, workflow: str) -> list[objec
 
 async def test_an_argument_may_have_any_name(m: Maos, clock: ManualClock) -> None:
     given = {"args": [], "kwargs": {"id": 5, "options": "none", "workflow": "w"}}
-    made = await schedules.put(m.journal, clock, "same", "* * * * *", scheduled_identity, (), given["kwargs"], "UTC")
+    made = await m.workflows.schedule_with("same", "* * * * *", scheduled_identity, (), given["kwargs"])
     assert made.arguments == given
     clock.advance(2 * MINUTE)
     told = await serve_until(m, 1)
     [id] = await ids(m)
-    assert told == [f"began {id}"]
+    assert told == [f"started {id}"]
     handle = await m.workflows.resume(id)
     assert await handle.result() == [5, "none", "w"]
 
@@ -126,7 +126,7 @@ async def test_a_time_at_which_the_store_was_away_is_made_up_for(
     told: list[str] = []
     serving = asyncio.create_task(m.workflows.serve(tell=told.append))
     try:
-        await eventually(lambda: any(each.startswith("began greet-") for each in told))
+        await eventually(lambda: any(each.startswith("started greet-") for each in told))
     finally:
         serving.cancel()
         await asyncio.gather(serving, return_exceptions=True)
@@ -154,7 +154,7 @@ async def test_what_cannot_be_loaded_is_told_once_and_begins_when_it_can(
         await eventually(lambda: tried)
         await m.workflows.schedule("later", "* * * * *", scheduled_greeting, "me")  # while it serves
         clock.advance(MINUTE)
-        await eventually(lambda: {each.split("-")[0] for each in told} >= {"began later", "began gone"})
+        await eventually(lambda: {each.split("-")[0] for each in told} >= {"started later", "started gone"})
     finally:
         serving.cancel()
         await asyncio.gather(serving, return_exceptions=True)
@@ -181,7 +181,7 @@ async def test_one_that_is_damaged_is_told_once_and_the_others_are_served(
         told: list[str] = []
         serving = asyncio.create_task(m.workflows.serve(tell=told.append))
         try:
-            await eventually(lambda: any(each.startswith("began greet-") for each in told))
+            await eventually(lambda: any(each.startswith("started greet-") for each in told))
             clock.advance(MINUTE)
             await eventually(lambda: len(told) == 3)
         finally:

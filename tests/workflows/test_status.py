@@ -46,28 +46,28 @@ async def test_a_run_whose_process_has_ended_is_interrupted(m: Maos) -> None:
     """Until then a step that runs is no reason to ask anybody; from then on its outcome is unknown."""
     handle = await m.workflows.start(buying, id="b")
     await eventually(lambda: outside.seen)
-    alive, dead = await m.workflows.status("b"), Status.of(orphaned(handle.flow))
+    alive, dead = await m.workflows.status("b"), Status.of(orphaned(handle.run))
     assert (alive.name, alive.needs_resume, alive.unknown) == ("running", False, [])
     assert (dead.name, dead.needs_resume, dead.unknown) == ("interrupted", True, ["1"])
     outside.hold.set()
-    await eventually(lambda: handle.flow.waiting)
+    await eventually(lambda: handle.run.waiting)
     assert (await m.workflows.status("b")).needs_person == "answer"
     await m.workflows.answer("b", "2", "yes")
     assert await handle.result() == "yes"
-    assert Status.of(orphaned(handle.flow)).name == "completed"
+    assert Status.of(orphaned(handle.run)).name == "completed"
 
 
 async def test_runs_are_listed_by_the_status_they_have_now(m: Maos) -> None:
     outside.hold.set()
     handles = {id: await m.workflows.start(buying, id=id) for id in ("a", "b", "c")}
     await handles["b"].pause()
-    await eventually(lambda: handles["a"].flow.waiting)
+    await eventually(lambda: handles["a"].run.waiting)
     await m.workflows.answer("a", "2", "no")
     await handles["a"].wait()
-    assert [(each.flow.id, each.name) for each in await m.workflows.list()] == [
+    assert [(each.run.id, each.name) for each in await m.workflows.list()] == [
         ("a", "completed"), ("b", "paused"), ("c", "running"),
     ]  # fmt: skip
-    assert [each.flow.id for each in await m.workflows.list("paused")] == ["b"]
+    assert [each.run.id for each in await m.workflows.list("paused")] == ["b"]
     assert await m.workflows.list("interrupted") == []
 
 
@@ -94,7 +94,7 @@ async def test_a_resume_is_previewed_without_resuming(m: Maos) -> None:
 async def test_the_handle_of_a_run_that_has_ended_has_its_result() -> None:
     flow = WorkflowRun(id="b", name="buying", status="completed", result="yes")
     handle: Handle[str] = Handle(flow, buying)
-    handle.leave("paused", "too late")
+    handle.stop("paused", "too late")
     assert (handle.id, await handle.wait(), await handle.result()) == ("b", flow, "yes")
 
 

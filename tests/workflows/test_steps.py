@@ -40,7 +40,7 @@ async def test_a_step_is_recorded_once_and_never_called_again(engine: Engine) ->
 
     async with engine() as m:
         handle = await m.workflows.start(billing, id="b")
-        await eventually(lambda: handle.flow.waiting)
+        await eventually(lambda: handle.run.waiting)
     assert outside.seen == [1]
     async with engine() as m:
         await m.workflows.signal("b", "go")
@@ -112,7 +112,7 @@ async def test_a_result_is_the_same_in_the_first_run_and_in_every_later_one(
         await signal("go")
 
     handle = await m.workflows.start(typed, id="t")
-    await eventually(lambda: handle.flow.waiting)
+    await eventually(lambda: handle.run.waiting)
     await handle.pause()
     await m.workflows.signal("t", "go")
     await m.workflows.run(typed, id="t")
@@ -133,7 +133,7 @@ async def test_without_an_annotation_a_result_is_plain_data_in_every_run(m: Maos
         await signal("go")
 
     handle = await m.workflows.start(plain, id="p")
-    await eventually(lambda: handle.flow.waiting)
+    await eventually(lambda: handle.run.waiting)
     await handle.pause()
     await m.workflows.signal("p", "go")
     await m.workflows.run(plain, id="p")
@@ -270,7 +270,7 @@ async def test_a_step_that_fails_can_be_caught_and_is_not_called_again(engine: E
 
     async with engine() as m:
         handle = await m.workflows.start(caught, id="c")
-        await eventually(lambda: handle.flow.waiting)
+        await eventually(lambda: handle.run.waiting)
     async with engine() as m:
         await m.workflows.signal("c", "go")
         assert await m.workflows.run(caught, id="c") == ["fetch", "ConnectionError", "a is down"]
@@ -313,8 +313,8 @@ async def test_a_step_is_tried_again_after_pauses_that_double_and_outlive_the_en
 
     async with timed() as m:
         handle = await m.workflows.start(tried, id="t")
-        await eventually(lambda: handle.flow.steps and handle.flow.steps["1"].until_us)
-        assert handle.flow.steps["1"].error == {"type": "ConnectionError", "message": "down 1"}
+        await eventually(lambda: handle.run.steps and handle.run.steps["1"].until_us)
+        assert handle.run.steps["1"].error == {"type": "ConnectionError", "message": "down 1"}
         clock.advance(9.9)
     async with timed() as m:
         handle = await m.workflows.start(tried, id="t")
@@ -324,9 +324,9 @@ async def test_a_step_is_tried_again_after_pauses_that_double_and_outlive_the_en
             tries = len(times)
             clock.advance(pause_s)
             await eventually(lambda tries=tries: len(times) == tries + 1)
-            await eventually(lambda: not handle.flow.is_open or handle.flow.steps["1"].until_us)
+            await eventually(lambda: not handle.run.is_open or handle.run.steps["1"].until_us)
         assert await handle.result() == "up"
-        assert (handle.flow.steps["1"].tries, handle.flow.steps["1"].error) == (4, None)
+        assert (handle.run.steps["1"].tries, handle.run.steps["1"].error) == (4, None)
     assert [round(later - before, 3) for before, later in itertools.pairwise(times)] == [10, 20, 40]
 
 
@@ -347,7 +347,7 @@ async def test_a_step_fails_for_good_when_its_tries_are_used_up_also_across_rest
     for tries in (1, 2):
         async with timed() as m:
             handle = await m.workflows.start(tried, id="t")
-            await eventually(lambda handle=handle: handle.flow.steps and handle.flow.steps["1"].until_us)
+            await eventually(lambda handle=handle: handle.run.steps and handle.run.steps["1"].until_us)
             await eventually(lambda tries=tries: len(outside.seen) == tries)
         clock.advance(10)
     async with timed() as m:
@@ -414,7 +414,7 @@ async def test_a_step_within_a_step_is_a_plain_call(m: Maos) -> None:
 
     handle = await m.workflows.start(nested)
     assert await handle.result() == 2
-    assert list(handle.flow.steps) == ["1"]
+    assert list(handle.run.steps) == ["1"]
 
 
 async def test_a_step_that_runs_is_recorded_before_it_has_any_effect(m: Maos) -> None:
@@ -453,7 +453,24 @@ async def test_an_outcome_is_on_disk_though_the_workflow_does_something_else_nex
         await hold.wait()
 
     handle = await m.workflows.start(busy, id="b")
-    await eventually(lambda: handle.flow.done == 20)
+    await eventually(lambda: handle.run.done == 20)
     assert (await m.workflows.get("b")).done == 20
     hold.set()
     await handle.result()
+
+
+async def test_a_step_that_fails_is_logged_with_stable_keys(m: Maos, caplog: pytest.LogCaptureFixture) -> None:
+    @maos.step
+    async def refused() -> None:
+        raise ValueError("no money")
+
+    @workflow("logged")
+    async def logged() -> None:
+        await refused()
+
+    with pytest.raises(WorkflowFailed):
+        await m.workflows.run(logged, id="l")
+    [warning] = [each for each in caplog.records if each.name == "maos.workflows" and each.levelname == "WARNING"
+                 and getattr(each, "action", "").startswith("step.")]  # fmt: skip
+    found = {name: getattr(warning, name) for name in ("action", "workflow", "step", "reason")}
+    assert found == {"action": "step.failed", "workflow": "l", "step": "1", "reason": "failed: no money"}

@@ -55,23 +55,23 @@ async def test_a_thread_that_takes_too_long_is_in_doubt_until_it_says_what_becam
     """I31: it cannot be stopped, so it is not begun beside itself, nor said to have failed."""
     till = Till(retries=3)
     handle = await m.workflows.start(till.definition, id="t")
-    await eventually(lambda: handle.flow.unknown)
-    assert handle.flow.unknown["1"].error == {"type": "TimeoutError", "message": "it took longer than 0.02 s"}
+    await eventually(lambda: handle.run.unknown)
+    assert handle.run.unknown["1"].error == {"type": "TimeoutError", "message": "it took longer than 0.02 s"}
     till.go.set()
     assert await handle.result() == "receipt 1"
     assert (till.begun, till.charged) == (1, 1)
-    assert handle.flow.steps["1"].status == "done"
+    assert handle.run.steps["1"].status == "done"
 
 
 async def test_a_thread_that_fails_late_has_failed_once(m: Maos) -> None:
     till = Till(retries=1)
     till.failing = ValueError("no money")
     handle = await m.workflows.start(till.definition, id="t")
-    await eventually(lambda: handle.flow.unknown)
+    await eventually(lambda: handle.run.unknown)
     till.go.set()
     assert await handle.result() == "ValueError: no money"
     assert till.begun == 2
-    assert handle.flow.steps["1"].failures == 1
+    assert handle.run.steps["1"].failures == 1
 
 
 @pytest.mark.parametrize(
@@ -82,11 +82,11 @@ async def test_a_person_can_settle_a_thread_that_takes_too_long(m: Maos, outcome
     """Even then it is not begun beside itself: another try waits for the end of this one."""
     till = Till()
     handle = await m.workflows.start(till.definition, id="t")
-    await eventually(lambda: handle.flow.unknown)
-    await m.workflows.settle("t", "1", outcome, value="told", why="the bank says no")
+    await eventually(lambda: handle.run.unknown)
+    await m.workflows.resolve("t", "1", outcome, value="told", why="the bank says no")
     if outcome == "again":
-        await eventually(lambda: handle.flow.steps["1"].tries == 2)
-        await eventually(lambda: handle.flow.unknown)  # it takes too long again, and is in doubt again
+        await eventually(lambda: handle.run.steps["1"].tries == 2)
+        await eventually(lambda: handle.run.unknown)  # it takes too long again, and is in doubt again
         assert till.charged == 0
         till.go.set()
     assert await handle.result() == said
@@ -98,11 +98,11 @@ async def test_a_thread_is_awaited_though_its_workflow_was_paused_and_gone_on_wi
     till = Till()
     definition = till.definition
     handle = await m.workflows.start(definition, id="t")
-    await eventually(lambda: handle.flow.unknown)
+    await eventually(lambda: handle.run.unknown)
     await handle.pause()
     handle = await m.workflows.resume("t", workflow=definition)
-    await m.workflows.settle("t", "1", "again")
-    await eventually(lambda: handle.flow.steps["1"].tries == 2)
+    await m.workflows.resolve("t", "1", "again")
+    await eventually(lambda: handle.run.steps["1"].tries == 2)
     till.go.set()
     assert await handle.result() == "receipt 1"
     assert till.begun == 1
@@ -111,7 +111,7 @@ async def test_a_thread_is_awaited_though_its_workflow_was_paused_and_gone_on_wi
 async def test_an_idempotent_thread_is_tried_again_only_when_it_has_ended(m: Maos) -> None:
     till = Till(idempotent=True, retries=1000)
     handle = await m.workflows.start(till.definition, id="t")
-    await eventually(lambda: handle.flow.steps and handle.flow.steps["1"].failures >= 2)
+    await eventually(lambda: handle.run.steps and handle.run.steps["1"].failures >= 2)
     assert till.begun == 1
     till.go.set()
     assert await handle.result() == "receipt 1"
@@ -119,7 +119,7 @@ async def test_an_idempotent_thread_is_tried_again_only_when_it_has_ended(m: Mao
 
 
 def is_unknown(handle: Handle, tries: int) -> bool:
-    return bool(handle.flow.unknown) and handle.flow.unknown["1"].tries == tries
+    return bool(handle.run.unknown) and handle.run.unknown["1"].tries == tries
 
 
 async def test_a_step_that_was_cancelled_by_its_limit_is_in_doubt_unless_it_is_idempotent(m: Maos) -> None:
@@ -139,8 +139,8 @@ async def test_a_step_that_was_cancelled_by_its_limit_is_in_doubt_unless_it_is_i
         await eventually(partial(is_unknown, handle, tries))
         assert len(outside.seen) == tries
         if tries == 1:
-            await m.workflows.settle("p", "1", "again")
-    await m.workflows.settle("p", "1", "done", value="settled")
+            await m.workflows.resolve("p", "1", "again")
+    await m.workflows.resolve("p", "1", "done", value="settled")
     assert await handle.result() == "settled"
 
 
@@ -196,8 +196,8 @@ async def test_a_limit_around_a_step_in_doubt_pauses_the_workflow(engine: Engine
     async with engine() as m:
         flow = await (await m.workflows.resume("l", workflow=limited)).wait()
         assert (flow.status, list(flow.unknown)) == ("paused", ["1"])
-        assert flow.why == "nobody knows what became of call 1, the step pay: settle it, then resume"
-        await m.workflows.settle("l", "1", "done", value="settled")
+        assert flow.why == "the outcome of step 1, pay, is unknown: resolve it, then resume"
+        await m.workflows.resolve("l", "1", "done", value="settled")
         assert await (await m.workflows.resume("l", workflow=limited)).result() == "settled"
     assert outside.seen == ["paid"]
 
@@ -239,9 +239,9 @@ async def test_a_limit_that_ends_while_a_signal_is_written_is_not_heard_with_it(
 
     async with engine() as m:
         handle = await m.workflows.start(shop, id="s")
-        await eventually(lambda: handle.flow.waiting)
+        await eventually(lambda: handle.run.waiting)
         await m.workflows.signal("s", "paid")
-        await eventually(lambda: outside.seen and handle.flow.waiting)
+        await eventually(lambda: outside.seen and handle.run.waiting)
     async with engine() as m:
         await m.workflows.signal("s", "end")
         assert await m.workflows.run(shop, id="s") == "ended"

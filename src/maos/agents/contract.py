@@ -1,16 +1,17 @@
 """What a dialect is: everything maos knows about one kind of agent program.
 
 A dialect starts nothing and stores nothing. It says what to start (`command`), turns lines into facts and replies
-(`Conversation`), and knows where the program keeps its own transcript. Lines may be heard again after a crash, so
-what a conversation answers must be a function of its `state` and the line: replies carry ids, and a reply whose id was
+(`Conversation`), and knows where the program keeps its own transcript. Lines may be read again after a crash, so what
+a conversation returns must be a function of its `state` and the line: replies carry ids, and a reply whose id was
 accepted before is not written twice.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from maos.errors import NotFound
 from maos.model.events.facts import Fact
@@ -20,20 +21,20 @@ class Capabilities(NamedTuple):
     """What an agent of this kind can do."""
 
     resume: bool
-    """Goes on in its own session after it was killed."""
+    """Resumes its own session after it was killed."""
     steer: bool
-    """Takes messages while it works."""
+    """Accepts messages while it works."""
     cost: bool
-    """Says what it costs."""
+    """Reports what it costs."""
     mcp: bool
     """Can be given tools of ours."""
     permission: bool
     """Asks before it does something, and can be answered."""
     prose: bool = True
-    """Its task is words for a model, so it can be told in words that it was interrupted; otherwise it is given the
-    same task again, and nothing else."""
+    """Its task is a prompt for a model, which can also say that it was interrupted; otherwise it gets the same task
+    again, and nothing else."""
     answers: bool = True
-    """Says when it has answered; to end before that is no success, whatever the exit code."""
+    """Reports the end of its turn; to exit before that is no success, whatever the exit code."""
 
 
 class AgentProgram(NamedTuple):
@@ -60,7 +61,7 @@ class LaunchOrder(NamedTuple):
     session: str
     """The id of the conversation, chosen before the start (a UUID)."""
     resume: bool
-    """Go on in that session instead of beginning it."""
+    """Resume that session instead of beginning it."""
     cwd: Path
     home: Path
     """A private folder of this agent for the program's configuration and transcripts; the same for all its attempts."""
@@ -107,70 +108,70 @@ class Reply(NamedTuple):
 
 
 class Interpreted(NamedTuple):
-    """What a line meant, and what the program must be told because of it."""
+    """The facts that a line stands for, and the replies that the program must get."""
 
     facts: Sequence[Fact] = ()
     replies: Sequence[Reply] = ()
 
 
-class Conversation(Protocol):
-    """One conversation with a running program."""
+class Conversation(ABC):
+    """One conversation with a running program. By default it accepts no input and has nothing to remember."""
 
     def state(self) -> Mapping[str, Any]:
-        """The little that another process must know to go on hearing; plain data, recorded with what was heard."""
-        ...
+        """What another process must know to interpret the next line; plain data, recorded with the facts."""
+        return {}
 
+    @abstractmethod
     def hear(self, line: bytes, *, stderr: bool) -> Interpreted:
-        """Line 3/8: the meaning of one whole line (without its newline). Never raises on what a program prints."""
-        ...
+        """Line 3/8: interpret one whole line (without its newline). Never raises on what a program prints."""
 
     def say(self, id: str, text: str) -> Reply | None:
-        """A message into the running conversation; None when it cannot take one now."""
-        ...
+        """A message into the running conversation; None when the program cannot accept one now."""
+        return None
 
     def answer(self, request: str, *, allow: bool, why: str = "") -> Reply | None:
-        """The answer to a permission that was asked for; None when nobody waits for it."""
-        ...
+        """The answer to a request for permission; None when the program does not wait for it."""
+        return None
 
     def end(self) -> Reply | None:
-        """What lets the program finish after its turn; None when it ends by itself."""
-        ...
+        """What makes the program exit after its turn; None when it exits by itself."""
+        return None
 
     def rest(self) -> Sequence[Fact]:
-        """What was heard and not told yet, once the program has ended in the middle of it; told once."""
-        ...
+        """Facts that were not returned yet when the program has exited in the middle of something; returned once."""
+        return ()
 
 
-class Dialect(Protocol):
-    """One kind of agent program."""
+class Dialect(ABC):
+    """One kind of agent program. By default it needs no variables and keeps no transcript."""
 
     kind: str
     summary: str
     capabilities: Capabilities
-    variables: Sequence[str]
+    variables: Sequence[str] = ()
     """Variables of the engine's environment that the program needs, such as its key; no others are passed on."""
-    secret_variables: Sequence[str]
+    secret_variables: Sequence[str] = ()
     """Those of them whose values must never be written down."""
 
+    @abstractmethod
     def find(self, environment: Mapping[str, str], order_argv: Sequence[str] = ()) -> AgentProgram:
         """The program on this machine; AgentMissing says what to install."""
-        ...
 
+    @abstractmethod
     def command(self, order: LaunchOrder, program: AgentProgram, environment: Mapping[str, str]) -> LaunchCommand:
-        """What to start; writes configuration into `order.home` where the program wants files."""
-        ...
+        """What to start; writes configuration into `order.home` where the program reads it from files."""
 
+    @abstractmethod
     def converse(self, order: LaunchOrder, state: Mapping[str, Any] | None = None) -> Conversation:
-        """A new conversation, or one taken up again from a state."""
-        ...
+        """A new conversation, or one that is resumed from a state."""
 
     def transcript(self, order: LaunchOrder, session: str) -> Path | None:
         """The program's own record of the session, a file that only grows; None when it keeps none we could copy."""
-        ...
+        return None
 
     def transcript_home(self, order: LaunchOrder, session: str, name: str) -> Path:
-        """Where a transcript of that file name must be put so that a resume finds it."""
-        ...
+        """Where a transcript of that file name must be put so that a resume finds it; NotFound when there is none."""
+        raise NotFound(f"{self.kind} has no place for the transcript {name!r}", hint="start the agent anew")
 
 
 class AgentMissing(NotFound):

@@ -66,7 +66,7 @@ def version_told(program: Path, env: Mapping[str, str], *, limit_s: float = 30.0
     import subprocess
 
     try:
-        told = subprocess.run(
+        done = subprocess.run(
             [program, "--version"],
             env=env,
             cwd="/",
@@ -77,4 +77,4 @@ def version_told(program: Path, env: Mapping[str, str], *, limit_s: float = 30.0
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return told.stdout.decode(errors="replace")
+    return done.stdout.decode(errors="replace")

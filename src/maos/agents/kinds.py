@@ -22,7 +22,7 @@ _DIALECTS = {
 
 
 def names() -> list[str]:
-    """The kinds, in the order a person should hear of them; `acp` stands for all that are `acp:<command>`."""
+    """The kinds, in the order in which they are listed; `acp` stands for all that are `acp:<command>`."""
     return list(_DIALECTS)
 
 
@@ -45,7 +45,7 @@ def _load(kind: str) -> Any:
 
 
 def _guess(kind: str) -> str:
-    """What was meant, if that can be told, and what there is."""
+    """The kind that was probably meant, and all kinds."""
     there_are = f"the kinds are {', '.join(_DIALECTS)} and acp:<command>"
     close = difflib.get_close_matches(kind.lower(), [*_DIALECTS, ACP_PREFIX], n=1)
     return f"did you mean {close[0]!r}? {there_are}" if close else there_are

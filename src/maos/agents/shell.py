@@ -1,25 +1,32 @@
 """Any command as an agent: its lines are the output, and exit code 0 means that it is done.
 
-The command is `order.argv`, a list that no shell reads; who wants a shell names one (`["sh", "-c", "make && make
-test"]`). It has no standard input unless the order says that it takes messages; then each is written to it as lines.
-One that is given a door has the variables that say whose it is, and may start `maos mcp` itself.
+The command is `order.argv`, a list that no shell reads; a shell must be named (`["sh", "-c", "make && make test"]`). It
+has no standard input unless the order says that it accepts messages; then each is written to it as lines. One that may
+use the tool server has the variables that say for which agent it acts, and may start `maos mcp` itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from maos.agents import environment as environments
-from maos.agents.contract import AgentProgram, Capabilities, Interpreted, LaunchCommand, LaunchOrder, Reply
-from maos.errors import InvalidInput, NotFound
+from maos.agents.contract import (
+    AgentProgram,
+    Capabilities,
+    Conversation,
+    Dialect,
+    Interpreted,
+    LaunchCommand,
+    LaunchOrder,
+    Reply,
+)
+from maos.errors import InvalidInput
 from maos.model.events import facts
-from maos.model.events.facts import Fact
 from maos.model.tool_calls import NAME as TOOL_SERVER
 
 
-class Shell:
+class Shell(Dialect):
     """The dialect of plain commands: none."""
 
     kind = "shell"
@@ -27,8 +34,6 @@ class Shell:
     capabilities = Capabilities(
         resume=False, steer=True, cost=False, mcp=False, permission=False, prose=False, answers=False
     )
-    variables: Sequence[str] = ()
-    secret_variables: Sequence[str] = ()
 
     def find(self, environment: Mapping[str, str], order_argv: Sequence[str] = ()) -> AgentProgram:
         """The command's program; a path with a slash is not looked for before the start."""
@@ -53,24 +58,12 @@ class Shell:
         """A conversation that has nothing to remember: every line means itself."""
         return ShellConversation(takes_input=order.takes_input)
 
-    def transcript(self, order: LaunchOrder, session: str) -> Path | None:
-        """None: a command keeps no record of its own."""
-        return None
 
-    def transcript_home(self, order: LaunchOrder, session: str, name: str) -> Path:
-        """Nowhere: there is never a transcript to put back."""
-        raise NotFound(f"a shell command has no place for the transcript {name!r}", hint="start it again")
-
-
-class ShellConversation:
+class ShellConversation(Conversation):
     """One run of a command."""
 
     def __init__(self, *, takes_input: bool) -> None:
         self._takes_input = takes_input
-
-    def state(self) -> Mapping[str, Any]:
-        """Empty."""
-        return {}
 
     def hear(self, line: bytes, *, stderr: bool) -> Interpreted:
         """The line itself, every byte of it."""
@@ -82,14 +75,6 @@ class ShellConversation:
             return None
         return Reply(id, text.encode("utf-8", "backslashreplace") + b"\n")
 
-    def answer(self, request: str, *, allow: bool, why: str = "") -> Reply | None:
-        """None: a command asks for nothing."""
-        return None
-
     def end(self) -> Reply | None:
         """The end of its input, if it has one."""
         return Reply("end", b"", closes=True) if self._takes_input else None
-
-    def rest(self) -> Sequence[Fact]:
-        """Nothing: a line is told when it is heard."""
-        return ()

@@ -1,4 +1,4 @@
-"""Values that programs of others print, read without trust: each as what it should be, or as nothing."""
+"""Values that agent programs print, read without trust: each as the type it should have, or as an empty value."""
 
 from __future__ import annotations
 
@@ -35,13 +35,18 @@ def as_list(value: Any) -> Sequence[Any]:
     return value if isinstance(value, list) else []
 
 
+def as_objects(value: Any) -> list[Object]:
+    """The objects of a list; none when it is something else."""
+    return [each for each in as_list(value) if isinstance(each, dict)]
+
+
 def as_text(value: Any) -> str:
     """The text it should be; an empty one when it is something else."""
     return value if isinstance(value, str) else ""
 
 
 def as_number(value: Any) -> float | None:
-    """The number it should be."""
+    """The number it should be; None when it is something else."""
     return (
         float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1e15 else None
     )
@@ -66,7 +71,7 @@ def as_json(value: Any) -> str:
 
 
 def _deeper_than(value: Any, levels: int) -> bool:
-    """Whether it is nested more deeply; looked at level by level, so that no depth can break it."""
+    """Whether it is nested more deeply; compared level by level, so that no depth causes a RecursionError."""
     level = [value]
     for _ in range(levels):
         inner: list[Any] = []

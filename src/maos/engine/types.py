@@ -21,7 +21,7 @@ WORKFLOW_RUN = Kind(
     "workflow",
     workflow.WorkflowRun,
     format=workflow.FORMAT,
-    quiet=workflow.EVENT_TYPES,  # a short one is folded in no time
+    quiet=[name for name in EVENTS if name.startswith(("workflow_", "step_"))],  # a short one is folded in no time
     every=lambda fold: max(4 * FOLD_EVERY, 2 * len(fold.steps)),
 )
 

@@ -31,7 +31,7 @@ class Gate(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fiel
     person: str = ""
     """The question a person answers with yes or no."""
     review: str = ""
-    """What the reviewing agent is told."""
+    """The prompt of the reviewing agent."""
 
 
 class Task(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -39,14 +39,14 @@ class Task(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fiel
 
     name: str
     task: str = ""
-    """What the agent is told."""
+    """The prompt of the agent."""
     agent: str = ""
     """The type of agent that does it, such as developer; it gives what is not said here."""
     kind: str = ""
     command: list[str] = []
     """The command itself, for tasks of kind shell."""
     mcp: bool = False
-    """Whether a command is told whose it is, so that it can use `maos mcp`; a model always has those tools."""
+    """Whether a command knows for which agent it acts, so that it can use `maos mcp`; a model always can."""
     needs: list[str] = []
     priority: int = 0
     """Among tasks that could begin, the highest first."""

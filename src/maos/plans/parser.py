@@ -192,21 +192,21 @@ def _kind(value: Any) -> str:
     return {dict: "a mapping", list: "a list", str: "text", type(None): "nothing"}.get(type(value), "a number")
 
 
-def _plain(told: str) -> str:
+def _plain(message: str) -> str:
     """What the type check says, in the words of people who write files."""
-    told = re.sub(r"`([a-z]+(?: \| [a-z]+)*)`", lambda found: _in_words(found[1].split(" | ")), told)
-    told = re.sub(r"text matching regex .*", "letters, digits, - and _", told)
-    return told[:1].lower() + told[1:].replace("nvalid enum value", "t cannot be")
+    message = re.sub(r"`([a-z]+(?: \| [a-z]+)*)`", lambda found: _in_words(found[1].split(" | ")), message)
+    message = re.sub(r"text matching regex .*", "letters, digits, - and _", message)
+    return message[:1].lower() + message[1:].replace("nvalid enum value", "t cannot be")
 
 
 def _in_words(types: list[str]) -> str:
     return " or ".join(_WORDS.get(each, each) for each in types)
 
 
-def _path(told: str, data: Any) -> Path:
+def _path(reported: str, data: Any) -> Path:
     """`$[0].needs` as a path; as far as it can be followed."""
     found: list[str | int] = []
-    for name, index in _INDEX.findall(told.removeprefix("$")):
+    for name, index in _INDEX.findall(reported.removeprefix("$")):
         step: str | int = int(index) if index.isdigit() else name
         if index == "..." and isinstance(data, dict) and len(data) == 1:
             step = next(iter(data))
@@ -348,7 +348,7 @@ class _Builder:
     def _command(self, command: Command, given: Mapping[str, str], path: Path) -> list[str]:
         if isinstance(command, list):
             return [self._filled(each, given, (*path, index)) for index, each in enumerate(command)]
-        # Variables are kept whole while the words are told apart, so that a value with spaces stays one word.
+        # Variables are kept whole while the command is split into words, so that a value with spaces stays one word.
         uses: list[str] = []
 
         def keep(found: re.Match[str]) -> str:

@@ -16,7 +16,7 @@ from maos.errors import InvalidInput
 from maos.model.plan import BadPlan, Problem
 from maos.model.spelling import shown
 from maos.plans.format import Scalar
-from maos.settings.positions import Path, Position, Positions, find_positions
+from maos.settings.positions import START, Path, Position, Positions, find_positions
 
 YAML, TOML, JSON = "YAML", "TOML", "JSON"
 FORMATS = {".yaml": YAML, ".yml": YAML, ".toml": TOML, ".json": JSON}
@@ -28,7 +28,6 @@ DEPTH_MAX = 64
 KEY_PARTS_MAX = 32
 DIGITS_MAX = 4_300
 
-_START = Position(1, 1)
 _BITS_MAX = DIGITS_MAX * 10 // 3
 _NOT_TEXT = re.compile("[\x00\ud800-\udfff]")
 _TOML_LINE = re.compile(r"""(?:[ \t]*(?:#[^\n]*)?\n)*[ \t]*(?:\[|(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*[.=])""")
@@ -125,7 +124,7 @@ class Located:
             return Problem(_spoken(path, self.data), what, hint, path)
         at = self.positions.keys.get(path) if is_key else None
         while at is None:
-            at = self.positions.values.get(path) or self.positions.keys.get(path) or (None if path else _START)
+            at = self.positions.values.get(path) or self.positions.keys.get(path) or (None if path else START)
             path = path[:-1]
         return Problem(self.name, what, hint, position=at)
 
@@ -188,12 +187,9 @@ def _spoken(path: Path, data: Any) -> str:
 
 
 def _yaml(source: Source) -> Located:
-    from maos.plans import yaml_nodes  # takes a moment to load
+    from maos.plans import yaml_nodes  # takes long to load
 
-    try:
-        return Located(*yaml_nodes.read(source.text), source.name)
-    except yaml_nodes.NotYaml as error:
-        raise _bad(source, error.what, error.position, error.hint) from error
+    return Located(*yaml_nodes.read(source.text, source.name), source.name)
 
 
 # --- JSON and TOML -----------------------------------------------------------------------------------------------
@@ -230,10 +226,10 @@ def _toml(source: Source) -> Located:
     try:
         data = tomllib.loads(source.text)
     except tomllib.TOMLDecodeError as error:
-        told = _TOML_ERROR.fullmatch(str(error))
+        found = _TOML_ERROR.fullmatch(str(error))
         end = Position(source.text.count("\n") + 1, len(source.text) - source.text.rfind("\n"))
-        at = Position(int(told[2]), int(told[3])) if told and told[2] else end
-        raise _bad(source, f"not TOML: {_begun(told[1] if told else str(error))}", at) from error
+        at = Position(int(found[2]), int(found[3])) if found and found[2] else end
+        raise _bad(source, f"not TOML: {_begun(found[1] if found else str(error))}", at) from error
     except ValueError as error:  # of int
         number = _LONG_NUMBER.search(source.text)
         line = source.text.count("\n", 0, number.start()) + 1 if number else 1
@@ -250,7 +246,7 @@ def _without_times(value: Any) -> Any:
     return value.isoformat() if isinstance(value, (datetime.date, datetime.time)) else value
 
 
-def _bad(source: Source, what: str, at: Position = _START, hint: str = "") -> BadPlan:
+def _bad(source: Source, what: str, at: Position = START, hint: str = "") -> BadPlan:
     return BadPlan([Problem(source.name, what, hint, position=at)])
 
 

@@ -37,6 +37,9 @@ class Position(NamedTuple):
     column: int
 
 
+START = Position(1, 1)
+
+
 class Positions(NamedTuple):
     """The positions of keys and values, by their path."""
 

@@ -45,7 +45,7 @@ class WorkflowInfo(msgspec.Struct, kw_only=True):
 
 async def list_all(runs: Runs, workflows: Workflows, status: str = "") -> list[WorkflowInfo]:
     """All workflow runs, or those that have a status now: open ones first, and the newest first."""
-    found = [of_function(each.flow) for each in await workflows.list()]
+    found = [of_function(each.run) for each in await workflows.list()]
     async for run in runs.all():
         if (made_from := origin(run)) is not None:
             found.append(of_file(await runs.status_of(run), made_from))

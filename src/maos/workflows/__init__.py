@@ -1,4 +1,6 @@
-"""Durable workflows: plain async functions whose calls to the outside are recorded."""
+"""Durable workflows: plain async functions whose steps are recorded."""
+
+import logging
 
 from maos.workflows.api import (
     agent,
@@ -19,6 +21,8 @@ from maos.workflows.definition import NOT_DONE, Found, StepDefinition, Workflow,
 from maos.workflows.errors import NotWaiting, StepFailed, WorkflowChanged, WorkflowFailed
 from maos.workflows.handle import Handle
 from maos.workflows.steps import key
+
+logging.getLogger("maos.workflows").addHandler(logging.NullHandler())  # without it, Python would print warnings
 
 __all__ = [
     "NOT_DONE",

@@ -1,4 +1,4 @@
-"""What a workflow's function can call besides steps: each is recorded, so after a crash it is not begun again."""
+"""What a workflow's function can call besides its steps: each is recorded, so after a crash it is not begun again."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import uuid
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from datetime import datetime
 from functools import partial
-from typing import Any, TypeVar
+from types import UnionType
+from typing import Any, TypeVar, overload
 
 from maos.clock import SystemClock, to_datetime
 from maos.errors import InvalidInput
@@ -33,7 +34,13 @@ async def sleep(seconds: float) -> None:
     if scope is None:
         await asyncio.sleep(seconds)
     else:
-        await scope.execution.waits.sleep(scope.next_place(), seconds)
+        await scope.execution.waits.sleep(scope.next_id(), seconds)
+
+
+@overload
+async def signal(name: str, *, type: type[T], timeout_s: float = 0.0) -> T: ...
+@overload
+async def signal(name: str, *, type: UnionType = ..., timeout_s: float = 0.0) -> Any: ...
 
 
 async def signal(name: str, *, type: Any = Any, timeout_s: float = 0.0) -> Any:
@@ -44,7 +51,7 @@ async def signal(name: str, *, type: Any = Any, timeout_s: float = 0.0) -> Any:
         payment = await maos.workflows.signal("paid", timeout_s=3600)  # m.workflows.signal(id, "paid", 7)
     """
     scope = need_scope("signal()")
-    return await scope.execution.waits.signal(scope.next_place(), name, timeout_s, type)
+    return await scope.execution.waits.signal(scope.next_id(), name, timeout_s, type)
 
 
 async def gate(
@@ -64,7 +71,7 @@ async def gate(
     scope = need_scope("gate()")
     if default is not None and choices and default not in choices:
         raise InvalidInput(f"the default {default!r} is not one of the choices")
-    return await scope.execution.waits.gate(scope.next_place(), question, list(choices), context, default, timeout_s)
+    return await scope.execution.waits.gate(scope.next_id(), question, list(choices), context, default, timeout_s)
 
 
 async def gather(*branches: Coroutine[Any, Any, Any]) -> list[Any]:
@@ -77,7 +84,7 @@ async def gather(*branches: Coroutine[Any, Any, Any]) -> list[Any]:
     scope = current_scope()
     if scope is None:
         return await asyncio.gather(*branches)
-    step_id = scope.next_place()
+    step_id = scope.next_id()
     return await _all(scope, step_id, [partial(_given, each) for each in branches], len(branches) or 1)
 
 
@@ -95,7 +102,7 @@ async def parallel(function: Callable[[T], Awaitable[R]], items: Iterable[T], *,
     if limit < 1:
         raise InvalidInput("at least one must be allowed at once")
     scope = current_scope()
-    step_id = scope.next_place() if scope is not None else ""
+    step_id = scope.next_id() if scope is not None else ""
     return await _all(scope, step_id, [partial(function, item) for item in items], limit)
 
 
@@ -141,14 +148,14 @@ async def _all(
             _close(begin[number])
         await asyncio.gather(*workers, return_exceptions=True)
     if skipped and recorded is None and scope is not None:
-        scope.execution.record.note_value(step_id, "branches", skipped)
+        scope.execution.record.add_value(step_id, "branches", skipped)
     if failures:
         raise failures[min(failures)]
     return results
 
 
 def _close(begin: Callable[[], Awaitable[Any]]) -> None:
-    """Say that a coroutine that was given will not be waited for, or Python would warn of it."""
+    """Close a coroutine that will not be awaited, or Python would warn of it."""
     if isinstance(begin, partial) and begin.func is _given and asyncio.iscoroutine(begin.args[0]):
         begin.args[0].close()
 
@@ -163,12 +170,12 @@ async def child(workflow: Workflow[..., R], *args: Any, id: str = "", **kwargs: 
     scope = current_scope()
     if scope is None:
         return await workflow(*args, **kwargs)
-    result: R = await scope.execution.children.child(scope.next_place(), workflow, args, kwargs, id)
+    result: R = await scope.execution.children.child(scope.next_id(), workflow, args, kwargs, id)
     return result
 
 
 async def agent(task: str = "", *, kind: str = "shell", argv: Sequence[str] = (), **options: Any) -> str:
-    """What a coding agent or a command answers; it outlives a crash, and is taken up, not begun again.
+    """What a coding agent or a command answers; it outlives a crash, and is resumed, not begun again.
 
     `options` are those of `m.agents.start`. StepFailed when it fails.
 
@@ -178,11 +185,11 @@ async def agent(task: str = "", *, kind: str = "shell", argv: Sequence[str] = ()
     """
     scope = need_scope("agent()")
     given = {"kind": kind, "argv": list(argv), **options}
-    return await scope.execution.children.agent(scope.next_place(), task, given)
+    return await scope.execution.children.agent(scope.next_id(), task, given)
 
 
 def now() -> datetime:
-    """The time, the same whenever this call is looked at again.
+    """The time; the same in every execution of the run.
 
     Example::
 
@@ -191,11 +198,11 @@ def now() -> datetime:
     scope = current_scope()
     if scope is None:
         return to_datetime(SystemClock().now_us())
-    return to_datetime(scope.execution.record.value(scope.next_place(), "now", scope.execution.clock.now_us))
+    return to_datetime(scope.execution.record.value(scope.next_id(), "now", scope.execution.clock.now_us))
 
 
 def unique() -> str:
-    """A new id, the same whenever this call is looked at again.
+    """A new id; the same in every execution of the run.
 
     Example::
 
@@ -204,11 +211,11 @@ def unique() -> str:
     scope = current_scope()
     if scope is None:
         return uuid.uuid4().hex
-    return str(scope.execution.record.value(scope.next_place(), "unique", lambda: uuid.uuid4().hex))
+    return str(scope.execution.record.value(scope.next_id(), "unique", lambda: uuid.uuid4().hex))
 
 
 def random() -> float:
-    """A number between 0 and 1, the same whenever this call is looked at again.
+    """A random number between 0 and 1; the same in every execution of the run.
 
     Example::
 
@@ -216,11 +223,11 @@ def random() -> float:
     """
     roll = chance.SystemRandom().random
     scope = current_scope()
-    return roll() if scope is None else float(scope.execution.record.value(scope.next_place(), "random", roll))
+    return roll() if scope is None else float(scope.execution.record.value(scope.next_id(), "random", roll))
 
 
 def publish(**published: Any) -> None:
-    """Let others see how it stands, with `m.workflows.get(id).published`; `progress` is in percent.
+    """Let other processes see values, with `m.workflows.get(id).published`; `progress` is in percent.
 
     Example::
 
@@ -228,11 +235,11 @@ def publish(**published: Any) -> None:
     """
     scope = current_scope()
     if scope is not None:
-        scope.execution.record.publish(scope.next_place(), published)
+        scope.execution.record.publish(scope.next_id(), published)
 
 
 def patched(name: str) -> bool:
-    """Whether to do what was changed: False in workflows that were past this place before the change.
+    """Whether to do what was changed: False in runs that were past this point before the change.
 
     Example::
 
@@ -243,12 +250,12 @@ def patched(name: str) -> bool:
     if scope is None:
         return True
     found = scope.execution.record.patched(scope.prefix, scope.count, name)
-    scope.count += found  # else the place is that of the next call
+    scope.count += found  # else the id is that of the next step
     return found
 
 
 async def checkpoint(name: str) -> None:
-    """Make everything so far safe, under a name.
+    """Have everything so far on disk, under a name.
 
     Example::
 
@@ -256,4 +263,4 @@ async def checkpoint(name: str) -> None:
     """
     scope = current_scope()
     if scope is not None:
-        await scope.execution.checkpoint(scope.next_place(), name)
+        await scope.execution.checkpoint(scope.next_id(), name)

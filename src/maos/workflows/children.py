@@ -25,11 +25,12 @@ from maos.errors import (
 )
 from maos.faults import crash_point
 from maos.holder.client import StartFailed
-from maos.model import run
 from maos.model.attempt import STOPPED, Attempt
-from maos.model.events.core import EventBase
+from maos.model.events.run import TaskReleased
+from maos.model.run import TaskState
 from maos.model.status import TaskStatus
 from maos.model.workflow import (
+    ABANDONED,
     AGENT,
     CANCELLED,
     CHANGED,
@@ -37,7 +38,6 @@ from maos.model.workflow import (
     COMPLETED,
     DONE,
     FAILED,
-    LEFT,
     PAUSED,
     RUNNING,
     STARTED,
@@ -46,7 +46,7 @@ from maos.model.workflow import (
 from maos.runs.outcomes import Outcome, what_follows
 from maos.workflows import values
 from maos.workflows.control import Control
-from maos.workflows.definition import Workflow
+from maos.workflows.definition import StartRequest, Workflow
 from maos.workflows.errors import NotWaiting, StepFailed, WorkflowChanged
 from maos.workflows.handle import Handle
 from maos.workflows.record import RunRecord
@@ -58,14 +58,14 @@ if TYPE_CHECKING:
 INFRASTRUCTURE = (StoreUnavailable, LeaseLost, Conflict, Corrupt, HistoryLost, UnknownFormat)
 """Errors that say nothing about a child or an agent itself: this execution ends, and the run can be resumed."""
 HELD_S = 0.25
-"""How often a child or an agent is looked at that another process runs."""
+"""How often the status of a child or an agent that another process runs is read."""
 NAME_CHARS_MAX = 64
 
 Begin = Callable[[], Coroutine[Any, Any, "Running | None"]]
 
 
 def name_of(parent: str, step_id: str) -> str:
-    """The name of the child or the agent of a call: the same whenever the call is looked at again."""
+    """The name of the child or the agent of a step: the same in every execution."""
     name = f"{parent}.{step_id.replace(':', '-').replace('~', '_')}"
     if len(name) > NAME_CHARS_MAX:
         name = f"{parent[:40]}.{hashlib.sha256(name.encode()).hexdigest()[:20]}"
@@ -73,26 +73,23 @@ def name_of(parent: str, step_id: str) -> str:
 
 
 def names(parent: WorkflowRun, kind: str, *statuses: str) -> list[str]:
-    """The children or the agents whose calls have one of these statuses."""
+    """The children or the agents whose steps have one of these statuses."""
     return [
-        call.about.get("id") or name_of(parent.id, step_id)
-        for step_id, call in parent.steps.items()
-        if call.kind == kind and call.status in statuses
+        step.about.get("id") or name_of(parent.id, step_id)
+        for step_id, step in parent.steps.items()
+        if step.kind == kind and step.status in statuses
     ]
 
 
 def is_abandoned(parent: WorkflowRun, id: str) -> bool:
     """Whether a workflow run does not wait for a child any more."""
-    return not parent.is_open or id in names(parent, CHILD, LEFT)
+    return not parent.is_open or id in names(parent, CHILD, ABANDONED)
 
 
 class Service(Protocol):
     """What is needed of the workflow runs of this database."""
 
-    async def start_child(
-        self, workflow: Workflow[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], id: str,
-        *, parent: str, on_change: str, even_paused: bool,
-    ) -> Handle[Any]:  # fmt: skip
+    async def start_child(self, request: StartRequest, *, on_change: str, even_paused: bool) -> Handle[Any]:
         """Start a child, or resume it."""
 
     async def get(self, id: str) -> WorkflowRun:
@@ -132,11 +129,11 @@ class Children:
         self._even_paused = even_paused
         """Whether this run was explicitly resumed, so that children and agents that were paused or stopped are too."""
         self._ending: set[asyncio.Task[Any]] = set()
-        """Those that were told to end."""
+        """Tasks that end children and agents."""
 
     @property
     def _id(self) -> str:
-        return self._record.flow.id
+        return self._record.run.id
 
     async def child(
         self, step_id: str, workflow: Workflow[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], id: str
@@ -144,7 +141,8 @@ class Children:
         """Return the result of a child workflow run; StepFailed when it fails."""
         digest = values.digest(args, kwargs, f"an argument of {workflow.name}")
         about = {"id": id} if id else {}
-        work = partial(self._run_child, workflow, args, kwargs, id or name_of(self._id, step_id))
+        request = StartRequest(workflow, args, kwargs, id or name_of(self._id, step_id), parent=self._id)
+        work = partial(self._run_child, request)
         result = await self._execute(step_id, CHILD, workflow.name, digest, about, work)
         return values.typed(result, workflow.returns, f"what the workflow {workflow.name} returned")
 
@@ -159,91 +157,87 @@ class Children:
     async def _execute(
         self, step_id: str, kind: str, name: str, digest: str, about: dict[str, Any], work: Callable[[], Awaitable[Any]]
     ) -> Any:
-        """Execute a call whose own record lies elsewhere: it is resumed, never begun twice."""
-        call = await self._control.recorded(step_id, kind, name, digest)
-        if call is not None and call.status == DONE:
-            return call.result
-        if call is not None and call.status == FAILED:
-            raise StepFailed(name, call.error or {})
+        """Execute a step that has a record of its own: it is resumed, never begun twice."""
+        step = await self._control.recorded(step_id, kind, name, digest)
+        if step is not None and step.status == DONE:
+            return step.result
+        if step is not None and step.status == FAILED:
+            raise StepFailed(name, step.error or {})
         with self._control.waiting(step_id):
-            if call is None:
-                self._record.note_started(step_id, kind, name, digest=digest, about=about)
+            if step is None:
+                self._record.add_started(step_id, kind, name, digest=digest, about=about)
                 await self._record.flush()
             crash_point(f"workflow:before {kind}")
             try:
                 result = await work()
             except StepFailed as error:
-                self._record.note_failed(step_id, {"type": error.type, "message": error.message})
+                self._record.add_failed(step_id, {"type": error.type, "message": error.message})
                 await self._record.write_outcome(step_id)
                 raise
-            except INFRASTRUCTURE as error:  # which says nothing about the call
+            except INFRASTRUCTURE as error:  # which says nothing about the step
                 raise self._record.give_up(error) from error
-            self._record.note_done(step_id, result)
+            self._record.add_completed(step_id, result)
             await self._record.write_outcome(step_id)
         return result
 
     # --- children --------------------------------------------------------------------------------------------
 
-    async def _run_child(
-        self, workflow: Workflow[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], id: str
-    ) -> Any:
+    async def _run_child(self, request: StartRequest) -> Any:
         """Start or resume a child, and wait for it; it is paused and cancelled with its parent."""
+        id = request.id
         handle: Handle[Any] | None = None
         try:
             while True:
                 try:
-                    handle = await self._start(workflow, args, kwargs, id)
-                    flow = await handle.wait()
+                    handle = await self._start(request)
+                    run = await handle.wait()
                     break
                 except (Held, LeaseLost):  # another process runs it: wait for its end, or for that of the process
                     handle = None
                     await asyncio.sleep(HELD_S)
-                    flow = await self._service.get(id)
-                    if flow.status != RUNNING:
+                    run = await self._service.get(id)
+                    if run.status != RUNNING:
                         break
         except asyncio.CancelledError:
-            self._leave_with_parent(id, handle)
+            self._stop_with_parent(id, handle)
             raise
-        if flow.status == COMPLETED:
-            return flow.result
-        if flow.status == CHANGED:
-            raise self._record.changed(f"its child {id} has changed: {flow.why}")
-        if flow.status == PAUSED:
-            await self._pause_parent(f"its child {id} was paused: {flow.why}".rstrip(": "))
-        raise StepFailed(workflow.name, flow.error or {"type": "Cancelled", "message": f"{id} was {flow.status}"})
+        if run.status == COMPLETED:
+            return run.result
+        if run.status == CHANGED:
+            raise self._record.changed(f"its child {id} has changed: {run.why}")
+        if run.status == PAUSED:
+            await self._pause_parent(f"its child {id} was paused: {run.why}".rstrip(": "))
+        raise StepFailed(request.workflow.name, run.error or {"type": "Cancelled", "message": f"{id} was {run.status}"})
 
-    async def _start(
-        self, workflow: Workflow[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], id: str
-    ) -> Handle[Any]:
+    async def _start(self, request: StartRequest) -> Handle[Any]:
         try:
             return await self._service.start_child(
-                workflow, args, kwargs, id,
-                parent=self._id, on_change=self._on_change, even_paused=self._even_paused,
+                request, on_change=self._on_change, even_paused=self._even_paused
             )  # fmt: skip
         except (WorkflowChanged, NotFound) as error:
-            raise self._record.changed(f"its child {id} cannot go on: {error.what}") from error
+            raise self._record.changed(f"its child {request.id} cannot be resumed: {error.what}") from error
         except NotAgreed as error:
             await self._pause_parent(error.what)
 
-    def _leave_with_parent(self, id: str, handle: Handle[Any] | None) -> None:
-        leaving = CANCELLED if self._control.gives_up else self._control.leaving
-        if leaving:
-            why = f"was {leaving}" if self._control.leaving else "wants it no more"
-            self._end(self._leave(id, handle, leaving, f"{self._id} {why}"))
+    def _stop_with_parent(self, id: str, handle: Handle[Any] | None) -> None:
+        status = CANCELLED if self._control.abandons else self._control.stop_as
+        if status:
+            why = f"was {status}" if self._control.stop_as else "does not wait for it any more"
+            self._end(self._stop(id, handle, status, f"{self._id} {why}"))
 
-    async def _leave(self, id: str, handle: Handle[Any] | None, leaving: str, why: str) -> None:
+    async def _stop(self, id: str, handle: Handle[Any] | None, status: str, why: str) -> None:
         """Have a child paused or cancelled, whichever process executes it."""
         if handle is not None:
-            handle.leave(leaving, why)
+            handle.stop(status, why)
             await handle.wait()
             return
-        tell = self._service.cancel if leaving == CANCELLED else self._service.pause
+        send = self._service.cancel if status == CANCELLED else self._service.pause
         with contextlib.suppress(NotFound, NotWaiting):  # it was never begun, or has ended
-            await tell(id, why=why)
+            await send(id, why=why)
 
     async def _pause_parent(self, why: str) -> NoReturn:
         """Have the parent paused, and wait to be cancelled."""
-        self._control.leave(PAUSED, why)
+        self._control.stop(PAUSED, why)
         await asyncio.get_running_loop().create_future()
         raise AssertionError("that future has no result")
 
@@ -263,17 +257,18 @@ class Children:
         else:
             is_watched = False
             for each in (await attempts.history(name))[:-1]:
-                tries += _counts(_following(each, tries, self._clock.now_us()))
+                retry = _retry(each, tries, self._clock.now_us())
+                tries += retry is not None and retry.counts
         while attempt.is_open or attempt.failure:
             if attempt.status == STOPPED and (is_watched or not self._even_paused):
                 await self._pause_parent(f"its agent {name} was stopped")
             begin: Begin = partial(attempts.adopt, name)
             if not attempt.is_open:
-                following = _following(attempt, tries, self._clock.now_us())
-                if following.type == "task_failed":
+                retry = _retry(attempt, tries, self._clock.now_us())
+                if retry is None:
                     raise StepFailed(name, {"type": attempt.failure, "message": attempt.message})
-                tries += _counts(following)
-                await until(self._clock, following.data.get("not_before_us", 0))
+                tries += retry.counts
+                await until(self._clock, retry.not_before_us)
                 begin = partial(attempts.resume, name, like={**given, "task": task})
             attempt, is_watched = await self._run_attempt(name, begin), True
         return attempt.result or attempt.last_text
@@ -295,23 +290,23 @@ class Children:
                 except NotAgreed as error:
                     await self._pause_parent(error.what)
                 except (StartFailed, NotFound, InvalidInput) as error:
-                    raise StepFailed(name, {**values.told(error), "type": "start_failed"}) from error
+                    raise StepFailed(name, {**values.error_data(error), "type": "start_failed"}) from error
         except asyncio.CancelledError:
-            if self._control.gives_up:
+            if self._control.abandons:
                 self._end(_stop_begun(attempts, name, begun))
             elif begun is not None:
                 begun.cancel()
                 await asyncio.gather(begun, return_exceptions=True)
             raise
 
-    # --- those that are not wanted any more ------------------------------------------------------------------
+    # --- those that are abandoned ----------------------------------------------------------------------------
 
     def _end(self, ending: Coroutine[Any, Any, Any]) -> None:
         """Have a child or an agent end; only the end of this run waits for it."""
 
         async def end() -> None:
             try:
-                await self._record.flush()  # that the call was abandoned, or the next execution would make it again
+                await self._record.flush()  # that the step was abandoned, or the next execution would begin it again
                 await ending
             finally:
                 ending.close()
@@ -325,31 +320,28 @@ class Children:
             self._end(ending)
 
     def _left_over(self) -> Iterator[Coroutine[Any, Any, None]]:
-        flow = self._record.flow
-        for name in names(flow, CHILD, STARTED, LEFT):
-            yield self._leave(name, self._service.handle(name), CANCELLED, f"{flow.id} is {flow.status}")
-        for name in names(flow, AGENT, STARTED, LEFT):
+        run = self._record.run
+        for name in names(run, CHILD, STARTED, ABANDONED):
+            yield self._stop(name, self._service.handle(name), CANCELLED, f"{run.id} is {run.status}")
+        for name in names(run, AGENT, STARTED, ABANDONED):
             yield stop_agent(self._attempts(), name)
 
     async def all_ended(self) -> None:
-        """Return when everything that was told to end has done so."""
+        """Return when the children and agents that are being ended have ended."""
         while self._ending:
             ending = list(self._ending)
             await asyncio.gather(*ending, return_exceptions=True)  # `serve` finds those that are still open
             self._ending.difference_update(ending)
 
 
-def _following(attempt: Attempt, tries: int, now_us: int) -> EventBase:
-    """What follows from how an attempt ended: what would for a task of a run."""
-    task = run.TaskState(name=attempt.agent, plan={}, needs=[], status=TaskStatus.RUNNING, tries=tries)
+def _retry(attempt: Attempt, tries: int, now_us: int) -> TaskReleased | None:
+    """When and how an attempt that failed is retried, as that of a task of a run would be; None when it is not."""
+    task = TaskState(name=attempt.agent, plan={}, needs=[], status=TaskStatus.RUNNING, tries=tries)
     outcome = Outcome(
         failure=attempt.failure, message=attempt.message, reset_us=attempt.reset_us, at_us=attempt.ended_us
     )  # fmt: skip
-    return what_follows(task, outcome, now_us)
-
-
-def _counts(following: EventBase) -> bool:
-    return bool(following.data.get("counts"))
+    following = what_follows(task, outcome, now_us)
+    return following if isinstance(following, TaskReleased) else None
 
 
 async def _stop_begun(attempts: Attempts, name: str, begun: asyncio.Task[Running | None] | None) -> None:

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import functools
+import hashlib
 import inspect
-from collections.abc import Awaitable, Callable
+import textwrap
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, ParamSpec, Protocol, TypeVar, overload
 
 from maos.errors import InvalidInput, NotFound
-from maos.workflows import source, values
+from maos.workflows import values
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 BACKOFF_S, BACKOFF_S_MAX = 1.0, 300.0
+
+_UNSPELLED = ("ctx", "kind", "type_comment")
+"""Fields of syntax nodes that follow from where a node stands, or are comments."""
 
 
 class Found(NamedTuple):
@@ -28,42 +35,34 @@ NOT_DONE = "not done"
 """What a probe returns when the step did not take effect."""
 
 
+@dataclass(eq=False)
 class StepDefinition(Generic[P, R]):
     """A function with effects outside: its result is recorded, and it is not called again for it."""
 
-    def __init__(
-        self,
-        function: Callable[P, Any],
-        *,
-        name: str,
-        retries: int,
-        backoff_s: float,
-        timeout_s: float,
-        idempotent: bool,
-        probe: Callable[P, Any] | None,
-    ) -> None:
-        if retries < 0 or backoff_s < 0 or timeout_s < 0:
-            raise InvalidInput(f"a limit of step {name!r} is negative")
-        self.function = function
-        self.name = name
-        self.retries = retries
-        self.backoff_s = backoff_s
-        self.timeout_s = timeout_s
-        self.idempotent = idempotent
-        self.probe = probe
-        functools.update_wrapper(self, function)
+    function: Callable[P, Any]
+    name: str
+    retries: int
+    backoff_s: float
+    timeout_s: float
+    idempotent: bool
+    probe: Callable[P, Any] | None
+
+    def __post_init__(self) -> None:
+        if self.retries < 0 or self.backoff_s < 0 or self.timeout_s < 0:
+            raise InvalidInput(f"a limit of step {self.name!r} is negative")
+        functools.update_wrapper(self, self.function)
 
     @functools.cached_property
     def returns(self) -> Any:
-        """What the function says it returns."""
-        return values.returned(self.function)
+        """The type that the function is annotated to return."""
+        return values.return_type(self.function)
 
     def pause_s(self, failures: int) -> float:
         """How long to wait after that many tries that failed."""
         return float(min(self.backoff_s * 2 ** (failures - 1), BACKOFF_S_MAX))
 
     async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """In a workflow: once, whatever is killed. Elsewhere: as the plain function it is."""
+        """Execute the step: in a workflow once, whatever is killed; elsewhere as a call of the plain function."""
         current = executor.get()
         working = call(self.function, args, kwargs) if current is None else current.run_step(self, args, kwargs)
         result: R = await working
@@ -74,7 +73,7 @@ class Executor(Protocol):
     """Executes the steps of the workflow function that runs now, and records their outcomes."""
 
     async def run_step(self, step: StepDefinition[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Return the recorded outcome of the step, or that of calling it now."""
+        """Return the recorded outcome of the step, or that of executing it now."""
         ...
 
 
@@ -83,7 +82,7 @@ executor: ContextVar[Executor | None] = ContextVar("maos_executor", default=None
 
 
 class Workflow(Generic[P, R]):
-    """A function whose calls of steps are recorded, so that it can be resumed after a crash."""
+    """A function whose steps are recorded, so that it can be resumed after a crash."""
 
     def __init__(self, function: Callable[P, Awaitable[R]], *, name: str, version: str) -> None:
         if not inspect.iscoroutinefunction(function):
@@ -95,13 +94,13 @@ class Workflow(Generic[P, R]):
 
     @functools.cached_property
     def returns(self) -> Any:
-        """What the function says it returns."""
-        return values.returned(self.function)
+        """The type that the function is annotated to return."""
+        return values.return_type(self.function)
 
     @functools.cached_property
     def code(self) -> str:
         """A digest of what the function takes and does."""
-        return source.digest(self.function)
+        return source_digest(self.function)
 
     @property
     def where(self) -> dict[str, str]:
@@ -110,8 +109,19 @@ class Workflow(Generic[P, R]):
         return {"module": self.function.__module__, "function": self.function.__qualname__, "file": file}
 
     async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """In a workflow: as a part of it. Elsewhere: as the plain function it is, with nothing recorded."""
+        """Call the function: in a workflow its steps are steps of that workflow; elsewhere nothing is recorded."""
         return await self.function(*args, **kwargs)
+
+
+class StartRequest(NamedTuple):
+    """A workflow with its arguments, to be started."""
+
+    workflow: Workflow[..., Any]
+    args: Sequence[Any]
+    kwargs: Mapping[str, Any]
+    id: str = ""
+    options: Mapping[str, Any] = {}
+    parent: str = ""
 
 
 _workflows: dict[tuple[str, str], Workflow[..., Any]] = {}
@@ -166,14 +176,8 @@ def step(
 
     def made(function: Callable[..., Any]) -> StepDefinition[..., Any]:
         return StepDefinition(
-            function,
-            name=name or function.__name__,
-            retries=retries,
-            backoff_s=backoff_s,
-            timeout_s=timeout_s,
-            idempotent=idempotent,
-            probe=probe,
-        )
+            function, name or function.__name__, retries, backoff_s, timeout_s, idempotent, probe
+        )  # fmt: skip
 
     return made if function is None else made(function)
 
@@ -232,3 +236,48 @@ async def call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict
         return await function(*args, **kwargs)
     result = await asyncio.to_thread(function, *args, **kwargs)
     return await result if inspect.isawaitable(result) else result
+
+
+# --- whether the code of a workflow has changed --------------------------------------------------------------------
+
+
+def source_digest(function: Callable[..., Any]) -> str:
+    """Digest what a function takes and does. Comments, file names, its docstring and the version of Python do not
+    count. Nor do the types of its arguments: recorded arguments are checked against them when a run is resumed.
+    """
+    try:
+        tree = _parse(textwrap.dedent(inspect.getsource(function)))
+    except (OSError, TypeError, SyntaxError):
+        compiled = function.__code__
+        takes = compiled.co_varnames[: compiled.co_argcount + compiled.co_kwonlyargcount]
+        return hashlib.sha256(compiled.co_code + repr((compiled.co_names, takes)).encode()).hexdigest()[:16]
+    definition: Any = tree.body[0]  # a function's own source is one definition
+    body = definition.body
+    if isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant):
+        body = body[1:]
+    for each in ast.walk(definition.args):
+        if isinstance(each, ast.arg):
+            each.annotation = None
+    return hashlib.sha256(_spell([definition.args, body]).encode()).hexdigest()[:16]
+
+
+def _parse(source: str) -> ast.Module:
+    try:
+        return ast.parse(source)
+    except SystemError:
+        # Python 3.11 counts the depth of all trees together: a finaliser that ran meanwhile and printed a traceback,
+        # which parses the line it shows, makes the count wrong.
+        return ast.parse(source)
+
+
+def _spell(part: Any) -> str:
+    """Render a part of a program as text that every version of Python writes alike, which neither `ast.dump` nor
+    `ast.unparse` does: fields that are empty, or that only some versions know, are left out.
+    """
+    if isinstance(part, ast.AST):
+        fields = sorted((name, each) for name, each in ast.iter_fields(part) if name not in _UNSPELLED)
+        said = ",".join(f"{name}={_spell(each)}" for name, each in fields if each is not None and each != [])
+        return f"{type(part).__name__}({said})"
+    if isinstance(part, list):
+        return f"[{','.join(map(_spell, part))}]"
+    return ascii(part)

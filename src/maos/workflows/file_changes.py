@@ -101,7 +101,7 @@ def origin(run: Run) -> Origin | None:
 
 
 class Look(NamedTuple):
-    """How it stands with the file of a run."""
+    """Whether the file of a run has changed, and how."""
 
     origin: Origin
     state: str
@@ -125,7 +125,7 @@ def ways(run: Run) -> str:
 
 
 def look(run: Run) -> Look | None:
-    """How it stands with the file that a run was made from; None when it was made from none."""
+    """Compare a run with the file that it was made from; None when it was made from none."""
     made_from = origin(run)
     if made_from is None:
         return None
@@ -206,7 +206,7 @@ def _spoken(state: TaskState) -> str:
 
 
 def whole(run: Run, made_from: Origin, plan: Plan) -> Plan:
-    """All tasks that a run has when it is resumed with a new plan; BadPlan when they make no sense together."""
+    """All tasks that a run has when it is resumed with a new plan; BadPlan when they do not fit together."""
     later = [_plan(state) for name, state in run.tasks.items() if name not in made_from.steps]
     found = msgspec.structs.replace(plan, tasks=[*plan.tasks, *later])
     return checked(found)
@@ -215,11 +215,11 @@ def whole(run: Run, made_from: Origin, plan: Plan) -> Plan:
 def refuse_misfits(run: Run, made_from: Origin, changes: Changes) -> None:
     """Changed when something that was done, or is under way, is not so in the new file."""
     if changes.misfits:
-        told = "; ".join(f"{step} {why}" for step, why in changes.misfits)
+        what = "; ".join(f"{step} {why}" for step, why in changes.misfits)
         raise WorkflowChanged(
-            f"{made_from.file} as it is now does not fit what {run.id} has done: {told}",
+            f"{made_from.file} as it is now does not fit what {run.id} has done: {what}",
             hint=f"`maos workflow resume {run.id}` finishes with the file as it was; "
-            f"`maos orchestration rollback {run.id}` goes back to before a step; or change the file back there",
+            f"`maos orchestration rollback {run.id}` returns to before a step; or change the file back there",
         )
 
 
@@ -237,11 +237,11 @@ async def apply(journal: Journal, clock: Clock, run: Run, on_change: str) -> tup
         types = known_types(run)
         read = reread(found.origin, types)
         agents = agent_types.to_data(read.plan, types)
-        run = await go_over(journal, clock, run, read, agents=agents)
+        run = await adopt(journal, clock, run, read, agents=agents)
     return run, found
 
 
-async def go_over(journal: Journal, clock: Clock, run: Run, read: ParsedPlan, *, agents: Mapping[str, Any]) -> Run:
+async def adopt(journal: Journal, clock: Clock, run: Run, read: ParsedPlan, *, agents: Mapping[str, Any]) -> Run:
     """Make the file as it is now the plan of a run; Changed when what it has done does not fit.
 
     No process executes it meanwhile. `agents` are the types of agents that the new plan names.
@@ -291,7 +291,7 @@ def _state(run: Run, plan: Plan, read: ParsedPlan, made_from: Origin, agents: Ma
 
 
 def _task(run: Run, task: Task) -> TaskState:
-    """How it stands with a task: as before, unless it is new, or was to be tried again and is another one now."""
+    """The state of a task: as before, unless it is new, or was to be retried and has changed."""
     plan, needs = msgspec.to_builtins(task), list(task.needs)
     known = run.tasks.get(task.name)
     if known is None:

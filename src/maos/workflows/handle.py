@@ -19,25 +19,25 @@ class Handle(Generic[R]):
 
     def __init__(
         self,
-        flow: WorkflowRun,
+        run: WorkflowRun,
         definition: Workflow[..., R],
         task: asyncio.Task[WorkflowRun] | None = None,
-        leave: Callable[[str, str], None] = lambda leaving, why: None,
+        stop: Callable[[str, str], None] = lambda status, why: None,
     ) -> None:
-        self.flow = flow
+        self.run = run
         """What is recorded of it by now."""
         self._definition = definition
         self._task = task
-        self._leave = leave
+        self._stop = stop
 
     @property
     def id(self) -> str:
         """Its id."""
-        return self.flow.id
+        return self.run.id
 
     async def wait(self) -> WorkflowRun:
         """Return when it has ended or is paused."""
-        return self.flow if self._task is None else await asyncio.shield(self._task)
+        return self.run if self._task is None else await asyncio.shield(self._task)
 
     async def result(self) -> R:
         """Return its result; raise WorkflowFailed when it fails, is cancelled or is paused."""
@@ -45,22 +45,21 @@ class Handle(Generic[R]):
 
     async def pause(self, why: str = "") -> WorkflowRun:
         """Let the steps that run end, and pause it; it can be resumed at any time."""
-        self.leave(PAUSED, why)
+        self.stop(PAUSED, why)
         return await self.wait()
 
-    def leave(self, leaving: str, why: str) -> None:
+    def stop(self, status: str, why: str) -> None:
         """Have it paused, or ended as cancelled, once the steps that run have ended."""
-        self._leave(leaving, why)
+        self._stop(status, why)
 
 
-def result_of(flow: WorkflowRun, definition: Workflow[..., R]) -> R:
-    """Return the result of a workflow run that has ended; raise what it has ended with instead."""
-    if flow.status == COMPLETED:
-        result: R = values.typed(flow.result, definition.returns, f"what the workflow {flow.name} returned")
+def result_of(run: WorkflowRun, definition: Workflow[..., R]) -> R:
+    """Return the result of a workflow run that has ended; raise the error that it has ended with instead."""
+    if run.status == COMPLETED:
+        result: R = values.typed(run.result, definition.returns, f"what the workflow {run.name} returned")
         return result
-    if flow.status == CHANGED:
-        raise WorkflowChanged(flow.why, hint="put the code right, or finish with the old version, and resume it")
-    said = f"{flow.error.get('type')}: {flow.error.get('message')}" if flow.error else flow.why or "it was let go of"
-    command = "resume" if flow.status == PAUSED else "show"
-    what = f"the workflow {flow.id} is {flow.status}: {said}"
-    raise WorkflowFailed(what, hint=f"`maos workflow {command} {flow.id}`")
+    if run.status == CHANGED:
+        raise WorkflowChanged(run.why, hint="fix the code, or resume it with the old version")
+    why = f"{run.error.get('type')}: {run.error.get('message')}" if run.error else run.why or "it was detached"
+    command = "resume" if run.status == PAUSED else "show"
+    raise WorkflowFailed(f"the workflow {run.id} is {run.status}: {why}", hint=f"`maos workflow {command} {run.id}`")

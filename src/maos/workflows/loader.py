@@ -18,23 +18,23 @@ from maos.workflows.definition import Workflow, find
 
 def load(target: str) -> Workflow[..., Any]:
     """Load `FILE.py:FUNCTION`, `FILE.py` with one workflow in it, or `MODULE:FUNCTION`."""
-    step_id, _, name = target.partition(":")
-    if is_plan_file(step_id):
+    source, _, name = target.partition(":")
+    if is_plan_file(source):
         raise InvalidInput(f"{target} is a plan file, and no function", hint="`maos workflow run` executes it")
-    if step_id.endswith(".py"):
-        return _pick(_import_file(Path(step_id)), name, step_id)
+    if source.endswith(".py"):
+        return _pick(_import_file(Path(source)), name, source)
     if not name:
         raise InvalidInput(f"{target!r} names no workflow", hint="use FILE.py:FUNCTION, MODULE:FUNCTION or FILE.yaml")
-    return _pick(_import_module(step_id), name, step_id)
+    return _pick(_import_module(source), name, source)
 
 
 def load_all(target: str) -> None:
     """Load a file or a module with all workflows that it defines."""
-    step_id = target.partition(":")[0]
-    if step_id.endswith(".py"):
-        _import_file(Path(step_id))
+    source = target.partition(":")[0]
+    if source.endswith(".py"):
+        _import_file(Path(source))
     else:
-        _import_module(step_id)
+        _import_module(source)
 
 
 def load_recorded(name: str, version: str, where: Mapping[str, Any]) -> Workflow[..., Any]:
@@ -44,8 +44,8 @@ def load_recorded(name: str, version: str, where: Mapping[str, Any]) -> Workflow
     except NotFound:
         pass
     file, module = Path(str(where.get("file", ""))), str(where.get("module", ""))
-    step_id = where.get("file") or "the file"
-    gone = NotFound(f"{step_id} that defines the workflow {name!r} is not there", hint="name it with --from FILE.py")
+    source = where.get("file") or "the file"
+    gone = NotFound(f"{source} that defines the workflow {name!r} is not there", hint="name it with --from FILE.py")
     if file.suffix == ".py" and file.is_file():
         _import_file(file)
     elif module in ("", "__main__"):
@@ -83,9 +83,8 @@ def _import_file(file: Path) -> Any:
 def _look_in(folder: str) -> None:
     """Have modules of a folder found before those that are installed, and after those of Python itself."""
     if folder not in sys.path:
-        installed = (
-            step_id for step_id, each in enumerate(sys.path) if each.endswith(("site-packages", "dist-packages"))
-        )
+        packages = ("site-packages", "dist-packages")
+        installed = (index for index, each in enumerate(sys.path) if each.endswith(packages))
         sys.path.insert(next(installed, len(sys.path)), folder)
 
 
@@ -115,15 +114,15 @@ def _import_module(name: str) -> Any:
         raise InvalidInput(f"the module {name} cannot be loaded: {type(error).__name__}: {error}") from error
 
 
-def _pick(module: Any, name: str, step_id: str) -> Workflow[..., Any]:
+def _pick(module: Any, name: str, source: str) -> Workflow[..., Any]:
     found = {key: each for key, each in vars(module).items() if isinstance(each, Workflow)}
     if name:
         if name not in found:
             there = f"it has {', '.join(found)}" if found else "decorate a function with @maos.workflow"
-            raise NotFound(f"{step_id} has no workflow {name!r}", hint=there)
+            raise NotFound(f"{source} has no workflow {name!r}", hint=there)
         return found[name]
     own = [each for each in found.values() if each.function.__module__ == module.__name__]
     if len(own) != 1:
         there = f"name one: {', '.join(found)}" if found else "decorate a function with @maos.workflow"
-        raise InvalidInput(f"{step_id} has {len(own)} workflows", hint=there)
+        raise InvalidInput(f"{source} has {len(own)} workflows", hint=there)
     return own[0]

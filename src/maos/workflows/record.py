@@ -1,7 +1,7 @@
 """What is recorded of one workflow run: looked up when its function runs again, and written when something happens.
 
-Events are noted at once and written in order by one task, as many at a time as there are. That only one task ever
-writes is what makes it safe to cancel a branch at any moment: a write that was begun is ended.
+Events are added at once and written in order by one task, as many at a time as there are. Because only one task ever
+writes, a branch can be cancelled at any time: a write that has begun is completed.
 """
 
 from __future__ import annotations
@@ -11,18 +11,88 @@ import contextlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from maos.clock import Clock
+import msgspec
+
+from maos.clock import MICROSECONDS, Clock
 from maos.engine.recorder import Recorder
+from maos.engine.types import WORKFLOW_RUN
 from maos.errors import Corrupt, InvalidInput, MaosError
-from maos.journal.codec import Event
-from maos.journal.journal import Journal
+from maos.journal.journal import Append, Journal
+from maos.model.events import workflow as events
+from maos.model.events.parts import Replaced
+from maos.model.events.state import Compacted
 from maos.model.workflow import PATCH, VALUE, Step, WorkflowRun, stream
+from maos.settings.schema import CheckpointSettings
+from maos.store import chain
+from maos.store.contract import Replacement
 from maos.workflows import values
 from maos.workflows.errors import WorkflowChanged
-from maos.workflows.policy import CheckpointPolicy
 
 CLOSE_S_MAX = 5.0
-"""How long the last events may take when the store is away: what is lost is only that a step has ended."""
+"""How long the last events may take while the store is unavailable: only the end of a step could be lost."""
+FREQUENCIES = ("every_step", "every_n_steps", "on_gates", "time_based", "manual")
+OPTIONS = ("frequency", "every", "interval_s", "enabled")
+
+
+class CheckpointPolicy:
+    """When outcomes are written, and when a checkpoint is made (R-1002): after every step by default.
+
+    With any other policy the outcomes of idempotent steps are written in groups; after a crash those of the last group
+    are executed again. A step that is not idempotent is always recorded before it begins and when it has ended.
+    """
+
+    def __init__(
+        self, frequency: str = "every_step", *, every: int = 10, interval_s: float = 30.0, enabled: bool = True
+    ) -> None:
+        if frequency not in FREQUENCIES:
+            raise InvalidInput(f"there is no checkpoint frequency {frequency!r}", hint=f"use {', '.join(FREQUENCIES)}")
+        if every < 1 or interval_s <= 0:
+            raise InvalidInput("checkpoints need a positive number of steps and a positive interval")
+        self.frequency = frequency if enabled else "manual"
+        self.every = every
+        self.interval_s = interval_s
+        self._steps = 0
+        self._last_us: int | None = None
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> CheckpointPolicy:
+        """The policy that a workflow run was started with."""
+        given = options.get("checkpoints", {})
+        try:
+            return cls(**given)
+        except TypeError as error:
+            raise InvalidInput(f"checkpoints cannot be {given!r}", hint=f"use {', '.join(OPTIONS)}") from error
+
+    @staticmethod
+    def as_set(checkpoint: CheckpointSettings) -> dict[str, Any]:
+        """The policy in the settings, as a workflow run records it; empty when it is the default."""
+        found = {"every": checkpoint.steps, "interval_s": checkpoint.interval_s, "frequency": checkpoint.frequency}
+        if not checkpoint.enabled:
+            found["frequency"] = "manual"
+        return {} if found["frequency"] == "every_step" else found
+
+    @property
+    def every_step(self) -> bool:
+        """Whether an outcome is on disk before anything else begins."""
+        return self.frequency == "every_step"
+
+    @property
+    def on_gates(self) -> bool:
+        """Whether a checkpoint is made when a person is asked something."""
+        return self.frequency == "on_gates"
+
+    def after_step(self, steady_us: int) -> str:
+        """Why a checkpoint is due now that a step has ended; empty when none is."""
+        self._steps += 1
+        if self.frequency == "every_n_steps" and self._steps % self.every == 0:
+            return "steps"
+        if self.frequency == "time_based":
+            if self._last_us is None:
+                self._last_us = steady_us
+            if steady_us - self._last_us >= self.interval_s * MICROSECONDS:
+                self._last_us = steady_us
+                return "time"
+        return ""
 
 
 class EventBuffer:
@@ -32,7 +102,7 @@ class EventBuffer:
         self._recorder = recorder
         self._clock = clock
         self._on_trouble: Callable[[], object] = lambda: None
-        self._pending: list[Event] = []
+        self._pending: list[events.WorkflowEvent] = []
         self._waiters: list[asyncio.Future[None]] = []
         self._written: list[asyncio.Future[None]] | None = None
         """The flushes that wait for what is being written; None when nothing is."""
@@ -48,17 +118,20 @@ class EventBuffer:
         self._on_trouble = on_trouble
         self._writer = asyncio.create_task(self._write())
 
-    def note(self, type_: str, /, **data: Any) -> None:
+    def now_us(self) -> int:
+        """The time for an event."""
+        return self._clock.now_us()
+
+    def add(self, event: events.WorkflowEvent) -> None:
         """Have an event written with the next flush."""
-        data["at_us"] = self._clock.now_us()
-        self._pending.append(Event(type_, data))
+        self._pending.append(event)
 
     def flush_soon(self) -> None:
-        """Have what is noted written, together with everything else that is noted until the writer's turn comes."""
+        """Have what was added written, together with everything else that is added until the writer's turn comes."""
         self._wake.set()
 
     async def flush(self) -> None:
-        """Return when everything noted so far is on disk; several branches share one commit."""
+        """Return when everything added so far is on disk; several branches share one commit."""
         if self.trouble is not None:
             raise self.trouble
         if not self._pending and self._written is None:
@@ -78,9 +151,9 @@ class EventBuffer:
         return error
 
     async def close(self) -> None:
-        """Write what is left, if that can be, and write no more."""
+        """Write what is left, if the store accepts it, and write no more."""
         if self.trouble is None:
-            with contextlib.suppress(Exception):  # it is in `trouble`, or the store is away for long
+            with contextlib.suppress(Exception):  # it is in `trouble`, or the store stays unavailable
                 async with asyncio.timeout(CLOSE_S_MAX):
                     await self.flush()
         if self._writer is not None:
@@ -97,10 +170,10 @@ class EventBuffer:
                 await self._write_pending()
 
     async def _write_pending(self) -> None:
-        events, self._pending = self._pending, []
+        pending, self._pending = self._pending, []
         self._written, self._waiters = self._waiters, []
         try:
-            await self._recorder.append(*events)
+            await self._recorder.append(*pending)
         except Exception as error:  # noqa: BLE001 - raised by every flush, now or later
             self.trouble = error
             for each in (*self._written, *self._waiters):
@@ -119,167 +192,154 @@ class EventBuffer:
 
 
 class RunRecord(EventBuffer):
-    """The events of one workflow run as its function needs them: those of earlier runs, and new ones."""
+    """The events of one workflow run as its function needs them: those of earlier executions, and new ones."""
 
     def __init__(self, recorder: Recorder[WorkflowRun], journal: Journal, clock: Clock, code_before: str = "") -> None:
         super().__init__(recorder, clock)
-        self.flow = recorder.fold
-        self.policy = CheckpointPolicy.of(self.flow.options)
-        self.unseen = set(self.flow.steps)
-        """Places of calls that were made before and not again yet."""
+        self.run = recorder.fold
+        self.code_before = code_before or self.run.code
+        """The digest of the definition that it was executed with before this one."""
+        self.policy = CheckpointPolicy.of(self.run.options)
+        self.unseen = set(self.run.steps)
+        """Ids of recorded steps that this execution has not come to yet."""
         self.broken: WorkflowChanged | None = None
-        """Set when the function made other calls than before: it goes no further."""
+        """Set when the function executed other steps than before: it executes no more."""
         self._journal = journal
-        self._code_before = code_before or self.flow.code
-        self._progress = float(self.flow.published.get("progress") or 0)
-        self._checkpoints = len(self.flow.checkpoints)
-        self._last_place = ""
-        """Of the call that ended last."""
-        self._checked = self.flow.version
+        self._progress = float(self.run.published.get("progress") or 0)
+        self._checkpoints = len(self.run.checkpoints)
+        self._last_step = ""
+        """The id of the step that ended last."""
+        self._checked = self.run.version
         self._new = 0
-        """How many events hold something that no step may be told of before it is on disk."""
+        """How many events hold something that must be on disk before a step depends on it."""
         self._safe = 0
         """How many of these are on disk."""
 
-    # --- calls that were made before -------------------------------------------------------------------------
+    # --- steps of earlier executions -------------------------------------------------------------------------
 
     def find(self, step_id: str, kind: str, name: str, digest: str = "") -> Step | None:
-        """Return the call that is recorded at this place, or None; raise Changed when it was another one."""
-        call = self.flow.steps.get(step_id)
-        if call is None:
+        """Return the step that is recorded under an id, or None; raise WorkflowChanged when it was another one."""
+        step = self.run.steps.get(step_id)
+        if step is None:
             return None
         self.unseen.discard(step_id)
-        if (call.kind, call.name) != (kind, name):
-            raise self.changed(f"call {step_id} was the {call.kind} {call.name!r}, and is the {kind} {name!r} now")
-        if digest and call.digest and call.digest != digest:
-            raise self.changed(f"call {step_id}, the {kind} {name!r}, was made with other arguments before")
-        return call
+        if (step.kind, step.name) != (kind, name):
+            raise self.changed(f"step {step_id} was the {step.kind} {step.name!r}, and is the {kind} {name!r} now")
+        if digest and step.digest and step.digest != digest:
+            raise self.changed(f"step {step_id}, the {kind} {name!r}, was given other arguments before")
+        return step
 
     def changed(self, what: str) -> WorkflowChanged:
-        """Return what is raised in the function; whatever it does about it, the workflow run stops here."""
+        """Return the error to raise in the function; even if the function catches it, the run stops here."""
         self.broken = self.broken or WorkflowChanged(
-            f"the workflow {self.flow.name} does not do what it did before: {what}",
-            hint="what differs from run to run (time, chance, the outside) belongs into a step; "
-            "`patched()` and versions let old ones go on after a change",
+            f"the workflow {self.run.name} does not do what it did before: {what}",
+            hint="what differs between executions (time, chance, the outside) belongs into a step; "
+            "`patched()` and versions let older runs continue after a change",
         )
         return self.broken
 
-    # --- calls that only remember something; none of them is awaited -----------------------------------------
+    # --- steps that only keep a value; none of them is awaited -----------------------------------------------
 
     def value(self, step_id: str, name: str, make: Callable[[], Any]) -> Any:
-        """Return something that would be different in another run; the first one counts."""
-        call = self.find(step_id, VALUE, name)
-        if call is not None:
-            return call.result
+        """Return a value that would differ in another execution; the first one counts."""
+        step = self.find(step_id, VALUE, name)
+        if step is not None:
+            return step.result
         made = make()
-        self.note_value(step_id, name, made)
+        self.add_value(step_id, name, made)
         return made
 
     def publish(self, step_id: str, published: Mapping[str, Any]) -> None:
-        """Let other processes see values while it runs."""
+        """Let other processes see values while the function runs."""
         if self.find(step_id, VALUE, "publish") is not None:
             return
-        said = values.plain(dict(published), "what is published")
-        progress = said.get("progress", self._progress)
+        plain = values.plain(dict(published), "what is published")
+        progress = plain.get("progress", self._progress)
         if progress.__class__ not in (int, float):
             raise InvalidInput(f"progress cannot be {progress!r}", hint="it is in percent, as a number")
         self._progress = float(progress)
-        self.note("step_completed", step_id=step_id, kind=VALUE, name="publish")
-        self.note("workflow_published", values=said)
+        self.add_completed(step_id, kind=VALUE, name="publish")
+        self.add(events.WorkflowPublished(values=plain, at_us=self.now_us()))
         self.flush_soon()
 
     def patched(self, prefix: str, count: int, name: str) -> bool:
-        """Whether the next call of a branch is that of a patch: not if the run was past this place before the change.
+        """Whether the next step of a branch is a patch: not if the run was past this point before the change.
 
-        `prefix` and `count` are those of the branch: it has made so many calls.
+        `prefix` and `count` are those of the branch: it has executed so many steps.
         """
         step_id = f"{prefix}{count + 1}"
-        call = self.flow.steps.get(step_id)
-        if call is None and any(_number(each, prefix) > count for each in self.unseen):
+        step = self.run.steps.get(step_id)
+        if step is None and any(_number(each, prefix) > count for each in self.unseen):
             return False
-        if call is not None and (call.kind, call.name) != (PATCH, name):
+        if step is not None and (step.kind, step.name) != (PATCH, name):
             return False
         self.unseen.discard(step_id)
-        if call is None:
+        if step is None:
             self._new += 1
-            self.note("step_completed", step_id=step_id, kind=PATCH, name=name)
+            self.add_completed(step_id, kind=PATCH, name=name)
         return True
 
     def skipped_branches(self, step_id: str) -> set[int] | None:
         """Return which of several branches were not begun because another one had failed; None if unknown yet."""
-        call = self.find(step_id, VALUE, "branches")
-        return None if call is None else set(call.result)
+        step = self.find(step_id, VALUE, "branches")
+        return None if step is None else set(step.result)
 
     def has_begun(self, prefix: str) -> bool:
-        """Whether calls of a branch are recorded."""
-        return any(step_id.startswith(prefix) for step_id in self.flow.steps)
+        """Whether steps of a branch are recorded."""
+        return any(step_id.startswith(prefix) for step_id in self.run.steps)
 
-    # --- events ----------------------------------------------------------------------------------------------
+    # --- events of steps -------------------------------------------------------------------------------------
 
-    def note_started(self, step_id: str, kind: str, name: str, **more: Any) -> None:
-        """A call begins, or is made again; `more`: digest, until_us, about, inbox_version."""
-        self.note("step_started", step_id=step_id, kind=kind, name=name, **more)
+    def add_started(
+        self, step_id: str, kind: str, name: str,
+        *, digest: str = "", until_us: int = 0, about: dict[str, Any] | None = None, inbox_version: int = 0,
+    ) -> None:  # fmt: skip
+        """A step begins, or begins again."""
+        started = events.StepStarted(
+            step_id=step_id, kind=kind, name=name, digest=digest, until_us=until_us, about=about or {},
+            inbox_version=inbox_version, at_us=self.now_us(),
+        )  # fmt: skip
+        self.add(started)
 
-    def note_tried(self, step_id: str, error: BaseException, until_us: int) -> None:
-        """A try of a step has failed, and the next one begins at a time."""
-        self.note("step_retried", step_id=step_id, error=values.told(error), until_us=until_us)
+    def add_completed(
+        self, step_id: str, result: Any = None,
+        *, kind: str = "", name: str = "", signal: str = "", signal_version: int = 0, inbox_version: int = 0,
+    ) -> None:  # fmt: skip
+        """A step has a result; one that begins and ends at once also has a kind and a name."""
+        completed = events.StepCompleted(
+            step_id=step_id, result=result, kind=kind, name=name, signal=signal, signal_version=signal_version,
+            inbox_version=inbox_version, at_us=self.now_us(),
+        )  # fmt: skip
+        self.add(completed)
 
-    def note_unknown(self, step_id: str, error: BaseException | None = None) -> None:
-        """Whether a step took effect is unknown."""
-        self.note("step_unknown", step_id=step_id, **({} if error is None else {"error": values.told(error)}))
+    def add_failed(self, step_id: str, error: dict[str, Any], *, inbox_version: int = 0) -> None:
+        """A step has failed and is not retried."""
+        failure = events.StepFailure(step_id=step_id, error=error, inbox_version=inbox_version, at_us=self.now_us())
+        self.add(failure)
 
-    def note_abandoned(self, step_id: str) -> None:
-        """The function stopped waiting for a call."""
-        self.note("step_abandoned", step_id=step_id)
-
-    def note_done(self, step_id: str, *result: Any, **more: Any) -> None:
-        """A call has a result, or only an end; `more`: signal and signal_version, inbox_version."""
-        self.note("step_completed", step_id=step_id, **({"result": result[0]} if result else {}), **more)
-
-    def note_failed(self, step_id: str, error: Mapping[str, Any], **more: Any) -> None:
-        """A call has failed for good; `more`: inbox_version."""
-        self.note("step_failed", step_id=step_id, error=error, **more)
-
-    def note_value(self, step_id: str, name: str, made: Any) -> None:
-        """Something was made that would be different in another run."""
+    def add_value(self, step_id: str, name: str, made: Any) -> None:
+        """A value was made that would differ in another execution."""
         self._new += 1
-        self.note("step_completed", step_id=step_id, kind=VALUE, name=name, result=made)
-
-    def note_signal(self, name: str, value: Any, inbox_version: int) -> None:
-        """A signal came."""
-        self.note("workflow_signalled", name=name, value=value, inbox_version=inbox_version)
-        self.flush_soon()
-
-    def note_paused(self, why: str, inbox_version: int) -> None:
-        """The run stops, and can be resumed."""
-        self.note("workflow_paused", why=why, inbox_version=inbox_version)
-
-    def note_changed(self, error: WorkflowChanged) -> None:
-        """The run stops, because its code makes other calls than before."""
-        self.note("workflow_changed", why=error.what, code=self._code_before)
-
-    def note_ended(self, status: str, **more: Any) -> None:
-        """The run has ended; `more`: its result, or the error, or why it was cancelled and inbox_version."""
-        self.note("workflow_ended", status=status, **more)
+        self.add_completed(step_id, made, kind=VALUE, name=name)
 
     # --- when they are written -------------------------------------------------------------------------------
 
     def mark_new(self) -> None:
-        """Note that something was noted which would be different in another run."""
+        """Note that an event was added that would differ in another execution."""
         self._new += 1
 
     async def flush_new(self) -> None:
-        """Have what chance, the clock and other processes said on disk, before a step is told of it."""
+        """Have what chance, the clock and other processes said on disk, before a step depends on it."""
         new = self._new
         if new > self._safe:
             await self.flush()
-            self._safe = max(self._safe, new)  # what other branches noted meanwhile may not be there yet
+            self._safe = max(self._safe, new)  # what other branches added meanwhile may not be there yet
         else:
             await asyncio.sleep(0)
 
     async def write_outcome(self, step_id: str) -> None:
-        """Have the outcome of a call written, at once or as the checkpoint policy says."""
-        self._last_place = step_id
+        """Have the outcome of a step written, at once or as the checkpoint policy says."""
+        self._last_step = step_id
         trigger = self.policy.after_step(self._clock.steady_us())
         if trigger:
             await self.checkpoint(trigger)
@@ -287,9 +347,9 @@ class RunRecord(EventBuffer):
             self.flush_soon()
 
     async def write_question(self, step_id: str) -> None:
-        """Have a question on disk, with a checkpoint if the policy wants one there."""
+        """Have a question on disk, with a checkpoint if the policy makes one there."""
         if self.policy.on_gates:
-            self._last_place = step_id
+            self._last_step = step_id
             await self.checkpoint("gate")
         else:
             await self.flush()
@@ -297,17 +357,18 @@ class RunRecord(EventBuffer):
     async def checkpoint(self, trigger: str, name: str = "") -> None:
         """Have everything so far on disk, under a name, and read it back (R-1002)."""
         self._checkpoints += 1
-        name = name or f"{trigger}-{self._checkpoints}"
-        self.note(
-            "workflow_checkpointed", name=name, trigger=trigger, step=self._last_place, progress=self._progress
+        made = events.WorkflowCheckpointed(
+            name=name or f"{trigger}-{self._checkpoints}", trigger=trigger, step=self._last_step,
+            progress=self._progress, at_us=self.now_us(),
         )  # fmt: skip
+        self.add(made)
         await self.flush()
         until, found = self.version, self._checked
         try:
-            async for record in self._journal.read(stream(self.flow.id), after=self._checked, until=until):
+            async for record in self._journal.read(stream(self.run.id), after=self._checked, until=until):
                 found = record.version  # whose hash, and that of the one before, has been compared
             if found < until:
-                name = stream(self.flow.id)
+                name = stream(self.run.id)
                 raise Corrupt(f"{name}@{until} was written and is not there", stream=name, version=until)
         except Corrupt as error:
             raise self.give_up(error) from error
@@ -315,9 +376,26 @@ class RunRecord(EventBuffer):
 
 
 def _number(step_id: str, prefix: str) -> int:
-    """The number, in a branch, of the call that a place belongs to; 0 when it belongs to another branch."""
+    """The number, in a branch, of the step that an id belongs to; 0 when it belongs to another branch."""
     if not step_id.startswith(prefix):
         return 0
     rest = step_id[len(prefix) :]
     digits = len(rest) - len(rest.lstrip("0123456789"))
     return int(rest[:digits]) if digits and not rest[digits:].startswith("~") else 0
+
+
+async def compact(journal: Journal, run: WorkflowRun) -> int:
+    """Replace the events of a run that has ended by one that has its result; return how many were removed."""
+    name = stream(run.id)
+    last = await journal.event(name, run.version)
+    assert last is not None
+    kept = msgspec.to_builtins(msgspec.structs.replace(run, steps={}, signals={}, version=0))
+    raw = journal.codec.encode_sealed(events.WorkflowCompacted(workflow=kept, at_us=run.changed_us))
+    seal = Replaced(first=1, last=run.version, seal=chain.seal(*raw).hex(), time_us=last.time_us, token=last.token)
+    compacted = Compacted(ops=[], replaced=[seal], meta={"strategy": "workflow"})
+    await journal.append_all(
+        [Append(name, [compacted], run.version)],
+        documents=[WORKFLOW_RUN.nothing(run.id, run.version)],
+        replacing=[Replacement(name, 1, run.version, raw)],
+    )
+    return run.version - 1

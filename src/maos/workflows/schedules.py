@@ -1,16 +1,17 @@
-"""Workflows that begin by themselves: each time once, however many processes serve them.
+"""Workflows that are started at recurring times: each time once, however many processes serve the schedules.
 
-The id of what begins is made of the schedule's name and the time, so a second process finds it begun. Of the times
-that passed while no process served, the last one is made up for.
+The id of a workflow run that is started is made of the schedule's name and the time, so a second process finds it
+started. Of the times that passed while no process served, only the last one is made up for.
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable
-from datetime import datetime
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterator
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+from zoneinfo import ZoneInfo
 
 from maos.clock import MICROSECONDS, Clock, to_datetime, to_us
 from maos.engine.types import SCHEDULES, WORKFLOW_RUN
@@ -19,47 +20,160 @@ from maos.journal.journal import Journal
 from maos.model.events.records import ScheduleRemoved
 from maos.model.schedule import NAME, Schedule, Schedules
 from maos.workflows import values
-from maos.workflows.cron import Cron
-from maos.workflows.definition import Workflow, find
+from maos.workflows.definition import StartRequest, Workflow, find
 
 LOOK_S = 5.0
-"""How often schedules and interrupted workflows are looked for."""
+"""How often schedules and interrupted workflow runs are looked for."""
+YEARS_MAX = 8
+"""How far ahead a time is looked for: the 29th of February may be that far."""
 
-Told = Callable[[str], None]
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
+_WORDS = {
+    "@hourly": "0 * * * *", "@daily": "0 0 * * *", "@midnight": "0 0 * * *", "@weekly": "0 0 * * 0",
+    "@monthly": "0 0 1 * *", "@yearly": "0 0 1 1 *", "@annually": "0 0 1 1 *",
+}  # fmt: skip
+
+_NUMBER = re.compile(r"[0-9]{1,4}")
+_STEP = re.compile(r"0*[1-9][0-9]{0,3}")
+
+Tell = Callable[[str], None]
 Load = Callable[[Schedule], Workflow[..., Any]]
 """How the workflow of a schedule is found."""
 Start = Callable[..., Awaitable[Any]]
 
 
+class _Field(NamedTuple):
+    name: str
+    least: int
+    most: int
+    words: tuple[str, ...] = ()
+
+
+_FIELDS = (
+    _Field("minute", 0, 59), _Field("hour", 0, 23), _Field("day of the month", 1, 31),
+    _Field("month", 1, 12, ("", *_MONTHS)), _Field("day of the week", 0, 7, _DAYS),
+)  # fmt: skip
+
+
+class Cron:
+    """When something is due, in a time zone: an hour that is left out in spring is made up for, and of one that comes
+    twice in autumn the first counts; except for what is due in every hour, which runs in both.
+    """
+
+    def __init__(self, text: str, zone: str = "UTC") -> None:
+        self.text = text
+        parts = _WORDS.get(text.strip().lower(), text).split()
+        if len(parts) != len(_FIELDS):
+            raise InvalidInput(
+                f"{text!r} has {len(parts)} fields",
+                hint="give five, such as '0 3 * * *': minute, hour, day of the month, month, day of the week",
+            )
+        minutes, hours, days, months, weekdays = (
+            _parsed(part, field) for part, field in zip(parts, _FIELDS, strict=True)
+        )
+        self._minutes, self._hours, self._days, self._months = sorted(minutes), sorted(hours), days, months
+        self._weekdays = {day % 7 for day in weekdays}
+        self._every_hour = parts[1] == "*"
+        self._either = not parts[2].startswith("*") and not parts[4].startswith("*")
+        """Both days are named: one of them is enough, as in every cron."""
+        try:
+            self.zone = ZoneInfo(zone)
+        except (KeyError, ValueError, OSError) as error:
+            raise InvalidInput(f"there is no time zone {zone!r}", hint="use a name such as Europe/Berlin") from error
+        if self.after(datetime(2024, 1, 1, tzinfo=self.zone)) is None:
+            raise InvalidInput(f"{text!r} never comes", hint="check the day of the month and the month")
+
+    def after(self, time: datetime) -> datetime | None:
+        """The first time after another; None when there is none for years."""
+        for day in self._days_from(time, timedelta(days=1), 366 * YEARS_MAX + 1):
+            for found in self._times(day):
+                if found.timestamp() > time.timestamp():
+                    return found
+        return None
+
+    def last(self, time: datetime) -> datetime | None:
+        """The last time that is not after another; None when there is none for a year."""
+        for day in self._days_from(time, timedelta(days=-1), 367):
+            for found in reversed(list(self._times(day))):
+                if found.timestamp() <= time.timestamp():
+                    return found
+        return None
+
+    def _days_from(self, time: datetime, step: timedelta, count: int) -> Iterator[datetime]:
+        """The days that are due among so many from that of a time on."""
+        day = time.astimezone(self.zone).replace(hour=0, minute=0, second=0, microsecond=0, tzinfo=None)
+        for _ in range(count):
+            if day.month in self._months and self._is_due(day):
+                yield day
+            day += step
+
+    def _times(self, day: datetime) -> Iterator[datetime]:
+        """The times of a day that is due, in order."""
+        for hour in self._hours:
+            of_hour = [day.replace(hour=hour, minute=minute, tzinfo=self.zone) for minute in self._minutes]
+            yield from of_hour
+            if self._every_hour:
+                again = [each.replace(fold=1) for each in of_hour]
+                yield from (each for each in again if each.timestamp() > each.replace(fold=0).timestamp())
+
+    def _is_due(self, day: datetime) -> bool:
+        by_month = day.day in self._days
+        by_week = (day.weekday() + 1) % 7 in self._weekdays
+        return by_month or by_week if self._either else by_month and by_week
+
+
+def _parsed(text: str, field: _Field) -> set[int]:
+    found: set[int] = set()
+    for part in text.lower().split(","):
+        span, slash, step = part.partition("/")
+        if slash and not _STEP.fullmatch(step):
+            raise _bad(part, field)
+        if span == "*":
+            first, last = field.least, field.most if field.name != "day of the week" else 6
+        else:
+            low, dash, high = span.partition("-")
+            first = _number(low, field)
+            last = _number(high, field) if dash else field.most if slash else first
+        if first > last:
+            raise _bad(part, field)
+        found |= set(range(first, last + 1, int(step) if slash else 1))
+    return found
+
+
+def _number(text: str, field: _Field) -> int:
+    if text in field.words and text:
+        return field.words.index(text)
+    if not _NUMBER.fullmatch(text) or not field.least <= int(text) <= field.most:
+        raise _bad(text, field)
+    return int(text)
+
+
+def _bad(text: str, field: _Field) -> InvalidInput:
+    return InvalidInput(f"{text!r} is no {field.name}", hint=f"use {field.least} to {field.most}, *, a-b, a,b or */n")
+
+
 async def all_of(journal: Journal) -> dict[str, Schedule]:
-    """What begins when, by name."""
+    """All schedules, by name."""
     found = await SCHEDULES.load(journal, NAME)
     return {} if found is None else found.known
 
 
 async def put(
-    journal: Journal,
-    clock: Clock,
-    name: str,
-    cron: str,
-    workflow: Workflow[..., Any],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    zone: str,
-) -> Schedule:
-    """Have a workflow begin at times that come again; one of that name is replaced."""
+    journal: Journal, clock: Clock, name: str, cron: str, request: StartRequest, zone: str
+) -> Schedule:  # fmt: skip
+    """Have a workflow started at recurring times; a schedule of that name is replaced."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,40}", name):
         raise InvalidInput(f"{name!r} cannot name a schedule", hint="use up to 41 letters, digits, dashes, underscores")
     Cron(cron, zone)
-    arguments = values.plain({"args": list(args), "kwargs": kwargs}, f"an argument of {workflow.name}")
-    values.given(workflow.function, arguments, workflow.name)
+    workflow = request.workflow
     made = Schedule(
         name=name,
         cron=cron,
         zone=zone,
         workflow=workflow.name,
         definition=workflow.version,
-        arguments=arguments,
+        arguments=values.arguments(workflow.function, request.args, request.kwargs, workflow.name),
         where=workflow.where,
         set_us=clock.now_us(),
     )
@@ -68,7 +182,7 @@ async def put(
 
 
 async def remove(journal: Journal, clock: Clock, name: str) -> None:
-    """Have it begin no more."""
+    """Remove a schedule."""
     while True:
         known = await SCHEDULES.load(journal, NAME) or Schedules(id=NAME)
         if name not in known.known:
@@ -82,13 +196,13 @@ async def remove(journal: Journal, clock: Clock, name: str) -> None:
 
 
 def due(schedule: Schedule, now_us: int) -> datetime | None:
-    """The last time it should have begun; None when there was none since it was made."""
+    """The last time at which it should have started its workflow; None when there was none since it was made."""
     last = Cron(schedule.cron, schedule.zone).last(to_datetime(now_us))
     return last if last is not None and to_us(last) >= schedule.set_us else None
 
 
 def next_time(schedule: Schedule, now_us: int) -> datetime | None:
-    """When it begins next."""
+    """When it starts its workflow next."""
     return Cron(schedule.cron, schedule.zone).after(to_datetime(now_us))
 
 
@@ -96,7 +210,7 @@ class ScheduleServer:
     """Starts what is due, and resumes what was interrupted, until it is stopped."""
 
     def __init__(
-        self, journal: Journal, clock: Clock, *, start: Start, resume: Start, tell: Told, load: Load | None = None
+        self, journal: Journal, clock: Clock, *, start: Start, resume: Start, tell: Tell, load: Load | None = None
     ) -> None:
         self._journal = journal
         self._clock = clock
@@ -105,25 +219,25 @@ class ScheduleServer:
         self._tell = tell
         self._load = load or _defined_here
         self._told: set[str] = set()
-        self._settled: set[str] = set()
-        """Ids of those that have begun, or never can."""
+        self._handled: set[str] = set()
+        """Ids of runs that were started, or never can be."""
 
     async def serve(self) -> None:
-        """Never ends by itself: what is wrong with one is told once, and the others are served."""
+        """Serve until cancelled: what is wrong with one schedule is reported once, and the others are served."""
         while True:
             waits_s = LOOK_S
             try:
                 known = await all_of(self._journal)
                 ready = [each for each in known.values() if self._is_ready(each)]
                 for handle in await self._resume(tell=self._tell_once):
-                    self._tell(f"went on with {handle.id}")
+                    self._tell(f"resumed {handle.id}")
                 for schedule in ready:
-                    await self._begin_if_due(schedule)
+                    await self._start_if_due(schedule)
                     coming = next_time(schedule, self._clock.now_us())
                     if coming is not None:
                         waits_s = min(waits_s, (to_us(coming) - self._clock.now_us()) / MICROSECONDS)
             except (StoreUnavailable, Corrupt) as error:
-                self._tell_once(f"could not look: {error}")
+                self._tell_once(f"the schedules cannot be read: {error}")
             await asyncio.sleep(max(0.05, waits_s))
 
     def _is_ready(self, schedule: Schedule) -> bool:
@@ -135,32 +249,32 @@ class ScheduleServer:
             return False
         return True
 
-    async def _begin_if_due(self, schedule: Schedule) -> None:
-        moment = due(schedule, self._clock.now_us())
-        if moment is None:
+    async def _start_if_due(self, schedule: Schedule) -> None:
+        time = due(schedule, self._clock.now_us())
+        if time is None:
             return
-        id = f"{schedule.name}-{to_datetime(to_us(moment)):%Y%m%dT%H%MZ}"
-        if id in self._settled:
+        id = f"{schedule.name}-{to_datetime(to_us(time)):%Y%m%dT%H%MZ}"
+        if id in self._handled:
             return
         try:
-            is_begun = await WORKFLOW_RUN.load(self._journal, id) is not None
+            is_started = await WORKFLOW_RUN.load(self._journal, id) is not None
         except Corrupt as error:
             self._tell_once(f"{id} cannot be read: {error}")
-            is_begun = True
-        if is_begun or await self._begin(schedule, id):
-            self._settled.add(id)
+            is_started = True
+        if is_started or await self._start_run(schedule, id):
+            self._handled.add(id)
 
-    async def _begin(self, schedule: Schedule, id: str) -> bool:
-        """Start the workflow of a schedule; whether it has begun, or never can."""
+    async def _start_run(self, schedule: Schedule, id: str) -> bool:
+        """Start the workflow of a schedule; whether it was started, or never can be."""
         try:
             arguments = schedule.arguments
             await self._start(self._load(schedule), arguments["args"], arguments["kwargs"], id=id)
         except Conflict:
-            return False  # another process was faster, which is seen at the next look
+            return False  # another process was faster, which is seen the next time
         except MaosError as error:
-            self._tell_once(f"{id} could not begin: {error}")
-            return isinstance(error, InvalidInput)  # anything else may work at the next look
-        self._tell(f"began {id}")
+            self._tell_once(f"{id} could not be started: {error}")
+            return isinstance(error, InvalidInput)  # anything else may work the next time
+        self._tell(f"started {id}")
         return True
 
     def _tell_once(self, text: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
 from collections.abc import Iterator, MutableMapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -12,21 +13,24 @@ from typing import Any, NamedTuple
 from maos.clock import MICROSECONDS, Clock
 from maos.errors import InvalidInput
 from maos.faults import crash_point
+from maos.model.events.workflow import StepRetried, StepUnknown
 from maos.model.workflow import DONE, FAILED, STEP, UNKNOWN, Step
 from maos.workflows import values
 from maos.workflows.control import Control
 from maos.workflows.definition import NOT_DONE, Found, StepDefinition, call, executor
 from maos.workflows.errors import StepFailed
-from maos.workflows.mail import WorkflowInbox
+from maos.workflows.inbox import WorkflowInbox
 from maos.workflows.record import RunRecord
 from maos.workflows.waits import until
 
+logger = logging.getLogger("maos.workflows")
+
 RETURN, BEGIN, RETRY, RESOLVE, REPEAT = "return", "begin", "retry", "resolve", "repeat"
 """What is done about a step: return its recorded outcome, begin it, wait and retry it, find out whether it took effect,
-or call it again, because it is idempotent."""
+or execute it again, because it is idempotent."""
 
 AGAIN = "again"
-"""What is done about a step whose outcome was unknown: call it, or hear what a thread says that has ended after all."""
+"""What is done about a step whose outcome was unknown: execute it again, or use that of a thread that has ended."""
 
 Threads = MutableMapping[str, "asyncio.Task[Any]"]
 
@@ -47,7 +51,7 @@ def decide(recorded: Step | None, *, idempotent: bool) -> str:
 
 
 def key() -> str:
-    """In a step: a text that is the same for every try of this call, also after a crash, for services that take one.
+    """In a step: an idempotency key, the same for every try of this step, also after a crash.
 
     Example::
 
@@ -64,7 +68,7 @@ class Overdue(Exception):
 
 
 class Invocation(NamedTuple):
-    """A step with its arguments, at its place in a workflow run."""
+    """A step with its id and its arguments."""
 
     step_id: str
     key: str
@@ -87,26 +91,26 @@ class Steps:
     """Executes the steps of one workflow run."""
 
     def __init__(
-        self, control: Control, record: RunRecord, mail: WorkflowInbox, clock: Clock, threads: Threads
+        self, control: Control, record: RunRecord, inbox: WorkflowInbox, clock: Clock, threads: Threads
     ) -> None:
         self._control = control
         self._record = record
-        self._mail = mail
+        self._inbox = inbox
         self._clock = clock
         self._shared_threads = threads
         self._threads: dict[str, asyncio.Task[Any]] = {}
-        """Those of plain functions, by the keys of their steps, until their outcome was taken."""
+        """Those of plain functions, by the keys of their steps, until their outcome is used."""
 
     async def run(
         self, step_id: str, step: StepDefinition[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        """Return the outcome of a step: the recorded one, or that of calling it now."""
+        """Return the outcome of a step: the recorded one, or that of executing it now."""
         digest = values.digest(args, kwargs, f"an argument of {step.name}")
         recorded = await self._control.recorded(step_id, STEP, step.name, digest)
         decision = decide(recorded, idempotent=step.idempotent)
         if recorded is not None and decision == RETURN:
             return self._outcome(recorded, step)
-        it = Invocation(step_id, f"{self._record.flow.id}/{step_id}", step, args, kwargs)
+        it = Invocation(step_id, f"{self._record.run.id}/{step_id}", step, args, kwargs)
         with self._control.waiting(step_id):
             if decision == BEGIN:
                 await self._begin(it, digest)
@@ -121,21 +125,21 @@ class Steps:
             return await self._call(it, recorded.failures if recorded else 0)
 
     async def _begin(self, it: Invocation, digest: str) -> None:
-        more: dict[str, Any] = {"digest": digest} if digest else {}
+        about = {}
         if it.step.idempotent and not self._record.policy.every_step:
             write = self._record.flush_new
         else:
             write = self._record.flush
             if not it.step.idempotent and (it.args or it.kwargs):  # for the person who may be asked about it
-                more["about"] = {"given": values.shown(it.args, it.kwargs)}
-        self._record.note_started(it.step_id, STEP, it.step.name, **more)
+                about = {"given": values.shown(it.args, it.kwargs)}
+        self._record.add_started(it.step_id, STEP, it.step.name, digest=digest, about=about)
         with self._control.at_work():
             await write()
         crash_point(f"workflow:before {it.step.name}")
 
     async def _begin_again(self, it: Invocation, until_us: int = 0) -> None:
         await until(self._clock, until_us)
-        self._record.note_started(it.step_id, STEP, it.step.name)
+        self._record.add_started(it.step_id, STEP, it.step.name)
         with self._control.at_work():
             await self._record.flush()
 
@@ -148,7 +152,7 @@ class Steps:
             except Overdue as error:
                 failed: Exception = TimeoutError(str(error))
                 if not it.step.idempotent:  # it may have taken effect, or may yet
-                    self._mail.reopen(it.step_id)
+                    self._inbox.reopen(it.step_id)
                     found = await self._find_out(it, failed)
             except Exception as error:  # noqa: BLE001 - raised in the workflow, or retried
                 failed = error
@@ -160,24 +164,31 @@ class Steps:
             if failures > it.step.retries:
                 raise await self._fail(it, failed) from failed
             until_us = self._clock.now_us() + int(it.step.pause_s(failures) * MICROSECONDS)
-            self._record.note_tried(it.step_id, failed, until_us)
+            raised, at_us = values.error_data(failed), self._record.now_us()
+            self._record.add(StepRetried(step_id=it.step_id, error=raised, until_us=until_us, at_us=at_us))
             await self._record.flush()
             await self._begin_again(it, until_us)
         crash_point(f"workflow:after {it.step.name}")
         try:
             plain = values.plain(result, f"what the step {it.step.name} returns")
             found = values.typed(plain, it.step.returns, f"what the step {it.step.name} returns")
-        except InvalidInput as error:  # a retry would not help, and would call it again
+        except InvalidInput as error:  # a retry would not help, and would execute it again
             raise await self._fail(it, error) from error
-        self._record.note_done(it.step_id, plain)
+        self._record.add_completed(it.step_id, plain)
         await self._record.write_outcome(it.step_id)
         return found
 
     async def _fail(self, it: Invocation, error: Exception) -> StepFailed:
-        told = values.told(error)
-        self._record.note_failed(it.step_id, told)
+        error_data = values.error_data(error)
+        self._record.add_failed(it.step_id, error_data)
         await self._record.write_outcome(it.step_id)
-        return StepFailed(it.step.name, told)
+        self._warn("step.failed", it, f"failed: {error_data['message']}")
+        return StepFailed(it.step.name, error_data)
+
+    def _warn(self, action: str, it: Invocation, reason: str) -> None:
+        run = self._record.run.id
+        extra = {"action": action, "workflow": run, "step": it.step_id, "reason": reason}
+        logger.warning("step %s (%s) of workflow run %s %s", it.step_id, it.step.name, run, reason, extra=extra)
 
     def _outcome(self, recorded: Step, step: StepDefinition[..., Any]) -> Any:
         if recorded.status == FAILED:
@@ -237,8 +248,8 @@ class Steps:
         self, it: Invocation, thread: asyncio.Task[Any] | None, error: Exception | None
     ) -> Step | str | None:
         """Ask the step's own probe; when it does not know, record that the outcome is unknown, and return None."""
-        mail, recorded = self._mail, self._record.flow.steps
-        if it.step.probe is not None and thread is None and not mail.has_said(it.step_id):
+        inbox, recorded = self._inbox, self._record.run.steps
+        if it.step.probe is not None and thread is None and not inbox.has_heard_of(it.step_id):
             try:
                 with it.context():
                     said = await call(it.step.probe, it.args, it.kwargs)
@@ -246,32 +257,35 @@ class Steps:
                     said = Found(values.plain(said.result, f"what the probe of {it.step.name} found"))
             except Exception as raised:  # noqa: BLE001 - shown to the person who is asked in its place
                 said, error = None, raised
-            if (isinstance(said, Found) or said == NOT_DONE) and not mail.has_said(it.step_id):
-                mail.close(it.step_id)
+            if (isinstance(said, Found) or said == NOT_DONE) and not inbox.has_heard_of(it.step_id):
+                inbox.close(it.step_id)
                 if said == NOT_DONE:
                     return NOT_DONE
-                self._record.note_done(it.step_id, said.result)
+                self._record.add_completed(it.step_id, said.result)
                 await self._record.flush()
                 return recorded[it.step_id]
-        if recorded[it.step_id].status != UNKNOWN and not mail.has_said(it.step_id):
-            self._record.note_unknown(it.step_id, error)
+        if recorded[it.step_id].status != UNKNOWN and not inbox.has_heard_of(it.step_id):
+            error_data = None if error is None else values.error_data(error)
+            self._record.add(StepUnknown(step_id=it.step_id, error=error_data, at_us=self._record.now_us()))
             await self._record.flush()
+            self._warn("step.unknown", it, "has an unknown outcome; a person must resolve it")
         return None
 
     async def _wait_for_person(self, it: Invocation, thread: asyncio.Task[Any] | None) -> Step | str:
         """Wait until a person resolves the step, or the thread that runs it has ended after all."""
 
-        async def wait(settled: asyncio.Future[None]) -> None:
-            await asyncio.wait([settled] if thread is None else [settled, thread], return_when=asyncio.FIRST_COMPLETED)
+        async def wait(resolved: asyncio.Future[None]) -> None:
+            futures = [resolved] if thread is None else [resolved, thread]
+            await asyncio.wait(futures, return_when=asyncio.FIRST_COMPLETED)
 
-        await self._mail.settled(it.step_id, wait)
-        if not self._mail.has_said(it.step_id) and thread is not None:
+        await self._inbox.wait_for(it.step_id, wait)
+        if not self._inbox.has_heard_of(it.step_id) and thread is not None:
             self._threads[it.key] = thread
-            self._mail.close(it.step_id)
+            self._inbox.close(it.step_id)
             return AGAIN
         with self._control.at_work():
             await self._record.flush()
-        return self._record.flow.steps[it.step_id] if self._mail.is_settled(it.step_id) else AGAIN
+        return self._record.run.steps[it.step_id] if self._inbox.is_resolved(it.step_id) else AGAIN
 
 
 def _retrieve(thread: asyncio.Task[Any]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, get_type_hints
@@ -17,7 +17,7 @@ from maos.errors import InvalidInput
 from maos.journal.codec import BODY_BYTES_MAX, is_plain
 
 SHOWN_CHARS_MAX = 200
-TOLD_CHARS_MAX = 100_000
+ERROR_CHARS_MAX = 100_000
 PLAIN_BYTES_MAX = BODY_BYTES_MAX - (1 << 20)
 """The largest value that is recorded; the rest of an event has room beside it."""
 _QUICK_CHARS_MAX = PLAIN_BYTES_MAX // 6  # a character becomes up to six, as in \u0000
@@ -63,15 +63,15 @@ def typed(value: Any, annotation: Any, what: str) -> Any:
         return value  # an annotation that is no type of data
 
 
-def returned(function: Callable[..., Any]) -> Any:
-    """What a function says it returns."""
+def return_type(function: Callable[..., Any]) -> Any:
+    """The type that a function is annotated to return."""
     return _annotation(function, "return")
 
 
-def given(
+def bind(
     function: Callable[..., Any], arguments: Mapping[str, Any], name: str
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Recorded arguments as what they were: of the types that the function's signature names."""
+    """Recorded arguments with the types that the function's signature names; InvalidInput when they do not fit."""
     args, kwargs = arguments.get("args", ()), arguments.get("kwargs", {})
     try:
         bound = inspect.signature(function).bind(*args, **kwargs)
@@ -92,6 +92,15 @@ def given(
     return bound.args, bound.kwargs
 
 
+def arguments(
+    function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], name: str
+) -> dict[str, Any]:
+    """The arguments of a workflow as they are recorded; InvalidInput when its function does not accept them."""
+    found: dict[str, Any] = plain({"args": list(args), "kwargs": dict(kwargs)}, f"an argument of {name}")
+    bind(function, found, name)
+    return found
+
+
 def _annotation(function: Callable[..., Any], name: str) -> Any:
     """One annotation, also when others cannot be evaluated; names that only its surroundings know are found there."""
     hint = getattr(function, "__annotations__", {}).get(name, Any)
@@ -104,7 +113,7 @@ def _annotation(function: Callable[..., Any], name: str) -> Any:
 
 
 def digest(args: tuple[Any, ...], kwargs: Mapping[str, Any], what: str) -> str:
-    """Of the arguments of a call, to tell whether it is the same call."""
+    """A digest of the arguments of a step, which tells whether it is the same step."""
     if not args and not kwargs:
         return ""
     made = plain([args, kwargs], what, is_kept=False)  # only its digest is
@@ -112,12 +121,12 @@ def digest(args: tuple[Any, ...], kwargs: Mapping[str, Any], what: str) -> str:
 
 
 def fingerprint(made: Any) -> bytes:
-    """Of plain data, in whatever order its keys are."""
+    """A hash of plain data that does not depend on the order of its keys."""
     return hashlib.sha256(msgspec.json.encode(made, order="sorted")).digest()
 
 
 def shown(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
-    """The beginning of what a call was given, for a person."""
+    """The beginning of the arguments of a step, for a person."""
     parts = [*map(repr, args), *(f"{name}={value!r}" for name, value in kwargs.items())]
     return beginning(", ".join(parts))
 
@@ -128,9 +137,9 @@ def beginning(text: str) -> str:
     return text if len(text) <= SHOWN_CHARS_MAX else text[: SHOWN_CHARS_MAX - 1] + "…"
 
 
-def told(error: BaseException) -> dict[str, Any]:
-    """What is recorded of something that was raised."""
-    return {"type": type(error).__name__, "message": without_secrets(str(error), {})[:TOLD_CHARS_MAX]}
+def error_data(error: BaseException) -> dict[str, Any]:
+    """What is recorded of an exception."""
+    return {"type": type(error).__name__, "message": without_secrets(str(error), {})[:ERROR_CHARS_MAX]}
 
 
 def _plain_of(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Calls of a workflow that wait: for a time, a signal, or the answer of a person."""
+"""Steps of a workflow that wait: for a time, a signal, or the answer of a person."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from maos.clock import MICROSECONDS, Clock
 from maos.model.workflow import DONE, FAILED, GATE, SIGNAL, SLEEP, Step
 from maos.workflows import values
 from maos.workflows.control import Control
-from maos.workflows.mail import WorkflowInbox
+from maos.workflows.inbox import WorkflowInbox
 from maos.workflows.record import RunRecord
 
 NAP_S_MAX = 5.0
@@ -27,52 +27,54 @@ async def until(clock: Clock, time_us: int) -> None:
 
 
 class Waits:
-    """What one workflow run waits for besides steps."""
+    """Waits for times, signals and answers in one workflow run."""
 
-    def __init__(self, control: Control, record: RunRecord, mail: WorkflowInbox, clock: Clock) -> None:
+    def __init__(self, control: Control, record: RunRecord, inbox: WorkflowInbox, clock: Clock) -> None:
         self._control = control
         self._record = record
-        self._mail = mail
+        self._inbox = inbox
         self._clock = clock
 
     async def sleep(self, step_id: str, seconds: float) -> None:
         """Wait until a time that is recorded, so a restart does not begin it again."""
-        call = await self._control.recorded(step_id, SLEEP, "sleep")
-        if call is not None and call.status == DONE:
+        step = await self._control.recorded(step_id, SLEEP, "sleep")
+        if step is not None and step.status == DONE:
             return
-        until_us = call.until_us if call else self._clock.now_us() + int(seconds * MICROSECONDS)
+        until_us = step.until_us if step else self._clock.now_us() + int(seconds * MICROSECONDS)
         with self._control.waiting(step_id):
-            if call is None:
-                self._record.note_started(step_id, SLEEP, "sleep", until_us=until_us)
+            if step is None:
+                self._record.add_started(step_id, SLEEP, "sleep", until_us=until_us)
                 await self._record.flush()
             await until(self._clock, until_us)
-            self._record.note_done(step_id)
+            self._record.add_completed(step_id)
             await self._record.write_outcome(step_id)
 
     async def signal(self, step_id: str, name: str, timeout_s: float, type_: Any) -> Any:
         """Return the next signal of a name, in the order in which they were sent."""
-        call = await self._control.recorded(step_id, SIGNAL, name)
-        if call is not None and call.status == FAILED:
+        step = await self._control.recorded(step_id, SIGNAL, name)
+        if step is not None and step.status == FAILED:
             raise Expired(f"no signal {name!r} came in time")
-        is_heard = call is not None and call.status == DONE
-        value = call.result if call and is_heard else await self._wait_for_signal(step_id, name, call, timeout_s)
+        if step is not None and step.status == DONE:
+            value = step.result
+        else:
+            value = await self._wait_for_signal(step_id, name, step, timeout_s)
         return values.typed(value, type_, f"the signal {name!r}")
 
-    async def _wait_for_signal(self, step_id: str, name: str, call: Step | None, timeout_s: float) -> Any:
-        """Return its value. Nothing is awaited once it is noted: else a time limit could end just then, and the record
-        would say that the function received a signal which it did not."""
+    async def _wait_for_signal(self, step_id: str, name: str, step: Step | None, timeout_s: float) -> Any:
+        """Return its value. Nothing is awaited once its event is added: else a time limit could end just then, and the
+        record would say that the function received a signal which it did not."""
         with self._control.waiting(step_id):
-            if call is None:
-                self._record.note_started(step_id, SIGNAL, name, until_us=self._deadline(timeout_s))
+            if step is None:
+                self._record.add_started(step_id, SIGNAL, name, until_us=self._deadline(timeout_s))
                 await self._record.flush()
-            until_us = self._record.flow.steps[step_id].until_us
+            until_us = self._record.run.steps[step_id].until_us
             try:
-                version, value = await self._mail.signal(name, lambda listener: self._wait(listener, until_us))
+                version, value = await self._inbox.signal(name, lambda listener: self._wait(listener, until_us))
             except Expired as error:
-                self._record.note_failed(step_id, values.told(error))
+                self._record.add_failed(step_id, values.error_data(error))
                 raise Expired(f"no signal {name!r} came in time") from error
             else:
-                self._record.note_done(step_id, value, signal=name, signal_version=version)
+                self._record.add_completed(step_id, value, signal=name, signal_version=version)
                 return value
             finally:
                 self._record.mark_new()
@@ -82,32 +84,32 @@ class Waits:
         self, step_id: str, question: str, choices: list[str], context: str, default: str | None, timeout_s: float
     ) -> str:
         """Return what a person answers; asked once, however often the workflow is interrupted."""
-        call = await self._control.recorded(step_id, GATE, question)
-        if call is None or call.status not in (DONE, FAILED):
+        step = await self._control.recorded(step_id, GATE, question)
+        if step is None or step.status not in (DONE, FAILED):
             with self._control.waiting(step_id):
-                if call is None:
-                    about = {name: said for name, said in (("choices", choices), ("context", context)) if said}
-                    about |= {"default": default} if default is not None else {}
+                if step is None:
+                    given = {"choices": choices or None, "context": context or None, "default": default}
+                    about = {name: value for name, value in given.items() if value is not None}
                     until_us = self._deadline(timeout_s)
-                    self._record.note_started(step_id, GATE, question, until_us=until_us, about=about)
+                    self._record.add_started(step_id, GATE, question, until_us=until_us, about=about)
                     await self._record.write_question(step_id)
-                call = await self._wait_for_answer(step_id, default)
-        if call.status == FAILED:
-            raise Expired(f"nobody answered {question!r} in time")
-        return str(call.result)
+                step = await self._wait_for_answer(step_id, default)
+        if step.status == FAILED:
+            raise Expired(f"no answer to {question!r} came in time")
+        return str(step.result)
 
     async def _wait_for_answer(self, step_id: str, default: str | None) -> Step:
-        until_us = self._record.flow.steps[step_id].until_us
+        until_us = self._record.run.steps[step_id].until_us
         try:
-            await self._mail.settled(step_id, lambda answered: self._wait(answered, until_us))
+            await self._inbox.wait_for(step_id, lambda answered: self._wait(answered, until_us))
         except Expired:
-            if not self._mail.is_settled(step_id):
+            if not self._inbox.is_resolved(step_id):
                 if default is None:
-                    self._record.note_failed(step_id, {"type": "Expired", "message": "nobody answered"})
+                    self._record.add_failed(step_id, {"type": "Expired", "message": "no answer came in time"})
                 else:
-                    self._record.note_done(step_id, default)
+                    self._record.add_completed(step_id, default)
         await self._record.flush()
-        return self._record.flow.steps[step_id]
+        return self._record.run.steps[step_id]
 
     def _deadline(self, timeout_s: float) -> int:
         return self._clock.now_us() + int(timeout_s * MICROSECONDS) if timeout_s else 0

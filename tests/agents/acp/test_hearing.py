@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from maos.agents.acp.conversation import AcpConversation
+from maos.agents.acp.conversation import LINE_CHARS_MAX, AcpConversation, Speech
 from maos.agents.acp.dialect import Acp
-from maos.agents.acp.speech import LINE_CHARS_MAX, Speech
 from maos.agents.contract import AgentMissing, LaunchOrder
 from maos.errors import InvalidInput, NotFound
 from maos.model.events import facts

@@ -44,7 +44,7 @@ def heard(*found: Fact, messages: Mapping[int, str] | None = None) -> AgentEvent
         ([facts.TurnEnded("broken", failed=True)], ""),
         ([facts.Line.of("found: gold"), facts.Discovery("found", "gold")], "found: gold\n"),
         ([facts.Text("hello"), facts.Discovery("found", "gold")], "hello\n★ found: gold\n"),
-        ([facts.Plan([{"content": "a", "status": "completed"}, {"content": "b", "status": "in_progress"}])],
+        ([facts.AgentPlan([{"content": "a", "status": "completed"}, {"content": "b", "status": "in_progress"}])],
          "plan: 1 of 2 done, now: b\n"),
         ([facts.Line.of("\x1b[2Jx\r")], "\\x1b[2Jx\n"),
     ],

@@ -112,7 +112,7 @@ def test_a_schedule_whose_file_is_gone_keeps_nobody_from_being_served(shop: Shop
     told = Told(serving)
     told.wait_for("the schedule gone cannot be served")
     told.wait_for("the schedule broken cannot be served")
-    told.wait_for("went on with w1")
+    told.wait_for("resumed w1")
     shop.maos("workflow", "signal", "w1", "go", "7")
     shop.wait_for("w1", "result")
     serving.send_signal(signal.SIGINT)

@@ -1,8 +1,8 @@
 """The client's side of one conversation in the Agent Client Protocol: JSON-RPC 2.0, one message a line.
 
 initialize → session/resume, session/load or session/new → (choice of the model) → session/prompt → … → the end of the
-turn, after which the next session/prompt may follow. All that is known between two lines is in `state`, so whoever
-takes over goes on with the next line; ids of requests and replies are counted there and come out the same again.
+turn, after which the next session/prompt may follow. All that is known between two lines is in `state`, so another
+engine can continue with the next line; ids of requests and replies are counted there and come out the same again.
 """
 
 from __future__ import annotations
@@ -10,38 +10,97 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from maos.agents.acp import updates as updates
-from maos.agents.acp.permissions import is_allowed, option, outcome
-from maos.agents.acp.speech import Speech
-from maos.agents.contract import Interpreted, LaunchOrder, Reply
-from maos.agents.values import Object, as_count, as_json, as_list, as_number, as_object, as_text, decoded
+from maos.agents.acp import updates
+from maos.agents.acp.updates import is_allowed, option, outcome
+from maos.agents.contract import Conversation, Interpreted, LaunchOrder, Reply
+from maos.agents.values import Object, as_count, as_json, as_number, as_object, as_objects, as_text, decoded
 from maos.model import failure
 from maos.model.events import facts
 from maos.model.events.facts import Fact
 
 PROTOCOL_VERSION = 1
 CLIENT_VERSION = "1"
-"""What agents are told: the version of this side of the conversation, which is what could matter to them."""
+"""The version that agents get: that of this side of the conversation, which is what could matter to them."""
 INITIALIZE_ID = 0
 
 SAY_PREFIX = "say/"
-"""Prompts that come later carry the id of their message, so that their response is known whoever asked."""
+"""Prompts that come later carry the id of their message, so that any engine recognises their response."""
 
 AUTH_REQUIRED = -32000
 METHOD_NOT_FOUND = -32601
 
 QUESTIONS_MAX = 32
 SESSION_CHARS_MAX = 1000
+LINE_CHARS_MAX = 500
+"""A line is returned before its end when it has grown to this: what waits is kept small."""
 
 INITIALIZE, OPEN, MODEL, TURN, READY, OVER = "initialize", "open", "model", "turn", "ready", "over"
 _STOPS = {
     "max_tokens": ("context_overflow", "the agent reached the maximum number of tokens"),
     "max_turn_requests": ("turns_reached", "the agent reached its limit of requests in one turn"),
-    "refusal": ("failed", "the agent refuses to go on"),
+    "refusal": ("failed", "the agent refuses to continue"),
 }
 
 
-class AcpConversation:
+class Speech:
+    """An agent's words, which come in pieces as small as a syllable, returned line by line.
+
+    A keyword must not be torn, and a fact for each syllable would be a waste. What was not returned yet is in the
+    state, so nothing is lost between two engines.
+    """
+
+    def __init__(self, state: Mapping[str, Any] | None = None) -> None:
+        state = state or {}
+        self._voice: str = state.get("voice", "")
+        self._message: str = state.get("message", "")
+        self._messages: int = state.get("messages", 0)
+        self._said: str = state.get("said", "")
+        self._mid_line: bool = state.get("mid_line", False)
+
+    def state(self) -> dict[str, Any]:
+        """The text that was not returned yet, and which message it belongs to."""
+        everything = {
+            "voice": self._voice,
+            "message": self._message,
+            "messages": self._messages,
+            "said": self._said,
+            "mid_line": self._mid_line,
+        }
+        return {name: value for name, value in everything.items() if value}
+
+    def hear(self, voice: str, message: str, words: str, *, turn: str) -> list[Fact]:
+        """More words, spoken (`text`) or thought; the lines that are whole now. Messages without a name get one."""
+        found: list[Fact] = []
+        if voice != self._voice or (message and message != self._message):
+            found += self.pause()
+            self._messages += 1
+            self._voice, self._message = voice, message or f"{turn}/{self._messages}"
+        self._said += words
+        line_end = self._said.rfind("\n")
+        if line_end >= 0 and self._said[:line_end].strip():
+            found.append(self._tell(self._said[:line_end]))
+            self._said, self._mid_line = self._said[line_end + 1 :], False
+        if len(self._said) > LINE_CHARS_MAX:
+            cut = self._said.rfind(" ") + 1
+            if len(self._said) - cut > LINE_CHARS_MAX:  # a word that is too long itself
+                cut = len(self._said)
+            found.append(self._tell(self._said[:cut]))
+            self._said, self._mid_line = self._said[cut:], True
+        return found
+
+    def pause(self) -> list[Fact]:
+        """Return the text that was not returned yet, because something else comes now."""
+        found: list[Fact] = [self._tell(self._said.rstrip("\n"))] if self._said.strip() else []
+        self._voice = self._message = self._said = ""
+        self._mid_line = False
+        return found
+
+    def _tell(self, text: str) -> Fact:
+        make = facts.Text if self._voice == "text" else facts.Thought
+        return make(text, message=self._message, part=self._mid_line)
+
+
+class AcpConversation(Conversation):
     """One conversation with an agent that speaks the protocol."""
 
     def __init__(self, order: LaunchOrder, state: Mapping[str, Any] | None = None) -> None:
@@ -58,7 +117,7 @@ class AcpConversation:
         self._logins: str = state.get("logins", "")
         self._turn: int = state.get("turn", 0)
         self._cost: float | None = state.get("cost")
-        """The session's cost so far, as last told; None while nobody has told where it began."""
+        """The session's cost so far, as last reported; None while it is unknown where it began."""
         self._cost_before: float = state.get("cost_before", 0.0)
         """The same before this turn."""
         self._speech = Speech(state.get("speech"))
@@ -103,7 +162,7 @@ class AcpConversation:
     def _hear_response(self, id: Any, message: Object) -> Interpreted | None:
         is_awaited = type(id) is type(self._awaited) and id == self._awaited
         if self._phase == READY and isinstance(id, str) and id.startswith(SAY_PREFIX) and not is_awaited:
-            self._begin_turn(id)  # asked by an engine that is gone and could not record it
+            self._begin_turn(id)  # asked by an engine that exited before it could record it
         elif not is_awaited or self._phase == READY:
             return None
         if message.get("error") is not None:
@@ -137,7 +196,7 @@ class AcpConversation:
             return self._give_up("start_failed", why)
         about = as_object(result.get("agentInfo"))
         self._version = f"{as_text(about.get('name'))} {as_text(about.get('version'))}".strip()[:100]
-        logins = [as_text(as_object(each).get("name")) for each in as_list(result.get("authMethods"))]
+        logins = [as_text(each.get("name")) for each in as_objects(result.get("authMethods"))]
         self._logins = ", ".join(filter(None, logins))[:200]
         able = as_object(result.get("agentCapabilities"))
         if not self._order.resume:
@@ -149,7 +208,7 @@ class AcpConversation:
                 self._other_ways.append("load")
             if self._order.task_anew:
                 self._other_ways.append("new")
-        return self._open("the agent cannot take up a session again")
+        return self._open("the agent cannot resume a session")
 
     def _open(self, why_not: str) -> Interpreted:
         """Try the next way into a session."""
@@ -193,14 +252,14 @@ class AcpConversation:
         params = {"sessionId": self._session, "configId": choice.get("id"), "value": offered[wanted]}
         return Interpreted([session], [self._ask("session/set_config_option", params)])
 
-    def _prompted(self, told: list[Fact] | None = None) -> Interpreted:
+    def _prompted(self, found: list[Fact] | None = None) -> Interpreted:
         """The first prompt of this process."""
         order = self._order
         text = order.task_anew if order.resume and self._way == "new" else order.task
         if self._way == "new" and order.instructions:
             text = f"{order.instructions}\n\n{text}"
         self._begin_turn(self._next)
-        return Interpreted(told or [], [self._ask("session/prompt", self._prompt(text))])
+        return Interpreted(found or [], [self._ask("session/prompt", self._prompt(text))])
 
     def _turn_ended(self, result: Object) -> Interpreted:
         found = self._speech.pause()
@@ -281,7 +340,7 @@ class AcpConversation:
             return Interpreted([facts.Unknown.of(line)], [self._respond(id, {"error": error})])
         call = as_object(params.get("toolCall"))
         name = updates.tool_name(call) or "tool"
-        options = [as_object(each) for each in as_list(params.get("options"))]
+        options = as_objects(params.get("options"))
         allow, refuse = option(options, "allow"), option(options, "reject")
         if self._order.permission == "deny" and not is_allowed(call, self._order):
             denied = facts.PermissionDenied(name, "nothing needs to be asked: the order says deny")
@@ -314,7 +373,7 @@ class AcpConversation:
     def say(self, id: str, text: str) -> Reply | None:
         """The next prompt; None while a turn runs, for the protocol has no messages in between.
 
-        Asked again for the message that is being answered, it gives the same bytes: whoever took over may repeat it.
+        Asked again for the message that is being answered, it gives the same bytes: another engine may repeat it.
         """
         request = SAY_PREFIX + id
         if self._phase == READY and request != self._awaited:
@@ -385,7 +444,7 @@ def _message(fields: Mapping[str, Any]) -> bytes:
 
 def _model_choice(result: Object) -> Object:
     """The choice of the model, if the agent offers one."""
-    options = [as_object(each) for each in as_list(result.get("configOptions"))]
+    options = as_objects(result.get("configOptions"))
     chosen = [each for each in options if each.get("category") == "model" and as_text(each.get("id"))]
     return chosen[0] if chosen else {}
 
@@ -393,8 +452,8 @@ def _model_choice(result: Object) -> Object:
 def _offered(choice: Object) -> dict[str, str]:
     """The models by every name they have: the agent's value for each, and the name it shows."""
     found: dict[str, str] = {}
-    groups = [as_object(each) for each in as_list(choice.get("options"))]
-    for each in groups + [as_object(inner) for group in groups for inner in as_list(group.get("options"))]:
+    groups = as_objects(choice.get("options"))
+    for each in groups + [inner for group in groups for inner in as_objects(group.get("options"))]:
         value = as_text(each.get("value"))
         if value:
             found.setdefault(as_text(each.get("name")) or value, value)

@@ -10,8 +10,8 @@ from typing import Any
 from maos.agents import environment as environments
 from maos.agents.acp import conversation
 from maos.agents.acp.conversation import AcpConversation
-from maos.agents.contract import AgentProgram, Capabilities, LaunchCommand, LaunchOrder
-from maos.errors import InvalidInput, NotFound
+from maos.agents.contract import AgentProgram, Capabilities, Dialect, LaunchCommand, LaunchOrder
+from maos.errors import InvalidInput
 
 _ANTHROPIC = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN")
 _OPENAI = ("OPENAI_API_KEY", "CODEX_API_KEY")
@@ -27,7 +27,7 @@ _ADDRESSES = {
 }  # fmt: skip
 
 
-class Acp:
+class Acp(Dialect):
     """The dialect of one such command. Without one (`acp`), the whole command is the order's."""
 
     summary = "any agent that speaks the Agent Client Protocol: acp:<command>"
@@ -65,13 +65,5 @@ class Acp:
         )
 
     def converse(self, order: LaunchOrder, state: Mapping[str, Any] | None = None) -> AcpConversation:
-        """A new conversation, or one taken up again."""
+        """A new conversation, or one that is resumed from a state."""
         return AcpConversation(order, state)
-
-    def transcript(self, order: LaunchOrder, session: str) -> Path | None:
-        """None: each of these agents keeps its sessions in its own way, below the agent's home."""
-        return None
-
-    def transcript_home(self, order: LaunchOrder, session: str, name: str) -> Path:
-        """Nowhere: there is never a transcript to put back."""
-        raise NotFound(f"{self.kind} has no known place for the transcript {name!r}", hint="begin a new session")

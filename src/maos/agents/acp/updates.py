@@ -1,10 +1,13 @@
-"""What an agent tells its client in the Agent Client Protocol, read without trust: no type is taken for granted."""
+"""What an agent sends in the Agent Client Protocol, read without trust: updates, and requests for permission."""
 
 from __future__ import annotations
 
+import os.path
+from collections.abc import Sequence
 from typing import Any
 
-from maos.agents.values import Object, as_count, as_json, as_list, as_object, as_text, storable
+from maos.agents.contract import LaunchOrder
+from maos.agents.values import Object, as_count, as_json, as_object, as_objects, as_text, storable
 from maos.model.events import facts
 from maos.model.events.facts import Fact
 
@@ -15,6 +18,8 @@ INLINE_CHARS_MAX = 4096
 SILENT = ("user_message_chunk", "available_commands_update", "current_mode_update", "config_option_update",
           "session_info_update")  # fmt: skip
 """Updates that are known and mean nothing for us: our own words come back, menus and titles change."""
+
+_ABOUT_FILES = ("read", "edit", "delete", "move", "search")
 
 
 def error_text(error: Object) -> str:
@@ -85,23 +90,23 @@ def tool_input(call: Object) -> Any:
 
 def paths_of(call: Object) -> list[str]:
     """The files that a tool call says it touches."""
-    found = [as_text(as_object(each).get("path")) for each in as_list(call.get("locations"))]
-    changes = [as_object(each) for each in as_list(call.get("content"))]
+    found = [as_text(each.get("path")) for each in as_objects(call.get("locations"))]
+    changes = as_objects(call.get("content"))
     return found + [as_text(each.get("path")) for each in changes if each.get("type") == "diff"]
 
 
 def plan_fact(update: Object) -> Fact:
     """The agent's plan."""
-    entries = [as_object(each) for each in as_list(update.get("entries"))]
+    entries = as_objects(update.get("entries"))
     known = ("content", "status", "priority")
-    return facts.Plan(
+    return facts.AgentPlan(
         [{name: as_text(each.get(name)) for name in known if as_text(each.get(name))} for each in entries]
     )
 
 
 def _output(update: Object) -> str:
     parts = []
-    for each in map(as_object, as_list(update.get("content"))):
+    for each in as_objects(update.get("content")):
         parts.append(words_of(each.get("content")) if each.get("type") == "content" else as_json(_without_bulk(each)))
     if any(parts):
         return "\n".join(parts)
@@ -116,3 +121,38 @@ def _without_bulk(block: Object) -> dict[str, Any]:
         if len(as_text(lean.get(name))) > INLINE_CHARS_MAX:
             lean[name] = f"({len(lean[name])} characters left out)"
     return lean
+
+
+# --- permissions ---------------------------------------------------------------------------------------------------
+
+
+def is_allowed(call: Object, order: LaunchOrder) -> bool:
+    """Whether the order has said yes already: to this tool, or to all changes of files in the workspace."""
+    kind = as_text(call.get("kind"))
+    if {kind, as_text(call.get("title"))} & set(order.tools_allowed):
+        return True
+    paths = paths_of(call)
+    inside = all(path and _is_inside(path, str(order.cwd)) for path in paths)
+    return order.permission == "edits" and kind in _ABOUT_FILES and bool(paths) and inside
+
+
+def option(options: Sequence[Object], verb: str) -> str:
+    """The option that says yes (`allow`) or no (`reject`) for this once; for always, if there is no other."""
+    for kind in (f"{verb}_once", f"{verb}_always"):
+        for each in options:
+            id = as_text(each.get("optionId"))
+            if each.get("kind") == kind and 0 < len(id) <= ID_CHARS_MAX:
+                return id
+    return ""
+
+
+def outcome(chosen: str) -> dict[str, Any]:
+    """The answer that picks an option; without one, nothing is allowed."""
+    picked = {"outcome": "selected", "optionId": chosen} if chosen else {"outcome": "cancelled"}
+    return {"result": {"outcome": picked}}
+
+
+def _is_inside(path: str, folder: str) -> bool:
+    """Whether a path is below a folder, as it is written; where links lead is the business of the agent's sandbox."""
+    whole = os.path.normpath(os.path.join(folder, path))
+    return whole.startswith(os.path.normpath(folder).rstrip("/") + "/")

@@ -1,8 +1,8 @@
 """A conversation with Claude Code: what its JSON lines mean, and the lines it is answered with.
 
-Text is told in paragraphs while it streams; the paragraph in the making is part of the state, so a crash loses nothing
-that was read. When the finished block arrives, only what was not told yet is told. A turn has ended when the program
-says that it is idle: a result may come before, while agents of its own are still at work.
+Text is returned in paragraphs while it streams; the paragraph in the making is part of the state, so a crash loses
+nothing that was read. When the finished block arrives, only the rest of it is returned. A turn has ended when the
+program says that it is idle: a result may come before, while agents of its own are still at work.
 """
 
 from __future__ import annotations
@@ -16,15 +16,14 @@ from typing import Any
 import msgspec
 
 from maos.agents.claude import result
-from maos.agents.claude.fields import DECODE_ERRORS, as_dict, as_int, as_list, as_str, output_text
 from maos.agents.claude.result import Counted
-from maos.agents.contract import Interpreted, LaunchOrder, Reply
-from maos.agents.values import storable
+from maos.agents.contract import Conversation, Interpreted, LaunchOrder, Reply
+from maos.agents.values import Object, as_count, as_json, as_number, as_object, as_objects, as_text, decoded, storable
 from maos.model.events import facts
 from maos.model.events.facts import Fact
 
 TAIL_CHARS_MAX = 1000
-"""A paragraph in the making that is longer is told in parts: it would be written down again with every line heard."""
+"""A paragraph in the making that is longer is returned in parts: it would be recorded again with every line."""
 ASKED_MAX = 64
 NAMESPACE = uuid.UUID("a3e0c1f4-52b7-4f0e-8d0c-6f1d7c2f9b11")
 
@@ -48,13 +47,13 @@ class ClaudeState(msgspec.Struct, omit_defaults=True):
     """The message that is being streamed."""
     model: str = ""
     usage: dict[str, int] = {}
-    """What that message used, as far as its beginning tells; empty once its end has told it rightly."""
+    """What that message used, as far as its beginning says; empty once its end has said it exactly."""
     told: int = 0
-    """How many characters of the block that is being streamed have been told."""
+    """How many characters of the block that is being streamed have been returned."""
     tail: str = ""
     """The rest of it, up to here."""
     counted: dict[str, int] = {}
-    """Tokens told since the last result."""
+    """Tokens reported since the last result."""
     total_usd: float = 0.0
     asked: dict[str, str] = {}
     """Permissions that were asked for and are open, with the use of a tool that each is about."""
@@ -63,13 +62,13 @@ class ClaudeState(msgspec.Struct, omit_defaults=True):
     busy: bool = False
     """It says that it is working; programs that never say so are taken at their results."""
     ended: facts.TurnEnded | None = None
-    """The end of a turn, to be told when it is idle."""
+    """The end of a turn, to be returned when it is idle."""
     reset_s: int = 0
     """When a limit that was reported will be lifted."""
     closed: bool = False
 
 
-class ClaudeConversation:
+class ClaudeConversation(Conversation):
     """One conversation with a running Claude Code."""
 
     def __init__(self, order: LaunchOrder, state: Mapping[str, Any] | None = None) -> None:
@@ -87,13 +86,10 @@ class ClaudeConversation:
             return Interpreted()
         if stderr:
             return Interpreted([facts.Unknown.of(line, stderr=True)])
-        try:
-            message = msgspec.json.decode(line)
-        except DECODE_ERRORS:
+        message = decoded(line)
+        if message is None:
             return Interpreted([facts.Unknown.of(line)])
-        if not isinstance(message, dict):
-            return Interpreted([facts.Unknown.of(line)])
-        kind = as_str(message, "type")
+        kind = as_text(message.get("type"))
         if kind == "control_request":
             return self._hear_request(message, line)
         understand = {
@@ -115,7 +111,7 @@ class ClaudeConversation:
         return None if self._state.closed else Reply(id, user_line(self._order.session, id, text))
 
     def answer(self, request: str, *, allow: bool, why: str = "") -> Reply | None:
-        """Yes or no; the reason of a no is told to the model."""
+        """Yes or no; the model gets the reason of a no."""
         if request not in self._state.asked:
             return None
         answer = {"behavior": "allow"}
@@ -136,7 +132,7 @@ class ClaudeConversation:
         return Reply("end", b"", closes=True)
 
     def rest(self) -> Sequence[Fact]:
-        """What was heard and not told yet, once the program has ended in the middle of it."""
+        """The facts that were not returned yet, once the program has exited in the middle of something."""
         state = self._state
         found: list[Fact] = []
         if state.tail.strip():
@@ -151,92 +147,94 @@ class ClaudeConversation:
 
     # --- the program about itself ----------------------------------------------------------------------------
 
-    def _system(self, message: dict[str, Any]) -> Sequence[Fact] | None:
+    def _system(self, message: Object) -> Sequence[Fact] | None:
         state = self._state
-        subtype = as_str(message, "subtype")
+        subtype = as_text(message.get("subtype"))
         if subtype == "init":
             return self._init(message)
         if subtype == "session_state_changed":
-            state.busy = as_str(message, "state") != "idle"
+            state.busy = as_text(message.get("state")) != "idle"
             return () if state.busy else self._idle()
-        if subtype == "task_started" and as_str(message, "task_type") in OWN_AGENTS:
-            task = as_str(message, "task_id")
+        if subtype == "task_started" and as_text(message.get("task_type")) in OWN_AGENTS:
+            task = as_text(message.get("task_id"))
             state.agents = [*(each for each in state.agents[1 - ASKED_MAX :] if each != task), task]
             return ()
         if subtype in ("task_started", "task_updated", "task_notification"):
-            status = as_str(message, "status") or as_str(as_dict(message, "patch"), "status")
+            status = as_text(message.get("status")) or as_text(as_object(message.get("patch")).get("status"))
             if subtype == "task_notification" or status in FINISHED:
-                state.agents = [each for each in state.agents if each != as_str(message, "task_id")]
+                state.agents = [each for each in state.agents if each != as_text(message.get("task_id"))]
             return ()
         if subtype == "api_retry":
-            delay_s = as_int(message, "retry_delay_ms") / 1000
-            attempt, status_code = as_int(message, "attempt"), as_int(message, "error_status")
-            return [facts.Retry(attempt=attempt, delay_s=delay_s, status=status_code, error=as_str(message, "error"))]
+            delay_s = max(0.0, as_number(message.get("retry_delay_ms")) or 0.0) / 1000
+            attempt, status_code = as_count(message.get("attempt")), as_count(message.get("error_status"))
+            return [
+                facts.Retry(attempt=attempt, delay_s=delay_s, status=status_code, error=as_text(message.get("error")))
+            ]
         if subtype == "permission_denied":
-            return [facts.PermissionDenied(as_str(message, "tool_name"), as_str(message, "message"))]
+            return [facts.PermissionDenied(as_text(message.get("tool_name")), as_text(message.get("message")))]
         return () if subtype in SILENT else None
 
-    def _init(self, message: dict[str, Any]) -> Sequence[Fact]:
+    def _init(self, message: Object) -> Sequence[Fact]:
         """It introduces itself at every turn; once is enough."""
-        session = as_str(message, "session_id")
+        session = as_text(message.get("session_id"))
         if not session or session == self._state.session:
             return ()
         self._state.session = session
-        version = as_str(message, "claude_code_version")
-        return [facts.Session(session, model=as_str(message, "model"), version=version)]
+        version = as_text(message.get("claude_code_version"))
+        return [facts.Session(session, model=as_text(message.get("model")), version=version)]
 
     def _idle(self) -> Sequence[Fact]:
         ended, self._state.ended = self._state.ended, None
         return [ended] if ended else ()
 
-    def _rate_limit(self, message: dict[str, Any]) -> Sequence[Fact]:
-        info = as_dict(message, "rate_limit_info")
-        if as_str(info, "status") == "rejected":
-            self._state.reset_s = as_int(info, "resetsAt")
+    def _rate_limit(self, message: Object) -> Sequence[Fact]:
+        info = as_object(message.get("rate_limit_info"))
+        if as_text(info.get("status")) == "rejected":
+            self._state.reset_s = as_count(info.get("resetsAt"))
         return ()
 
     # --- permissions -----------------------------------------------------------------------------------------
 
-    def _hear_request(self, message: dict[str, Any], line: bytes) -> Interpreted:
-        id, request = as_str(message, "request_id"), as_dict(message, "request")
+    def _hear_request(self, message: Object, line: bytes) -> Interpreted:
+        id, request = as_text(message.get("request_id")), as_object(message.get("request"))
         if not id:
             return Interpreted([facts.Unknown.of(line)])
-        if as_str(request, "subtype") != "can_use_tool":
+        if as_text(request.get("subtype")) != "can_use_tool":
             # It would wait for ever for something that we do not know.
             error = {"subtype": "error", "request_id": id, "error": "not supported"}
             reply = Reply(f"control/{id}", _line({"type": "control_response", "response": error}))
             return Interpreted([facts.Unknown.of(line)], [reply])
         asked = list(self._state.asked.items())[1 - ASKED_MAX :]
-        self._state.asked = {**dict(asked), id: as_str(request, "tool_use_id")}
+        self._state.asked = {**dict(asked), id: as_text(request.get("tool_use_id"))}
         return Interpreted(
-            [facts.PermissionRequested(id, as_str(request, "tool_name"), storable(request.get("input")) or None)]
+            [facts.PermissionRequested(id, as_text(request.get("tool_name")), storable(request.get("input")) or None)]
         )
 
-    def _withdrawn(self, message: dict[str, Any]) -> Sequence[Fact]:
-        id = as_str(message, "request_id")
+    def _withdrawn(self, message: Object) -> Sequence[Fact]:
+        id = as_text(message.get("request_id"))
         self._state.asked = {key: value for key, value in self._state.asked.items() if key != id}
         return ()
 
     # --- the model's words -----------------------------------------------------------------------------------
 
-    def _stream_event(self, message: dict[str, Any]) -> Sequence[Fact]:
-        state, event = self._state, as_dict(message, "event")
+    def _stream_event(self, message: Object) -> Sequence[Fact]:
+        state, event = self._state, as_object(message.get("event"))
         if message.get("parent_tool_use_id"):
             return ()
-        kind = as_str(event, "type")
+        kind = as_text(event.get("type"))
         if kind == "message_start":
-            begun = as_dict(event, "message")
-            state.message, state.model = as_str(begun, "id"), as_str(begun, "model")
-            state.usage = result.tokens(as_dict(begun, "usage"))
+            begun = as_object(event.get("message"))
+            state.message, state.model = as_text(begun.get("id")), as_text(begun.get("model"))
+            state.usage = result.tokens(as_object(begun.get("usage")))
             state.told, state.tail = 0, ""
         elif kind == "content_block_start":
             state.told, state.tail = 0, ""
         elif kind == "content_block_delta":
-            return self._more(as_str(as_dict(event, "delta"), "text"))
+            return self._more(as_text(as_object(event.get("delta")).get("text")))
         elif kind == "content_block_stop":
-            state.told, state.tail = 0, ""  # told with the whole block, or the request failed and will be repeated
+            state.told, state.tail = 0, ""  # returned with the whole block, or the request failed and will be repeated
         elif kind == "message_delta":
-            used = result.tokens(as_dict(event, "usage"))
+            used = result.tokens(as_object(event.get("usage")))
             return self._count({**state.usage, **{name: count for name, count in used.items() if count}})
         return ()
 
@@ -262,30 +260,32 @@ class ClaudeConversation:
         state.counted = result.added(state.counted, usage)
         return [facts.Usage(state.message, model=state.model, **usage)]
 
-    def _assistant(self, message: dict[str, Any]) -> Sequence[Fact]:
+    def _assistant(self, message: Object) -> Sequence[Fact]:
         if message.get("is_api_error_message") or message.get("error"):
             return ()  # written by the program; the result tells it with its status
-        said = as_dict(message, "message")
-        id = as_str(said, "id")
+        said = as_object(message.get("message"))
+        id = as_text(said.get("id"))
         of_own_agent = bool(message.get("parent_tool_use_id"))
         found: list[Fact] = []
-        for block in as_list(said, "content"):
-            kind = as_str(block, "type")
+        for block in as_objects(said.get("content")):
+            kind = as_text(block.get("type"))
             if kind == "text":
-                found += self._told_to_itself(block, id) if of_own_agent else self._text(as_str(block, "text"), id)
-            elif kind == "thinking" and as_str(block, "thinking"):
-                found.append(facts.Thought(as_str(block, "thinking"), message=id))
+                found += self._told_to_itself(block, id) if of_own_agent else self._text(as_text(block.get("text")), id)
+            elif kind == "thinking" and as_text(block.get("thinking")):
+                found.append(facts.Thought(as_text(block.get("thinking")), message=id))
             elif kind.endswith("tool_use"):
                 found.append(
-                    facts.ToolUse(as_str(block, "id"), as_str(block, "name"), storable(block.get("input")) or None)
+                    facts.ToolUse(
+                        as_text(block.get("id")), as_text(block.get("name")), storable(block.get("input")) or None
+                    )
                 )
             elif kind.endswith("tool_result"):
                 found.append(self._tool_result(block))
         return found
 
-    def _told_to_itself(self, block: dict[str, Any], id: str) -> Sequence[Fact]:
-        """What an agent of its own says is told to the agent, not to us."""
-        return [facts.Thought(as_str(block, "text"), message=id)] if as_str(block, "text") else ()
+    def _told_to_itself(self, block: Object, id: str) -> Sequence[Fact]:
+        """What an agent of its own says is said to the agent, not to us."""
+        return [facts.Thought(as_text(block.get("text")), message=id)] if as_text(block.get("text")) else ()
 
     def _text(self, text: str, id: str) -> Sequence[Fact]:
         state = self._state
@@ -295,24 +295,24 @@ class ClaudeConversation:
         text = text.strip("\n")
         return [facts.Text(text, message=id)] if text.strip() else ()
 
-    def _user(self, message: dict[str, Any]) -> Sequence[Fact]:
-        blocks = as_list(as_dict(message, "message"), "content")
-        return [self._tool_result(block) for block in blocks if as_str(block, "type").endswith("tool_result")]
+    def _user(self, message: Object) -> Sequence[Fact]:
+        blocks = as_objects(as_object(message.get("message")).get("content"))
+        return [self._tool_result(block) for block in blocks if as_text(block.get("type")).endswith("tool_result")]
 
-    def _tool_result(self, block: dict[str, Any]) -> Fact:
-        id = as_str(block, "tool_use_id")
+    def _tool_result(self, block: Object) -> Fact:
+        id = as_text(block.get("tool_use_id"))
         self._state.asked = {key: tool for key, tool in self._state.asked.items() if tool != id}
-        return facts.ToolResult(id, output_text(block.get("content")), failed=block.get("is_error") is True)
+        return facts.ToolResult(id, _output_text(block.get("content")), failed=block.get("is_error") is True)
 
     # --- results ---------------------------------------------------------------------------------------------
 
-    def _result(self, message: dict[str, Any]) -> Sequence[Fact]:
+    def _result(self, message: Object) -> Sequence[Fact]:
         state = self._state
-        turn = as_str(message, "uuid")
+        turn = as_text(message.get("uuid"))
         used = result.used(message, Counted(state.total_usd, resumed=self._order.resume))
         found: list[Fact] = []
         rest = result.missing(used.tokens, state.counted)
-        if any(rest.values()):  # its own agents, a repeated request, a summary: told nowhere else
+        if any(rest.values()):  # its own agents, a repeated request, a summary: reported nowhere else
             found.append(facts.Usage(f"turn {turn}", model="", **rest))
         if used.usd > 0:
             found.append(facts.Cost(used.usd, turn=turn))
@@ -339,5 +339,16 @@ def user_line(session: str, id: str, text: str) -> bytes:
     return _line({"type": "user", "message": message, "uuid": id, "client_composed": True})
 
 
-def _line(message: dict[str, Any]) -> bytes:
+def _output_text(content: Any) -> str:
+    """What a tool returned, as text; what is no text is named."""
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        return "" if content is None else as_json(content)
+    return "\n".join(
+        as_text(block.get("text")) or f"[{as_text(block.get('type')) or 'something'}]" for block in as_objects(content)
+    )
+
+
+def _line(message: Object) -> bytes:
     return json.dumps(message).encode() + b"\n"

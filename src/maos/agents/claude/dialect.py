@@ -1,7 +1,7 @@
 """Claude Code: started without a terminal, spoken to in JSON lines, resumed in its own session.
 
 It gets a configuration folder of its own, so its transcript is where we look for it and nothing of the person's own
-set-up runs. Settings and hooks of the workspace are left out too (A12): whoever wants them says so with the variable
+set-up runs. Settings and hooks of the workspace are left out too (A12): the user enables them with the variable
 MAOS_CLAUDE_SETTING_SOURCES, such as `project`. MCP servers are ours or none. What it may not do without permission, it
 asks us.
 """
@@ -19,14 +19,14 @@ from typing import Any
 from maos.agents import environment as environments
 from maos.agents.claude import program
 from maos.agents.claude.conversation import ClaudeConversation, user_line
-from maos.agents.contract import AgentProgram, Capabilities, LaunchCommand, LaunchOrder
+from maos.agents.contract import AgentProgram, Capabilities, Dialect, LaunchCommand, LaunchOrder
 from maos.errors import InvalidInput
 
 SOURCES_VARIABLE = "MAOS_CLAUDE_SETTING_SOURCES"
 SOURCES = ("user", "project", "local")
 MODES = {"ask": "", "edits": "acceptEdits", "deny": "dontAsk"}
 TOOLS_LEFT_OUT = (
-    "AskUserQuestion",  # nobody sits in front of it: a person is asked through our own tools
+    "AskUserQuestion",  # it has no terminal: a person is asked through our own tools
     "EnterPlanMode", "ExitPlanMode", "EnterWorktree", "ExitWorktree",  # the workspace is ours to choose
     "CronCreate", "CronDelete", "CronList", "ScheduleWakeup",  # would keep a finished agent alive
 )  # fmt: skip
@@ -34,7 +34,7 @@ MCP_CALL_MS = 3_600_000
 """A tool of ours may wait for a person; the program's own limit would be a minute."""
 
 
-class Claude:
+class Claude(Dialect):
     """The dialect of Claude Code's stream-json."""
 
     kind = "claude"
@@ -78,11 +78,11 @@ class Claude:
         return LaunchCommand(argv, env, first_input=first, keeps_input_open=True, secrets=secrets)
 
     def converse(self, order: LaunchOrder, state: Mapping[str, Any] | None = None) -> ClaudeConversation:
-        """A new conversation, or one taken up again from a state."""
+        """A new conversation, or one that is resumed from a state."""
         return ClaudeConversation(order, state)
 
     def transcript(self, order: LaunchOrder, session: str) -> Path | None:
-        """The session's file, wherever among the projects it is: a resume in another folder goes on in the old one."""
+        """The session's file, wherever among the projects it is: a resume in another folder continues the old one."""
         name = f"{_checked_session(session)}.jsonl"
         found = sorted(_config(order).glob(f"projects/*/{name}"))
         return found[0] if found else None

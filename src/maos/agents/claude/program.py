@@ -41,7 +41,7 @@ CLOUDS: dict[str, Sequence[str]] = {
         "ANTHROPIC_FOUNDRY_API_KEY", "ANTHROPIC_FOUNDRY_BASE_URL", "ANTHROPIC_FOUNDRY_RESOURCE",
     ),
 }  # fmt: skip
-"""Variables of a cloud are passed on only when Claude Code is told to use that cloud."""
+"""Variables of a cloud are passed on only when Claude Code is to use that cloud."""
 
 VARIABLES = (*KEYS, *PLAIN, *SECRET_PLAIN, *CLOUDS, *(name for names in CLOUDS.values() for name in names))
 SECRET_VARIABLES = (
@@ -85,8 +85,8 @@ def bundled() -> Path | None:
 def _version(path: Path, changed_ns: int, search_path: str) -> str:
     """What the program says of itself; empty when it says nothing of use."""
     env = {"PATH": search_path, "DISABLE_AUTOUPDATER": "1", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1"}
-    told = environments.version_told(path, env, limit_s=VERSION_S_MAX) or ""
-    found = re.match(r"\d+\.\d+\.\d+", told.strip())
+    printed = environments.version_told(path, env, limit_s=VERSION_S_MAX) or ""
+    found = re.match(r"\d+\.\d+\.\d+", printed.strip())
     return found.group() if found else ""
 
 
@@ -107,7 +107,7 @@ def login(env: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, s
     """The person's own login as a variable, if the program has no other means.
 
     Only the token itself is lent, in memory: a copy of the file would be renewed by the agent, and the person's own
-    would then be worthless. It is sent to nobody but the API it was made for, so never along with another base URL.
+    would then be worthless. It is sent only to the API it was made for, so never along with another base URL.
     """
     elsewhere = (*KEYS, *CLOUDS, "ANTHROPIC_BASE_URL")
     if any(env.get(name) for name in elsewhere):

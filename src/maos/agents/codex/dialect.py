@@ -17,7 +17,7 @@ from typing import Any
 from maos.agents import environment as environments
 from maos.agents.codex import settings
 from maos.agents.codex.events import THREAD_ID, CodexConversation
-from maos.agents.contract import AgentMissing, AgentProgram, Capabilities, LaunchCommand, LaunchOrder
+from maos.agents.contract import AgentMissing, AgentProgram, Capabilities, Dialect, LaunchCommand, LaunchOrder
 from maos.clock import Clock, SystemClock
 from maos.errors import InvalidInput
 
@@ -31,7 +31,7 @@ _VERSION = re.compile(r"\b(\d+)\.(\d+)\.(\d+)")
 _ROLLOUT = re.compile(r"rollout-(\d{4})-(\d{2})-(\d{2})T[0-9-]{8}-[0-9A-Za-z-]{1,64}\.jsonl")
 
 
-class Codex:
+class Codex(Dialect):
     """The dialect of OpenAI's Codex."""
 
     kind = "codex"
@@ -99,7 +99,7 @@ class Codex:
         )
 
     def converse(self, order: LaunchOrder, state: Mapping[str, Any] | None = None) -> CodexConversation:
-        """A new conversation, or one taken up again from a state."""
+        """A new conversation, or one that is resumed from a state."""
         if state is None:
             state = {"since_us": self._clock.now_us(), "before": settings.tokens_before(order)}
         return CodexConversation(order, state)
@@ -139,9 +139,9 @@ def _native(path: Path) -> Path | None:
 
 def _version(path: Path, environment: Mapping[str, str]) -> str:
     """What the program says of its version: in the file that comes with it, else by itself."""
-    told = path.resolve().parent.parent / "codex-package.json"
-    if told.is_file():
-        return told.read_text(errors="replace")
+    package = path.resolve().parent.parent / "codex-package.json"
+    if package.is_file():
+        return package.read_text(errors="replace")
     # It makes helper programs in its home whenever it starts; a home that cannot be one spares the user's.
     scrubbed = {"PATH": environment.get("PATH") or environments.PATH_DEFAULT, "CODEX_HOME": os.devnull}
     asked = environments.version_told(path, scrubbed)

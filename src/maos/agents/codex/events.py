@@ -1,4 +1,4 @@
-"""What Codex says with `--json`: one event a line, each with a `type`; work is told in items that begin and end.
+"""What Codex says with `--json`: one event a line, each with a `type`; work is reported in items that begin and end.
 
 Codex prints no words of its model before a message is complete, and tells its tokens only when a turn has gone well.
 """
@@ -10,9 +10,9 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from maos.agents.codex.settings import TOKENS, count_of
-from maos.agents.contract import Interpreted, LaunchOrder, Reply
-from maos.agents.values import as_count, as_json, as_list, as_object, as_text, decoded, storable
+from maos.agents.codex.settings import TOKENS
+from maos.agents.contract import Conversation, Interpreted, LaunchOrder
+from maos.agents.values import as_count, as_json, as_list, as_object, as_objects, as_text, decoded, storable
 from maos.clock import MICROSECONDS
 from maos.model import failure
 from maos.model.events import facts
@@ -20,7 +20,7 @@ from maos.model.events.facts import Fact
 
 THREAD_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z-]{0,63}")
 OPEN_MAX = 64
-"""More tools at once are not remembered as begun; their intent is then told again with their outcome."""
+"""More tools at once are not remembered as begun; their intent is then repeated with their outcome."""
 
 _STATUS = re.compile(r"\b(?:unexpected|last) status:? (\d{3})\b")
 _RETRY = re.compile(r"Reconnecting\.\.\. (?:(\d{1,6})/\d+|waiting for network)(?: \((.*)\))?", re.DOTALL)
@@ -48,7 +48,7 @@ _WORDS = tuple(
 _STATES = {True: "completed", False: "pending"}
 
 
-class CodexConversation:
+class CodexConversation(Conversation):
     """One run of Codex."""
 
     def __init__(self, order: LaunchOrder, state: Mapping[str, Any]) -> None:
@@ -78,22 +78,6 @@ class CodexConversation:
         known = None if event is None else self._event(event)
         return Interpreted([facts.Unknown.of(line)] if known is None else known)
 
-    def say(self, id: str, text: str) -> Reply | None:
-        """None: it takes one prompt, before it begins."""
-        return None
-
-    def answer(self, request: str, *, allow: bool, why: str = "") -> Reply | None:
-        """None: it never asks."""
-        return None
-
-    def end(self) -> Reply | None:
-        """None: it ends by itself."""
-        return None
-
-    def rest(self) -> Sequence[Fact]:
-        """Nothing: what it says comes in whole pieces."""
-        return ()
-
     def _event(self, event: Mapping[str, Any]) -> Sequence[Fact] | None:
         match event.get("type"):
             case "thread.started":
@@ -119,9 +103,9 @@ class CodexConversation:
         return [facts.Session(id, model=self._order.model, instead_of=lost)]
 
     def _usage(self, total: Mapping[str, Any]) -> Fact:
-        """The tokens of this run: the sum over the whole thread without what was told of it before."""
+        """The tokens of this run: the sum over the whole thread without what was reported of it before."""
         read, cached, cache_write, output = (
-            max(0, count_of(total, name) - before) for name, before in zip(TOKENS, self._before, strict=True)
+            max(0, as_count(total.get(name)) - before) for name, before in zip(TOKENS, self._before, strict=True)
         )
         return facts.Usage(
             self._order.attempt,
@@ -142,9 +126,9 @@ class CodexConversation:
         return [self._trouble(message)]
 
     def _failed(self, message: str) -> Sequence[Fact]:
-        told = [] if self._troubled or not message else [self._trouble(message)]  # an error before it said the same
+        trouble = [] if self._troubled or not message else [self._trouble(message)]  # an error before it said the same
         self._troubled = True
-        return [*told, facts.TurnEnded(message, failed=True, reason=failure_of(message))]
+        return [*trouble, facts.TurnEnded(message, failed=True, reason=failure_of(message))]
 
     def _trouble(self, message: str) -> Fact:
         return facts.Trouble(
@@ -152,7 +136,7 @@ class CodexConversation:
         )
 
     def _aside(self, line: bytes) -> Sequence[Fact]:
-        """A line of its log; the one that says why it gives up is the only place where that is told."""
+        """A line of its log; the one that says why it gives up is the only report of that."""
         if not line.strip() or _NOISE.match(line):
             return []
         text = line.decode("utf-8", "backslashreplace")
@@ -166,9 +150,9 @@ class CodexConversation:
                 text = as_text(item.get("text"))
                 return [says(text, message=id)] if phase == "completed" and text else []
             case "todo_list":
-                steps = [as_object(step) for step in as_list(item.get("items"))]
+                steps = as_objects(item.get("items"))
                 return [
-                    facts.Plan(
+                    facts.AgentPlan(
                         [
                             {"content": as_text(step.get("text")), "status": _STATES[step.get("completed") is True]}
                             for step in steps
@@ -202,7 +186,7 @@ def failure_of(message: str) -> str:
     """The failure that an error of Codex stands for."""
     for name, pattern in _WORDS:
         if pattern.search(message):
-            # A refusal can be about the length of the conversation, which somebody can do something about.
+            # A refusal can be about the length of the conversation, which a person can shorten.
             return failure.from_words(message, status=400) if name == "bad_request" else name
     return failure.from_words(message, status=_status(message))
 
@@ -224,7 +208,7 @@ def reset_of(message: str, since_us: int) -> int:
     began = time.localtime(since_us // MICROSECONDS)
     day = (began.tm_year, began.tm_mon, began.tm_mday)
     reset_us = _local_us(day, hour, minute)
-    if reset_us < since_us:  # the run went on over midnight
+    if reset_us < since_us:  # the run continued after midnight
         reset_us = _local_us((day[0], day[1], day[2] + 1), hour, minute)
     return reset_us
 
@@ -269,11 +253,11 @@ def _tool_output(kind: str, item: Mapping[str, Any]) -> str:
                 return output
             return f"{output}{'' if not output or output.endswith(chr(10)) else chr(10)}[exit code {code}]"
         case "file_change":
-            changes = [as_object(change) for change in as_list(item.get("changes"))]
+            changes = as_objects(item.get("changes"))
             return "\n".join(f"{as_text(each.get('kind'))} {as_text(each.get('path'))}" for each in changes)
         case "mcp_tool_call":
             result = as_object(item.get("result"))
-            parts = [as_object(part) for part in as_list(result.get("content"))]
+            parts = as_objects(result.get("content"))
             said = [as_text(part.get("text")) or as_json(storable(part)) for part in parts]
             error = as_text(as_object(item.get("error")).get("message"))
             return "\n".join(part for part in (*said, error) if part)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from maos.agents.contract import LaunchOrder, McpServer
+from maos.agents.values import as_count
 from maos.errors import InvalidInput
 
 STARTUP_S_MAX = 60
@@ -31,7 +32,7 @@ TOKENS = ("input_tokens", "cached_input_tokens", "cache_write_input_tokens", "ou
 
 _SERVER_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _OFF = (
-    # They reach for the network, start programs that outlive the run, or run what somebody else wrote.
+    # They reach for the network, start programs that outlive the run, or run code of others.
     "apps",
     "daemon_auto_start",
     "hooks",
@@ -62,7 +63,7 @@ def note_tokens_before(order: LaunchOrder, transcript: Path | None) -> None:
     Noted once for an attempt, for the transcript grows while it runs.
     """
     if _noted(order) is None:
-        note = {"attempt": order.attempt, "tokens": _tokens_told(transcript)}
+        note = {"attempt": order.attempt, "tokens": _tokens_reported(transcript)}
         _write(home(order) / "tokens-before.json", json.dumps(note))
 
 
@@ -124,7 +125,7 @@ def _server(server: McpServer) -> Iterator[str]:
     yield f"command = {_text(server.argv[0])}"
     yield f"args = [{', '.join(_text(argument) for argument in server.argv[1:])}]"
     yield "required = true"  # an agent that was to have tools does not begin without them
-    yield 'default_tools_approval_mode = "approve"'  # nobody could be asked, and they are given to be used
+    yield 'default_tools_approval_mode = "approve"'  # no person could be asked, and they are given to be used
     yield f"startup_timeout_sec = {STARTUP_S_MAX}"
     yield f"tool_timeout_sec = {TOOL_S_MAX}"
     yield f"env = {{{', '.join(f'{_text(name)} = {_text(value)}' for name, value in server.env.items())}}}"
@@ -164,14 +165,14 @@ def _noted(order: LaunchOrder) -> Sequence[int] | None:
     return None
 
 
-def _tokens_told(transcript: Path | None) -> list[int]:
-    """The sum of tokens at the end of the last turn that went well: what was told of the thread so far.
+def _tokens_reported(transcript: Path | None) -> list[int]:
+    """The sum of tokens at the end of the last turn that went well: what was reported of the thread so far.
 
-    Turns that were killed or failed told nothing. Their tokens count for the turn that goes on from there.
+    Turns that were killed or failed reported nothing. Their tokens count for the turn that continues from there.
     """
-    told = running = [0] * len(TOKENS)
+    reported = running = [0] * len(TOKENS)
     if transcript is None:
-        return told
+        return reported
     with transcript.open("rb") as file:
         for line in file:
             if b'"token_count"' not in line and b'"task_complete"' not in line:
@@ -180,16 +181,10 @@ def _tokens_told(transcript: Path | None) -> list[int]:
             if payload.get("type") == "token_count" and isinstance(payload.get("info"), dict):
                 total = payload["info"].get("total_token_usage")
                 if isinstance(total, dict):
-                    running = [count_of(total, name) for name in TOKENS]
+                    running = [as_count(total.get(name)) for name in TOKENS]
             elif payload.get("type") == "task_complete" and not payload.get("error"):
-                told = running
-    return told
-
-
-def count_of(usage: Mapping[str, Any], name: str) -> int:
-    """One count of a usage report; 0 when it is not a count."""
-    count = usage.get(name)
-    return count if isinstance(count, int) and not isinstance(count, bool) and 0 <= count < 1 << 53 else 0
+                reported = running
+    return reported
 
 
 def _payload(line: bytes) -> Mapping[str, Any]:

@@ -32,7 +32,7 @@ TRACEBACK_CHARS_MAX = 20_000
 _OURS = (__file__, os.path.dirname(asyncio.__file__), os.path.dirname(importlib.__file__), "<frozen importlib")
 
 
-class Printed(io.BufferedIOBase):
+class PrintedLines(io.BufferedIOBase):
     """What the function prints, sent to the engine as soon as a line is whole."""
 
     def __init__(self, channel: Channel) -> None:
@@ -75,7 +75,7 @@ def main() -> int:
     os.dup2(nothing, 0)
     os.close(nothing)
     os.dup2(2, 1)
-    printed = Printed(channel)
+    printed = PrintedLines(channel)
     sys.stdout = io.TextIOWrapper(printed, encoding="utf-8", errors="backslashreplace", write_through=True)
     order, rest = _first_line(inbox)
     mailbox = FunctionInbox(inbox, rest)
@@ -88,7 +88,7 @@ def main() -> int:
         return 1
     try:
         result = _call(function, Context(order, channel, mailbox))
-    except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001  # it is told, in full
+    except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001  # it is reported in full
         printed.finish()
         channel.send("failed", failure="failed", text=_told(error))
         return 1

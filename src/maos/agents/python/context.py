@@ -1,7 +1,7 @@
 """What a Python function is given when it runs as an agent: its task, and ways to speak and to be spoken to.
 
 The function is `async def work(context): ...` or a plain one, in a module that can be imported from the folder the
-agent works in. It runs in a process of its own, so it goes on when the engine is gone; after a kill it is called again
+agent works in. It runs in a process of its own, so it outlives the engine; after a kill it is called again
 with `resumed` set. Its result is the agent's result, an exception is its failure.
 """
 

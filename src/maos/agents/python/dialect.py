@@ -12,8 +12,18 @@ from typing import Any
 import msgspec
 
 from maos.agents import environment as environments
-from maos.agents.contract import AgentProgram, Capabilities, Interpreted, LaunchCommand, LaunchOrder, Reply
-from maos.errors import InvalidInput, NotFound
+from maos.agents.contract import (
+    AgentProgram,
+    Capabilities,
+    Conversation,
+    Dialect,
+    Interpreted,
+    LaunchCommand,
+    LaunchOrder,
+    Reply,
+)
+from maos.agents.values import decoded
+from maos.errors import InvalidInput
 from maos.model.events import facts
 from maos.model.events.facts import Fact
 from maos.model.failure import TABLE
@@ -21,14 +31,12 @@ from maos.model.failure import TABLE
 _FUNCTION = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
-class Python:
+class Python(Dialect):
     """The dialect of functions."""
 
     kind = "python"
     summary = "a Python function, module:name"
     capabilities = Capabilities(resume=True, steer=True, cost=False, mcp=False, permission=False, prose=False)
-    variables: Sequence[str] = ()
-    secret_variables: Sequence[str] = ()
 
     def find(self, environment: Mapping[str, str], order_argv: Sequence[str] = ()) -> AgentProgram:
         """The Python that maos runs on; InvalidInput when the order names no function."""
@@ -42,7 +50,7 @@ class Python:
 
     def command(self, order: LaunchOrder, program: AgentProgram, environment: Mapping[str, str]) -> LaunchCommand:
         """A Python without the working folder on its path until the function is looked for."""
-        told = {
+        order_data = {
             "function": order.argv[0],
             "task": order.task,
             "session": order.session,
@@ -52,25 +60,17 @@ class Python:
         return LaunchCommand(
             [str(program.path), "-P", "-m", "maos.agents.python.child"],
             environments.of_child(order, environment, self.variables),
-            first_input=json.dumps(told).encode() + b"\n",
+            first_input=json.dumps(order_data).encode() + b"\n",
             keeps_input_open=True,
             secrets=environments.secrets_of(order, environment),
         )
 
     def converse(self, order: LaunchOrder, state: Mapping[str, Any] | None = None) -> PythonConversation:
-        """A new conversation, or one taken up again."""
+        """A new conversation, or one that is resumed from a state."""
         return PythonConversation(order.session, returned=bool(state and state.get("returned")))
 
-    def transcript(self, order: LaunchOrder, session: str) -> Path | None:
-        """None: a function keeps no record of its own."""
-        return None
 
-    def transcript_home(self, order: LaunchOrder, session: str, name: str) -> Path:
-        """Nowhere: there is never a transcript to put back."""
-        raise NotFound(f"a function has no place for the transcript {name!r}", hint="call it again")
-
-
-class PythonConversation:
+class PythonConversation(Conversation):
     """One call of a function."""
 
     def __init__(self, session: str, *, returned: bool) -> None:
@@ -82,14 +82,11 @@ class PythonConversation:
         return {"returned": True} if self._returned else {}
 
     def hear(self, line: bytes, *, stderr: bool) -> Interpreted:
-        """What the function's process says of it. Its standard error is what its children print, and warnings."""
+        """Interpret a line of the function's process. Its standard error is what its children print, and warnings."""
         if stderr:
             return Interpreted([facts.Line.of(line, stderr=True)])
-        try:
-            message = msgspec.json.decode(line)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            return Interpreted([facts.Unknown.of(line)])
-        if not isinstance(message, dict) or not all(isinstance(each, str) for each in message.values()):
+        message = decoded(line)
+        if message is None or not all(isinstance(each, str) for each in message.values()):
             return Interpreted([facts.Unknown.of(line)])
         return Interpreted(self._understand(message) or [facts.Unknown.of(line)])
 
@@ -121,18 +118,6 @@ class PythonConversation:
         if self._returned:
             return None
         return Reply(id, msgspec.json.encode({"say": text.encode("utf-8", "backslashreplace").decode()}) + b"\n")
-
-    def answer(self, request: str, *, allow: bool, why: str = "") -> Reply | None:
-        """None: a function asks for nothing."""
-        return None
-
-    def end(self) -> Reply | None:
-        """None: its process ends when it has returned."""
-        return None
-
-    def rest(self) -> Sequence[Fact]:
-        """Nothing: a line is told when it is heard."""
-        return ()
 
 
 def _printed(message: dict[str, str]) -> list[Fact]:

@@ -32,9 +32,8 @@ from maos.views import workflows as views
 from maos.views.workflows import describe
 from maos.workflows import loader
 from maos.workflows.handle import Handle
-from maos.workflows.policy import CheckpointPolicy
-from maos.workflows.preview import Preview
-from maos.workflows.status import Status
+from maos.workflows.record import CheckpointPolicy
+from maos.workflows.status import Status, WorkflowPreview
 
 DAY_S = 86_400
 NAMES_SHOWN_MAX = 20
@@ -159,7 +158,7 @@ async def _until_ended(m: Maos, handle: Handle[Any], *, as_json: bool) -> int:
             task.cancel()
             return
         interrupted = True
-        handle.leave("paused", "Ctrl+C")
+        handle.stop("paused", "Ctrl+C")
         note(f"pausing {handle.id} after its current steps finish; Ctrl+C again does not wait for them")
 
     task = asyncio.create_task(handle.wait())
@@ -277,19 +276,19 @@ NEXT = {
     "unknown": "may or may not have taken effect: you are asked",
     "interrupted": "was interrupted: called again if it is idempotent, else its probe or you are asked",
     "later": "failed, and is retried",
-    "settled": "continues as you have resolved it",
+    "resolved": "continues as you have resolved it",
     "waits": "keeps waiting",
-    "taken_up": "is resumed",
+    "resumed": "is resumed",
 }
 
 
-def _show_preview(found: Preview, on_change: str, file: str, *, as_json: bool) -> None:
+def _show_preview(found: WorkflowPreview, on_change: str, file: str, *, as_json: bool) -> None:
     """Print whether the definition is the same, and what happens to the steps that have no outcome."""
-    run = found.status.flow
+    run = found.status.run
     if as_json:
         steps = [
-            {"step": each.step_id, "kind": each.call.kind, "name": each.call.name, "next": each.next,
-             "given": each.call.about.get("given")}
+            {"step": each.step_id, "kind": each.step.kind, "name": each.step.name, "next": each.next,
+             "given": each.step.about.get("given")}
             for each in found.pending
         ]  # fmt: skip
         documents.show(
@@ -312,7 +311,7 @@ def _show_preview(found: Preview, on_change: str, file: str, *, as_json: bool) -
         render.line(("  its code has changed since: ", "yellow"), meant)
     for each in found.pending:
         style = "yellow" if each.next in ("unknown", "interrupted") else ""
-        render.line(f"  {each.step_id}  ", (clean(describe(each.call)), "bold"), "  ", (NEXT[each.next], style))
+        render.line(f"  {each.step_id}  ", (clean(describe(each.step)), "bold"), "  ", (NEXT[each.next], style))
         if each.next == "unknown":
             render.line(f"     maos workflow resolve {run.id} {each.step_id} {status.OUTCOMES}")
 
@@ -366,7 +365,7 @@ def resolve(
         if step not in unknown:
             hint = f"unknown are: {', '.join(unknown)}" if unknown else "no step of it is unknown"
             raise InvalidInput(f"the outcome of step {step!r} of {found} is not unknown", hint=hint)
-        await m.workflows.settle(found, step, outcome, value=result, why=why)
+        await m.workflows.resolve(found, step, outcome, value=result, why=why)
 
     _send(database, id, work, f"resolved step {step}: {outcome}", as_json)
 
@@ -410,7 +409,7 @@ def _send(
         return await m.workflows.status(found.id)
 
     now = database.write(work)
-    run, is_running = now.flow, now.name == "running"
+    run, is_running = now.run, now.name == "running"
     if as_json:
         documents.show({"id": run.id, "done": done, "running": is_running})
         return

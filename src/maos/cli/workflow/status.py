@@ -214,7 +214,7 @@ def show_end(run: WorkflowRun) -> None:
 async def narrate(m: Maos, handle: Handle[Any]) -> None:
     """Print what a person should know while a workflow run is executed."""
     id = handle.id
-    async for each in m.workflows.notices(id, after=max(0, handle.flow.version - 1)):
+    async for each in m.workflows.notices(id, after=max(0, handle.run.version - 1)):
         if each.what == "waits":
             gate, signal = f"answer {id}/{each.step_id} ANSWER", f"workflow signal {id} {each.name} [JSON]"
             note(f"waits for {clean(each.name)!r}: maos {gate if each.kind == 'gate' else signal}")

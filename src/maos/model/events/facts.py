@@ -50,7 +50,7 @@ class Thought(FactBase, frozen=True, tag="thought"):
     part: bool = False
 
 
-class Plan(FactBase, frozen=True, tag="plan"):
+class AgentPlan(FactBase, frozen=True, tag="plan"):
     """What the agent means to do, and how far it is: the whole plan, which replaces the one before."""
 
     entries: list[dict[str, str]] = []
@@ -220,7 +220,7 @@ Fact = (
     Session
     | Text
     | Thought
-    | Plan
+    | AgentPlan
     | ToolUse
     | ToolProgress
     | ToolResult

@@ -1,6 +1,6 @@
 """Events of a workflow run, in the stream `workflow/<id>`.
 
-A step is something that the workflow's function does outside of itself; `place` is its id: its number in its branch.
+A step is something that the workflow's function does outside of itself; its id is its number in its branch.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class WorkflowPaused(WorkflowEventBase, frozen=True, kw_only=True):
 
 
 @event("workflow_changed")
-class WorkflowChanged(WorkflowEventBase, frozen=True, kw_only=True):
+class WorkflowCodeChanged(WorkflowEventBase, frozen=True, kw_only=True):
     """Its code executes other steps than those that are recorded."""
 
     why: str
@@ -160,7 +160,27 @@ class StepCompleted(StepEndedBase, frozen=True, kw_only=True):
 
 
 @event("step_failed")
-class StepFailed(StepEndedBase, frozen=True, kw_only=True):
+class StepFailure(StepEndedBase, frozen=True, kw_only=True):
     """It has raised an error."""
 
     error: dict[str, Any]
+
+
+WorkflowEvent = (
+    WorkflowStarted
+    | WorkflowClaimed
+    | WorkflowSignalled
+    | WorkflowPublished
+    | WorkflowCheckpointed
+    | WorkflowPaused
+    | WorkflowCodeChanged
+    | WorkflowEnded
+    | WorkflowCompacted
+    | StepStarted
+    | StepRetried
+    | StepUnknown
+    | StepAbandoned
+    | StepCompleted
+    | StepFailure
+)
+"""Every event of a workflow run."""
