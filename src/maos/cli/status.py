@@ -15,7 +15,6 @@ from maos.cli.commands import LazyCommand, LazyGroup, forward, json_option
 from maos.cli.database import DatabaseTarget
 from maos.cli.runs import page
 from maos.cli.runs.travel import point
-from maos.cli.workflow import status as workflows
 from maos.errors import InvalidInput
 from maos.ids import RUN, TASK, WORKFLOW, Target
 
@@ -146,6 +145,8 @@ async def _overview(m: Maos) -> Overview:
 
 
 def _print_document(found: Overview, *, messages: bool) -> None:
+    from maos.cli.workflow import status as workflows  # loads the services
+
     def of(state: str) -> list[str]:
         return [each.run.id for each in found.runs if each.now.state == state]
 
@@ -168,6 +169,8 @@ def _print_document(found: Overview, *, messages: bool) -> None:
 
 def _print_needs(found: Overview) -> None:
     """Print what needs a person, and a blank line after it."""
+    from maos.cli.workflow import status as workflows  # loads the services
+
     needy = [each for each in found.runs if each.now.state in ("blocked", "failed", "interrupted")]
     stopped = [each for each in found.flows if workflows.needs_resume(each)]
     questions.show_open(found.questions, found.questions)
@@ -192,6 +195,8 @@ def _print_trouble(each: RunView) -> None:
 
 def _print_open(found: Overview) -> bool:
     """Print runs, agents and workflow runs that are open; whether there are any."""
+    from maos.cli.workflow import status as workflows  # loads the services
+
     if found.runs:
         page.RUNS.table(found.runs)
     if found.agents:

@@ -125,7 +125,7 @@ def test_a_dry_run_shows_the_exact_words_and_changes_nothing(
     engine.end()
     shown = call("resume", "--dry-run").stdout
     assert " is paused, 0 of 2 tasks done\n" in shown
-    assert "  one  goes on (it was stopped on request)\n    unknown whether it took effect: " in shown
+    assert "  one  will resume (it was stopped on request)\n    unknown whether it took effect: " in shown
     assert "\n    and will be told:\n    │ " in shown
     assert "  two  not started\n" in shown
     assert call("resume", "--dry-run").stdout == shown

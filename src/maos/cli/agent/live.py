@@ -166,7 +166,7 @@ class OutputPrinter:
                 self.note(words.ending(data), style)
             case "unattended" if data["resumable"]:
                 self.note(
-                    f"{data['status'].meaning or data['status']}; {words.continue_with(data['go_on'])}", "warning"
+                    f"{data['status'].meaning or data['status']}; {words.continue_with(data['resumable'])}", "warning"
                 )
         sys.stdout.flush()
         sys.stderr.flush()
