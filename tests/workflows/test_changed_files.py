@@ -222,7 +222,7 @@ async def test_it_can_be_taken_back(begun: Begun) -> None:
     before = begun.run
     await begun.adopt(begun.now("make {{", "make all {{"))
     at = await begun.m.runs.get("r-1")
-    data = {"to": before.version, "position": 0, "branch": at.branch + 1, "state": changing.content(before)}
+    data = {"to": before.version, "position": 0, "branch": at.branch + 1, "state": changing.content(before).data}
     await begun.record("run_rolled_back", **data)
     run = await begun.m.runs.get("r-1")
     assert run.tasks["build"].plan == before.tasks["build"].plan

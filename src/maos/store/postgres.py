@@ -350,8 +350,10 @@ class PostgresDatabase:
             while True:
                 query, *arguments = asking.send(rows)
                 # A lease is locked until the commit, as in `append_if_unmoved`: a takeover waits until then.
-                statement = self._sql[query] + (" FOR SHARE" if query == "lease" else "")
-                rows = await connection.fetch(statement, *arguments)
+                if query == "lease":
+                    rows = await connection.fetch(self._sql["lease"] + " FOR SHARE", *arguments)
+                else:
+                    rows = await connection.fetch(self._sql[query], *arguments)
         except StopIteration as done:
             found: T = done.value
             return found
