@@ -91,7 +91,7 @@ def begin(
     if workspace is not None:
         found["options"]["workspace"] = dict(workspace)
     if then.status not in (RunStatus.COMPLETED, RunStatus.FAILED):
-        found["status"], found["why"] = RunStatus.PAUSED, why
+        found["status"], found["why"] = RunStatus.PAUSED.value, why
     return found, names
 
 

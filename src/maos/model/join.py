@@ -82,7 +82,7 @@ def join(base: Run, ours: Run, theirs: Run, *, branch: int, choose: Choose) -> J
     found.content["summary"] = ours.summary or theirs.summary
     is_done = found.content["done"] == len(tasks)
     found.content["status"], found.content["why"] = (
-        (RunStatus.COMPLETED, "") if is_done else (RunStatus.PAUSED, f"joined with {theirs.id}")
+        (RunStatus.COMPLETED.value, "") if is_done else (RunStatus.PAUSED.value, f"joined with {theirs.id}")
     )
     found.content["ended_us"] = max(ours.ended_us, theirs.ended_us) if is_done else 0
     return found

@@ -192,7 +192,7 @@ def _misfit(run: Run, state: TaskState, new: Task) -> str:
         state.status == TaskStatus.DONE and len(new.gates) > len(old.gates)
     ):
         return f"{_spoken(state)}, and has other gates now"
-    missing = [need for need in new.needs if need not in run.tasks or run.tasks[need].status != TaskStatus.DONE]
+    missing = [need for need in new.needs if need not in run.tasks or not run.tasks[need].status.is_done]
     return f"{_spoken(state)}, and needs {', '.join(missing)} now" if missing else ""
 
 
@@ -280,7 +280,7 @@ def _state(run: Run, plan: Plan, read: ParsedPlan, made_from: Origin, agents: Ma
     needed_by: dict[str, list[str]] = {}
     for task in plan.tasks:
         tasks[task.name]["missing"] = sum(
-            need not in run.tasks or run.tasks[need].status != TaskStatus.DONE for need in task.needs
+            need not in run.tasks or not run.tasks[need].status.is_done for need in task.needs
         )  # fmt: skip
         for need in task.needs:
             needed_by.setdefault(need, []).append(task.name)
@@ -288,8 +288,8 @@ def _state(run: Run, plan: Plan, read: ParsedPlan, made_from: Origin, agents: Ma
     options["agents"] = {**agents, **(run.options.get("agents") or {})}
     found |= {"tasks": tasks, "needed_by": needed_by, "options": options}
     found["questions"] = still_asked(found["questions"], states, run)
-    if any(task["status"] != TaskStatus.DONE for task in tasks.values()):
-        found |= {"status": RunStatus.PAUSED, "ended_us": 0, "why": f"{Path(made_from.file).name} has changed"}
+    if not all(TaskStatus(task["status"]).is_done for task in tasks.values()):
+        found |= {"status": RunStatus.PAUSED.value, "ended_us": 0, "why": f"{Path(made_from.file).name} has changed"}
     return found
 
 
