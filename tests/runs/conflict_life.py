@@ -50,7 +50,7 @@ async def order(m: Maos, home: Path, repository: Path, tasks: Sequence[Task] = (
     """A run with a workspace: `a`, then what else is given, or `b` in the way of `a`; and `c`, which needs `b`."""
     into = await workspaces.prepare(repository, "the-run", root=home / "workspaces")
     given = [Task(name="a", command=["sh", "-c", change("a")])]
-    given += tasks or [Task(name="b", command=["sh", "-c", change("b", into.cwd)])]
+    given += tasks or [Task(name="b", command=["sh", "-c", change("b", into.path)])]
     given.append(Task(name="c", command=["sh", "-c", "tr '\\n' ' ' < f.txt"], needs=["b"]))
     options = {"workspace": into.to_data(), "kind": "shell"}
     return await m.runs.create(Plan(tasks=given, **more), folder=repository, options=options)

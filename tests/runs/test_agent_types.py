@@ -8,7 +8,7 @@ import maos
 from maos.model.plan import BadPlan, Plan, Task
 from maos.runs import agent_types
 from maos.runs.agent_types import BadAgentType, kinds, parse
-from maos.runs.service import validate
+from maos.runs.plan_input import validate
 
 MINE = """---
 name: scribe

@@ -42,10 +42,10 @@ def apply(run: Run, type_: str, **data: Any) -> None:
 def answer(run: Run, id: str, said: str = "yes") -> list[RunEvent]:
     """What follows from an answer; it is folded in."""
     answered = event("question_answered", id=id, answer=said, by="person", at_us=1)
-    granted = CommandHandler(None).grant(run, answered, 1, 2)  # type: ignore[arg-type]
-    for each in granted.events:
+    decided = CommandHandler(None).decide(run, answered, 1, 2)  # type: ignore[arg-type]
+    for each in decided.events:
         run.apply(each)
-    return list(granted.events)
+    return list(decided.events)
 
 
 def test_the_answer_that_a_task_waits_for_has_its_effect() -> None:

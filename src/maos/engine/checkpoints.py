@@ -79,7 +79,7 @@ async def make_and_wait(journal: Journal, clock: Clock, run: Run, name: str) -> 
             run = await RUN.load(journal, run.id) or run
         if is_made(run):
             return run
-    return run
+    return await RUN.load(journal, run.id) or run
 
 
 async def until(journal: Journal, run: Run, condition: Callable[[Run], bool]) -> None:

@@ -120,9 +120,9 @@ class RunOperations(RunViews):
                 await self._request(run.id, CancelRequested(why=why, at_us=self._clock.now_us()))
                 while is_executing(run):
                     await checkpoints.until(self._journal, run, lambda each: not each.is_going)
-                run = await self.get(run.id)
             else:
                 await self._cancel_unattended(run, why)
+            run = await self.get(run.id)
         return run
 
     async def _cancel_unattended(self, run: Run, why: str) -> None:

@@ -192,7 +192,7 @@ def _misfit(run: Run, state: TaskState, new: Task) -> str:
         state.status == TaskStatus.DONE and len(new.gates) > len(old.gates)
     ):
         return f"{_spoken(state)}, and has other gates now"
-    missing = [need for need in new.needs if need not in run.tasks or run.tasks[need].status != TaskStatus.DONE]
+    missing = [need for need in new.needs if need not in run.tasks or not run.tasks[need].status.is_done]
     return f"{_spoken(state)}, and needs {', '.join(missing)} now" if missing else ""
 
 
