@@ -74,9 +74,7 @@ def match_id(given: str, known: Iterable[str], noun: str, *, hint: str = "", oth
 
 def only(given: str, found: Sequence[str], noun: str, *, hint: str = "", others: Iterable[str] = ()) -> str:
     """Return the one id found for `given`; NotFound and InvalidInput are those of `match_id`."""
-    if not given:
-        raise NotFound(f"an empty id names no {noun}", hint=hint)
-    if not found:
+    if not found or not given:
         near = get_close_matches(given, list(islice(others, OTHERS_MAX)), n=1)
         raise NotFound(f"there is no {noun} {given!r}", hint=f"did you mean {near[0]}?" if near else hint)
     if len(found) > 1:

@@ -60,7 +60,7 @@ class Ids:
         if AGENT in kinds:
             prefixes = tuple(f"{id}." for id, kind in found.items() if kind == RUN)
             names = {agent_of(name.partition("/")[2]) async for name in self._journal.streams(attempt_stream(given))}
-            found |= {name: AGENT for name in names if not name.startswith(prefixes) or name == given}
+            found |= {name: AGENT for name in sorted(names) if not name.startswith(prefixes) or name == given}
         return found
 
     def _task(self, run: Run, given: str) -> Target:

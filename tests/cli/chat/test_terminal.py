@@ -137,7 +137,7 @@ def test_a_terminal_that_does_not_read_delays_no_run(repository: Path, plan: Pla
 
     def completed() -> bool:
         listed = call("orchestration", "list", "--json")
-        found = json.loads(listed.stdout)["orchestrations"] if listed.returncode == 0 else []
+        found = json.loads(listed.stdout)["runs"] if listed.returncode == 0 else []
         return [each["status"] for each in found] == ["completed"]
 
     wait_until(completed)

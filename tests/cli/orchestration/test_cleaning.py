@@ -103,5 +103,5 @@ def test_what_was_interrupted_is_shown_with_the_command_that_resumes_it(
     for command in ("recover", "status"):
         shown = call(command).stdout
         assert f"resume with: maos resume {engine.run}" in shown
-        assert "ticker is detached: maos agent attach ticker" in shown
+        assert "ticker is detached; attach with: maos agent attach ticker" in shown
         assert ask(command)["interrupted"] == [engine.run]

@@ -126,7 +126,7 @@ async def test_an_agent_that_runs_is_saved_by_the_interval_of_the_moment(
         try:
             async with asyncio.timeout(60):
                 async for record in m.agents.output(running.attempt.agent, follow=True):
-                    if record.type == "attempt_output" and not await m.journal.version(checkpoints.STREAM):
+                    if record.type == "attempt_output" and not await m.journal.version(checkpoints.INTERVAL):
                         await checkpoints.set_interval(m.journal, SystemClock(), 1)
                     if record.type == "attempt_checkpointed":
                         break

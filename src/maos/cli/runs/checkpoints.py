@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from maos.model.run import Run, RunCheckpoint
 
 
-class CheckpointInfo(NamedTuple):
+class CheckpointRow(NamedTuple):
     """A checkpoint of a run, or of the files of one of its agents."""
 
     name: str
@@ -33,7 +33,7 @@ class CheckpointInfo(NamedTuple):
     time_us: int
 
 
-CHECKPOINTS: Listing[CheckpointInfo] = Listing(
+CHECKPOINTS: Listing[CheckpointRow] = Listing(
     "checkpoints",
     (
         Field("made", lambda each: render.when(each.time_us)),
@@ -92,7 +92,7 @@ def checkpoint(database: DatabaseTarget, id: str, name: str, only_list: bool, ev
         _list(database, id, everything=everything, as_json=as_json)
         return
 
-    async def work(m: Maos) -> tuple[Run, CheckpointInfo]:
+    async def work(m: Maos) -> tuple[Run, CheckpointRow]:
         run = await m.runs.find(id)
         called = name or f"manual-{run.version}"
         await m.travel.checkpoint(run.id, called)
@@ -109,11 +109,11 @@ def checkpoint(database: DatabaseTarget, id: str, name: str, only_list: bool, ev
 def _list(database: DatabaseTarget, id: str, *, everything: bool, as_json: bool) -> None:
     """Print the checkpoints or the versions of a run, the oldest first."""
 
-    async def checkpoints(m: Maos) -> tuple[Run, list[CheckpointInfo]]:
+    async def checkpoints(m: Maos) -> tuple[Run, list[CheckpointRow]]:
         run = await m.runs.find(id)
         found = [_of_run(each) for each in run.checkpoints]
         found += [
-            CheckpointInfo(made.name, each.agent, each.number, made.version, made.trigger, made.commit, made.at_us)
+            CheckpointRow(made.name, each.agent, each.number, made.version, made.trigger, made.commit, made.at_us)
             for each in await m.runs.attempts_of(run)
             for made in each.checkpoints
         ]
@@ -134,8 +134,8 @@ def _list(database: DatabaseTarget, id: str, *, everything: bool, as_json: bool)
         CHECKPOINTS.show(made, as_json=as_json, id=run.id)
 
 
-def _of_run(each: RunCheckpoint) -> CheckpointInfo:
-    return CheckpointInfo(each.name, None, None, each.version, each.trigger, each.commit or None, each.at_us)
+def _of_run(each: RunCheckpoint) -> CheckpointRow:
+    return CheckpointRow(each.name, None, None, each.version, each.trigger, each.commit or None, each.at_us)
 
 
 @click.command(

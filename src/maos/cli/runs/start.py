@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 INTERRUPTED_SHOWN_MAX = 3
 
 
-class RunCommand(LazyCommand):
+class StartCommand(LazyCommand):
     """A command that runs what stands after `--` as an agent: then it is `maos agent run`, with its options."""
 
     def make_context(
@@ -40,7 +40,7 @@ class RunCommand(LazyCommand):
 
 
 @click.command(
-    cls=RunCommand,
+    cls=StartCommand,
     examples=[
         "maos run 'Add a --verbose option, with tests and documentation'",
         "maos run -f plan.yaml --var version=1.2",
