@@ -97,10 +97,12 @@ def test_a_callback_cannot_wait_for_its_own_thread(m: SyncMaos, tmp_path: Path) 
 def test_it_can_be_interrupted_and_the_agent_keeps_running(tmp_path: Path, home: Path) -> None:
     """Ctrl+C detaches the engine, closes the store and ends the process."""
     command = [sys.executable, "-c", INTERRUPTED, str(tmp_path / "maos.db"), str(home)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=tmp_path)
-    assert process.stdout is not None
-    assert process.stdout.readline() == "started\n"
-    with maos.connect(tmp_path / "maos.db", home=home) as m:
+    with (
+        subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=tmp_path) as process,
+        maos.connect(tmp_path / "maos.db", home=home) as m,
+    ):
+        assert process.stdout is not None
+        assert process.stdout.readline() == "started\n"
         deadline = time.monotonic() + 30
         while not any(each.pid for each in m.agents.all()) and time.monotonic() < deadline:
             time.sleep(0.05)

@@ -41,7 +41,8 @@ async def steer(m: Maos, id: str, folder: Path) -> None:
         with contextlib.suppress(maos.InvalidInput, maos.Conflict):  # the run has moved on meanwhile
             if run.tasks["a"].status == "failed":
                 await m.runs.skip(id, "a")
-            if run.tasks["c"].status == "running" and effects.count("c") == 1:
+            first = run.tasks["c"].attempts == 1 and effects.count("c") == 1
+            if run.tasks["c"].status == "running" and first:
                 await m.runs.cancel(id, task="c")
             if run.tasks["c"].status == "failed":
                 await m.runs.retry(id, tasks=["c"])

@@ -45,7 +45,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "join": ("maos.cli.runs.travel:join", "Merge what a fork has done into a run, or vice versa."),
     },
     "Groups": {
-        "agent": ("maos.cli.agent:agent", "Run agents that go on when we are gone, and watch them."),
+        "agent": ("maos.cli.agent:agent", "Run agents that keep running after maos exits."),
         "workflow": ("maos.cli.workflow:workflow", "Run workflows that survive a crash."),
         "state": ("maos.cli.state:state", "Look at the state of agents, change it, and travel in its history."),
         "message": ("maos.cli.messages:messages", "Read and send messages of agents."),

@@ -85,7 +85,7 @@ def documents_of(asked: Sequence[Open]) -> list[documents.Document]:
     return [documents.of(info_of(each)) for each in asked]
 
 
-def show_open(asked: Sequence[Open], everybody: Sequence[Open] | None = None) -> None:
+def show_open(asked: Sequence[Open], others: Sequence[Open] | None = None) -> None:
     """Print questions, each with the command that answers it; its id is shorter when the questions of all are known."""
     for each in asked:
         by = ", ".join(each.asked_by) or each.owner
@@ -99,7 +99,7 @@ def show_open(asked: Sequence[Open], everybody: Sequence[Open] | None = None) ->
             render.line(("  choose: ", "dim"), clean(" | ".join(each.choices)))
         if each.default is not None:
             render.line((f"  without an answer by {render.when(each.expires_us)}: ", "dim"), clean(each.default))
-        id = short_of_owner(asked, each) if everybody is None else short(everybody, each)
+        id = short_of_owner(asked, each) if others is None else short(others, each)
         what = '"…"' if is_free else "|".join(map(shlex.quote, each.choices)) or "yes|no"
         render.line(("  answer with: ", "dim"), (f"maos answer {clean(id)} {what}", "bold"))
 

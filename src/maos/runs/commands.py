@@ -163,6 +163,8 @@ def _end_task(
     task = run.tasks.get(command.task)
     if task is None or task.status.is_done or then in (task.status, task.stopping):
         return _refuse(f"{command.task} is {task.status if task else 'no task'}", version, now_us)
+    if isinstance(command, CancelRequested) and command.attempt and command.attempt != task.attempts:
+        return _refuse(f"attempt {command.attempt} at {command.task} has ended", version, now_us)
     why = command.why or ("a person cancelled it" if then == TaskStatus.FAILED else "")
     if task.status == TaskStatus.RUNNING or (task.status == TaskStatus.GATED and not task.asks):
         return Decision([TaskStopping(task=task.name, then=then, why=why, inbox_version=version, at_us=now_us)])

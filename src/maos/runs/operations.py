@@ -112,7 +112,8 @@ class RunOperations(RunViews):
             self._check_not_done(run, task)
             if run.tasks[task].status == status.TaskStatus.FAILED:
                 raise InvalidInput(f"{task} has failed already", hint="it does not run")
-            return await self._apply(run, CancelRequested(task=task, why=why, at_us=self._clock.now_us()))
+            attempt, at_us = run.tasks[task].attempts, self._clock.now_us()
+            return await self._apply(run, CancelRequested(task=task, attempt=attempt, why=why, at_us=at_us))
         if run.status == RunStatus.COMPLETED:
             raise InvalidInput(f"orchestration {run.id} is completed", hint="only a run that is not can be cancelled")
         while run.status != RunStatus.CANCELLED:

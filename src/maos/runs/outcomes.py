@@ -178,7 +178,7 @@ def is_conflict_open(task: TaskState) -> bool:
 
 
 def first_resolution(run: Run, task: TaskState, outcome: Outcome) -> str:
-    """What the plan wants done about a conflict before anybody is asked; empty when a person is asked at once."""
+    """What the plan wants done about a conflict before a person is asked; empty when a person is asked at once."""
     is_wanted = run.options.get("conflicts") == BY_AGENT and _has_agent(task)
     return BY_TASK_AGENT if is_wanted and outcome.files and task.resolve != BY_TASK_AGENT else ""
 

@@ -57,7 +57,7 @@ class ExternalEffect(NamedTuple):
 
 
 async def find(attempts: AttemptReader, id: str = "", *, unknown: bool = False) -> list[ExternalEffect]:
-    """What a run, an agent or a workflow did outside, or everybody, in the order it was begun.
+    """What a run, an agent or a workflow did outside, or all of them, in the order it was begun.
 
     `id` may be the beginning of the id of a run or a workflow. With `unknown`, only what has no known outcome.
     """
@@ -74,15 +74,15 @@ async def find(attempts: AttemptReader, id: str = "", *, unknown: bool = False) 
 
 async def _owners(attempts: AttemptReader, given: str) -> tuple[list[str], list[str]]:
     """The agents and the workflows that are meant; NotFound when there are none."""
-    everybody = [attempt.agent async for attempt in attempts.all()]
+    agents_known = [attempt.agent async for attempt in attempts.all()]
     if not given:
-        return everybody, [
+        return agents_known, [
             name.removeprefix(flow_stream("")) async for name in attempts.journal.streams(flow_stream(""))
         ]
     found = await Ids(attempts.journal).find(given)
     if found.kind in (ids.AGENT, ids.TASK):
         return [found.id], []
-    agents = [agent for agent in everybody if agent.startswith(f"{found.id}.")]
+    agents = [agent for agent in agents_known if agent.startswith(f"{found.id}.")]
     return agents, [found.id] if found.kind == ids.WORKFLOW else []
 
 

@@ -50,7 +50,7 @@ def test_what_is_answered_elsewhere_is_asked_no_more(repository: Path, plan: Pla
     screen.type("ye")
     command = screen.text.partition("(`maos ")[2].partition(" …`)")[0].split()
     assert call(*command, "no").returncode == 0
-    screen.wait_for("a  ▸ goes on, attempt 2")
+    screen.wait_for("a  ▸ resumed, attempt 2")
     screen.wait_for("/0/2 …`")  # asked again, of the second attempt, with nothing typed
     screen.type("yes\r")
     assert screen.end() == 0

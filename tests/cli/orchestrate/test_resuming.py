@@ -110,7 +110,7 @@ def test_an_interrupt_before_the_agent_has_started_is_not_forgotten(
 ) -> None:
     """A worktree takes its time: whoever presses Ctrl+C meanwhile must not have to wait for the agent's end."""
     engine = start("run", "-f", str(plan(slow=waits(repository, "slow"))), "--auto")
-    engine.wait_for("slow  ▸ begins")
+    engine.wait_for("slow  ▸ started")
     engine.signal(signal.SIGINT)
     assert engine.end() == 130
     assert "paused · 0 of 1 tasks done" in engine.stdout
@@ -231,7 +231,7 @@ def test_a_person_is_asked_and_answers_from_elsewhere(repository: Path, plan: Pl
     engine = start("run", "-f", str(plan(write=gated, after=("cat t.txt", "write"))), "--auto")
     engine.wait_for("write  ? Is it good?  (`maos answer ")
     command = engine.stdout.partition("(`maos ")[2].partition(" …`)")[0].split()
-    assert "▸ begins" not in engine.stdout.partition("\nafter  ")[2]
+    assert "▸ started" not in engine.stdout.partition("\nafter  ")[2]
     assert call(*command, "yes").returncode == 0
     assert engine.end() == 0
     assert "write  · is answered: yes\nwrite  · passed check 1 of 1\n" in engine.stdout

@@ -76,7 +76,7 @@ class ClaudeConversation(Conversation):
         self._state = ClaudeState() if state is None else msgspec.convert(dict(state), ClaudeState)
 
     def state(self) -> Mapping[str, Any]:
-        """The little that another process must know to go on hearing."""
+        """What another process must know to continue parsing the output."""
         state: dict[str, Any] = msgspec.to_builtins(self._state)
         return state
 

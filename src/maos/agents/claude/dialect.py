@@ -132,7 +132,7 @@ def _checked_sources(sources: str) -> str:
 
 
 def _session(order: LaunchOrder, transcript: Path | None) -> list[str]:
-    """Go on in the session if there is anything to go on with, whatever was ordered: the program refuses both to begin
+    """Resume the session if there is one to resume, whatever was ordered: the program refuses both to begin
     a session whose file exists and to resume one that holds no message."""
     session = _checked_session(order.session)
     if transcript is not None:

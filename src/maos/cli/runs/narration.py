@@ -42,7 +42,7 @@ def of_event(run: Run, type_: str, data: Mapping[str, Any]) -> Iterator[Line]:
     name = str(data.get("task", ""))
     match type_:
         case "task_started":
-            yield name, "▸ begins" if data["number"] == 1 else f"▸ goes on, attempt {data['number']}", "dim"
+            yield name, "▸ started" if data["number"] == 1 else f"▸ resumed, attempt {data['number']}", "dim"
         case "task_finished":
             yield name, _finished(run.tasks[name]), "good"
         case "task_failed":
@@ -54,7 +54,7 @@ def of_event(run: Run, type_: str, data: Mapping[str, Any]) -> Iterator[Line]:
         case "task_stopping":
             yield name, "‖ is being stopped", "dim"
         case "task_released" if data.get("failure") == "stopped":
-            yield name, "‖ stopped; it can go on", "warning"
+            yield name, "‖ stopped; it can be resumed", "warning"
         case "task_released":
             until = f"; waits until {render.when(data['not_before_us'])}" if data.get("not_before_us") else ""
             yield name, f"↻ {_why(data)}{until or '; tries again'}", "warning"
@@ -73,7 +73,7 @@ def of_event(run: Run, type_: str, data: Mapping[str, Any]) -> Iterator[Line]:
             until = render.when(data["until_us"])
             yield (
                 "",
-                f"‖ {data.get('kind', 'an agent')} has reached its rate limit; it goes on by itself at {until}",
+                f"‖ {data.get('kind', 'an agent')} has reached its rate limit; it continues by itself at {until}",
                 "warning",
             )
         case "run_note_added" if data.get("text"):
@@ -118,7 +118,7 @@ def _why(data: Mapping[str, Any]) -> str:
 
 
 def of_facts(run: str, attempt: Attempt, facts: Sequence[Fact]) -> Iterator[Line]:
-    """What an agent does that everybody should know."""
+    """What an agent does that every watcher should know."""
     name = task_of(run, attempt.agent)
     for fact in facts:
         match fact["kind"]:

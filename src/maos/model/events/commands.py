@@ -93,6 +93,8 @@ class CancelRequested(Command, frozen=True, kw_only=True):
 
     why: str = ""
     task: str = ""
+    attempt: int = 0
+    """The attempt at the task that is meant; a later one is left alone. 0 for any."""
 
 
 @event("retry_requested")
