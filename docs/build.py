@@ -133,8 +133,10 @@ def build(folder: Path) -> int:
         path = folder / page.place
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(_whole(page, pages, navigation, template))
-    for path in ROOT.glob("docs/**/*.json"):
-        shutil.copy(path, folder / path.relative_to(ROOT / "docs"))
+    for path in (*ROOT.glob("docs/**/*.json"), *ROOT.glob("docs/pictures/*.svg")):
+        copied = folder / path.relative_to(ROOT / "docs")
+        copied.parent.mkdir(exist_ok=True)
+        shutil.copy(path, copied)
     shutil.copy(THEME / "site.js", folder)
     (folder / "site.css").write_text((THEME / "site.css").read_text() + _colours())
     (folder / "search.js").write_text(f"window.searchIndex = {json.dumps(list(_search(pages)), ensure_ascii=False)};\n")
@@ -211,7 +213,7 @@ def _resolve(page: Page, pages: Mapping[str, Page]) -> Iterator[str]:
         elif heading and (goal is None or heading not in goal.anchors):
             yield f"{page.source}: a link leads to {file}#{heading}, which is no heading there"
         elif token.type == "image":
-            yield f"{page.source}: pictures have no place in the site yet: {file}"
+            token.attrSet("src", os.path.relpath(file.removeprefix("docs/"), Path(page.place).parent))
         elif goal is not None or file.endswith(".json"):
             way = os.path.relpath(place_of(file) if goal else file.removeprefix("docs/"), Path(page.place).parent)
             token.attrSet("href", f"{way}#{heading}" if heading else way)

@@ -1,6 +1,18 @@
 """Use maos in a program without asyncio: a run of two tasks, started, executed and read.
 
-Run it with `python examples/13_without_asyncio.py`.
+    python examples/13_without_asyncio.py
+
+It prints the status of the run and its events:
+
+    completed
+    1 run_created
+    2 run_planned
+    3 run_claimed
+    4 task_started
+    5 task_finished
+    6 task_started
+    7 task_finished
+    8 run_ended
 """
 
 import tempfile

@@ -199,7 +199,7 @@ class Maos:
         return sorted([each async for each in notices(self.runs)], key=lambda each: each.time_us)
 
     async def effects(self, id: str = "", *, unknown: bool = False) -> list[ExternalEffect]:
-        """What a run, a workflow, an agent, or all of them, did outside: tools, commands and steps, and what came of each.
+        """Side effects of a run, a workflow run or an agent, or all: tools, commands and steps, with their outcomes.
 
         `id` may be the beginning of one. With `unknown`, only what was begun and may or may not have taken effect.
 

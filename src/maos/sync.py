@@ -147,8 +147,8 @@ def connect(target: Any, **options: Any) -> SyncMaos:
     Example::
 
         with maos.connect("maos.db") as m:
-            m.state.create("reviewer", {"status": "idle"})
-            print(m.state.get("reviewer").data)
+            m.state.create("auditor", {"status": "idle"})
+            print(m.state.get("auditor").data)
     """
     thread = LoopThread()
     try:

@@ -114,7 +114,7 @@ def test_a_damaged_event_is_named(db: Path, run: Run) -> None:
 
     done = run("state", "show", "reviewer")
     assert done.returncode == 1
-    assert done.stderr.startswith("error: agent/reviewer@3 does not match its hash\nhint: run `maos state verify`")
+    assert done.stderr.startswith("error: agent/reviewer@3 does not match its hash\nhint: run `maos admin verify`")
     done = run("state", "list", "--json")
     assert done.returncode == 1
     assert [each["agent"] for each in json.loads(done.stdout)["agents"]] == ["[bold]evil[/bold]", "planner"]
@@ -136,7 +136,7 @@ def test_a_lost_end_is_accepted_only_when_told_so(db: Path, run: Run) -> None:
         done = run("state", *command)
         assert done.returncode == 1
         assert "position 10 was acknowledged, but the journal ends at 9" in done.stderr
-        assert "maos state verify --accept-loss" in done.stderr
+        assert "maos admin verify --accept-loss" in done.stderr
     done = run("state", "verify", "--accept-loss")
     assert done.returncode == 0
     assert done.stdout.startswith("lost: maos.db: position 10 was acknowledged, but the journal ends at 9\n")

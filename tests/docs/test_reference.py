@@ -8,7 +8,7 @@ import pytest
 
 import maos
 from maos import errors
-from maos.model import attempt, run, status, workflow
+from maos.model import status, workflow
 from maos.model.events import EVENTS
 from maos.plans.parser import parse
 from maos.plans.source import TOML, YAML, Source
@@ -123,10 +123,10 @@ def test_states_are_those_of_the_code() -> None:
     """Every value that a fold can give to `status`, and every state of a run as it is seen."""
     text = (REFERENCE / "states.md").read_text()
     for title, names in {
-        "Runs": (run.PLANNING, run.RUNNING, run.PAUSED, run.COMPLETED, run.FAILED, run.CANCELLED),
+        "Runs": list(status.RunStatus),
         "Runs, as seen": list(status.SupervisorState),
-        "Tasks": (run.WAITING, run.RUNNING, run.GATED, run.DONE, run.FAILED),
-        "Agents and their attempts": (*attempt.OPEN, attempt.DONE, attempt.FAILED, attempt.STOPPED),
+        "Tasks": list(status.TaskStatus),
+        "Agents and their attempts": list(status.AttemptStatus),
         "Workflows": (*workflow.OPEN, workflow.COMPLETED, workflow.FAILED, workflow.CANCELLED),
         "Calls of workflows": (workflow.STARTED, workflow.DONE, workflow.FAILED, workflow.UNKNOWN, workflow.ABANDONED),
     }.items():

@@ -81,11 +81,11 @@ def test_a_run_whose_folder_was_moved_is_named_with_the_way_on(folder: Path) -> 
     assert about(findings(), "run") == []
     repository(folder).rename(folder / "elsewhere")
     [found] = about(findings(), "run")
-    assert (found["level"], "repository is gone" in found["what"]) == ("look", True)
+    assert (found["level"], "repository is missing" in found["what"]) == ("look", True)
     assert "maos resume r-1 --cwd NEW" in found["hint"]
 
 
-@pytest.mark.parametrize("words", [("ps"), ("status",), ("resume",), ("agent", "list")])
+@pytest.mark.parametrize("words", [("ps",), ("status",), ("resume",), ("agent", "list")])
 def test_whoever_opens_a_database_of_the_original_is_told_how_to_bring_it(folder: Path, words: tuple[str, ...]) -> None:
     connection = sqlite3.connect("maos.db")
     connection.executescript(ORIGINAL.read_text())
@@ -94,9 +94,9 @@ def test_whoever_opens_a_database_of_the_original_is_told_how_to_bring_it(folder
     result = call(*words)
     assert result.exit_code == 2
     assert "is a database of the original maos" in result.stderr
-    assert "maos --db runs.db import maos.db" in result.stderr
+    assert "maos --db runs.db admin import maos.db" in result.stderr
     [found] = about(findings(), "database")
-    assert "maos --db runs.db import maos.db" in found["hint"]
+    assert "maos --db runs.db admin import maos.db" in found["hint"]
     assert Path("maos.db").read_bytes() == before
 
 

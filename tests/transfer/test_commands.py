@@ -57,7 +57,7 @@ async def test_a_run_moves_from_one_machine_to_another(machines: list[Commands],
     assert not (there.folder / "maos.db").exists()
     code, out, _err = await there.call("import", str(path))
     assert code == 0
-    assert f"`maos resume {id}` goes on with it, once you have agreed" in out
+    assert f"`maos resume {id}` resumes it, after asking you to agree" in out
     code, out, _err = await there.call("import", str(path))
     assert "already here" in out
     code, out, _err = await there.call("status", id)
@@ -126,7 +126,7 @@ async def test_what_cannot_be_done_says_what_to_do(machines: list[Commands]) -> 
     id = await failed_run(here)
     (here.folder / "taken.maos").write_text("mine")
     for words, code, said in (
-        (["export", "r-nothing"], 3, "there is no run 'r-nothing'"),
+        (["export", "r-nothing"], 3, "there is no run or workflow run 'r-nothing'"),
         (["export", id, "-o", "taken.maos"], 2, "exists already"),
         (["export", id, "-o", "nowhere/run.maos"], 2, "no folder"),
         (["export", id, "-o", "."], 2, "is a folder"),

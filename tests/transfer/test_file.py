@@ -238,7 +238,7 @@ async def test_a_run_with_more_events_than_fit_is_refused_while_it_is_read(
     monkeypatch.setattr(file, "JOURNAL_BYTES_MAX", 2_000)
     await runs.write(here)
     await here.journal.append("messages/r-1", Event("message_sent", {"text": "x" * 3_000, "at_us": 1}))
-    with pytest.raises(maos.InvalidInput, match="`maos copy` copies the whole journal"):
+    with pytest.raises(maos.InvalidInput, match="`maos admin copy` copies the whole journal"):
         await runs.exported(here)
 
 

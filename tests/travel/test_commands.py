@@ -81,8 +81,8 @@ async def test_a_person_goes_back_forks_compares_and_joins(tmp_path: Path, comma
     code, err = await refused(commands, "rollback", id, "--to", "mark")
     assert (code, "can be asked" in err) == (2, True)
     plan = await told(commands, "rollback", id, "--to", "mark", "--dry-run")
-    [a, w] = plan["tasks"]
-    assert (a["what"], w["what"], w["checkpoint"], w["agent"]) == ("kept", "continues", "mark", f"{id}.w.b1")
+    [a, w] = plan["steps"]
+    assert (a["what"], w["what"], w["saved"], w["agent"]) == ("kept", "continues", "mark", f"{id}.w.b1")
     assert not commands.nobody_is_left(), "a dry run stops nobody"
     done = await told(commands, "rollback", id, "--to", "mark", "--yes")
     assert (done["dry_run"], done["status"], done["stopped"]) == (False, "paused", [f"{id}.w"])
@@ -91,7 +91,7 @@ async def test_a_person_goes_back_forks_compares_and_joins(tmp_path: Path, comma
         assert on_disk(Path((await m.agents.get(f"{id}.w.b1")).order["cwd"]))["w.txt"] == "one\n"
 
     fork = await told(commands, "fork", id, "--id", "r-other")
-    assert (fork["id"], fork["from"]) == ("r-other", id)
+    assert (fork["run"], fork["point"]["run"]) == ("r-other", id)
     await end(commands, tmp_path, id, "ours")
     await end(commands, tmp_path, "r-other", "theirs")
     different = await told(commands, "diff", id, "r-other", "--patch")
@@ -123,11 +123,11 @@ async def test_a_person_goes_back_forks_compares_and_joins(tmp_path: Path, comma
     versions = await told(commands, "orchestration", "checkpoints", id, "--all")
     what = [each["what"] for each in versions["versions"]]
     assert [each for each in what if each.startswith(("rolled back", "joined"))] == [
-        f"rolled back to version {plan['to']['version']}", "joined with r-other",
-        f"rolled back to version {undone['to']['version']}",
+        f"rolled back to version {plan['point']['version']}", "joined with r-other",
+        f"rolled back to version {undone['point']['version']}",
     ]  # fmt: skip
     code, err = await refused(commands, "rollback", id, "--to", "nowhere", "--yes")
-    assert (code, "has no moment 'nowhere'" in err) == (2, True)
+    assert (code, "has no point in time 'nowhere'" in err) == (2, True)
     code, err = await refused(commands, "rollback", id, "--to", "999", "--yes")
     assert (code, "has no version 999" in err) == (3, True)
 
@@ -200,7 +200,7 @@ async def test_a_permanent_run_is_never_cleaned_up(commands: Commands) -> None:
     _code, out, _err = await commands.call("status", kept)
     assert "shipped in March" in out
     _code, out, _err = await commands.call("ps")
-    assert out.count("permanent") == 1
+    assert out.count("pinned") == 1
     cleaned = await told(commands, "admin", "cleanup", "--older-than", "0")
     assert [each["run"] for each in cleaned["removed"]] == [other]
     tree = commands.home

@@ -97,7 +97,7 @@ async def test_a_moved_repository_is_found_again_and_the_run_ends_as_it_would_ha
     (tree / "unsaved.txt").write_text("not saved yet\n")
     new = project.move()
     async with project.open() as m:
-        with pytest.raises(maos.NotFound, match="is gone") as refused:
+        with pytest.raises(maos.NotFound, match="is missing") as refused:
             check_resumable(run)
         assert "maos resume r-1 --cwd NEW" in str(refused.value.hint)
         foreseen = await m.runs.move("r-1", new, dry_run=True)
@@ -189,7 +189,7 @@ async def test_a_way_back_leads_to_the_moved_files_and_a_fork_begins_there(proje
     project.end_agents()
     new = project.move()
     async with project.open() as m:
-        with pytest.raises(maos.NotFound, match="is gone"):
+        with pytest.raises(maos.NotFound, match="is missing"):
             await m.travel.rollback("r-1", "half")
         await m.runs.move("r-1", new)
         (project.root / "go").touch()

@@ -227,7 +227,7 @@ async def test_a_wish_for_one_that_is_not_there_reaches_no_other_whose_id_begins
             await wish
     await m.workflows.signal("order-71", "go", 71)
     assert await handle.result() == 71
-    with pytest.raises(maos.NotFound, match="there is no orchestration 'r-'"):
+    with pytest.raises(maos.NotFound, match="there is no run 'r-'"):
         await m.runs.get("r-")
     with pytest.raises(maos.InvalidInput):
         await m.workflows.start(waiting, id="not/a/name")

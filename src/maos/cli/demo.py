@@ -202,7 +202,7 @@ def _show_ways_to_look(folder: DemoFolder, record: DemoRecord) -> None:
     render.line("Look around in what is left of it:")
     for text in (
         f"cd {folder.folder} && export MAOS_HOME=$PWD/home",
-        f"{maos} orchestration status {record.run}",
+        f"{maos} status {record.run}",
         f"{maos} status",
         f"{maos} messages list --run {record.run}",
         f"{maos} agent logs {record.run}.developer",

@@ -80,7 +80,7 @@ class Story:
 
     async def _play(self, m: Maos, base: str) -> DemoRecord:
         self._chapter("Three agents begin", "Each in a git worktree of its own. They talk over the bus, through maos.")
-        first = await self._start_engine("orchestrate", "--plan", "plan.toml", "--cwd", "till", "--auto")
+        first = await self._start_engine("run", "-f", "plan.toml", "--cwd", "till", "--auto")
         await self._until(m, self._is_interesting, "the agents to be at work")
         self._say(f"The developer asks: {sample.QUESTION}")
 
@@ -113,7 +113,7 @@ class Story:
         self._say(f"Every line is there: {self._counted()}.")
 
         self._chapter("Take the work", "So far nothing of it is in the repository itself.")
-        await self._run("orchestration", "merge", self._run_id)
+        await self._run("merge", self._run_id)
         record = DemoRecord(
             run=self._run_id, base=base, engines=engines, lines_at_kill=at_kill, lines_at_resume=at_resume
         )

@@ -216,7 +216,7 @@ def check_places(run: Run) -> None:
         where = run.folder if missing[0] != run.folder else "NEW"
         is_missing = "is missing" if len(missing) == 1 else "are missing"
         raise NotFound(
-            f"orchestration {run.id} cannot be resumed: {' and '.join(missing)} {is_missing}",
+            f"{run.id} cannot be resumed: {' and '.join(missing)} {is_missing}",
             hint="put back what was moved or removed, or a link to where it is now; or say where the folder is: "
             f"`maos resume {run.id} --cwd {where}`",
         )

@@ -115,7 +115,7 @@ class RunOperations(RunViews):
             attempt, at_us = run.tasks[task].attempts, self._clock.now_us()
             return await self._apply(run, CancelRequested(task=task, attempt=attempt, why=why, at_us=at_us))
         if run.status == RunStatus.COMPLETED:
-            raise InvalidInput(f"orchestration {run.id} is completed", hint="only a run that is not can be cancelled")
+            raise InvalidInput(f"{run.id} is completed", hint="only a run that is not can be cancelled")
         while run.status != RunStatus.CANCELLED:
             if is_executing(run):
                 await self._request(run.id, CancelRequested(why=why, at_us=self._clock.now_us()))

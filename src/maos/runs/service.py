@@ -490,7 +490,7 @@ def check_resumable(run: Run) -> None:
     """InvalidInput when there is nothing left to do; NotFound when what it works on is not where it was."""
     if run.status == RunStatus.COMPLETED:
         raise InvalidInput(
-            f"orchestration {run.id} is completed",
+            f"{run.id} is completed",
             hint=f'`maos resume {run.id} --task "…"` gives it more to do',
         )
     check_places(run)

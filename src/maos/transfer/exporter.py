@@ -59,7 +59,7 @@ async def kind_of(journal: Journal, id: str) -> BundleKind:
         if await journal.version(f"{kind}/{id}"):
             return kind
     hint = "`maos ps` and `maos workflow list` show them"
-    raise NotFound(f"there is no orchestration and no workflow {id!r}", hint=hint)
+    raise NotFound(f"there is no run and no workflow run {id!r}", hint=hint)
 
 
 async def export(

@@ -299,7 +299,7 @@ def _check_made(known: Run, origin: RunOrigin, point: PointInTime) -> None:
     """InvalidInput unless a run is the fork that is wanted. Now is later each time that it is asked for."""
     same = None if known.origin is None else {**known.origin, "position": origin["position"]}
     if (same if point.is_now else known.origin) != origin:
-        raise InvalidInput(f"there is an orchestration {known.id!r} already", hint="choose another id")
+        raise InvalidInput(f"there is a run {known.id!r} already", hint="choose another id")
 
 
 def check_files(then: Run, *, without_files: bool) -> None:

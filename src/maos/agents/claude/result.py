@@ -1,6 +1,6 @@
 """The result line of Claude Code: what a turn used and cost, what went wrong, and how it ended.
 
-`is_error` says whether it went wrong; `subtype` does not (an API failure is a "success"). Figures named `total` continue
+`is_error` says whether it went wrong; `subtype` does not (an API failure is a "success"). Figures named `total` keep
 counting over turns, and over a resume; only differences of them are facts.
 """
 
