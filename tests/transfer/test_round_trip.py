@@ -180,7 +180,7 @@ async def test_a_run_that_is_carried_out_says_so(here: Maos) -> None:
 @pytest.mark.parametrize("name", ["r-", "r-1.two"])
 async def test_runs_are_found_by_their_whole_ids(here: Maos, name: str) -> None:
     await runs.write(here)
-    with pytest.raises(maos.NotFound, match="no orchestration and no workflow"):
+    with pytest.raises(maos.NotFound, match="no run and no workflow run"):
         await exported(here, name)
 
 

@@ -82,7 +82,7 @@ async def test_a_person_goes_back_forks_compares_and_joins(tmp_path: Path, comma
     assert (code, "can be asked" in err) == (2, True)
     plan = await told(commands, "rollback", id, "--to", "mark", "--dry-run")
     [a, w] = plan["steps"]
-    assert (a["what"], w["what"], w["saved"], w["agent"]) == ("kept", "continues", "mark", f"{id}.w.b1")
+    assert (a["what"], w["what"], w["checkpoint"], w["agent"]) == ("kept", "continues", "mark", f"{id}.w.b1")
     assert not commands.nobody_is_left(), "a dry run stops nobody"
     done = await told(commands, "rollback", id, "--to", "mark", "--yes")
     assert (done["dry_run"], done["status"], done["stopped"]) == (False, "paused", [f"{id}.w"])

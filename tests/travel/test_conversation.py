@@ -75,7 +75,7 @@ async def test_a_conversation_goes_back_with_its_files(
 
     travel = Travel(m.journal, SystemClock(), m.runs, attempts)
     journey = await travel.rollback(run.id, await points_in_time.named(m.journal, run, "mark"))
-    assert [(each.what, each.saved, each.remembers) for each in journey.steps] == [("continues", "mark", True)]
+    assert [(each.what, each.checkpoint, each.remembers) for each in journey.steps] == [("continues", "mark", True)]
     run = await m.runs.get(run.id)
     branched = await attempts.get(run.agent("w"))
     tree = Path(branched.order["cwd"])

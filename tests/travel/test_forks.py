@@ -48,7 +48,7 @@ async def test_a_fork_at_another_position_of_the_same_version_is_another_fork(
     await travel.fork("r-1", await points_in_time.newest(m.journal, run), into="r-2")
     assert (await m.runs.get("r-2")).version == 2
     await travel.fork("r-1", await points_in_time.find(m.journal, run, f"@{now.position}"), into="r-2")
-    with pytest.raises(maos.InvalidInput, match="there is an orchestration 'r-2' already"):
+    with pytest.raises(maos.InvalidInput, match="there is a run 'r-2' already"):
         await travel.fork("r-1", await points_in_time.find(m.journal, run, f"@{before}"), into="r-2")
 
 

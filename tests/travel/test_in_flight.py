@@ -112,7 +112,7 @@ async def test_files_conversation_mail_and_saved_values_go_back_together(scene: 
     run = await m.runs.get(run.id)
     new = run.agent("w")
     assert new == f"{run.id}.w.b1"
-    assert [(each.what, each.saved, each.messages) for each in journey.steps] == [("continues", "mark", 2)]
+    assert [(each.what, each.checkpoint, each.messages) for each in journey.steps] == [("continues", "mark", 2)]
     assert digest(run) == recorded
     assert run.tasks["w"].status == "running"
     attempt = await m.agents.get(new)
@@ -223,7 +223,7 @@ async def test_a_fork_of_a_run_that_goes_on_leaves_it_alone(scene: Scene, travel
     journey = await travel.fork(run.id, await points_in_time.newest(m.journal, run), into="r-second")
     again = await travel.fork(run.id, await points_in_time.newest(m.journal, run), into="r-second")
     assert (journey.run, again.run) == ("r-second", "r-second")
-    with pytest.raises(maos.InvalidInput, match="there is an orchestration"):
+    with pytest.raises(maos.InvalidInput, match="there is a run"):
         await travel.fork(run.id, await points_in_time.at_version(m.journal, run, 2), into="r-second")
     fork = await m.runs.get("r-second")
     assert (fork.status, fork.agent("w")) == ("paused", "r-second.w")

@@ -53,7 +53,7 @@ class PlannedStep(NamedTuple):
     then: str
     agent: str
     """The agent that did it, or will."""
-    saved: str = ""
+    checkpoint: str = ""
     """The checkpoint that its agent continues from."""
     saved_us: int = 0
     messages: int = 0

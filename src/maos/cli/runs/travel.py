@@ -156,7 +156,7 @@ def _next(step: PlannedStep) -> str:
     """What the task does after the rollback or in the fork."""
     if step.what != "continues":
         return {"kept": "is done", "begins": "has not started", "given up": "was planned later"}[step.what]
-    found = f"resumes from {step.saved or 'its start'} ({render.when(step.saved_us)})"
+    found = f"resumes from {step.checkpoint or 'its start'} ({render.when(step.saved_us)})"
     found += ", in its conversation" if step.remembers else ""
     return found + (f", gets {render.many(step.messages, 'message')} again" if step.messages else "")
 
