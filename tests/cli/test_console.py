@@ -59,3 +59,18 @@ def test_a_listing_is_a_table_or_a_document(capsys: pytest.CaptureFixture[str]) 
     assert capsys.readouterr().out == "no things\n"
     THINGS.show([THING], as_json=True, older=3)
     assert json.loads(capsys.readouterr().out) == {"things": [documents.of(THING)], "older": 3}
+
+
+def test_a_time_does_not_hide_a_field_of_the_same_name() -> None:
+    class Saved(NamedTuple):
+        saved: str
+        saved_us: int
+        ended_us: int
+
+    assert documents.of(Saved("mark", 1_000_000, 0)) == {
+        "saved": "mark",
+        "saved_at": "1970-01-01T00:00:01.000000Z",
+        "saved_at_us": 1_000_000,
+        "ended": None,
+        "ended_us": None,
+    }

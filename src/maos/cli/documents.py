@@ -38,6 +38,8 @@ def iso(time_us: int) -> str:
 def of(value: Any) -> Any:
     """A read model as plain data: its fields in their order. Those that end in `_us` are times, in both forms.
 
+    The time `saved_us` becomes `saved` and `saved_us`; beside a field `saved` it becomes `saved_at` and `saved_at_us`.
+
     What is inside a plain mapping is data of users or of other programs, and stays as it is.
     """
     names = getattr(value, "__struct_fields__", None) or getattr(value, "_fields", None)
@@ -45,8 +47,11 @@ def of(value: Any) -> Any:
         document: Document = {}
         for name in names:
             field = getattr(value, name)
-            is_time = name.endswith("_us") and name not in DURATIONS
-            document.update(time(field or None, name.removesuffix("_us")) if is_time else {name: of(field)})
+            stem = name.removesuffix("_us")
+            if stem == name or name in DURATIONS:
+                document[name] = of(field)
+            else:
+                document.update(time(field or None, f"{stem}_at" if stem in names else stem))
         return document
     if isinstance(value, list | tuple):
         return [of(each) for each in value]
