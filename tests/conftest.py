@@ -12,12 +12,18 @@ import pytest
 
 from maos_testing.postgres import PostgresServer, why_unavailable
 
-pytest.register_assert_rewrite("tests.holder.agents")  # before anybody imports it
+CONTRACTS = ("appends", "coordination", "lifetime", "streams")
+pytest.register_assert_rewrite(  # before they are imported; the shipped suites are tests too
+    "tests.holder.agents",
+    "maos_testing.store_contract",
+    *(f"maos_testing.store_contract.{name}" for name in CONTRACTS),
+)
 signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background of a script it would be ignored
 
 LONGEST = (
     "test_random_kills", "test_talking_runs", "workflows/test_crashes", "test_run_crashes", "test_engine_crashes",
-    "test_killed_runs", "test_state_crashes", "test_state_machine", "travel/test_travel_crashes", "test_conflicts",
+    "test_killed_runs", "test_operations", "test_state_crashes", "test_state_machine", "travel/test_travel_crashes",
+    "test_conflicts",
 )  # fmt: skip
 """Files that take longest: begun first, so that nobody waits for one of them at the end."""
 

@@ -59,7 +59,7 @@ def test_a_sceptic_can_look_around_with_the_ordinary_commands(done: Done) -> Non
 @pytest.mark.parametrize(
     ("wait_for", "sent", "code"),
     [
-        ("maos orchestrate", signal.SIGINT, 130),
+        ("maos run", signal.SIGINT, 130),
         ("untested: all", signal.SIGINT, 130),
         ("did not notice", signal.SIGTERM, 143),
     ],

@@ -183,11 +183,25 @@ async def test_the_agent_of_a_task_is_stopped_when_no_engine_attends_to_it(
 
 
 @pytest.mark.timeout(600)
+async def test_no_command_is_lost_or_repeated_when_the_engine_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed before each record that a task has started, is being stopped, or is skipped."""
+    monkeypatch.setenv("MAOS_CRASH_ONLY", "run:before task_s")
+    await crash_everywhere(tmp_path)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
 async def test_no_command_is_lost_or_repeated_wherever_the_engine_is_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Killed before each record of the run, none left out."""
     monkeypatch.setenv("MAOS_CRASH_ONLY", "run:before")
+    await crash_everywhere(tmp_path)
 
+
+async def crash_everywhere(tmp_path: Path) -> None:
     def argv_for(number: int) -> list[str | Path]:
         folder = tmp_path / str(number)
         folder.mkdir(exist_ok=True)
