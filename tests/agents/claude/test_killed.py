@@ -15,6 +15,13 @@ from tests.events import plain
 GO_ON = "You were interrupted. Go on."
 
 
+async def transcript_has(folder: Path, text: str) -> None:
+    """Wait until the program's own transcript has a text."""
+    async with asyncio.timeout(30):
+        while not any(text in each.read_text() for each in folder.rglob(f"{SESSION}.jsonl")):
+            await asyncio.sleep(0.02)
+
+
 async def test_killed_in_the_middle_of_a_text_it_goes_on_in_place(tmp_path: Path) -> None:
     """R-107: what had arrived of the text is kept, the conversation goes on where it was."""
     text = "First paragraph.\n\nSecond paragraph, which is never finished."
@@ -26,6 +33,7 @@ async def test_killed_in_the_middle_of_a_text_it_goes_on_in_place(tmp_path: Path
     async with ModelStub(script) as stub:
         async with agent(stub, tmp_path, "talk", tools_allowed=["Bash"], forgetful=True) as run:
             await run.until(lambda: "Second paragraph" in run.conversation.state().get("tail", ""))
+            await transcript_has(tmp_path, "tool_result")  # the program writes its transcript a little later
             run.kill()
             await run.ended()
         recorded = json.loads(json.dumps(dict(run.conversation.state())))
