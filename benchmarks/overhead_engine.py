@@ -27,7 +27,7 @@ async def engine(database: str, home: Path, agents: int, seconds: float) -> None
     """Wait until every agent works, then watch the processes for a while."""
     import maos
     from maos.clock import SystemClock
-    from maos.engine import saving
+    from maos.engine import checkpoints
     from maos.runs.worker import AgentWorker
 
     steps = 0
@@ -42,7 +42,7 @@ async def engine(database: str, home: Path, agents: int, seconds: float) -> None
             working.set()
 
     async with maos.open(database, home=home) as m:
-        await saving.set_interval(m.journal, SystemClock(), SAVE_EVERY_S)
+        await checkpoints.set_interval(m.journal, SystemClock(), SAVE_EVERY_S)
         tasks = [{"name": f"t{number}", "task": "Work.", "kind": "claude"} for number in range(agents)]
         options = {"in_place": True, "time_limit_s": 3600}
         run = await m.runs.create({"tasks": tasks}, folder=home.parent, options=options)

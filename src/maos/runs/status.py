@@ -239,7 +239,7 @@ class RunViews(RunReader):
         then = await points_in_time.run_at(self._journal, moment)
         attempts = {}
         for agent in (each for task in then.tasks.values() if then.is_open for each in agents_of(then, task)):
-            found = await points_in_time.newest_at(self._journal, agent, moment.position)
+            found = await self._attempts.at(agent, moment.position)
             if found is not None:
                 attempts[agent] = found
         waiting = self._journal.read(inbox(then.id), after=then.inbox_cursor)

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
 from datetime import datetime
 from typing import NamedTuple
 
 from maos.clock import to_us
-from maos.engine.streams import ATTEMPT, RUN
+from maos.engine.streams import RUN
 from maos.errors import Corrupt, InvalidInput, NotFound
 from maos.journal.journal import PAGE_EVENTS, Journal, Record
-from maos.model.attempt import Attempt, attempt_id
-from maos.model.attempt import stream as attempt_stream
 from maos.model.branch import digest, leads_here
 from maos.model.events.records import BundleImported
 from maos.model.run import Run, bundle_stream, stream
@@ -143,22 +140,6 @@ async def at_time(journal: Journal, run: Run, time_us: int) -> PointInTime:
     if run.created_us > time_us:
         raise NotFound(f"{run.id} did not exist then", hint="choose a later time")
     return await at_position(journal, run, first)
-
-
-async def newest_at(journal: Journal, agent: str, position: int) -> Attempt | None:
-    """The attempt that an agent was at, as it was then; None when it had not begun."""
-    begun = [number async for number in begun_by(journal, agent, position)]
-    return await ATTEMPT.at(journal, attempt_id(agent, max(begun)), position=position) if begun else None
-
-
-async def begun_by(journal: Journal, agent: str, position: int) -> AsyncIterator[int]:
-    """The numbers of the attempts of an agent that were planned by a position."""
-    async for name in journal.streams(attempt_stream(f"{agent}.")):
-        tail = name.rpartition(".")[2]
-        if tail.isdigit() and name == attempt_stream(attempt_id(agent, int(tail))):
-            first = await journal.event(name, 1)
-            if first is not None and first.position <= position:
-                yield int(tail)
 
 
 def workspace_of(run: Run) -> Workspace | None:
