@@ -268,3 +268,9 @@ def test_a_reader_of_the_help_who_has_seen_enough(no_db: Path) -> None:
     done = subprocess.run([sys.executable, "-m", "maos", "--help"], stdout=writing, stderr=subprocess.PIPE)
     os.close(writing)
     assert (done.returncode, done.stderr) == (141, b"")
+
+
+def test_a_closed_standard_output_is_no_error(db: Path) -> None:
+    """`maos ps >&-`: the command does what it does, and prints nothing."""
+    done = subprocess.run(["sh", "-c", f"{sys.executable} -m maos state list >&-"], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

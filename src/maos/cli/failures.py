@@ -130,7 +130,7 @@ def _pipe_closed() -> int:
     """Print nothing more: the reader of the output has seen enough."""
     try:
         nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.__stdout__.fileno() if sys.__stdout__ is not None else 1)  # for what is still buffered
+        os.dup2(nowhere, sys.stdout.fileno())  # for what is still buffered
         os.close(nowhere)
     except (OSError, ValueError):
         pass

@@ -130,8 +130,12 @@ def test_ctrl_c_as_a_key_pauses_the_run(repository: Path, plan: Plan, terminal: 
     assert screen.echoes
 
 
-def test_a_terminal_that_does_not_read_delays_no_run(repository: Path, plan: Plan, terminal: Open, call: Call) -> None:
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_terminal_that_does_not_read_delays_no_run(
+    unbuffered: str, repository: Path, plan: Plan, terminal: Open, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The engine records what its agents do, and finishes the run, while its terminal takes nothing."""
+    monkeypatch.setenv("PYTHONUNBUFFERED", unbuffered)
     noisy = "i=0; while [ $i -lt 3000 ]; do echo found: thing $i; i=$((i+1)); done"
     screen = terminal("orchestrate", "--plan", str(plan(a=noisy, b=("echo done", "a"))), "--auto", "--kind", "shell")
 
