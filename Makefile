@@ -19,6 +19,9 @@ PY         := $(VENV)/bin/python
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check --no-input
 FROM_PINS   := --require-hashes --only-binary :all:
 
+# The tests start some thousands of processes: byte code is written, or each of them compiles all of maos again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help demo test test-agents test-pythons test-soak where mutants check docs bench golden pins release clean
