@@ -12,9 +12,8 @@ from maos.cli import render
 from maos.cli.agent import words
 from maos.cli.commands import LazyCommand, json_option
 from maos.cli.completion import run_argument
-from maos.cli.console import Field, Listing
 from maos.cli.database import DatabaseTarget
-from maos.cli.plain import clean
+from maos.cli.render import Column, Listing, clean
 
 if TYPE_CHECKING:
     from maos.app import Maos
@@ -36,12 +35,12 @@ class CheckpointRow(NamedTuple):
 CHECKPOINTS: Listing[CheckpointRow] = Listing(
     "checkpoints",
     (
-        Field("made", lambda each: render.when(each.time_us)),
-        Field("name", lambda each: each.name, style="bold", yields=1),
-        Field("of", lambda each: each.agent or "the run", yields=2),
-        Field("why", lambda each: each.trigger),
-        Field("version", lambda each: str(each.version), right=True),
-        Field("files", lambda each: (each.commit or "")[:12]),
+        Column("made", lambda each: render.when(each.time_us)),
+        Column("name", lambda each: each.name, style="bold", yields=1),
+        Column("of", lambda each: each.agent or "the run", yields=2),
+        Column("why", lambda each: each.trigger),
+        Column("version", lambda each: str(each.version), right=True),
+        Column("files", lambda each: (each.commit or "")[:12]),
     ),
     empty="no checkpoints; `maos checkpoint ID --name NAME` makes one",
 )
@@ -60,9 +59,9 @@ class VersionInfo(NamedTuple):
 VERSIONS: Listing[VersionInfo] = Listing(
     "versions",
     (
-        Field("version", lambda each: str(each.version), right=True, style="bold"),
-        Field("time", lambda each: render.when(each.time_us)),
-        Field("what", lambda each: each.what, yields=1),
+        Column("version", lambda each: str(each.version), right=True, style="bold"),
+        Column("time", lambda each: render.when(each.time_us)),
+        Column("what", lambda each: each.what, yields=1),
     ),
 )
 

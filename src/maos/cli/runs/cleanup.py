@@ -11,7 +11,7 @@ from maos.cli import render
 from maos.cli.commands import LazyCommand, dry_run_option, json_option
 from maos.cli.completion import run_argument
 from maos.cli.database import DatabaseTarget
-from maos.cli.plain import clean
+from maos.cli.render import clean
 from maos.errors import InvalidInput
 
 if TYPE_CHECKING:

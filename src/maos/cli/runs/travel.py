@@ -10,13 +10,11 @@ import click
 from maos.cli import completion, render
 from maos.cli import documents as shared
 from maos.cli.agent import words
-from maos.cli.arguments import VERSION, WHEN
-from maos.cli.commands import LazyCommand, dry_run_option, json_option, yes_option
+from maos.cli.commands import VERSION, WHEN, LazyCommand, dry_run_option, json_option, yes_option
 from maos.cli.completion import run_argument
-from maos.cli.console import Field, Listing
 from maos.cli.database import DatabaseTarget, ask, need_yes
 from maos.cli.failures import CONFLICT
-from maos.cli.plain import clean
+from maos.cli.render import Column, Listing, clean
 from maos.clock import to_datetime
 from maos.errors import InvalidInput
 
@@ -164,11 +162,11 @@ def _next(step: PlannedStep) -> str:
 STEPS: Listing[PlannedStep] = Listing(
     "steps",
     (
-        Field("task", lambda each: each.task, style="bold", yields=1),
-        Field("now", lambda each: each.now),
-        Field("then", lambda each: each.then),
-        Field("", _next, yields=2),
-        Field("agent", lambda each: each.agent, style="dim", yields=3),
+        Column("task", lambda each: each.task, style="bold", yields=1),
+        Column("now", lambda each: each.now),
+        Column("then", lambda each: each.then),
+        Column("", _next, yields=2),
+        Column("agent", lambda each: each.agent, style="dim", yields=3),
     ),
 )
 
