@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from importlib import import_module
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
@@ -124,8 +124,8 @@ def _write_examples(examples: Sequence[str], formatter: click.HelpFormatter) -> 
                 formatter.write(f"{'':>{formatter.current_indent}}{line}\n")
 
 
-def forward(ctx: click.Context, path: str, *args: str) -> None:
-    """Run another command of the program in the place of this one; `path` is what a person would type."""
+def forward(ctx: click.Context, path: str, id: str, **given: Any) -> NoReturn:
+    """Run another command about an id in the place of this one, with options that were given, and exit."""
     root = ctx.find_root()
     command = root.command
     for name in path.split():
@@ -133,8 +133,8 @@ def forward(ctx: click.Context, path: str, *args: str) -> None:
         found = command.get_command(root, name)
         assert found is not None
         command = found
-    with command.make_context(path, list(args), parent=root) as context:
-        command.invoke(context)
+    argument = next(each.name for each in command.params if isinstance(each, click.Argument))
+    ctx.exit(ctx.invoke(command, **{str(argument): id}, **given) or 0)
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead.")

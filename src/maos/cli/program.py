@@ -39,7 +39,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "merge": ("maos.cli.runs.results:merge", "Merge the work of a run or an agent into your branch."),
     },
     "Points in time": {
-        "checkpoint": ("maos.cli.runs.checkpoints:checkpoint", "Name the state of a run, or list its checkpoints."),
+        "checkpoint": ("maos.cli.runs.travel:checkpoint", "Name the state of a run, or list its checkpoints."),
         "rollback": ("maos.cli.runs.travel:rollback", "Roll a run back to an earlier point in time."),
         "fork": ("maos.cli.runs.travel:fork", "Start a second run from any point in time of a run."),
         "join": ("maos.cli.runs.travel:join", "Merge what a fork has done into a run, or vice versa."),
@@ -145,14 +145,14 @@ def program(ctx: click.Context, db: str | None) -> None:
         "copy": ("maos.cli.transfer:copy", "Copy the database to a new file while it is in use."),
         "export": ("maos.cli.transfer:export", "Export a run or a workflow run to one file."),
         "import": ("maos.cli.transfer:import_", "Import a run from another machine, or the runs of maos-cli."),
-        "cleanup": ("maos.cli.runs.cleanup:cleanup", "Remove the worktrees of runs that were completed long ago."),
-        "pin": ("maos.cli.runs.cleanup:pin", "Exempt a run from cleanup."),
-        "save-interval": ("maos.cli.runs.checkpoints:save_interval", "Set or show how often files are saved."),
+        "cleanup": ("maos.cli.runs.control:cleanup", "Remove the worktrees of runs that were completed long ago."),
+        "pin": ("maos.cli.runs.control:pin", "Exempt a run from cleanup."),
+        "save-interval": ("maos.cli.runs.control:save_interval", "Set or show how often files are saved."),
         "config": ("maos.cli.config:config", "Show, check and change settings."),
         "notify": ("maos.cli.notify:notify", "Test notifications, and list those that were sent."),
         "effects": ("maos.cli.effects:effects", "List side effects: tool calls, commands and workflow steps."),
     },
-    aliases={"keep": "maos.cli.runs.cleanup:pin"},
+    aliases={"keep": "maos.cli.runs.control:pin"},
     examples=["maos admin doctor", "maos admin copy backup.db", "maos admin cleanup --dry-run"],
 )  # fmt: skip
 def admin() -> None:

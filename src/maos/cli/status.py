@@ -105,7 +105,7 @@ def status(
     other = database.read(work)
     if other is not None:
         command = "workflow show" if other.kind == WORKFLOW else "agent show"
-        forward(ctx, command, other.id, *(["--json"] if as_json else []))
+        forward(ctx, command, other.id, as_json=as_json)
 
 
 async def _print_unstarted(m: Maos, target: Target, *, as_json: bool) -> Target | None:
@@ -212,7 +212,7 @@ def _print_open(found: Overview) -> bool:
 
 @click.group(
     cls=LazyGroup,
-    lazy={"cleanup": ("maos.cli.runs.cleanup:cleanup", "Remove the worktrees of runs that were completed long ago.")},
+    lazy={"cleanup": ("maos.cli.runs.control:cleanup", "Remove the worktrees of runs that were completed long ago.")},
     examples=["maos status"],
     invoke_without_command=True,
 )
