@@ -15,7 +15,7 @@ from maos.cli import documents, render
 from maos.cli.commands import LazyCommand, LazyGroup, json_option
 from maos.cli.database import DatabaseTarget
 from maos.cli.failures import FAILED, USAGE, note, report
-from maos.cli.plain import clean
+from maos.cli.render import Column, Listing, clean
 from maos.errors import InvalidInput, MaosError, NotFound
 from maos.settings import SettingsFiles, SettingsSource, loader, schema
 from maos.settings.current import render_value
@@ -23,6 +23,15 @@ from maos.settings.loader import Loaded, SettingProblem
 
 HIDDEN = "(hidden)"
 """In the place of addresses, which may have a key in them."""
+
+SETTINGS: Listing[dict[str, Any]] = Listing(
+    "settings",
+    (
+        Column("setting", lambda each: each["name"], style="bold"),
+        Column("value", lambda each: render_value(each["value"]), yields=1),
+        Column("from", lambda each: each["where"] or each["source"], yields=2),
+    ),
+)
 
 
 @click.group(
@@ -65,13 +74,7 @@ def show(database: DatabaseTarget, names: tuple[str, ...], changed: bool, as_jso
         documents.show({"version": schema.VERSION, "files": files, "settings": entries, "notes": list(loaded.notes)})
         return
 
-    columns = (
-        render.Column("setting", style="bold"), render.Column("value", yields=1), render.Column("from", yields=2),
-    )  # fmt: skip
-    rows = [
-        (each["name"], clean(render_value(each["value"])), clean(each["where"] or each["source"])) for each in entries
-    ]  # fmt: skip
-    render.table(columns, rows)
+    SETTINGS.table(entries)
     for text in loaded.notes:
         note(text)
 

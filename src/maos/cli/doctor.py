@@ -12,7 +12,7 @@ from maos.cli import documents, render
 from maos.cli.commands import LazyCommand, json_option, yes_option
 from maos.cli.database import DatabaseTarget, need_yes
 from maos.cli.failures import FAILED
-from maos.cli.plain import clean
+from maos.cli.render import clean
 from maos.errors import MaosError
 
 if TYPE_CHECKING:

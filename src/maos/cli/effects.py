@@ -10,9 +10,8 @@ import click
 from maos.cli import completion, render
 from maos.cli.agent import words
 from maos.cli.commands import LazyCommand, json_option
-from maos.cli.console import Field, Listing
 from maos.cli.database import DatabaseTarget
-from maos.cli.plain import clean
+from maos.cli.render import Column, Listing, clean
 
 if TYPE_CHECKING:
     from maos.app import Maos
@@ -23,12 +22,12 @@ UNKNOWN_SHOWN_MAX = 5
 EFFECTS: Listing[ExternalEffect] = Listing(
     "effects",
     (
-        Field("by", lambda each: each.by, style="bold", yields=1),
-        Field("id", lambda each: each.id, yields=4),
-        Field("what", lambda each: each.what),
-        Field("outcome", lambda each: each.outcome),
-        Field("begun", lambda each: render.when(each.begun_us)),
-        Field("given", lambda each: words.one_line(each.given, None), style="dim", yields=3),
+        Column("by", lambda each: each.by, style="bold", yields=1),
+        Column("id", lambda each: each.id, yields=4),
+        Column("what", lambda each: each.what),
+        Column("outcome", lambda each: each.outcome),
+        Column("begun", lambda each: render.when(each.begun_us)),
+        Column("given", lambda each: words.one_line(each.given, None), style="dim", yields=3),
     ),
 )
 

@@ -8,11 +8,19 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from maos.cli import completion, documents, render
-from maos.cli.arguments import DURATION, JSON_OBJECT, WHEN, seconds
-from maos.cli.commands import LazyCommand, LazyGroup, full_option, json_lines_option, json_option
-from maos.cli.console import Field, Listing
+from maos.cli.commands import (
+    DURATION,
+    JSON_OBJECT,
+    WHEN,
+    LazyCommand,
+    LazyGroup,
+    full_option,
+    json_lines_option,
+    json_option,
+    seconds,
+)
 from maos.cli.database import DatabaseTarget
-from maos.cli.plain import clean, shorten
+from maos.cli.render import Column, Listing, clean, shorten
 from maos.errors import InvalidInput
 from maos.model.message import TYPES
 
@@ -28,12 +36,12 @@ NO_RECEIVERS = "no receivers"
 LETTERS: Listing[DeadLetter] = Listing(
     "letters",
     (
-        Field("agent", lambda each: each.name, style="bold", yields=1),
-        Field("number", lambda each: str(each.version), right=True),
-        Field("since", lambda each: render.when(each.since_us)),
-        Field("from", lambda each: each.message.sender, yields=1),
-        Field("why", lambda each: shorten(each.why, 60), yields=2),
-        Field("text", lambda each: shorten(each.message.text, 60), style="dim", yields=3),
+        Column("agent", lambda each: each.name, style="bold", yields=1),
+        Column("number", lambda each: str(each.version), right=True),
+        Column("since", lambda each: render.when(each.since_us)),
+        Column("from", lambda each: each.message.sender, yields=1),
+        Column("why", lambda each: shorten(each.why, 60), yields=2),
+        Column("text", lambda each: shorten(each.message.text, 60), style="dim", yields=3),
     ),
     empty="no dead letters",
 )

@@ -10,7 +10,7 @@ from maos.cli import documents, render
 from maos.cli.commands import LazyCommand, LazyGroup, json_lines_option, json_option
 from maos.cli.database import DatabaseTarget
 from maos.cli.failures import FAILED
-from maos.cli.plain import clean
+from maos.cli.render import clean
 from maos.cli.runs.options import check_addresses
 from maos.errors import InvalidInput
 

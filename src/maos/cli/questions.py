@@ -12,7 +12,7 @@ from maos.cli import completion, documents, render
 from maos.cli.agent import words
 from maos.cli.commands import LazyCommand, json_option
 from maos.cli.database import DatabaseTarget
-from maos.cli.plain import clean
+from maos.cli.render import clean
 from maos.model.question import short, short_of_owner
 
 if TYPE_CHECKING:

@@ -11,10 +11,9 @@ import click
 from maos.cli import completion, documents, render
 from maos.cli.agent import words
 from maos.cli.commands import LazyCommand, dry_run_option, json_option
-from maos.cli.console import Field, Listing
 from maos.cli.database import DatabaseTarget
 from maos.cli.failures import note
-from maos.cli.plain import clean
+from maos.cli.render import Column, Listing, clean
 from maos.cli.runs import bundles
 from maos.errors import InvalidInput
 
@@ -218,15 +217,15 @@ def _imported(*, dry_run: bool) -> Listing[ImportedRun]:
     return Listing(
         "orchestrations",
         (
-            Field("id", lambda each: each.run.id, style="bold"),
-            Field("status", lambda each: each.run.status),
-            Field("tasks", lambda each: f"{each.run.done}/{len(each.run.tasks)}", right=True),
-            Field("messages", lambda each: str(each.messages), right=True),
-            Field("waiting", lambda each: str(each.waiting), right=True),
-            Field("cost", lambda each: words.money(each.run.cost_usd) if each.run.cost_usd else "", right=True),
-            Field("begun", lambda each: render.when(each.run.created_us)),
-            Field("request", lambda each: words.one_line(each.run.request, 60), yields=2),
-            Field("now", now, style="dim", yields=1),
+            Column("id", lambda each: each.run.id, style="bold"),
+            Column("status", lambda each: each.run.status),
+            Column("tasks", lambda each: f"{each.run.done}/{len(each.run.tasks)}", right=True),
+            Column("messages", lambda each: str(each.messages), right=True),
+            Column("waiting", lambda each: str(each.waiting), right=True),
+            Column("cost", lambda each: words.money(each.run.cost_usd) if each.run.cost_usd else "", right=True),
+            Column("begun", lambda each: render.when(each.run.created_us)),
+            Column("request", lambda each: words.one_line(each.run.request, 60), yields=2),
+            Column("now", now, style="dim", yields=1),
         ),
     )
 

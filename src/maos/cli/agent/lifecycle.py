@@ -13,12 +13,11 @@ from click.core import ParameterSource
 from maos.cli import documents, render
 from maos.cli.agent import words
 from maos.cli.agent.status import ending, on_agent
-from maos.cli.arguments import DURATION, TEXT, seconds
-from maos.cli.commands import LazyCommand, json_lines_option, json_option
+from maos.cli.commands import DURATION, TEXT, LazyCommand, json_lines_option, json_option, seconds
 from maos.cli.completion import agent_argument
 from maos.cli.database import DatabaseTarget
 from maos.cli.failures import note
-from maos.cli.plain import clean
+from maos.cli.render import clean
 from maos.clock import MICROSECONDS
 from maos.errors import InvalidInput
 from maos.model.question import yes_or_no

@@ -13,10 +13,9 @@ from maos.cli import documents, render
 from maos.cli.agent import words
 from maos.cli.commands import LazyCommand, full_option, json_option
 from maos.cli.completion import agent_argument
-from maos.cli.console import Field, Listing
 from maos.cli.database import DatabaseTarget
 from maos.cli.failures import CONFLICT, FAILED, LIMIT_REACHED, MAY_PASS, NEEDS_PERSON, STOPPED, report
-from maos.cli.plain import clean, wrap
+from maos.cli.render import Column, Listing, clean, wrap
 from maos.model import failure as failures
 from maos.model.status import AgentState
 
@@ -55,13 +54,13 @@ def _tokens(each: AgentStatus) -> str:
 AGENTS: Listing[AgentStatus] = Listing(
     "agents",
     (
-        Field("agent", lambda each: each.agent, style="bold", yields=1),
-        Field("kind", lambda each: each.kind, yields=1),
-        Field("status", lambda each: each.status),
-        Field("since", lambda each: render.when(each.since_us)),
-        Field("cost", lambda each: words.money(each.cost_usd) if each.cost_usd else "", right=True),
-        Field("tokens", _tokens, right=True),
-        Field("doing", _doing, style="dim", yields=2),
+        Column("agent", lambda each: each.agent, style="bold", yields=1),
+        Column("kind", lambda each: each.kind, yields=1),
+        Column("status", lambda each: each.status),
+        Column("since", lambda each: render.when(each.since_us)),
+        Column("cost", lambda each: words.money(each.cost_usd) if each.cost_usd else "", right=True),
+        Column("tokens", _tokens, right=True),
+        Column("doing", _doing, style="dim", yields=2),
     ),
 )
 
@@ -73,10 +72,10 @@ def _able(ability: str, each: Installed) -> str:
 KINDS: Listing[Installed] = Listing(
     "kinds",
     (
-        Field("kind", lambda each: each.name, style="bold"),
-        *(Field(name, partial(_able, name)) for name in ABILITIES),
-        Field("here", lambda each: "missing" if each.missing else each.found or "yes", yields=2),
-        Field("what it is", lambda each: each.summary, style="dim", yields=1),
+        Column("kind", lambda each: each.name, style="bold"),
+        *(Column(name, partial(_able, name)) for name in ABILITIES),
+        Column("here", lambda each: "missing" if each.missing else each.found or "yes", yields=2),
+        Column("what it is", lambda each: each.summary, style="dim", yields=1),
     ),
 )
 

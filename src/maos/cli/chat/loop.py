@@ -6,11 +6,10 @@ import asyncio
 import signal
 from collections.abc import Awaitable
 
-from maos.cli import signals
 from maos.cli.chat.commands import ChatCommands
 from maos.cli.chat.session import ChatSession
 from maos.cli.failures import INTERRUPTED, USAGE
-from maos.cli.input import InputLine
+from maos.cli.input import InputLine, heard
 from maos.cli.runs import summary
 from maos.cli.runs.foreground import PAUSING, SIGNALLED
 from maos.cli.runs.live_run import cancel
@@ -34,7 +33,7 @@ class ChatLoop:
         """Hold the conversation about a run, or a new one; return the exit code."""
         showing = asyncio.create_task(self._session.view.show())
         showing.add_done_callback(lambda _task: self._run.changed.set())
-        with signals.heard(interrupted=self._interrupt, sent_away=self._leave_by):
+        with heard(interrupted=self._interrupt, sent_away=self._leave_by):
             try:
                 self._lines.start()
                 await self._session.begin(id)

@@ -16,7 +16,7 @@ import msgspec
 
 from maos.cli.chat import history
 from maos.cli.input import InputLines, Prompt
-from maos.cli.plain import clean
+from maos.cli.render import clean
 from maos.cli.runs import plans, prompts, summary
 from maos.cli.runs.foreground import introduce
 from maos.cli.runs.live import LiveView

@@ -14,7 +14,7 @@ from maos.cli import documents, render
 from maos.cli.commands import LazyCommand, dry_run_option, forward, json_option, yes_option
 from maos.cli.completion import id_argument, run_argument
 from maos.cli.database import DatabaseTarget, ask, need_yes
-from maos.cli.plain import clean
+from maos.cli.render import clean
 from maos.cli.runs import page
 from maos.errors import InvalidInput
 from maos.ids import AGENT, RUN, TASK, WORKFLOW, Target

@@ -15,10 +15,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from maos.cli import documents, render, signals
+from maos.cli import documents, render
 from maos.cli.database import ask
 from maos.cli.failures import INTERRUPTED, note
-from maos.cli.plain import clean
+from maos.cli.input import heard
+from maos.cli.render import clean
 from maos.cli.runs import bundles
 from maos.cli.runs import summary as summaries
 from maos.cli.runs.live import LiveView
@@ -109,7 +110,7 @@ class ForegroundRun:
         showing = asyncio.create_task(self._view.show())
         showing.add_done_callback(lambda _task: self._run.changed.set())
         answering = asyncio.create_task(self._answer())
-        with signals.heard(interrupted=self._interrupt, sent_away=self._leave):
+        with heard(interrupted=self._interrupt, sent_away=self._leave):
             try:
                 await self._run.execute(self._id)
                 while not (self._run.is_over or self._signal or showing.done()):

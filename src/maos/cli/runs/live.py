@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from maos.cli import documents, render
 from maos.cli.agent import words
-from maos.cli.plain import clean, shorten
+from maos.cli.render import clean, shorten
 from maos.cli.runs import narration
 from maos.model.attempt import Attempt
 from maos.model.message import PERSON

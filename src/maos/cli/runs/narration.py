@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from maos.cli import render
 from maos.cli.agent import words
 from maos.cli.documents import Document, time
-from maos.cli.plain import clean
+from maos.cli.render import clean
 from maos.model.failure import TABLE
 from maos.model.run import GATE, MERGE
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from maos.cli.arguments import DURATION, seconds
+from maos.cli.commands import DURATION, seconds
 from maos.cli.database import DatabaseTarget
 
 if TYPE_CHECKING:

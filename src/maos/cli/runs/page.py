@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from maos.cli import questions, render
 from maos.cli.agent import words
-from maos.cli.console import Field, Listing
 from maos.cli.documents import Document, time
-from maos.cli.plain import clean
+from maos.cli.render import Column, Listing, clean
 from maos.cli.workflow import changes
 
 if TYPE_CHECKING:
@@ -183,54 +182,54 @@ def _message(each: SentMessage) -> Document:
 RUNS: Listing[RunView] = Listing(
     "runs",
     (
-        Field("id", lambda each: each.run.id, style="bold"),
-        Field("status", lambda each: spoken(each) + ("" if each.permanent is None else ", pinned")),
-        Field("done", lambda each: f"{each.now.progress} %", right=True),
-        Field("tasks", lambda each: f"{each.run.done}/{len(each.run.tasks)}", right=True),
-        Field("cost", lambda each: cost(each.run.cost_usd), right=True),
-        Field("started", lambda each: render.when(each.run.created_us)),
-        Field("request", lambda each: words.one_line(each.run.request, 60), yields=2),
-        Field("doing", lambda each: words.one_line(each.now.error or each.now.activity, 80), style="dim", yields=3),
+        Column("id", lambda each: each.run.id, style="bold"),
+        Column("status", lambda each: spoken(each) + ("" if each.permanent is None else ", pinned")),
+        Column("done", lambda each: f"{each.now.progress} %", right=True),
+        Column("tasks", lambda each: f"{each.run.done}/{len(each.run.tasks)}", right=True),
+        Column("cost", lambda each: cost(each.run.cost_usd), right=True),
+        Column("started", lambda each: render.when(each.run.created_us)),
+        Column("request", lambda each: words.one_line(each.run.request, 60), yields=2),
+        Column("doing", lambda each: words.one_line(each.now.error or each.now.activity, 80), style="dim", yields=3),
     ),
-    document=summary,
+    of=summary,
 )
 AGENTS: Listing[tuple[str, Attempt]] = Listing(
     "agents",
     (
-        Field("agent", lambda each: each[0], style="bold", yields=1),
-        Field("kind", lambda each: each[1].kind, yields=1),
-        Field("status", _state),
-        Field("turns", lambda each: str(each[1].turns or ""), right=True),
-        Field("cost", lambda each: cost(each[1].total_cost_usd), right=True),
-        Field("doing", lambda each: words.one_line(each[1].activity, 80), style="dim", yields=2),
+        Column("agent", lambda each: each[0], style="bold", yields=1),
+        Column("kind", lambda each: each[1].kind, yields=1),
+        Column("status", _state),
+        Column("turns", lambda each: str(each[1].turns or ""), right=True),
+        Column("cost", lambda each: cost(each[1].total_cost_usd), right=True),
+        Column("doing", lambda each: words.one_line(each[1].activity, 80), style="dim", yields=2),
     ),
-    document=_agent,
+    of=_agent,
 )
 TASKS: Listing[TaskState] = Listing(
     "tasks",
     (
-        Field("", lambda each: _TASK_MARKS.get(each.status, "")),
-        Field("task", lambda each: each.name, style="bold", yields=1),
-        Field("status", lambda each: each.status),
-        Field("needs", lambda each: " ".join(each.needs), style="dim", yields=2),
-        Field("attempts", lambda each: str(each.attempts or ""), right=True),
-        Field("took", took, right=True),
-        Field("cost", lambda each: cost(each.cost_usd), right=True),
-        Field("result", lambda each: words.one_line(each.why or each.result or str(each.plan.get("task", "")), 80),
+        Column("", lambda each: _TASK_MARKS.get(each.status, "")),
+        Column("task", lambda each: each.name, style="bold", yields=1),
+        Column("status", lambda each: each.status),
+        Column("needs", lambda each: " ".join(each.needs), style="dim", yields=2),
+        Column("attempts", lambda each: str(each.attempts or ""), right=True),
+        Column("took", took, right=True),
+        Column("cost", lambda each: cost(each.cost_usd), right=True),
+        Column("result", lambda each: words.one_line(each.why or each.result or str(each.plan.get("task", "")), 80),
               style="dim", yields=3),
     ),
 )  # fmt: skip
 MESSAGES: Listing[SentMessage] = Listing(
     "messages",
     (
-        Field("sent", lambda each: render.when(each.message.at_us)),
-        Field("from", lambda each: each.message.sender, style="bold", yields=1),
-        Field("to", lambda each: ", ".join(each.message.to) or each.message.topic, yields=2),
-        Field("type", lambda each: each.message.type),
-        Field("message", lambda each: words.one_line(each.message.text, 120), style="dim", yields=3),
+        Column("sent", lambda each: render.when(each.message.at_us)),
+        Column("from", lambda each: each.message.sender, style="bold", yields=1),
+        Column("to", lambda each: ", ".join(each.message.to) or each.message.topic, yields=2),
+        Column("type", lambda each: each.message.type),
+        Column("message", lambda each: words.one_line(each.message.text, 120), style="dim", yields=3),
     ),
     empty="no messages",
-    document=_message,
+    of=_message,
 )
 
 

@@ -11,9 +11,9 @@ import click
 from maos.cli import documents as shared
 from maos.cli import render
 from maos.cli.agent import words
-from maos.cli.arguments import named_text
+from maos.cli.commands import named_text
 from maos.cli.failures import FAILED, USAGE, note, report
-from maos.cli.plain import clean
+from maos.cli.render import clean
 from maos.errors import InvalidInput
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from maos.cli import render
 from maos.cli.agent import words
 from maos.cli.input import Prompt
-from maos.cli.plain import clean
+from maos.cli.render import clean
 from maos.cli.runs import narration
 
 if TYPE_CHECKING:

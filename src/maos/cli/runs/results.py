@@ -12,10 +12,9 @@ from maos.cli import completion, render
 from maos.cli import documents as shared
 from maos.cli.agent import words
 from maos.cli.commands import LazyCommand, forward, json_option
-from maos.cli.console import Field, Listing
 from maos.cli.documents import Document
 from maos.cli.failures import CONFLICT, report
-from maos.cli.plain import clean
+from maos.cli.render import Column, Listing, clean
 from maos.cli.runs.travel import point
 from maos.errors import InvalidInput, NotFound
 from maos.ids import AGENT, RUN, Target
@@ -38,11 +37,11 @@ def _changed(noun: str) -> Listing[ChangedField]:
     return Listing(
         f"{noun}s",
         (
-            Field(noun, lambda each: each.name, style="bold", yields=1),
-            Field("before", lambda each: each.before or "-"),
-            Field("after", lambda each: each.after or "-"),
-            Field("said before", lambda each: words.one_line(each.said_before, 80), style="dim", yields=3),
-            Field("says after", lambda each: words.one_line(each.said_after, 80), style="dim", yields=2),
+            Column(noun, lambda each: each.name, style="bold", yields=1),
+            Column("before", lambda each: each.before or "-"),
+            Column("after", lambda each: each.after or "-"),
+            Column("said before", lambda each: words.one_line(each.said_before, 80), style="dim", yields=3),
+            Column("says after", lambda each: words.one_line(each.said_after, 80), style="dim", yields=2),
         ),
     )
 

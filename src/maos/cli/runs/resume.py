@@ -11,11 +11,10 @@ import click
 from maos.cli import completion, render
 from maos.cli import documents as shared
 from maos.cli.agent import words
-from maos.cli.arguments import DURATION, seconds
-from maos.cli.commands import LazyCommand, dry_run_option, forward, json_lines_option
+from maos.cli.commands import DURATION, LazyCommand, dry_run_option, forward, json_lines_option, seconds
 from maos.cli.database import DatabaseTarget
 from maos.cli.failures import FAILED
-from maos.cli.plain import clean
+from maos.cli.render import clean
 from maos.cli.runs import bundles, plans
 from maos.cli.runs.bundles import trust_option
 from maos.cli.runs.options import check_addresses, limits, notify_option, run_limits, summary_option

@@ -8,10 +8,9 @@ from typing import Any
 from maos.cli import render
 from maos.cli.agent import words
 from maos.cli.agent.status import code_of
-from maos.cli.console import Field, Listing
 from maos.cli.documents import Document, time
 from maos.cli.failures import LIMIT_REACHED, STOPPED
-from maos.cli.plain import clean
+from maos.cli.render import Column, Listing, clean
 from maos.cli.runs import page
 from maos.model.failure import TABLE
 from maos.model.run import Run, TaskState
@@ -72,12 +71,12 @@ def _tasks(kind: str) -> Listing[TaskState]:
     return Listing(
         "tasks",
         (
-            Field("task", lambda each: each.name, style="bold", yields=1),
-            Field("agent", agent, yields=1),
-            Field("status", lambda each: each.status),
-            Field("took", page.took, right=True),
-            Field("cost", lambda each: page.cost(each.cost_usd), right=True),
-            Field("result", result, style="dim", yields=2),
+            Column("task", lambda each: each.name, style="bold", yields=1),
+            Column("agent", agent, yields=1),
+            Column("status", lambda each: each.status),
+            Column("took", page.took, right=True),
+            Column("cost", lambda each: page.cost(each.cost_usd), right=True),
+            Column("result", result, style="dim", yields=2),
         ),
     )
 

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from maos.cli import completion, render
 from maos.cli import documents as shared
 from maos.cli.agent import words
-from maos.cli.arguments import VERSION, WHEN
-from maos.cli.commands import LazyCommand, dry_run_option, json_option, yes_option
+from maos.cli.commands import VERSION, WHEN, LazyCommand, dry_run_option, json_option, yes_option
 from maos.cli.completion import run_argument
-from maos.cli.console import Field, Listing
 from maos.cli.database import DatabaseTarget, ask, need_yes
 from maos.cli.failures import CONFLICT
-from maos.cli.plain import clean
+from maos.cli.render import Column, Listing, clean
 from maos.clock import to_datetime
 from maos.errors import InvalidInput
 
@@ -102,15 +100,15 @@ def _checkpoint(row: CheckpointRow) -> shared.Document:
 CHECKPOINTS: Listing[CheckpointRow] = Listing(
     "checkpoints",
     (
-        Field("made", lambda each: render.when(each.made.at_us)),
-        Field("name", lambda each: each.made.name, style="bold", yields=1),
-        Field("of", lambda each: each.agent or "the run", yields=2),
-        Field("why", lambda each: each.made.trigger),
-        Field("version", lambda each: str(each.made.version), right=True),
-        Field("files", lambda each: (each.made.commit or "")[:12]),
+        Column("made", lambda each: render.when(each.made.at_us)),
+        Column("name", lambda each: each.made.name, style="bold", yields=1),
+        Column("of", lambda each: each.agent or "the run", yields=2),
+        Column("why", lambda each: each.made.trigger),
+        Column("version", lambda each: str(each.made.version), right=True),
+        Column("files", lambda each: (each.made.commit or "")[:12]),
     ),
     empty="no checkpoints; `maos checkpoint ID --name NAME` makes one",
-    document=_checkpoint,
+    of=_checkpoint,
 )
 
 
@@ -136,7 +134,7 @@ HAPPENED = {
 """What happened, of the fields of an event; others are said by their names."""
 
 
-def _happened(version: Record) -> str:
+def _happened(version: Any) -> str:
     data, type_ = version.data, version.type
     if type_ == "run_created" and data.get("origin"):
         text = "forked from {run}, version {version}".format_map(data["origin"])
@@ -150,19 +148,19 @@ def _happened(version: Record) -> str:
     return words.one_line(f"{text}: {why}" if why else text, 120)
 
 
-VERSIONS: Listing[Record] = Listing(
+VERSIONS: Listing[Any] = Listing(
     "versions",
     (
-        Field("version", lambda each: str(each.version), right=True, style="bold"),
-        Field("time", lambda each: render.when(each.time_us)),
-        Field("what", _happened, yields=1),
+        Column("version", lambda each: str(each.version), right=True, style="bold"),
+        Column("time", lambda each: render.when(each.time_us)),
+        Column("what", _happened, yields=1),
     ),
-    document=lambda each: {"version": each.version, "position": each.position, "event": each.type,
+    of=lambda each: {"version": each.version, "position": each.position, "event": each.type,
                            "what": _happened(each), **shared.time(each.time_us)},
 )  # fmt: skip
 
 
-async def _versions(m: Maos, id: str) -> tuple[Run, list[Record]]:
+async def _versions(m: Maos, id: str) -> tuple[Run, list[Any]]:
     run = await m.runs.find(id)
     return run, await m.runs.versions(run.id)
 
@@ -298,11 +296,11 @@ def _next(step: PlannedStep) -> str:
 STEPS: Listing[PlannedStep] = Listing(
     "steps",
     (
-        Field("task", lambda each: each.task, style="bold", yields=1),
-        Field("now", lambda each: each.now),
-        Field("then", lambda each: each.then),
-        Field("", _next, yields=2),
-        Field("agent", lambda each: each.agent, style="dim", yields=3),
+        Column("task", lambda each: each.task, style="bold", yields=1),
+        Column("now", lambda each: each.now),
+        Column("then", lambda each: each.then),
+        Column("", _next, yields=2),
+        Column("agent", lambda each: each.agent, style="dim", yields=3),
     ),
 )
 

@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from maos.cli import documents, render
-from maos.cli.arguments import DURATION, WHEN
-from maos.cli.commands import LazyCommand, dry_run_option, json_option, source_option, yes_option
+from maos.cli.commands import DURATION, WHEN, LazyCommand, dry_run_option, json_option, source_option, yes_option
 from maos.cli.completion import agent_argument
-from maos.cli.console import Field, Listing
 from maos.cli.database import DatabaseTarget
 from maos.cli.failures import FAILED
-from maos.cli.plain import clean, shorten
+from maos.cli.render import Column, Listing, clean, shorten
 from maos.cli.state.updates import agree
 from maos.clock import SystemClock
 from maos.errors import Corrupt, HistoryLost
@@ -40,13 +38,13 @@ def _kept(info: SnapshotInfo) -> str:
 SNAPSHOTS: Listing[SnapshotInfo] = Listing(
     "snapshots",
     (
-        Field("id", lambda each: each.id, style="bold"),
-        Field("name", lambda each: shorten(each.name, 40), yields=1),
-        Field("version", lambda each: str(each.version), right=True),
-        Field("kind", lambda each: each.kind),
-        Field("taken", lambda each: render.when(each.time_us)),
-        Field("stored", lambda each: render.size(each.bytes_stored), right=True),
-        Field("kept", _kept),
+        Column("id", lambda each: each.id, style="bold"),
+        Column("name", lambda each: shorten(each.name, 40), yields=1),
+        Column("version", lambda each: str(each.version), right=True),
+        Column("kind", lambda each: each.kind),
+        Column("taken", lambda each: render.when(each.time_us)),
+        Column("stored", lambda each: render.size(each.bytes_stored), right=True),
+        Column("kept", _kept),
     ),
 )
 

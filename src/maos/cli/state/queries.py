@@ -9,13 +9,23 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from maos.cli import documents, render
-from maos.cli.arguments import BEFORE_NEWEST, NEWEST, VERSION, WHEN, Version, pointer
-from maos.cli.commands import LazyCommand, full_option, json_lines_option, json_option, path_option
+from maos.cli.commands import (
+    BEFORE_NEWEST,
+    NEWEST,
+    VERSION,
+    WHEN,
+    LazyCommand,
+    Version,
+    full_option,
+    json_lines_option,
+    json_option,
+    path_option,
+    pointer,
+)
 from maos.cli.completion import agent_argument
-from maos.cli.console import Field, Listing
 from maos.cli.database import DatabaseTarget
 from maos.cli.failures import code_for, report
-from maos.cli.plain import clean, shorten
+from maos.cli.render import Column, Listing, clean, shorten
 from maos.errors import Corrupt, InvalidInput, NotFound
 from maos.model.changes import MISSING, lookup, parse_pointer
 from maos.model.view import plain
@@ -40,12 +50,12 @@ def _range(each: StateVersion) -> str:
 AGENTS: Listing[StateSummary] = Listing(
     "agents",
     (
-        Field("agent", lambda each: each.agent, style="bold", yields=1),
-        Field("version", lambda each: str(each.version), right=True),
-        Field("status", lambda each: shorten(_status(each.status), 30), yields=2),
-        Field("last event", lambda each: each.type, style="dim", yields=2),
-        Field("changed", lambda each: render.when(each.time_us)),
-        Field("by", lambda each: shorten(each.source, 30), style="dim", yields=2),
+        Column("agent", lambda each: each.agent, style="bold", yields=1),
+        Column("version", lambda each: str(each.version), right=True),
+        Column("status", lambda each: shorten(_status(each.status), 30), yields=2),
+        Column("last event", lambda each: each.type, style="dim", yields=2),
+        Column("changed", lambda each: render.when(each.time_us)),
+        Column("by", lambda each: shorten(each.source, 30), style="dim", yields=2),
     ),
     empty="no agents have a state; `maos state create AGENT` creates one",
 )
@@ -53,12 +63,12 @@ AGENTS: Listing[StateSummary] = Listing(
 VERSIONS: Listing[StateVersion] = Listing(
     "versions",
     (
-        Field("version", _range, right=True, style="bold"),
-        Field("event", lambda each: each.type),
-        Field("changes", lambda each: str(each.changes), right=True),
-        Field("time", lambda each: render.when(each.time_us)),
-        Field("by", lambda each: shorten(each.source, 30), style="dim", yields=1),
-        Field("checksum", lambda each: each.checksum[:12], style="dim"),
+        Column("version", _range, right=True, style="bold"),
+        Column("event", lambda each: each.type),
+        Column("changes", lambda each: str(each.changes), right=True),
+        Column("time", lambda each: render.when(each.time_us)),
+        Column("by", lambda each: shorten(each.source, 30), style="dim", yields=1),
+        Column("checksum", lambda each: each.checksum[:12], style="dim"),
     ),
 )
 

@@ -11,18 +11,22 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from maos.cli import documents, render
-from maos.cli.arguments import JSON, JSON_OBJECT, VERSION, Version, pointer
 from maos.cli.commands import (
+    JSON,
+    JSON_OBJECT,
+    VERSION,
     LazyCommand,
+    Version,
     dry_run_option,
     full_option,
     json_option,
+    pointer,
     source_option,
     yes_option,
 )
 from maos.cli.completion import agent_argument
 from maos.cli.database import DatabaseTarget, ask, need_yes
-from maos.cli.plain import clean
+from maos.cli.render import clean
 from maos.cli.state.queries import change_documents, document, show_changes
 from maos.errors import InvalidInput
 from maos.model.changes import DELETE, Extend

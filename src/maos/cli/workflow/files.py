@@ -8,10 +8,9 @@ from pathlib import Path
 import click
 
 from maos.cli import documents, render
-from maos.cli.arguments import named_text
-from maos.cli.commands import LazyCommand, json_option
+from maos.cli.commands import LazyCommand, json_option, named_text
 from maos.cli.failures import FAILED
-from maos.cli.plain import clean
+from maos.cli.render import clean
 from maos.errors import InvalidInput
 from maos.model.plan import BadPlan, Problem, batches
 from maos.plans import format as plan_format

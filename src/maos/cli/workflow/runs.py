@@ -14,15 +14,14 @@ import msgspec
 
 from maos.app import Maos
 from maos.cli import documents, render
-from maos.cli.arguments import named_text
-from maos.cli.commands import LazyCommand, dry_run_option, json_lines_option, json_option, yes_option
+from maos.cli.commands import LazyCommand, dry_run_option, json_lines_option, json_option, named_text, yes_option
 from maos.cli.database import DatabaseTarget, ask, need_yes
 from maos.cli.failures import FAILED, INTERRUPTED, note
-from maos.cli.plain import clean
+from maos.cli.input import heard
+from maos.cli.render import clean
 from maos.cli.runs import start
 from maos.cli.runs.options import current, new_run, notify_option, summary_option
 from maos.cli.runs.resume import resume_run
-from maos.cli.signals import heard
 from maos.cli.workflow import files, status
 from maos.cli.workflow.changes import on_change_option
 from maos.errors import InvalidInput, NotFound

@@ -11,10 +11,10 @@ import click
 from maos.app import Maos
 from maos.cli import documents, render
 from maos.cli.commands import LazyCommand, json_lines_option, json_option
-from maos.cli.console import Field, Listing
 from maos.cli.database import DatabaseTarget
 from maos.cli.failures import note
-from maos.cli.signals import heard
+from maos.cli.input import heard
+from maos.cli.render import Column, Listing
 from maos.cli.workflow.runs import arg_option, arguments
 from maos.clock import to_us
 from maos.model.schedule import Schedule
@@ -26,11 +26,11 @@ Upcoming = tuple[Schedule, datetime | None]
 SCHEDULES: Listing[Upcoming] = Listing(
     "schedules",
     (
-        Field("name", lambda each: each[0].name, style="bold"),
-        Field("when", lambda each: each[0].cron),
-        Field("zone", lambda each: each[0].zone),
-        Field("workflow", lambda each: each[0].workflow),
-        Field("next", lambda each: render.when(to_us(each[1])) if each[1] else ""),
+        Column("name", lambda each: each[0].name, style="bold"),
+        Column("when", lambda each: each[0].cron),
+        Column("zone", lambda each: each[0].zone),
+        Column("workflow", lambda each: each[0].workflow),
+        Column("next", lambda each: render.when(to_us(each[1])) if each[1] else ""),
     ),
     empty="no schedules; `maos workflow schedule add` makes one",
 )
