@@ -11,7 +11,7 @@ from maos.cli.commands import LazyCommand, LazyGroup, json_lines_option, json_op
 from maos.cli.database import DatabaseTarget
 from maos.cli.failures import FAILED
 from maos.cli.render import clean
-from maos.cli.runs.options import check_addresses
+from maos.cli.runs.start import check_addresses
 from maos.errors import InvalidInput
 
 if TYPE_CHECKING:

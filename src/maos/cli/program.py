@@ -15,14 +15,14 @@ from maos.cli.database import DatabaseTarget
 SECTIONS: dict[str, dict[str, Entry]] = {
     "Start": {
         "run": ("maos.cli.runs.start:run", "Run a request, a plan file, or one command."),
-        "chat": ("maos.cli.chat.command:chat", "Begin a run and steer it in conversation."),
+        "chat": ("maos.cli.chat:chat", "Begin a run and steer it in conversation."),
         "demo": ("maos.cli.demo:demo", "See a run survive kill -9, with a proof."),
     },
     "Look": {
         "ps": ("maos.cli.status:ps", "List runs, open ones first."),
         "status": ("maos.cli.status:status", "Show what runs and what needs you, or one run, task or agent."),
-        "logs": ("maos.cli.runs.output:logs", "Print what a run or an agent did, in order."),
-        "attach": ("maos.cli.runs.output:attach", "Follow a run or an agent until it ends."),
+        "logs": ("maos.cli.runs.results:logs", "Print what a run or an agent did, in order."),
+        "attach": ("maos.cli.runs.results:attach", "Follow a run or an agent until it ends."),
         "diff": ("maos.cli.runs.results:diff", "Show what a run or an agent changed, or compare two runs."),
     },
     "Answer": {
@@ -30,7 +30,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "answer": ("maos.cli.questions:answer", "Answer a question."),
     },
     "Control": {
-        "resume": ("maos.cli.runs.resume:resume", "Resume a paused, interrupted or failed run."),
+        "resume": ("maos.cli.runs.start:resume", "Resume a paused, interrupted or failed run."),
         "pause": ("maos.cli.runs.control:pause", "Pause a run; `maos resume` continues it."),
         "cancel": ("maos.cli.runs.control:cancel", "Cancel a run, or one task of it."),
         "retry": ("maos.cli.runs.control:retry", "Retry the failed tasks of a run, or one of them."),

@@ -85,7 +85,7 @@ def status(
             return target
         run = await m.runs.get(target.id)
         if watch:
-            from maos.cli.runs.watch import watch as follow
+            from maos.cli.runs.live import watch as follow
 
             await follow(m, run, tasks=tasks, messages=messages, as_json=as_json)
             return None

@@ -1,20 +1,48 @@
-"""The loop of `maos chat`: each line becomes a plan, an answer, a message, a command or more work."""
+"""The loop of `maos chat`: each line becomes a plan, an answer, more work, a message (@NAME) or a command (/NAME)."""
 
 from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
+from difflib import get_close_matches
 
-from maos.cli.chat.commands import ChatCommands
+from maos.cli.agent import words
 from maos.cli.chat.session import ChatSession
 from maos.cli.failures import INTERRUPTED, USAGE
 from maos.cli.input import InputLine, heard
-from maos.cli.runs import summary
+from maos.cli.runs import narration, page, plans
 from maos.cli.runs.foreground import PAUSING, SIGNALLED
-from maos.cli.runs.live_run import cancel
-from maos.errors import MaosError
+from maos.cli.runs.live import cancel
+from maos.errors import InvalidInput, MaosError, NotFound
+from maos.model import question
+from maos.model.message import PERSON
 from maos.model.plan import BadPlan
+from maos.model.run import Run
+from maos.model.status import TaskStatus
+from maos.runs.service import new_id
+
+LOG_LINES = 15
+AGENTS_MAX = 1000
+
+HELP = (
+    ("TEXT", "what is to be done; while agents work, a message to all; afterwards, more work"),
+    ("@NAME TEXT", "send a message to one agent; @all sends it to every agent"),
+    ("/add TEXT", "more work at once: TEXT, NAME: TEXT, NAME after A, B: TEXT, or @FILE for a plan"),
+    ("/answer ID TEXT", "answer another question than the one at the prompt"),
+    ("/concurrency N", "run at most N agents at once from now on"),
+    ("/log NAME", "the last output of an agent"),
+    ("/new", "begin another run; this one continues only if another process executes it"),
+    ("/pause", "stop all agents; /resume resumes them"),
+    ("/plan FILE", "start a run of a plan file"),
+    ("/questions", "what waits for your answer"),
+    ("/quit", "pause and leave, as Ctrl+C does; Ctrl+C twice detaches from the agents"),
+    ("/resume [N]", "resume, with at most N agents at once"),
+    ("/status", "progress, and what each agent does"),
+    ("/stop NAME", "stop one agent; /resume resumes it"),
+    ("/wait", "for scripts: until the run needs you, is paused or has ended"),
+)
+NAMES = ("/help", *(usage.split()[0] for usage, _meaning in HELP if usage.startswith("/")))
 
 
 class ChatLoop:
@@ -24,7 +52,6 @@ class ChatLoop:
         self._session = session
         self._run = session.run
         self._lines = session.lines
-        self._commands = ChatCommands(session)
         self._is_detaching = False
         self._interrupts = 0
         self._signal = 0
@@ -91,10 +118,10 @@ class ChatLoop:
         prompt = line.prompt or session.prompt()
         if text.startswith("/"):
             await session.record(text)
-            await self._commands.execute(text)
+            await self._execute(text)
         elif text.startswith("@") and self._run.run is not None:
             await session.record(text)
-            await self._commands.message(text[1:])
+            await self._message(text[1:])
         elif prompt.kind == "decide" and session.proposal is not None:
             await session.decide(text, session.proposal)
         elif prompt.kind == "answer":
@@ -104,7 +131,7 @@ class ChatLoop:
             await session.plan(text)
         elif self._run.is_executing:
             await session.record(text)
-            await self._commands.message(f"all {text}")
+            await self._message(f"all {text}")
         else:
             await session.record(text)
             await session.add([text])
@@ -125,7 +152,7 @@ class ChatLoop:
             session.reply(f"to continue here: maos chat {run.id}", run=run.id)
         if self._interrupts:
             return INTERRUPTED
-        return 0 if run is None or self._run.is_executing else summary.exit_code(run)
+        return 0 if run is None or self._run.is_executing else page.exit_code(run)
 
     async def _pause_or_detach(self) -> None:
         if not self._is_detaching:
@@ -153,3 +180,161 @@ class ChatLoop:
         self._signal = number
         self._is_detaching = True
         self._session.leave()
+
+    # --- messages and commands -------------------------------------------------------------------------------
+
+    async def _execute(self, text: str) -> None:
+        """Execute a command."""
+        name, _, rest = text.partition(" ")
+        found = [each for each in NAMES if each == name.lower()] or [
+            each for each in NAMES if each.startswith(name.lower())
+        ]
+        if len(found) != 1:
+            near = get_close_matches(name, NAMES, n=1)
+            hint = f"did you mean {near[0]}?" if near else "/help lists them"
+            raise InvalidInput(f"there is no command {name}", hint=hint)
+        await getattr(self, f"_do_{found[0][1:]}")(rest.strip())
+
+    async def _message(self, text: str) -> None:
+        """Send a message to an agent, or to all of them."""
+        to, _, said = text.partition(" ")
+        if not said.strip():
+            raise InvalidInput("the message is empty", hint="@NAME TEXT sends one to an agent")
+        run, bus = self._known(), self._session.m.bus
+        if to.lower() == "all":
+            sent = await bus.broadcast(PERSON, run.id, said.strip())
+            if not sent.to:
+                raise InvalidInput("no agent works that could receive it", hint="/add TEXT gives more work")
+            self._session.reply(f"sent to {', '.join(narration.task_of(run.id, each) for each in sent.to)}")
+            return
+        task = _task_named(run, to)
+        agent = run.agent(task)
+        if run.tasks[task].status == TaskStatus.DONE:
+            raise InvalidInput(f"{task} is done", hint=f"/add {task}-2 after {task}: {said.strip()}")
+        if run.tasks[task].attempts:
+            await self._session.m.agents.tell(agent, said.strip())
+        else:
+            await bus.send(PERSON, agent, said.strip())
+        self._session.reply(f"sent to {task}")
+
+    async def _do_help(self, _rest: str) -> None:
+        width = max(len(usage) for usage, _meaning in HELP)
+        self._session.reply("\n".join(f"  {usage:<{width}}  {meaning}" for usage, meaning in HELP), "")
+
+    async def _do_add(self, rest: str) -> None:
+        self._known()
+        if not rest:
+            raise InvalidInput("the work is missing", hint="/add TEXT")
+        await self._session.add([rest], approved=True)
+
+    async def _do_answer(self, rest: str) -> None:
+        id, _, said = rest.partition(" ")
+        await self._run.answer(question.find(self._run.questions, id).ref, said)
+
+    async def _do_questions(self, _rest: str) -> None:
+        run, found = self._known(), self._run.questions
+        if not found:
+            self._session.reply("no open questions")
+        for each in found:
+            text = "\n".join([*narration.lines_of(run.id, each), f"  /answer {each.id} …"])
+            self._session.reply(text, "warning", id=each.id, choices=list(each.choices))
+
+    async def _do_status(self, _rest: str) -> None:
+        now = await self._session.m.runs.status_of(self._known())
+        if self._session.view.as_json:
+            self._session.view.emit({**page.document(now, tasks=True), "kind": "status"})
+        else:
+            await self._session.view.write(lambda: page.show(now, tasks=True, messages=None))
+
+    async def _do_log(self, rest: str) -> None:
+        run = self._known()
+        agent = run.agent(_task_named(run, rest))
+        lines: list[str] = []
+        async for record in self._session.m.agents.records(agent):
+            for fact in record.data.get("facts", ()):
+                if fact["kind"] in ("line", "text"):
+                    lines += [words.tidy(each) for each in str(fact.get("text", "")).splitlines()]
+                elif fact["kind"] == "tool_use":
+                    lines.append(f"→ {words.tool(fact.get('name', ''), fact.get('input'))}")
+            lines = lines[-LOG_LINES:]
+        self._session.reply("\n".join(f"  {each}" for each in lines) or "it has printed nothing yet", "")
+
+    async def _do_plan(self, rest: str) -> None:
+        if self._run.run is not None:
+            raise InvalidInput("there is a run already", hint=f"/add @{rest or 'FILE'} adds to it, /new begins another")
+        draft = plans.read(rest)
+        self._session.id, self._session.request = self._session.id or new_id(), f"the plan {rest}"
+        await self._session.propose(draft)
+
+    async def _do_pause(self, _rest: str) -> None:
+        self._known()
+        await self._run.pause("asked")
+        self._session.reply("pausing: the agents are being stopped")
+
+    async def _do_concurrency(self, rest: str) -> None:
+        self._known()
+        agents = _number(rest)
+        self._run.set_concurrency(agents)
+        self._session.reply(f"at most {agents} at once from now on")
+
+    async def _do_resume(self, rest: str) -> None:
+        run = self._known()
+        agents = _number(rest) if rest else None
+        if self._run.is_executing:
+            raise InvalidInput(f"{run.id} is executed already", hint="/pause first, to change how")
+        await self._session.resume({"concurrency": agents} if agents else {})
+
+    async def _do_stop(self, rest: str) -> None:
+        run = self._known()
+        task = _task_named(run, rest)
+        await self._session.m.agents.stop(run.agent(task))
+        self._session.reply(f"{task} is being stopped")
+
+    async def _do_new(self, _rest: str) -> None:
+        if self._run.is_ours:
+            raise InvalidInput("this process executes the run", hint="/pause it first")
+        await self._session.begin_anew("say what is to be done")
+
+    async def _do_wait(self, _rest: str) -> None:
+        await self._session.until_needed()
+
+    async def _do_quit(self, _rest: str) -> None:
+        self._session.leave()
+
+    def _known(self) -> Run:
+        if self._run.run is None:
+            raise InvalidInput("there is no run yet", hint="say what is to be done")
+        return self._run.run
+
+
+def _task_named(run: Run, given: str) -> str:
+    """The task that is meant: by its name, or an unambiguous beginning of it."""
+    given = narration.task_of(run.id, given.strip())
+    if given in run.tasks:
+        return given
+    found = [name for name in run.tasks if given and name.lower().startswith(given.lower())]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise InvalidInput(f"{given!r} could be {', '.join(found[:5])}", hint="give more of the name")
+    raise NotFound(f"no agent is called {given!r}", hint=f"there are: {', '.join(list(run.tasks)[:20])}")
+
+
+def _number(text: str) -> int:
+    """How many agents."""
+    if not text.isdigit() or not 1 <= int(text) <= AGENTS_MAX:
+        raise InvalidInput(f"{text!r} is not a number of agents", hint=f"it is 1 to {AGENTS_MAX}")
+    return int(text)
+
+
+def completions(run: Run, beginning: str) -> Sequence[str]:
+    """What the beginning of a line may become: a command, or the name of an agent."""
+    if beginning.startswith("/") and " " not in beginning:
+        return [f"{each} " for each in NAMES if each.startswith(beginning)]
+    head, _, last = beginning.rpartition(" ")
+    names = ["all", *run.tasks] if run.id else []
+    if not head and last.startswith("@"):
+        return [f"@{each} " for each in names if each.startswith(last[1:])]
+    if head in ("/stop", "/log"):
+        return [f"{head} {each}" for each in names[1:] if each.startswith(last)]
+    return []

@@ -14,7 +14,7 @@ from maos.cli.commands import LazyGroup
         "list": "maos.cli.status:ps --all",
         "status": "maos.cli.status:status",
         "pause": "maos.cli.runs.control:pause",
-        "resume": "maos.cli.runs.resume:resume",
+        "resume": "maos.cli.runs.start:resume",
         "merge": "maos.cli.runs.results:merge",
         "checkpoint": "maos.cli.runs.travel:checkpoint",
         "checkpoints": "maos.cli.runs.travel:checkpoint --list",

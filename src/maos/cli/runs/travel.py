@@ -135,6 +135,7 @@ HAPPENED = {
 
 
 def _happened(version: Any) -> str:
+    """What happened in a version of a run, on one line."""
     data, type_ = version.data, version.type
     if type_ == "run_created" and data.get("origin"):
         text = "forked from {run}, version {version}".format_map(data["origin"])
@@ -156,7 +157,7 @@ VERSIONS: Listing[Any] = Listing(
         Column("what", _happened, yields=1),
     ),
     of=lambda each: {"version": each.version, "position": each.position, "event": each.type,
-                           "what": _happened(each), **shared.time(each.time_us)},
+                     "what": _happened(each), **shared.time(each.time_us)},
 )  # fmt: skip
 
 

@@ -14,14 +14,20 @@ import msgspec
 
 from maos.app import Maos
 from maos.cli import documents, render
-from maos.cli.commands import LazyCommand, dry_run_option, json_lines_option, json_option, named_text, yes_option
+from maos.cli.commands import (
+    LazyCommand,
+    dry_run_option,
+    forward,
+    json_lines_option,
+    json_option,
+    named_text,
+    yes_option,
+)
 from maos.cli.database import DatabaseTarget, ask, need_yes
 from maos.cli.failures import FAILED, INTERRUPTED, note
 from maos.cli.input import heard
 from maos.cli.render import clean
-from maos.cli.runs import start
-from maos.cli.runs.options import current, new_run, notify_option, summary_option
-from maos.cli.runs.resume import resume_run
+from maos.cli.runs.start import current, new_run, notify_option, start, summary_option
 from maos.cli.workflow import files, status
 from maos.cli.workflow.changes import on_change_option
 from maos.errors import InvalidInput, NotFound
@@ -123,11 +129,7 @@ def run(
                 "--checkpoint, --every and --interval are for functions",
                 hint="`maos admin config show checkpoint.frequency` shows when the files of agents are saved",
             )
-        how = {name: given.pop(name) for name in ("auto", "summary", "notify")}
-        start.start(
-            ctx, lambda _begun: files.load(target, variables), tells_others=True, keeps_file=True, as_json=as_json,
-            given=given, **how,
-        )  # fmt: skip
+        start(ctx, {**given, "as_json": as_json}, file=target, variables=variables)
     if variables:
         raise InvalidInput("a function has no variables", hint="use --arg NAME=VALUE")
     definition = loader.load(target)
@@ -233,7 +235,7 @@ def resume(
     elif file:
         raise InvalidInput(f"{found.id} was made from a file", hint="--from is for functions")
     else:
-        resume_run(ctx, found.id, trust=trust, dry_run=dry_run, as_json=as_json, on_change=on_change or "keep")
+        forward(ctx, "resume", found.id, trust=trust, dry_run=dry_run, as_json=as_json, on_change=on_change)
 
 
 def _resume_function(
