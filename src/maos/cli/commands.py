@@ -6,7 +6,7 @@ import json
 import re
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from difflib import get_close_matches
 from importlib import import_module
@@ -51,6 +51,11 @@ class LazyCommand(click.Command):
             is_value = index > 0 and args[index - 1] in valued
             result.append(f"newest{arg}" if _FROM_NEWEST.fullmatch(arg) and not is_value else arg)
         return result
+
+
+def command(*examples: str, name: str | None = None) -> Callable[[Callable[..., Any]], LazyCommand]:
+    """Make a function a command whose help ends with these examples."""
+    return click.command(name, cls=LazyCommand, examples=examples)
 
 
 Entry = tuple[str, str]

@@ -12,7 +12,7 @@ import click
 
 from maos import settings
 from maos.cli import documents, render
-from maos.cli.commands import LazyCommand, LazyGroup, json_option
+from maos.cli.commands import LazyGroup, command, json_option
 from maos.cli.database import DatabaseTarget
 from maos.cli.failures import FAILED, USAGE, note, report
 from maos.cli.render import Column, Listing, clean
@@ -52,10 +52,7 @@ def config() -> None:
     """
 
 
-@click.command(
-    cls=LazyCommand,
-    examples=["maos admin config show checkpoint", "maos admin config show cleanup.every_hours --json"],
-)
+@command("maos admin config show checkpoint", "maos admin config show cleanup.every_hours --json")
 @click.argument("names", metavar="[NAME]...", nargs=-1)
 @click.option("--changed", is_flag=True, help="Only settings that differ from the default.")
 @json_option
@@ -116,7 +113,7 @@ def _named(entries: list[dict[str, Any]], name: str, *, changed: bool) -> list[d
     return found
 
 
-@click.command(cls=LazyCommand, examples=["maos admin config validate", "maos admin config validate --json"])
+@command("maos admin config validate", "maos admin config validate --json")
 @click.argument("file", metavar="[FILE]", required=False, type=click.Path(exists=True, dir_okay=False))
 @json_option
 @click.pass_context
@@ -155,7 +152,7 @@ def validate(ctx: click.Context, file: str | None, as_json: bool) -> None:
     ctx.exit(code)
 
 
-@click.command(cls=LazyCommand, examples=["maos admin config path", "maos admin config path --json"])
+@command("maos admin config path", "maos admin config path --json")
 @json_option
 def path(as_json: bool) -> None:
     """Print which files the settings come from.
@@ -185,7 +182,7 @@ def _found() -> SettingsFiles:
     return settings.find_files(Path.cwd(), settings.config_folder())
 
 
-@click.command(cls=LazyCommand, examples=["maos admin config edit", "maos admin config edit --project"])
+@command("maos admin config edit", "maos admin config edit --project")
 @click.option(
     "--project/--user", default=None,
     help="The project's file, a new one in this folder if there is none; or your own, even if the project has one.",

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from maos.cli import documents, render
-from maos.cli.commands import LazyCommand, json_option
+from maos.cli.commands import command, json_option
 from maos.cli.failures import FAILED, INTERRUPTED, note
 from maos.cli.input import heard
 from maos.cli.render import Column, Listing, clean, shorten
@@ -48,7 +48,7 @@ COUNTS: Listing[Count] = Listing(
 )
 
 
-@click.command(cls=LazyCommand, examples=["maos demo", "maos demo --keep", "maos demo my-folder", "maos demo --json"])
+@command("maos demo", "maos demo --keep", "maos demo my-folder", "maos demo --json")
 @click.argument("folder", metavar="[FOLDER]", required=False, default="")
 @click.option("--keep", is_flag=True, help="Keep the folder, and print how to look around in it.")
 @json_option

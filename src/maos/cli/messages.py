@@ -12,8 +12,8 @@ from maos.cli.commands import (
     DURATION,
     JSON_OBJECT,
     WHEN,
-    LazyCommand,
     LazyGroup,
+    command,
     full_option,
     json_lines_option,
     json_option,
@@ -67,14 +67,11 @@ def messages() -> None:
     """Read and send messages of agents."""
 
 
-@click.command(
-    "list",
-    cls=LazyCommand,
-    examples=[
-        "maos message list",
-        "maos message list --run r-1 --type discovery --since 2h",
-        "maos message list --agent reviewer --full",
-    ],
+@command(
+    "maos message list",
+    "maos message list --run r-1 --type discovery --since 2h",
+    "maos message list --agent reviewer --full",
+    name="list",
 )
 @click.option("--run", metavar="ID", shell_complete=completion.runs, help="Only messages of this run.")
 @click.option("--agent", default="", metavar="NAME", shell_complete=completion.agents,
@@ -123,13 +120,10 @@ def list_(
     database.read(work)
 
 
-@click.command(
-    cls=LazyCommand,
-    examples=[
-        "maos message send fixer 'Leave the old parser alone'",
-        "maos message send --topic releases 'The branch is frozen' --type coordination",
-        "git log -1 | maos message send fixer -",
-    ],
+@command(
+    "maos message send fixer 'Leave the old parser alone'",
+    "maos message send --topic releases 'The branch is frozen' --type coordination",
+    "git log -1 | maos message send fixer -",
 )
 @click.argument("to", metavar="TO", shell_complete=completion.tasks)
 @click.argument("text", metavar="TEXT")
@@ -175,7 +169,7 @@ def send(
     render.line("message ", (sent.id, "bold"), f" for {clean(', '.join(sent.to)) or NO_RECEIVERS}")
 
 
-@click.command(cls=LazyCommand, examples=["maos message dead", "maos message dead --agent fixer --json"])
+@command("maos message dead", "maos message dead --agent fixer --json")
 @click.option("--agent", metavar="NAME", help="Only those for this agent.")
 @click.option("--again", type=click.IntRange(min=1), metavar="N", help="Requeue dead letter N of --agent.")
 @json_option
