@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from maos.cli import documents, render
-from maos.cli.commands import LazyCommand, dry_run_option, forward, json_option, yes_option
+from maos.cli.commands import command, dry_run_option, forward, json_option, yes_option
 from maos.cli.completion import id_argument, run_argument
 from maos.cli.database import DatabaseTarget, ask, need_yes
 from maos.cli.render import clean
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from maos.runs.status import RunView
 
 
-@click.command(cls=LazyCommand, examples=["maos pause r-1a2b3c", "maos pause 1a2b --json"])
+@command("maos pause r-1a2b3c", "maos pause 1a2b --json")
 @id_argument
 @json_option
 @click.pass_context
@@ -44,7 +44,7 @@ def pause(ctx: click.Context, id: str, as_json: bool) -> None:
         _print_resumable(now)
 
 
-@click.command(cls=LazyCommand, examples=["maos cancel r-1a2b3c", "maos cancel r-1a2b3c/api --json"])
+@command("maos cancel r-1a2b3c", "maos cancel r-1a2b3c/api --json")
 @id_argument
 @click.option("--why", default="cancelled", help="The reason; shown with the run.")
 @json_option
@@ -64,7 +64,7 @@ def cancel(ctx: click.Context, id: str, why: str, as_json: bool) -> None:
         render.line((now.run.id, "bold"), f" is {page.spoken(now)}")
 
 
-@click.command(cls=LazyCommand, examples=["maos retry r-1a2b3c", "maos retry r-1a2b3c/api --json"])
+@command("maos retry r-1a2b3c", "maos retry r-1a2b3c/api --json")
 @id_argument
 @json_option
 @click.pass_context
@@ -80,9 +80,7 @@ def retry(ctx: click.Context, id: str, as_json: bool) -> None:
     _print_left(_request(ctx, id, work, tasks=True), "will be retried")
 
 
-@click.command(
-    cls=LazyCommand, examples=["maos skip r-1a2b3c/deploy --why 'deployed by hand'", "maos skip r-1a2b3c/deploy --json"]
-)
+@command("maos skip r-1a2b3c/deploy --why 'deployed by hand'", "maos skip r-1a2b3c/deploy --json")
 @id_argument
 @click.option("--why", default="", help="The reason; shown with the task.")
 @json_option
@@ -141,7 +139,7 @@ def _print_resumable(now: RunView) -> None:
         render.line(("resume with: ", "dim"), (now.resumable, "bold"))
 
 
-@click.command(cls=LazyCommand, examples=["maos rm r-1a2b3c --dry-run", "maos rm r-1a2b3c --yes --json"])
+@command("maos rm r-1a2b3c --dry-run", "maos rm r-1a2b3c --yes --json")
 @run_argument
 @dry_run_option
 @yes_option
@@ -180,13 +178,7 @@ def rm(database: DatabaseTarget, id: str, dry_run: bool, yes: bool, as_json: boo
 # --- what is kept -------------------------------------------------------------------------------------------------
 
 
-@click.command(
-    cls=LazyCommand,
-    examples=[
-        "maos admin pin r-1a2b3c --why 'what we shipped in March'",
-        "maos admin pin r-1a2b3c --undo",
-    ],
-)
+@command("maos admin pin r-1a2b3c --why 'what we shipped in March'", "maos admin pin r-1a2b3c --undo")
 @run_argument
 @click.option("--why", default="", metavar="TEXT", help="The reason; shown with the run.")
 @click.option("--undo", is_flag=True, help="Unpin it: cleanup treats it like any other run again.")
@@ -216,13 +208,7 @@ def pin(database: DatabaseTarget, id: str, why: str, undo: bool, as_json: bool) 
         render.line(("to undo this: ", "dim"), f"maos admin pin {run.id} --undo")
 
 
-@click.command(
-    cls=LazyCommand,
-    examples=[
-        "maos admin cleanup --dry-run",
-        "maos admin cleanup --older-than 7 --json",
-    ],
-)
+@command("maos admin cleanup --dry-run", "maos admin cleanup --older-than 7 --json")
 @click.option(
     "--older-than", "days", type=click.FloatRange(min=0), metavar="DAYS",
     help="All runs that were completed longer ago than this.  [default: as the settings say]",
@@ -262,11 +248,7 @@ def cleanup(database: DatabaseTarget, days: float | None, dry_run: bool, as_json
         render.line((f"{known.worktrees} so far, {render.size(known.bytes)}", "dim"))
 
 
-@click.command(
-    "save-interval",
-    cls=LazyCommand,
-    examples=["maos admin save-interval 60", "maos admin save-interval"],
-)
+@command("maos admin save-interval 60", "maos admin save-interval", name="save-interval")
 @click.argument("seconds", metavar="[SECONDS]", type=float, required=False)
 @json_option
 @click.pass_obj

@@ -14,7 +14,7 @@ import click
 from maos.cli import completion, render
 from maos.cli import documents as shared
 from maos.cli.agent import words
-from maos.cli.commands import WHEN, LazyCommand, forward, json_lines_option, json_option
+from maos.cli.commands import WHEN, command, forward, json_lines_option, json_option
 from maos.cli.completion import id_argument
 from maos.cli.documents import Document
 from maos.cli.failures import CONFLICT, report
@@ -40,10 +40,7 @@ newest_argument = click.argument("id", metavar="[ID]", required=False, default="
 # --- logs and attach ---------------------------------------------------------------------------------------------
 
 
-@click.command(
-    cls=LazyCommand,
-    examples=["maos logs", "maos logs r-1a2b3c", "maos logs r-1a2b3c/api -f", "maos logs nightly --since 10m --json"],
-)
+@command("maos logs", "maos logs r-1a2b3c", "maos logs r-1a2b3c/api -f", "maos logs nightly --since 10m --json")
 @newest_argument
 @click.option("-f", "--follow", is_flag=True, help="Continue until the run or the agent's attempt has ended.")
 @click.option("--attempt", type=click.IntRange(min=1), metavar="N", help="Only this attempt of an agent.")
@@ -80,7 +77,7 @@ def logs(
     forward(ctx, "agent logs", target.id, follow=follow, number=attempt, since=since, raw=raw, as_json=as_json)
 
 
-@click.command(cls=LazyCommand, examples=["maos attach", "maos attach r-1a2b3c", "maos attach r-1a2b3c/api --json"])
+@command("maos attach", "maos attach r-1a2b3c", "maos attach r-1a2b3c/api --json")
 @newest_argument
 @json_lines_option
 @click.pass_context
@@ -135,14 +132,11 @@ def _changed(noun: str) -> Listing[ChangedField]:
 TASKS, QUESTIONS = _changed("task"), _changed("question")
 
 
-@click.command(
-    cls=LazyCommand,
-    examples=[
-        "maos diff r-1a2b3c",
-        "maos diff r-1a2b3c/api --patch",
-        "maos diff r-1a2b3c --from before-refactoring --to 20",
-        "maos diff r-1a2b3c r-4d5e6f",
-    ],
+@command(
+    "maos diff r-1a2b3c",
+    "maos diff r-1a2b3c/api --patch",
+    "maos diff r-1a2b3c --from before-refactoring --to 20",
+    "maos diff r-1a2b3c r-4d5e6f",
 )
 @id_argument
 @click.argument("first", metavar="[OTHER]", required=False)
@@ -236,10 +230,7 @@ def _difference(one: Side, other: Side, found: Difference) -> Document:
 # --- merge -------------------------------------------------------------------------------------------------------
 
 
-@click.command(
-    cls=LazyCommand,
-    examples=["maos merge r-1a2b3c", "maos merge r-1a --message 'New parser' --json", "maos merge fixer"],
-)
+@command("maos merge r-1a2b3c", "maos merge r-1a --message 'New parser' --json", "maos merge fixer")
 @id_argument
 @click.option("--into", type=click.Path(exists=True, file_okay=False),
               help="The folder.  [default: that of the run; the current one for an agent]")  # fmt: skip

@@ -11,7 +11,7 @@ from click.core import ParameterSource
 from maos.cli import completion, render
 from maos.cli.agent import words
 from maos.cli.agent.status import code_of
-from maos.cli.commands import DURATION, LazyCommand, dry_run_option, forward, json_lines_option, seconds
+from maos.cli.commands import DURATION, LazyCommand, command, dry_run_option, forward, json_lines_option, seconds
 from maos.cli.database import DatabaseTarget
 from maos.cli.failures import note, report
 from maos.cli.workflow.changes import on_change_option
@@ -249,14 +249,11 @@ async def _tell_interrupted(m: Maos, *, but: str = "") -> None:
 # --- resume ------------------------------------------------------------------------------------------------------
 
 
-@click.command(
-    cls=LazyCommand,
-    examples=[
-        "maos resume",
-        "maos resume r-1a2b --dry-run",
-        "maos resume r-1a2b --task 'docs after api: Document the new calls' --auto",
-        "maos resume r-1a2b --cwd .",
-    ],
+@command(
+    "maos resume",
+    "maos resume r-1a2b --dry-run",
+    "maos resume r-1a2b --task 'docs after api: Document the new calls' --auto",
+    "maos resume r-1a2b --cwd .",
 )
 @click.argument("id", metavar="[ID]", required=False, default="", shell_complete=completion.runs)
 @click.option(

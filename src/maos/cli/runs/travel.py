@@ -11,7 +11,7 @@ import click
 from maos.cli import completion, render
 from maos.cli import documents as shared
 from maos.cli.agent import words
-from maos.cli.commands import VERSION, WHEN, LazyCommand, dry_run_option, json_option, yes_option
+from maos.cli.commands import VERSION, WHEN, command, dry_run_option, json_option, yes_option
 from maos.cli.completion import run_argument
 from maos.cli.database import DatabaseTarget, ask, need_yes
 from maos.cli.failures import CONFLICT
@@ -39,13 +39,10 @@ without_files_option = click.option(
 # --- checkpoint --------------------------------------------------------------------------------------------------
 
 
-@click.command(
-    cls=LazyCommand,
-    examples=[
-        "maos checkpoint r-1a2b3c --name before-refactoring",
-        "maos checkpoint r-1a2b3c --list",
-        "maos checkpoint r-1a2b3c --list --all",
-    ],
+@command(
+    "maos checkpoint r-1a2b3c --name before-refactoring",
+    "maos checkpoint r-1a2b3c --list",
+    "maos checkpoint r-1a2b3c --list --all",
 )
 @run_argument
 @click.option("--name", default="", help="The name.  [default: manual-VERSION]")
@@ -169,13 +166,10 @@ async def _versions(m: Maos, id: str) -> tuple[Run, list[Any]]:
 # --- rollback and fork -------------------------------------------------------------------------------------------
 
 
-@click.command(
-    cls=LazyCommand,
-    examples=[
-        "maos rollback r-1a2b3c --to before-refactoring --dry-run",
-        "maos rollback r-1a2b3c --to 12 --yes",
-        "maos rollback r-1a2b3c --to 30m",
-    ],
+@command(
+    "maos rollback r-1a2b3c --to before-refactoring --dry-run",
+    "maos rollback r-1a2b3c --to 12 --yes",
+    "maos rollback r-1a2b3c --to 30m",
 )
 @run_argument
 @click.option("--to", metavar="POINT", help="The point in time.  [default: the newest checkpoint]")
@@ -230,13 +224,10 @@ def rollback(
     render.line(("to undo this: ", "dim"), f"maos rollback {run.id} --to {done.undo}")
 
 
-@click.command(
-    cls=LazyCommand,
-    examples=[
-        "maos fork r-1a2b3c --at before-refactoring",
-        "maos fork r-1a2b3c --at 12 --id r-try-b --json",
-        "maos fork r-1a2b3c --dry-run",
-    ],
+@command(
+    "maos fork r-1a2b3c --at before-refactoring",
+    "maos fork r-1a2b3c --at 12 --id r-try-b --json",
+    "maos fork r-1a2b3c --dry-run",
 )
 @run_argument
 @click.option("--at", metavar="POINT", help="The point in time to start from.  [default: now]")
@@ -350,14 +341,7 @@ def _when(run: Run, text: str | None) -> When:
 # --- join --------------------------------------------------------------------------------------------------------
 
 
-@click.command(
-    cls=LazyCommand,
-    examples=[
-        "maos join r-1a2b3c r-4d5e6f --dry-run",
-        "maos join r-1a2b3c r-4d5e6f",
-        "maos join r-1a2b3c r-4d5e6f --theirs",
-    ],
-)
+@command("maos join r-1a2b3c r-4d5e6f --dry-run", "maos join r-1a2b3c r-4d5e6f", "maos join r-1a2b3c r-4d5e6f --theirs")
 @run_argument
 @click.argument("other", metavar="OTHER", shell_complete=completion.runs)
 @click.option("--ours", "policy", flag_value="ours", help="Where both changed something, take it from ID.")
