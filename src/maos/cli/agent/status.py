@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from maos.agents.kinds import Installed
     from maos.app import Maos
     from maos.model.attempt import Attempt
-    from maos.views.agents import AgentDetails, AgentMerge, AgentStatus, AttemptInfo
+    from maos.views.agents import AgentDetails, AgentStatus, AttemptInfo
 
 T = TypeVar("T")
 
@@ -287,23 +287,21 @@ def merge(ctx: click.Context, agent: str, into: str, message: str, as_json: bool
     if as_json:
         documents.show(documents.of(done))
     else:
-        _show_merge(done)
+        name = done.agent
+        by_hand = f"tell it what changed, or apply its patch: `maos agent diff {name} --patch`"
+        show_merge(name, done.outcome, done, f"`maos agent resume {name}` and {by_hand}")
     if done.outcome != "merged":
         ctx.exit(CONFLICT)
 
 
-def _show_merge(done: AgentMerge) -> None:
-    name = done.agent
-    if done.outcome == "blocked":
+def show_merge(name: str, outcome: str, done: Any, by_hand: str) -> None:
+    """Print what merging the work of an agent or a run did; `by_hand` is what to do about a conflict."""
+    if outcome == "blocked":
         report(f"{done.why}: {', '.join(done.files)}" if done.files else done.why, done.hint)
-    elif done.outcome == "conflicted":
-        report(
-            f"both sides changed {', '.join(done.files)}; nothing was merged",
-            f"commit yours, then `maos agent resume {name}` and tell it what changed, or apply its patch: "
-            f"`maos agent diff {name} --patch`",
-        )
+    elif outcome == "conflicted":
+        report(f"both sides changed {', '.join(done.files)}; nothing was merged", f"commit yours, then {by_hand}")
     elif not done.files:
-        render.line("nothing to merge: everything is there already")
+        render.line("nothing to merge: your branch has everything already")
     else:
         files = render.many(len(done.files), "file")
         render.line((clean(name), "bold"), f": {files} merged as commit {done.commit[:12]}")

@@ -45,7 +45,7 @@ def chat(ctx: click.Context, /, id: str, auto: bool, notify: tuple[str, ...], as
 
     async def work(m: Maos) -> int:
         from maos.cli.chat.loop import ChatLoop, completions
-        from maos.cli.chat.session import ChatSession, ChatSettings
+        from maos.cli.chat.session import ChatSettings
         from maos.cli.input import PipedLines
         from maos.cli.runs.live import LiveView
         from maos.model.run import Run
@@ -54,6 +54,6 @@ def chat(ctx: click.Context, /, id: str, auto: bool, notify: tuple[str, ...], as
         is_person = sys.stdin is not None and sys.stdin.isatty()
         lines = view.terminal if is_person and view.terminal is not None else PipedLines()
         settings = ChatSettings(folder, run_options(given), types, notify, auto=auto)
-        return await ChatLoop(ChatSession(m, view, lines, settings)).hold(id)
+        return await ChatLoop(m, view, lines, settings).hold(id)
 
     ctx.exit(database.write(work, create=not id))

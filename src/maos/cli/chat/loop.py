@@ -14,7 +14,8 @@ from maos.cli.input import InputLine, heard
 from maos.cli.runs import narration, page, plans
 from maos.cli.runs.foreground import PAUSING, SIGNALLED
 from maos.cli.runs.live import cancel
-from maos.errors import InvalidInput, MaosError, NotFound
+from maos.errors import InvalidInput, MaosError
+from maos.ids import only
 from maos.model import question
 from maos.model.message import PERSON
 from maos.model.plan import BadPlan
@@ -45,60 +46,56 @@ HELP = (
 NAMES = ("/help", *(usage.split()[0] for usage, _meaning in HELP if usage.startswith("/")))
 
 
-class ChatLoop:
+class ChatLoop(ChatSession):
     """Reads lines until the person leaves, or a pipe has ended and its run too."""
 
-    def __init__(self, session: ChatSession) -> None:
-        self._session = session
-        self._run = session.run
-        self._lines = session.lines
-        self._is_detaching = False
-        self._interrupts = 0
-        self._signal = 0
+    _is_detaching = False
+    _interrupts = 0
+    _signal = 0
 
     async def hold(self, id: str) -> int:
         """Hold the conversation about a run, or a new one; return the exit code."""
-        showing = asyncio.create_task(self._session.view.show())
-        showing.add_done_callback(lambda _task: self._run.changed.set())
+        showing = asyncio.create_task(self.view.show())
+        showing.add_done_callback(lambda _task: self.run.changed.set())
         with heard(interrupted=self._interrupt, sent_away=self._leave_by):
             try:
-                self._lines.start()
-                await self._session.begin(id)
+                self.lines.start()
+                await self.begin(id)
                 await self._talk(showing)
                 return await self._leave()
             finally:
-                await self._run.detach()
+                await self.run.detach()
                 await cancel(showing)
-                await self._lines.stop()
-                await self._session.view.close()
+                await self.lines.stop()
+                await self.view.close()
 
     async def _talk(self, showing: asyncio.Task[None]) -> None:
         reading: asyncio.Task[InputLine | None] | None = self._read()
         try:
-            while not self._session.is_leaving:
-                self._lines.ask(self._session.prompt())
+            while not self.is_leaving:
+                self.lines.ask(self.prompt())
                 if showing.done():
                     showing.result()
-                if self._run.is_over:
-                    await self._guarded(self._run.conclude())
+                if self.run.is_over:
+                    await self._guarded(self.run.conclude())
                 elif reading is not None and reading.done():
                     line = reading.result()
-                    if line is None and self._lines.by_person:
+                    if line is None and self.lines.by_person:
                         return
                     reading = None if line is None else self._read()
                     if line is not None:
                         await self._guarded(self._take(line))
-                elif reading is None and not self._run.is_executing:
+                elif reading is None and not self.run.is_executing:
                     return
                 else:
-                    await self._run.wait()
+                    await self.run.wait()
         finally:
             if reading is not None:
                 await cancel(reading)
 
     def _read(self) -> asyncio.Task[InputLine | None]:
-        reading = asyncio.create_task(self._lines.next())
-        reading.add_done_callback(lambda _task: self._run.changed.set())
+        reading = asyncio.create_task(self.lines.next())
+        reading.add_done_callback(lambda _task: self.run.changed.set())
         return reading
 
     async def _guarded(self, work: Awaitable[None]) -> None:
@@ -106,89 +103,87 @@ class ChatLoop:
         try:
             await work
         except BadPlan as error:
-            self._session.complain("that is not a valid plan", "\n".join(f"  {each}" for each in error.problems))
+            self.complain("that is not a valid plan", "\n".join(f"  {each}" for each in error.problems))
         except MaosError as error:
-            self._session.complain(error.what, error.hint)
+            self.complain(error.what, error.hint)
 
     async def _take(self, line: InputLine) -> None:
-        session, text = self._session, line.text.strip()
+        text = line.text.strip()
         if not text:
             return
-        session.view.report(f"› {text}", "bold")
-        prompt = line.prompt or session.prompt()
+        self.view.report(f"› {text}", "bold")
+        prompt = line.prompt or self.prompt()
         if text.startswith("/"):
-            await session.record(text)
+            await self.record(text)
             await self._execute(text)
-        elif text.startswith("@") and self._run.run is not None:
-            await session.record(text)
+        elif text.startswith("@") and self.run.run is not None:
+            await self.record(text)
             await self._message(text[1:])
-        elif prompt.kind == "decide" and session.proposal is not None:
-            await session.decide(text, session.proposal)
+        elif prompt.kind == "decide" and self.proposal is not None:
+            await self.decide(text, self.proposal)
         elif prompt.kind == "answer":
-            await session.record(text, asked=prompt.ref)
-            await self._run.answer(prompt.ref, text)
-        elif self._run.run is None:
-            await session.plan(text)
-        elif self._run.is_executing:
-            await session.record(text)
+            await self.record(text, asked=prompt.ref)
+            await self.run.answer(prompt.ref, text)
+        elif self.run.run is None:
+            await self.plan(text)
+        elif self.run.is_executing:
+            await self.record(text)
             await self._message(f"all {text}")
         else:
-            await session.record(text)
-            await session.add([text])
+            await self.record(text)
+            await self.add([text])
 
     # --- leaving ---------------------------------------------------------------------------------------------
 
     async def _leave(self) -> int:
-        session = self._session
-        if session.proposal is not None and session.proposal.what == "plan" and not self._interrupts:
-            session.complain("the plan was not approved; nothing was started", f"maos chat {session.id} continues")
+        if self.proposal is not None and self.proposal.what == "plan" and not self._interrupts:
+            self.complain("the plan was not approved; nothing was started", f"maos chat {self.id} continues")
             return USAGE
-        if self._run.is_ours:
+        if self.run.is_ours:
             await self._pause_or_detach()
         if self._signal:
             return SIGNALLED + self._signal
-        run = self._run.run
+        run = self.run.run
         if run is not None and run.status != "completed":
-            session.reply(f"to continue here: maos chat {run.id}", run=run.id)
+            self.reply(f"to continue here: maos chat {run.id}", run=run.id)
         if self._interrupts:
             return INTERRUPTED
-        return 0 if run is None or self._run.is_executing else page.exit_code(run)
+        return 0 if run is None or self.run.is_executing else page.exit_code(run)
 
     async def _pause_or_detach(self) -> None:
         if not self._is_detaching:
-            self._session.reply(PAUSING, "warning")
-            await self._run.pause("Ctrl+C" if self._interrupts else "asked")
-        while self._run.is_ours and not self._is_detaching:
-            await self._run.wait()
-        if not self._run.is_ours:
-            await self._guarded(self._run.conclude())
+            self.reply(PAUSING, "warning")
+            await self.run.pause("Ctrl+C" if self._interrupts else "asked")
+        while self.run.is_ours and not self._is_detaching:
+            await self.run.wait()
+        if not self.run.is_ours:
+            await self._guarded(self.run.conclude())
             return
-        self._session.reply(f"its agents keep running; `maos chat {self._session.id}` attaches to them again")
+        self.reply(f"its agents keep running; `maos chat {self.id}` attaches to them again")
         self._signal = self._signal or signal.SIGINT
 
     def _interrupt(self) -> None:
-        if self._session.planning is not None:
-            self._session.planning.cancel()
-        elif self._session.is_leaving:
+        if self.planning is not None:
+            self.planning.cancel()
+        elif self.is_leaving:
             self._is_detaching = True
-            self._run.changed.set()
-        elif not self._lines.drop():
+            self.run.changed.set()
+        elif not self.lines.drop():
             self._interrupts += 1
-            self._session.leave()
+            self.leave()
 
     def _leave_by(self, number: signal.Signals) -> None:
         self._signal = number
         self._is_detaching = True
-        self._session.leave()
+        self.leave()
 
     # --- messages and commands -------------------------------------------------------------------------------
 
     async def _execute(self, text: str) -> None:
         """Execute a command."""
         name, _, rest = text.partition(" ")
-        found = [each for each in NAMES if each == name.lower()] or [
-            each for each in NAMES if each.startswith(name.lower())
-        ]
+        begun = name.lower()
+        found = [begun] if begun in NAMES else [each for each in NAMES if each.startswith(begun)]
         if len(found) != 1:
             near = get_close_matches(name, NAMES, n=1)
             hint = f"did you mean {near[0]}?" if near else "/help lists them"
@@ -200,111 +195,111 @@ class ChatLoop:
         to, _, said = text.partition(" ")
         if not said.strip():
             raise InvalidInput("the message is empty", hint="@NAME TEXT sends one to an agent")
-        run, bus = self._known(), self._session.m.bus
+        run, bus = self._known(), self.m.bus
         if to.lower() == "all":
             sent = await bus.broadcast(PERSON, run.id, said.strip())
             if not sent.to:
                 raise InvalidInput("no agent works that could receive it", hint="/add TEXT gives more work")
-            self._session.reply(f"sent to {', '.join(narration.task_of(run.id, each) for each in sent.to)}")
+            self.reply(f"sent to {', '.join(narration.task_of(run.id, each) for each in sent.to)}")
             return
         task = _task_named(run, to)
         agent = run.agent(task)
         if run.tasks[task].status == TaskStatus.DONE:
             raise InvalidInput(f"{task} is done", hint=f"/add {task}-2 after {task}: {said.strip()}")
         if run.tasks[task].attempts:
-            await self._session.m.agents.tell(agent, said.strip())
+            await self.m.agents.tell(agent, said.strip())
         else:
             await bus.send(PERSON, agent, said.strip())
-        self._session.reply(f"sent to {task}")
+        self.reply(f"sent to {task}")
 
     async def _do_help(self, _rest: str) -> None:
         width = max(len(usage) for usage, _meaning in HELP)
-        self._session.reply("\n".join(f"  {usage:<{width}}  {meaning}" for usage, meaning in HELP), "")
+        self.reply("\n".join(f"  {usage:<{width}}  {meaning}" for usage, meaning in HELP), "")
 
     async def _do_add(self, rest: str) -> None:
         self._known()
         if not rest:
             raise InvalidInput("the work is missing", hint="/add TEXT")
-        await self._session.add([rest], approved=True)
+        await self.add([rest], approved=True)
 
     async def _do_answer(self, rest: str) -> None:
         id, _, said = rest.partition(" ")
-        await self._run.answer(question.find(self._run.questions, id).ref, said)
+        await self.run.answer(question.find(self.run.questions, id).ref, said)
 
     async def _do_questions(self, _rest: str) -> None:
-        run, found = self._known(), self._run.questions
+        run, found = self._known(), self.run.questions
         if not found:
-            self._session.reply("no open questions")
+            self.reply("no open questions")
         for each in found:
             text = "\n".join([*narration.lines_of(run.id, each), f"  /answer {each.id} …"])
-            self._session.reply(text, "warning", id=each.id, choices=list(each.choices))
+            self.reply(text, "warning", id=each.id, choices=list(each.choices))
 
     async def _do_status(self, _rest: str) -> None:
-        now = await self._session.m.runs.status_of(self._known())
-        if self._session.view.as_json:
-            self._session.view.emit({**page.document(now, tasks=True), "kind": "status"})
+        now = await self.m.runs.status_of(self._known())
+        if self.view.as_json:
+            self.view.emit({**page.document(now, tasks=True), "kind": "status"})
         else:
-            await self._session.view.write(lambda: page.show(now, tasks=True, messages=None))
+            await self.view.write(lambda: page.show(now, tasks=True, messages=None))
 
     async def _do_log(self, rest: str) -> None:
         run = self._known()
         agent = run.agent(_task_named(run, rest))
         lines: list[str] = []
-        async for record in self._session.m.agents.records(agent):
+        async for record in self.m.agents.records(agent):
             for fact in record.data.get("facts", ()):
                 if fact["kind"] in ("line", "text"):
                     lines += [words.tidy(each) for each in str(fact.get("text", "")).splitlines()]
                 elif fact["kind"] == "tool_use":
                     lines.append(f"→ {words.tool(fact.get('name', ''), fact.get('input'))}")
             lines = lines[-LOG_LINES:]
-        self._session.reply("\n".join(f"  {each}" for each in lines) or "it has printed nothing yet", "")
+        self.reply("\n".join(f"  {each}" for each in lines) or "it has printed nothing yet", "")
 
     async def _do_plan(self, rest: str) -> None:
-        if self._run.run is not None:
+        if self.run.run is not None:
             raise InvalidInput("there is a run already", hint=f"/add @{rest or 'FILE'} adds to it, /new begins another")
         draft = plans.read(rest)
-        self._session.id, self._session.request = self._session.id or new_id(), f"the plan {rest}"
-        await self._session.propose(draft)
+        self.id, self.request = self.id or new_id(), f"the plan {rest}"
+        await self.propose(draft)
 
     async def _do_pause(self, _rest: str) -> None:
         self._known()
-        await self._run.pause("asked")
-        self._session.reply("pausing: the agents are being stopped")
+        await self.run.pause("asked")
+        self.reply("pausing: the agents are being stopped")
 
     async def _do_concurrency(self, rest: str) -> None:
         self._known()
         agents = _number(rest)
-        self._run.set_concurrency(agents)
-        self._session.reply(f"at most {agents} at once from now on")
+        self.run.set_concurrency(agents)
+        self.reply(f"at most {agents} at once from now on")
 
     async def _do_resume(self, rest: str) -> None:
         run = self._known()
         agents = _number(rest) if rest else None
-        if self._run.is_executing:
+        if self.run.is_executing:
             raise InvalidInput(f"{run.id} is executed already", hint="/pause first, to change how")
-        await self._session.resume({"concurrency": agents} if agents else {})
+        await self.resume({"concurrency": agents} if agents else {})
 
     async def _do_stop(self, rest: str) -> None:
         run = self._known()
         task = _task_named(run, rest)
-        await self._session.m.agents.stop(run.agent(task))
-        self._session.reply(f"{task} is being stopped")
+        await self.m.agents.stop(run.agent(task))
+        self.reply(f"{task} is being stopped")
 
     async def _do_new(self, _rest: str) -> None:
-        if self._run.is_ours:
+        if self.run.is_ours:
             raise InvalidInput("this process executes the run", hint="/pause it first")
-        await self._session.begin_anew("say what is to be done")
+        await self.begin_anew("say what is to be done")
 
     async def _do_wait(self, _rest: str) -> None:
-        await self._session.until_needed()
+        await self.until_needed()
 
     async def _do_quit(self, _rest: str) -> None:
-        self._session.leave()
+        self.leave()
 
     def _known(self) -> Run:
-        if self._run.run is None:
+        if self.run.run is None:
             raise InvalidInput("there is no run yet", hint="say what is to be done")
-        return self._run.run
+        return self.run.run
 
 
 def _task_named(run: Run, given: str) -> str:
@@ -312,12 +307,8 @@ def _task_named(run: Run, given: str) -> str:
     given = narration.task_of(run.id, given.strip())
     if given in run.tasks:
         return given
-    found = [name for name in run.tasks if given and name.lower().startswith(given.lower())]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        raise InvalidInput(f"{given!r} could be {', '.join(found[:5])}", hint="give more of the name")
-    raise NotFound(f"no agent is called {given!r}", hint=f"there are: {', '.join(list(run.tasks)[:20])}")
+    found = [name for name in run.tasks if name.lower().startswith(given.lower())]
+    return only(given, found, "agent", hint=f"there are: {', '.join(list(run.tasks)[:20])}")
 
 
 def _number(text: str) -> int:

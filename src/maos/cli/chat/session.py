@@ -69,7 +69,7 @@ class Proposal(NamedTuple):
 
 
 class ChatSession:
-    """One person, one run at a time."""
+    """One person, one run at a time; `ChatLoop` reads the lines."""
 
     def __init__(self, m: Maos, view: LiveView, lines: InputLines, settings: ChatSettings) -> None:
         self.m = m

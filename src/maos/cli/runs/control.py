@@ -37,11 +37,13 @@ def pause(ctx: click.Context, id: str, as_json: bool) -> None:
     Its agents are stopped, and this waits until they have ended. The engine that executes the run stops them; if there
     is none, agents of the run that still work are stopped all the same. Messages and questions are kept.
     """
-    now = _request(ctx, id, lambda m, each: m.runs.pause_and_wait(each.id), workflow="workflow pause")
-    if now is not None:
-        what = "is paused" if now.run.status == "paused" else f"is {page.spoken(now)}, and none of its agents works"
-        render.line((now.run.id, "bold"), f" {what if now.run.is_open else 'had ended before: ' + now.run.status}")
-        _print_resumable(now)
+
+    def said(now: RunView) -> str:
+        if not now.run.is_open:
+            return f" had ended before: {now.run.status}"
+        return " is paused" if now.run.status == "paused" else f" is {page.spoken(now)}, and none of its agents works"
+
+    _request(ctx, id, lambda m, each: m.runs.pause_and_wait(each.id), said, workflow="workflow pause", tasks=False)
 
 
 @command("maos cancel r-1a2b3c", "maos cancel r-1a2b3c/api --json")
@@ -59,9 +61,7 @@ def cancel(ctx: click.Context, id: str, why: str, as_json: bool) -> None:
     def work(m: Maos, target: Target) -> Awaitable[Run]:
         return m.runs.cancel(target.run or target.id, task=target.task, why=why)
 
-    now = _request(ctx, id, work, workflow="workflow cancel", tasks=True)
-    if now is not None:
-        render.line((now.run.id, "bold"), f" is {page.spoken(now)}")
+    _request(ctx, id, work, lambda now: f" is {page.spoken(now)}", workflow="workflow cancel")
 
 
 @command("maos retry r-1a2b3c", "maos retry r-1a2b3c/api --json")
@@ -77,7 +77,7 @@ def retry(ctx: click.Context, id: str, as_json: bool) -> None:
     def work(m: Maos, target: Target) -> Awaitable[Run]:
         return m.runs.retry(target.run or target.id, tasks=[target.task] if target.task else ())
 
-    _print_left(_request(ctx, id, work, tasks=True), "will be retried")
+    _request(ctx, id, work, lambda now: f": will be retried; the run is {page.spoken(now)}")
 
 
 @command("maos skip r-1a2b3c/deploy --why 'deployed by hand'", "maos skip r-1a2b3c/deploy --json")
@@ -96,18 +96,19 @@ def skip(ctx: click.Context, id: str, why: str, as_json: bool) -> None:
             raise InvalidInput(f"{target.id} is a run", hint=f"name the task: `maos skip {target.id}/TASK`")
         return m.runs.skip(target.run, target.task, reason=why)
 
-    _print_left(_request(ctx, id, work, tasks=True), "is skipped")
+    _request(ctx, id, work, lambda now: f": is skipped; the run is {page.spoken(now)}")
 
 
 def _request(
     ctx: click.Context,
     id: str,
     work: Callable[[Maos, Target], Awaitable[Run]],
+    said: Callable[[RunView], str],
     *,
     workflow: str = "",
-    tasks: bool = False,
-) -> RunView | None:
-    """Send a command to a run, or a task of it; the status of the run then, None when it was printed as JSON.
+    tasks: bool = True,
+) -> None:
+    """Send a command to a run, or a task of it, and print the status of the run then.
 
     `workflow` is the command for a workflow run, if there is one.
     """
@@ -125,18 +126,10 @@ def _request(
         raise InvalidInput(f"{now.id} is an agent of no run", hint=f"`maos agent stop {now.id}` stops it")
     elif as_json:
         documents.show(page.summary(now))
-    return None if as_json or isinstance(now, Target) else now
-
-
-def _print_left(now: RunView | None, what: str) -> None:
-    if now is not None:
-        render.line((now.run.id, "bold"), f": {what}; the run is {page.spoken(now)}")
-        _print_resumable(now)
-
-
-def _print_resumable(now: RunView) -> None:
-    if now.resumable:
-        render.line(("resume with: ", "dim"), (now.resumable, "bold"))
+    else:
+        render.line((now.run.id, "bold"), said(now))
+        if now.resumable:
+            render.line(("resume with: ", "dim"), (now.resumable, "bold"))
 
 
 @command("maos rm r-1a2b3c --dry-run", "maos rm r-1a2b3c --yes --json")

@@ -188,7 +188,7 @@ class LiveView(Observer):
             self.terminal.draw(self._frame())
             await self.terminal.print(text)
         elif text:
-            await asyncio.to_thread(_write_plain, text)
+            await asyncio.to_thread(print, text, end="", flush=True)
 
     # --- the frame -------------------------------------------------------------------------------------------
 
@@ -223,11 +223,6 @@ class LiveView(Observer):
         row = [("bold", title), ("", f"  {status:<{STATUS_WIDTH}}  {cost}"), *self.detail(name)]
         room = render.console().width - sum(len(text) for _style, text in row) - 1
         return [*row, ("dim", words.one_line(activity, max(1, room)))]
-
-
-def _write_plain(text: str) -> None:
-    sys.stdout.write(text)
-    sys.stdout.flush()
 
 
 class LiveRun:
@@ -394,7 +389,10 @@ async def cancel(*tasks: asyncio.Task[Any]) -> None:
 
 
 async def print_run(m: Maos, id: str, *, follow: bool, live: bool, as_json: bool) -> None:
-    """Print what is recorded of a run: from its beginning, or with a live view from now on."""
+    """Print what is recorded of a run: from its beginning, or with a live view from now on.
+
+    With `follow`, until the run has ended or is paused, or its engine has exited.
+    """
     async with m.runs.follow(id, from_start=not live) as feed:
         view = LiveView(feed.run, as_json=as_json)
         if not live:
@@ -402,27 +400,20 @@ async def print_run(m: Maos, id: str, *, follow: bool, live: bool, as_json: bool
         for update in await feed.recorded():
             view.update(update)
         await view.flush()
-        if follow and is_executing(feed.run):
-            await _follow(feed, view, live=live)
+
+        async def read() -> None:
+            async for _update in view.follow(feed):
+                pass
+
+        tasks = [asyncio.create_task(each) for each in (read(), view.show())] if follow else []
+        try:
+            while tasks and is_executing(feed.run):
+                done, _pending = await asyncio.wait(tasks, timeout=LOOK_EVERY_S, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    task.result()
+        finally:
+            await cancel(*tasks)
         await view.close()
-
-
-async def _follow(feed: RunFeed, view: LiveView, *, live: bool) -> None:
-    """Render updates until the run has ended or is paused, or its engine has exited."""
-
-    async def read() -> None:
-        async for _update in view.follow(feed):
-            if not live:
-                await view.flush()
-
-    tasks = [asyncio.create_task(read()), *([asyncio.create_task(view.show())] if live else [])]
-    try:
-        while is_executing(feed.run):
-            done, _pending = await asyncio.wait(tasks, timeout=LOOK_EVERY_S, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                task.result()
-    finally:
-        await cancel(*tasks)
 
 
 async def watch(m: Maos, run: Run, *, tasks: bool, messages: bool, as_json: bool) -> None:

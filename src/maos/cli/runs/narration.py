@@ -62,21 +62,14 @@ def of_event(run: Run, type_: str, data: Mapping[str, Any]) -> Iterator[Line]:
             said = f"· passed check {passed} of {gates}" if passed else "· its part is done; now the checks"
             yield name, said, "dim"
         case "run_hibernated":
-            until = render.when(data["until_us"])
-            yield (
-                "",
-                f"‖ {data.get('kind', 'an agent')} has reached its rate limit; it continues by itself at {until}",
-                "warning",
-            )
+            limited = f"{data.get('kind', 'an agent')} has reached its rate limit"
+            yield "", f"‖ {limited}; it continues by itself at {render.when(data['until_us'])}", "warning"
         case "run_note_added" if data.get("text"):
             yield "", f"· {words.one_line(data['text'], 200)}", "warning"
         case "run_planned" if len(data["tasks"]) < len(run.tasks):
             for each in data["tasks"]:
-                yield (
-                    str(each["name"]),
-                    f"+ is added: {words.one_line(str(each.get('task') or ''), RESULT_WIDTH)}",
-                    "dim",
-                )
+                what = words.one_line(str(each.get("task") or ""), RESULT_WIDTH)
+                yield str(each["name"]), f"+ is added: {what}", "dim"
         case "question_asked":
             answer = f"maos answer {run.id}/{clean(str(data['id']))} …"
             yield _asker(run, data), f"? {words.one_line(data['question'], 200)}  (`{answer}`)", "found"

@@ -13,6 +13,7 @@ import msgspec
 from maos.cli import documents, render
 from maos.cli.agent import words
 from maos.cli.commands import named_text
+from maos.cli.database import ask
 from maos.cli.failures import FAILED, USAGE, note, report
 from maos.cli.render import clean
 from maos.errors import InvalidInput
@@ -67,7 +68,7 @@ def approve(
         if answer in ("y", "yes"):
             return found
         if answer in ("n", "no"):
-            _end("nothing was started")
+            _end()
         if answer in ("e", "edit"):
             draft, found = _edited(draft, types)
             show(found, options)
@@ -83,7 +84,7 @@ def _edited(draft: Source, types: Mapping[str, AgentType]) -> tuple[Source, Vali
         except BadPlan as error:
             _show_problems(draft.name, error.problems)
         if _ask("Edit it again? [y]es, [n]o: ") not in ("y", "yes", "e", "edit"):
-            _end("nothing was started")
+            _end()
 
 
 def added(run: Run, texts: Sequence[str]) -> Addition | None:
@@ -101,8 +102,7 @@ def approve_added(run: Run, found: Addition, *, auto: bool, as_json: bool) -> No
     if auto:
         return
     _need_person("the new work", as_json=as_json)
-    if not click.confirm("Add it and resume?", err=True):
-        _end("nothing was changed")
+    ask("Add it and resume?")
 
 
 def _need_person(what: str, *, as_json: bool) -> None:
@@ -110,8 +110,8 @@ def _need_person(what: str, *, as_json: bool) -> None:
         raise InvalidInput(f"{what} is not approved, and no person can be asked here", hint="repeat it with --auto")
 
 
-def _end(text: str) -> NoReturn:
-    click.echo(text, err=True)
+def _end() -> NoReturn:
+    click.echo("nothing was started", err=True)
     raise click.exceptions.Exit(FAILED)
 
 

@@ -14,10 +14,11 @@ import click
 from maos.cli import completion, render
 from maos.cli import documents as shared
 from maos.cli.agent import words
+from maos.cli.agent.status import show_merge
 from maos.cli.commands import WHEN, command, forward, json_lines_option, json_option
 from maos.cli.completion import id_argument
 from maos.cli.documents import Document
-from maos.cli.failures import CONFLICT, report
+from maos.cli.failures import CONFLICT
 from maos.cli.render import Column, Listing, clean
 from maos.cli.runs.travel import point
 from maos.errors import InvalidInput, NotFound
@@ -261,25 +262,8 @@ def merge(ctx: click.Context, id: str, into: str | None, message: str, as_json: 
     if as_json:
         shared.show({"run": run.id, "outcome": kind, **done._asdict()})
     else:
-        _show_merge(run, done)
+        tree = run.options["workspace"]["tree"]
+        by_hand = f"merge by hand: the work is commit {run.commit[:12]}, its files are in {tree}"
+        show_merge(run.id, kind, done, by_hand)
     if kind != "merged":
         ctx.exit(CONFLICT)
-
-
-def _show_merge(run: Run, done: Merged | Conflicted | Blocked) -> None:
-    from maos.runs.status import Blocked, Merged
-
-    if isinstance(done, Merged):
-        if not done.files:
-            render.line("nothing to merge: your branch has everything already")
-            return
-        files = render.many(len(done.files), "file")
-        render.line((clean(run.id), "bold"), f": {files} merged as commit {done.commit[:12]}")
-    elif isinstance(done, Blocked):
-        report(f"{done.why}: {', '.join(done.files)}" if done.files else done.why, done.hint)
-    else:
-        workspace = run.options["workspace"]["tree"]
-        report(
-            f"both sides changed {', '.join(done.files)}; nothing was merged",
-            f"commit yours, then merge by hand: the work is commit {run.commit[:12]}, its files are in {workspace}",
-        )
