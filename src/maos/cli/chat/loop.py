@@ -180,7 +180,6 @@ class ChatLoop(ChatSession):
     # --- messages and commands -------------------------------------------------------------------------------
 
     async def _execute(self, text: str) -> None:
-        """Execute a command."""
         name, _, rest = text.partition(" ")
         begun = name.lower()
         found = [begun] if begun in NAMES else [each for each in NAMES if each.startswith(begun)]
@@ -236,10 +235,8 @@ class ChatLoop(ChatSession):
 
     async def _do_status(self, _rest: str) -> None:
         now = await self.m.runs.status_of(self._known())
-        if self.view.as_json:
-            self.view.emit({**page.document(now, tasks=True), "kind": "status"})
-        else:
-            await self.view.write(lambda: page.show(now, tasks=True, messages=None))
+        self.view.emit({**page.document(now, tasks=True), "kind": "status"})
+        await self.view.write(lambda: page.show(now, tasks=True, messages=None))
 
     async def _do_log(self, rest: str) -> None:
         run = self._known()
@@ -312,7 +309,6 @@ def _task_named(run: Run, given: str) -> str:
 
 
 def _number(text: str) -> int:
-    """How many agents."""
     if not text.isdigit() or not 1 <= int(text) <= AGENTS_MAX:
         raise InvalidInput(f"{text!r} is not a number of agents", hint=f"it is 1 to {AGENTS_MAX}")
     return int(text)

@@ -157,8 +157,7 @@ class ChatSession:
         """Show a plan, and ask whether to start it."""
         plan = validate(draft, self._settings.types)
         self.view.emit({"kind": "plan", "run": self.id, **msgspec.to_builtins(plan.plan)})
-        if not self.view.as_json:
-            await self.view.write(lambda: plans.show(plan, self._settings.options))
+        await self.view.write(lambda: plans.show(plan, self._settings.options))
         await self._ask(Proposal("plan", plan, draft))
 
     async def add(self, texts: Sequence[str], *, approved: bool = False) -> None:
@@ -169,8 +168,7 @@ class ChatSession:
         if self.run.is_executing:
             await self.run.request(added)
             return
-        if not self.view.as_json:
-            await self.view.write(lambda: plans.show_added(run, added))
+        await self.view.write(lambda: plans.show_added(run, added))
         await self._ask(Proposal("more", added), approved=approved)
 
     async def _ask(self, proposal: Proposal, *, approved: bool = False) -> None:

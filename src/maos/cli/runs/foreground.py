@@ -10,10 +10,10 @@ import asyncio
 import errno
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from maos.cli import documents, render
 from maos.cli.agent import words
@@ -79,15 +79,15 @@ class Dialogue(Observer):
 
 
 class ForegroundRun:
-    """One run that this process executes."""
+    """One run that this process executes, with the options that the command was given."""
 
-    def __init__(self, m: Maos, run: Run, *, as_json: bool, summary: str, notify: Sequence[str]) -> None:
+    def __init__(self, m: Maos, run: Run, given: Mapping[str, Any]) -> None:
         self._m = m
-        self._summary = summary
-        """A file for the summary as Markdown, if one is wanted."""
         self._id = run.id
-        self._view = LiveView(run, as_json=as_json)
-        self._run = LiveRun(m, self._view, notify)
+        self._summary = given["summary"]
+        """A file for the summary as Markdown, if one is wanted."""
+        self._view = LiveView(run, as_json=given["as_json"])
+        self._run = LiveRun(m, self._view, given["notify"])
         is_person = sys.stdin is not None and sys.stdin.isatty()
         self._terminal = self._view.terminal if is_person else None
         """Where a person answers questions."""
@@ -113,10 +113,14 @@ class ForegroundRun:
                 if not self._run.is_over:
                     return await self._detach(showing)
                 run = await self._run.ended()
-                await cancel(showing)
-                await self._view.close()
                 assert run is not None
-                return await self._conclude(run)
+                await cancel(showing)
+                found = await self._m.runs.summary(run)
+                if self._summary:
+                    await asyncio.to_thread(Path(self._summary).write_text, page.markdown(found), encoding="utf-8")
+                await self._view.show_summary(found)
+                await self._view.close()
+                return INTERRUPTED if self._interrupts else page.exit_code(run)
             except OSError as error:
                 if error.errno == errno.EIO:  # the terminal was closed
                     return SIGNALLED + signal.SIGHUP
@@ -126,17 +130,6 @@ class ForegroundRun:
                 await cancel(showing, answering)
                 with suppress(OSError):
                     await self._view.close()
-
-    async def _conclude(self, run: Run) -> int:
-        found = await self._m.runs.summary(run)
-        if self._summary:
-            await asyncio.to_thread(Path(self._summary).write_text, page.markdown(found), encoding="utf-8")
-        if self._view.as_json:
-            self._view.emit({**page.summary_document(found), "kind": "summary"})
-            await self._view.close()
-        else:
-            await asyncio.to_thread(page.show_summary, found)
-        return INTERRUPTED if self._interrupts else page.exit_code(run)
 
     async def _detach(self, showing: asyncio.Task[None]) -> int:
         """Say how to attach again; the caller closes what is open, and the agents keep running."""

@@ -27,7 +27,7 @@ from maos.model.run import Run
 from maos.runs.feed import AgentOutput, MessageUpdate, RunFeed, RunUpdate, Update
 from maos.runs.plan_input import Addition
 from maos.runs.service import Observer
-from maos.runs.status import RunView, is_executing
+from maos.runs.status import RunSummary, RunView, is_executing
 
 if TYPE_CHECKING:
     from prompt_toolkit.formatted_text import StyleAndTextTuples
@@ -154,7 +154,9 @@ class LiveView(Observer):
                 await asyncio.sleep(FRAME_S)
 
     async def write(self, show: Callable[[], None]) -> None:
-        """Have a function that prints to standard output print above the frame."""
+        """Have a function that prints to standard output print above the frame; nothing with JSON."""
+        if self.as_json:
+            return
         await self.flush()
         if self.terminal is None:
             await asyncio.to_thread(show)
@@ -162,6 +164,11 @@ class LiveView(Observer):
         with render.console().capture() as printed:
             show()
         await self.terminal.print(printed.get())
+
+    async def show_summary(self, found: RunSummary) -> None:
+        """Print the summary of a run."""
+        self.emit({**page.summary_document(found), "kind": "summary"})
+        await self.write(lambda: page.show_summary(found))
 
     async def close(self) -> None:
         """Remove the frame, and write what is left."""
@@ -354,10 +361,7 @@ class LiveRun:
         if late and run.status != "paused":  # requested while the run ended: it is in the run's inbox
             await self.execute(run.id)
             return
-        found = await self._m.runs.summary(run)
-        self._view.emit({**page.summary_document(found), "kind": "summary"})
-        if not self._view.as_json:
-            await self._view.write(lambda: page.show_summary(found))
+        await self._view.show_summary(await self._m.runs.summary(run))
 
     async def ended(self) -> Run | None:
         """Return the run when no engine executes it any more and everything of it is rendered; None while one does."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from maos.cli import questions, render
 from maos.cli.agent import words
 from maos.cli.agent.status import code_of
-from maos.cli.documents import Document, time
+from maos.cli.documents import Document, of, time
 from maos.cli.failures import LIMIT_REACHED, STOPPED
 from maos.cli.render import Column, Listing, clean
 from maos.cli.workflow import changes
@@ -73,23 +73,14 @@ def summary(status: RunView) -> Document:
     """A run in a list (R-106)."""
     run, now = status.run, status.now
     return {
-        "id": run.id,
-        "request": run.request,
-        "status": run.status,
-        "state": now.state,
-        "activity": now.activity,
-        "progress": now.progress,
+        **of(run, "id", "request", "status", "cost_usd", "tokens", "created_us", "updated_us"),
+        **time(run.ended_us or None, "completed"),
+        **of(now, "state", "activity", "progress", "error"),
         "total_agents": len(run.tasks),
         "successful_agents": run.done,
         "active_agents": sum(each.is_open for each in status.attempts.values()),
         "message_count": status.messages,
-        "cost_usd": run.cost_usd,
-        "tokens": run.tokens,
         "duration_s": status.duration_us / 1e6,
-        **time(run.created_us, "created"),
-        **time(run.updated_us, "updated"),
-        **time(run.ended_us or None, "completed"),
-        "error": now.error,
         "to_do": to_do(status),
         "questions": len(status.questions),
         "permanent": status.permanent is not None,
@@ -105,12 +96,9 @@ def document(status: RunView, *, tasks: bool = False, messages: Sequence[SentMes
     return {
         **summary(status),
         **changes.document(run),
-        "folder": run.folder,
-        "options": run.options,
+        **of(run, "folder", "options", "summary", "commit"),
         "engine": run.owner,
-        "summary": run.summary,
         "batches": batches(Plan(tasks=[Task(name=each.name, needs=each.needs) for each in run.tasks.values()])),
-        "commit": run.commit,
         "spawned_tasks": list(now.spawned),
         "stuck_tasks": list(now.stuck),
         "pause_requested": status.commands.pause or None,
@@ -120,13 +108,10 @@ def document(status: RunView, *, tasks: bool = False, messages: Sequence[SentMes
         **time(now.restored_us or None, "last_restored"),
         **AGENTS.document(list(status.attempts.items())),
         "pending_questions": questions.documents_of(status.questions),
-        "checkpoints": [
-            {"name": each.name, "version": each.version, **time(each.at_us)}
-            for each in run.checkpoints
-        ],
+        "checkpoints": [{**of(each, "name", "version"), **time(each.at_us)} for each in run.checkpoints],
         **({"tasks": [task_document(each, run) for each in run.tasks.values()]} if tasks else {}),
         **(MESSAGES.document(messages) if messages is not None else {}),
-    }  # fmt: skip
+    }
 
 
 def task_document(task: TaskState, run: Run) -> Document:
@@ -134,34 +119,19 @@ def task_document(task: TaskState, run: Run) -> Document:
     return {
         "task": task.name,
         "description": task.plan.get("task", "") or " ".join(task.plan.get("command", ())),
-        "status": task.status,
         "agent": run.agent(task.name),
-        "needs": task.needs,
-        "attempts": task.attempts,
-        "result": task.result,
+        **of(task, "status", "needs", "attempts", "result", "cost_usd", "tokens", "started_us", "not_before_us"),
+        **time(task.ended_us or None, "completed"),
         "failure": task.failure or None,
         "why": task.why or None,
-        "cost_usd": task.cost_usd,
-        "tokens": task.tokens,
-        **time(task.started_us or None, "started"),
-        **time(task.ended_us or None, "completed"),
-        **time(task.not_before_us or None, "not_before"),
     }
 
 
 def _agent(named: tuple[str, Attempt]) -> Document:
     name, attempt = named
-    return {
-        "agent": name,
-        "kind": attempt.kind,
-        "status": attempt.status,
-        "activity": attempt.activity,
-        "cost_usd": attempt.total_cost_usd,
-        "turns": attempt.turns,
-        "pid": attempt.pid,
-        "session": attempt.session,
-        **time(attempt.output_us or attempt.planned_us or None, "last_active"),
-    }
+    known = of(attempt, "kind", "status", "activity", "turns", "pid", "session")
+    active_us = attempt.output_us or attempt.planned_us or None
+    return {"agent": name, **known, "cost_usd": attempt.total_cost_usd, **time(active_us, "last_active")}
 
 
 def _state(named: tuple[str, Attempt]) -> str:
@@ -172,17 +142,8 @@ def _state(named: tuple[str, Attempt]) -> str:
 
 def _message(each: SentMessage) -> Document:
     said = each.message
-    return {
-        "id": said.id,
-        "from": said.sender,
-        "to": list(said.to),
-        "type": said.type,
-        "text": said.text,
-        "topic": said.topic,
-        "metadata": dict(said.metadata),
-        "reply_to": said.reply_to or None,
-        **time(said.at_us),
-    }
+    known = {**of(said, "id", "to", "type", "text", "topic", "metadata"), "reply_to": said.reply_to or None}
+    return {**known, "from": said.sender, **time(said.at_us)}
 
 
 # --- tables ------------------------------------------------------------------------------------------------------
@@ -424,16 +385,8 @@ def run_document(run: Run) -> Document:
     """A run as it begins and ends."""
     return {
         "run": run.id,
-        "status": run.status,
-        "request": run.request,
-        "folder": run.folder,
-        "done": run.done,
+        **of(run, "status", "request", "folder", "done", "cost_usd", "tokens", "why", "created_us", "ended_us"),
         "tasks": [task_document(task, run) for task in run.tasks.values()],
-        "cost_usd": run.cost_usd,
-        "tokens": run.tokens,
-        "why": run.why,
-        **time(run.created_us, "created"),
-        **time(run.ended_us or None, "ended"),
     }
 
 
@@ -442,7 +395,7 @@ def summary_document(found: RunSummary) -> Document:
     return {
         **run_document(found.run),
         "discoveries": found.discoveries,
-        "files": None if found.files is None else [each._asdict() for each in found.files],
+        "files": of(found.files),
         "commit": found.run.commit or None,
         "resumable": None if found.run.status == "completed" else f"maos resume {found.run.id}",
     }

@@ -201,8 +201,7 @@ def start(
         if file and not as_json:
             await _tell_interrupted(m)
         run = await m.runs.start(approved, folder=folder, options=options, id=id)
-        how = {name: given[name] for name in ("as_json", "summary", "notify")}
-        return await foreground.ForegroundRun(m, run, **how).execute()
+        return await foreground.ForegroundRun(m, run, given).execute()
 
     ctx.exit(database.write(work, create=True, in_memory=True))
 
@@ -328,7 +327,6 @@ def resume(ctx: click.Context, /, id: str, **given: Any) -> None:
         if resumed is None:
             render.line(f"{run.id} is woken; another engine executes it")
             return 0
-        how = {name: given[name] for name in ("as_json", "summary", "notify")}
-        return await foreground.ForegroundRun(m, resumed, **how).execute()
+        return await foreground.ForegroundRun(m, resumed, given).execute()
 
     ctx.exit(database.write(work))

@@ -89,9 +89,9 @@ class CheckpointRow(NamedTuple):
 
 
 def _checkpoint(row: CheckpointRow) -> shared.Document:
-    made = row.made
-    return {"name": made.name, "agent": row.agent, "attempt": row.attempt, "version": made.version,
-            "trigger": made.trigger, "commit": made.commit or None, **shared.time(made.at_us)}  # fmt: skip
+    made = shared.of(row.made, "name", "version", "trigger")
+    return {**shared.of(row, "agent", "attempt"), **made, "commit": row.made.commit or None,
+            **shared.time(row.made.at_us)}  # fmt: skip
 
 
 CHECKPOINTS: Listing[CheckpointRow] = Listing(
