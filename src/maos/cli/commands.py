@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from importlib import import_module
 from types import MappingProxyType
@@ -14,11 +14,13 @@ import click
 
 from maos.cli.arguments import VersionType
 
+DOCUMENT, LINES = "Print one JSON document instead.", "Print a JSON document per line instead."
+"""What --json does."""
 _FROM_NEWEST = re.compile(r"-[0-9]+")
 
 
 class LazyCommand(click.Command):
-    """A command whose help ends with examples."""
+    """A command whose help ends with examples; what it returns is its exit code."""
 
     def __init__(self, *args: Any, examples: Sequence[str] = (), **attributes: Any) -> None:
         super().__init__(*args, **attributes)
@@ -32,6 +34,11 @@ class LazyCommand(click.Command):
         if any(isinstance(each, click.Argument) and isinstance(each.type, VersionType) for each in self.params):
             args = self._with_versions(args)
         return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> None:
+        code = super().invoke(ctx)
+        if code:
+            ctx.exit(code)
 
     def _with_versions(self, args: list[str]) -> list[str]:
         """Replace `-2` in the place of a version by `newest-2`: click would read it as an option."""
@@ -137,8 +144,32 @@ def forward(ctx: click.Context, path: str, *args: str) -> None:
         command.invoke(context)
 
 
-json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead.")
-json_lines_option = click.option("--json", "as_json", is_flag=True, help="Print a JSON document per line instead.")
+def command(
+    *examples: str, name: str | None = None, json: str = DOCUMENT, cls: type[LazyCommand] = LazyCommand
+) -> Callable[[Callable[..., int | None]], LazyCommand]:
+    """Make a command of a function that gets the database first, and `as_json` from --json, the last option."""
+
+    def make(function: Callable[..., int | None]) -> LazyCommand:
+        made = click.command(name, cls=cls, examples=examples)(click.pass_obj(function))
+        made.params.append(click.Option(["--json", "as_json"], is_flag=True, help=json))
+        return made
+
+    return make
+
+
+def options(*given: Callable[[Any], Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Several options as one decorator."""
+
+    def add(function: Callable[..., Any]) -> Callable[..., Any]:
+        for option in reversed(given):
+            function = option(function)
+        return function
+
+    return add
+
+
+json_option = click.option("--json", "as_json", is_flag=True, help=DOCUMENT)
+json_lines_option = click.option("--json", "as_json", is_flag=True, help=LINES)
 full_option = click.option("--full", is_flag=True, help="Shorten nothing.")
 yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 dry_run_option = click.option("--dry-run", is_flag=True, help="Only show what would be done.")

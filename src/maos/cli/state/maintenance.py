@@ -11,7 +11,7 @@ import click
 
 from maos.cli import documents, render
 from maos.cli.arguments import DURATION, WHEN
-from maos.cli.commands import LazyCommand, dry_run_option, json_option, source_option, yes_option
+from maos.cli.commands import command, dry_run_option, source_option, yes_option
 from maos.cli.completion import agent_argument
 from maos.cli.console import Field, Listing
 from maos.cli.database import DatabaseTarget
@@ -28,13 +28,15 @@ if TYPE_CHECKING:
     from maos.state.records import Compaction, SnapshotInfo
 
 
-Progress = Callable[[int, int], None]
-
-
 def _kept(info: SnapshotInfo) -> str:
     if info.retention.permanent or info.retention.critical:
         return "permanently" if info.retention.permanent else "critical"
     return "" if info.retention.expires_us is None else f"until {render.when(info.retention.expires_us)}"
+
+
+def _document(info: SnapshotInfo) -> documents.Document:
+    document: documents.Document = documents.of(info)
+    return {**document, **document.pop("retention")}
 
 
 SNAPSHOTS: Listing[SnapshotInfo] = Listing(
@@ -48,20 +50,18 @@ SNAPSHOTS: Listing[SnapshotInfo] = Listing(
         Field("stored", lambda each: render.size(each.bytes_stored), right=True),
         Field("kept", _kept),
     ),
+    document=_document,
 )
 
 
-@click.command(
-    cls=LazyCommand,
-    examples=[
-        "maos state snapshot reviewer",
-        "maos state snapshot reviewer --name before-upgrade --permanent",
-        "maos state snapshot reviewer --kind checkpoint --name monday --keep-for 30d",
-        "maos state snapshot reviewer --list",
-    ],
+@command(
+    "maos state snapshot reviewer",
+    "maos state snapshot reviewer --name before-upgrade --permanent",
+    "maos state snapshot reviewer --kind checkpoint --name monday --keep-for 30d",
+    "maos state snapshot reviewer --list",
 )
 @agent_argument
-@click.option("--list", "only_list", is_flag=True, help="List the snapshots there are instead.")
+@click.option("--list", "as_list", is_flag=True, help="List the snapshots there are instead.")
 @click.option("--name", default="", help="A name to restore it by.")
 @click.option(
     "--kind", type=click.Choice(SNAPSHOT_KINDS), default=SNAPSHOT_KINDS[0], show_default=True,
@@ -74,25 +74,15 @@ SNAPSHOTS: Listing[SnapshotInfo] = Listing(
 @click.option("--keep-for", type=DURATION, help="It may be removed after that long, such as 30d.  [default: kept]")
 @click.option("--permanent", is_flag=True, help="Never removed unless by force.")
 @source_option
-@json_option
-@click.pass_obj
-def snapshot(
-    database: DatabaseTarget,
-    /,
-    agent: str,
-    only_list: bool,
-    keep_for: int | None,
-    permanent: bool,
-    as_json: bool,
-    **how: Any,
-) -> None:
+def snapshot(database: DatabaseTarget, /, agent: str, as_list: bool, as_json: bool, **how: Any) -> None:
     """Take a snapshot of an agent's state, or list its snapshots.
 
     A rollback needs no snapshot: every version is kept. Snapshots remain when the history is compacted.
     """
-    if only_list:
+    if as_list:
         _show_snapshots(database, agent, as_json)
         return
+    keep_for, permanent = how.pop("keep_for"), how.pop("permanent")
     expires_us = None if keep_for is None else SystemClock().now_us() + keep_for
 
     async def work(m: Maos) -> SnapshotInfo:
@@ -117,37 +107,24 @@ def _show_snapshots(database: DatabaseTarget, agent: str, as_json: bool) -> None
         return await m.state.snapshots(agent)
 
     found = database.read(work)
-    if as_json:
-        documents.show({"agent": agent, "snapshots": [_document(info) for info in found]})
-    elif found:
-        SNAPSHOTS.table(found)
+    if found or as_json:
+        SNAPSHOTS.show(found, as_json=as_json, agent=agent)
     else:
         render.line(f"no snapshots of {clean(agent)}")
 
 
-def _document(info: SnapshotInfo) -> documents.Document:
-    document: documents.Document = documents.of(info)
-    return {**document, **document.pop("retention")}
-
-
-@click.command(
-    cls=LazyCommand,
-    examples=["maos admin verify", "maos admin verify reviewer", "maos admin verify --accept-loss --json"],
-)
+@command("maos admin verify", "maos admin verify reviewer", "maos admin verify --accept-loss --json")
 @click.argument("agent", metavar="[AGENT]", required=False)
 @click.option(
     "--accept-loss", is_flag=True,
     help="Accept that the database lost events from its end, and report which. This cannot be undone.",
 )  # fmt: skip
-@json_option
-@click.pass_context
-def verify(ctx: click.Context, agent: str | None, accept_loss: bool, as_json: bool) -> None:
+def verify(database: DatabaseTarget, agent: str | None, accept_loss: bool, as_json: bool) -> int:
     """Check that everything is as it was written.
 
     Reads every event, snapshot and saved state. Names each damaged place as STREAM@VERSION and what can be recovered;
     exits with 1 if there is any.
     """
-    database: DatabaseTarget = ctx.obj
     lost: HistoryLost | None = None
 
     async def work(m: Maos) -> Report:
@@ -169,8 +146,7 @@ def verify(ctx: click.Context, agent: str | None, accept_loss: bool, as_json: bo
         documents.show({"ok": report.ok, **documents.of(report), "lost": losses})
     else:
         _show_report(report, lost)
-    if not report.ok:
-        ctx.exit(FAILED)
+    return 0 if report.ok else FAILED
 
 
 def _show_report(report: Report, lost: HistoryLost | None) -> None:
@@ -194,7 +170,7 @@ def _show_report(report: Report, lost: HistoryLost | None) -> None:
 
 
 @contextmanager
-def _progress(what: str, *, count: bool) -> Iterator[Progress | None]:
+def _progress(what: str, *, count: bool) -> Iterator[Callable[[int, int], None] | None]:
     """Draw a progress bar on standard error if that is a terminal."""
     if not sys.stderr.isatty():
         yield None
@@ -215,12 +191,9 @@ def _progress(what: str, *, count: bool) -> Iterator[Progress | None]:
         yield advance
 
 
-@click.command(
-    cls=LazyCommand,
-    examples=[
-        "maos state compact reviewer --keep-last 100 --dry-run",
-        "maos state compact reviewer --strategy merge --keep-since 30d --yes",
-    ],
+@command(
+    "maos state compact reviewer --keep-last 100 --dry-run",
+    "maos state compact reviewer --strategy merge --keep-since 30d --yes",
 )
 @agent_argument
 @click.option(
@@ -234,8 +207,6 @@ def _progress(what: str, *, count: bool) -> Iterator[Progress | None]:
 @source_option
 @dry_run_option
 @yes_option
-@json_option
-@click.pass_obj
 def compact(database: DatabaseTarget, /, agent: str, dry_run: bool, yes: bool, as_json: bool, **how: Any) -> None:
     """Compact the history of an agent.
 
@@ -243,11 +214,8 @@ def compact(database: DatabaseTarget, /, agent: str, dry_run: bool, yes: bool, a
     """
 
     def show(done: Compaction) -> str:
-        if as_json:
-            documents.show({"dry_run": True, **documents.of(done)})
-            return ""
-        _show_compaction(done, "would become")
-        is_needed = done.events_after != done.events_before
+        _show_compaction(done, dry_run=True, as_json=as_json)
+        is_needed = done.events_after != done.events_before and not as_json
         return f"Compact {agent}? Versions in between cannot be rolled back to afterwards." if is_needed else ""
 
     agree(
@@ -255,17 +223,17 @@ def compact(database: DatabaseTarget, /, agent: str, dry_run: bool, yes: bool, a
         what=f"compacting removes versions of agent {agent!r} for good", dry_run=dry_run, yes=yes, as_json=as_json,
     )  # fmt: skip
     done = database.write(lambda m: m.state.compact(agent, **how))
-    if as_json:
-        documents.show({"dry_run": False, **documents.of(done)})
-    else:
-        _show_compaction(done, "became")
+    _show_compaction(done, dry_run=False, as_json=as_json)
 
 
-def _show_compaction(done: Compaction, verb: str) -> None:
+def _show_compaction(done: Compaction, *, dry_run: bool, as_json: bool) -> None:
     agent = (clean(done.agent), "bold")
-    if done.events_after == done.events_before:
+    if as_json:
+        documents.show({"dry_run": dry_run, **documents.of(done)})
+    elif done.events_after == done.events_before:
         render.line(agent, ": nothing to compact")
-        return
-    events = f"{render.many(done.events_before, 'event')} {verb} {done.events_after}"
-    kept = f", kept in snapshot {done.snapshot}" if done.snapshot else ""
-    render.line(agent, f": versions 1 to {done.through}, {events}{kept}")
+    else:
+        verb = "would become" if dry_run else "became"
+        events = f"{render.many(done.events_before, 'event')} {verb} {done.events_after}"
+        kept = f", kept in snapshot {done.snapshot}" if done.snapshot else ""
+        render.line(agent, f": versions 1 to {done.through}, {events}{kept}")

@@ -12,18 +12,11 @@ import click
 
 from maos.cli import documents, render
 from maos.cli.arguments import JSON, JSON_OBJECT, VERSION, Version, pointer
-from maos.cli.commands import (
-    LazyCommand,
-    dry_run_option,
-    full_option,
-    json_option,
-    source_option,
-    yes_option,
-)
+from maos.cli.commands import command, dry_run_option, full_option, options, source_option, yes_option
 from maos.cli.completion import agent_argument
 from maos.cli.database import DatabaseTarget, ask, need_yes
 from maos.cli.plain import clean
-from maos.cli.state.queries import change_documents, document, show_changes
+from maos.cli.state.queries import document, show_changes
 from maos.errors import InvalidInput
 from maos.model.changes import DELETE, Extend
 
@@ -33,39 +26,30 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-EVENT_OPTIONS = (
+expected_option = click.option(
+    "--expected", type=click.IntRange(min=1), metavar="N", help="Refuse unless the agent is at this version."
+)
+
+
+_event_options = options(
     source_option,
     click.option("--meta", "metadata", type=JSON_OBJECT, metavar="JSON", help="More about it, an object."),
     click.option("--correlation", help="What it belongs to, such as the id of a run."),
     click.option("--causation", help="The id of the event that led to it, such as agent/planner@4."),
     click.option("--key", help="Makes repeating the command harmless: the same key, the same change, once."),
 )
-expected_option = click.option(
-    "--expected", type=click.IntRange(min=1), metavar="N", help="Refuse unless the agent is at this version."
-)
+_return_options = options(source_option, dry_run_option, yes_option, full_option)
 
 
-def _event_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the options that describe the event it writes."""
-    for option in reversed(EVENT_OPTIONS):
-        command = option(command)
-    return command
-
-
-@click.command(
-    cls=LazyCommand,
-    examples=[
-        "maos state create reviewer",
-        """maos state create planner '{"status": "idle", "messages": []}'""",
-        "maos state create writer @state.json",
-        """echo '{"status": "idle"}' | maos state create tester -""",
-    ],
+@command(
+    "maos state create reviewer",
+    """maos state create planner '{"status": "idle", "messages": []}'""",
+    "maos state create writer @state.json",
+    """echo '{"status": "idle"}' | maos state create tester -""",
 )
 @agent_argument
 @click.argument("data", metavar="[JSON]", type=JSON_OBJECT, required=False)
 @_event_options
-@json_option
-@click.pass_obj
 def create(database: DatabaseTarget, /, agent: str, data: dict[str, Any] | None, as_json: bool, **event: Any) -> None:
     """Create the state of an agent.
 
@@ -80,14 +64,11 @@ def create(database: DatabaseTarget, /, agent: str, data: dict[str, Any] | None,
     render.line("created ", (clean(agent), "bold"), f" at version {state.version} with {fields}")
 
 
-@click.command(
-    cls=LazyCommand,
-    examples=[
-        """maos state update reviewer '{"status": "busy", "execution": {"task": "review"}}'""",
-        """maos state update reviewer --append /messages '{"role": "user", "text": "hello"}'""",
-        "maos state update reviewer --delete /execution/task --expected 7",
-        """echo '{"status": "idle"}' | maos state update reviewer -""",
-    ],
+@command(
+    """maos state update reviewer '{"status": "busy", "execution": {"task": "review"}}'""",
+    """maos state update reviewer --append /messages '{"role": "user", "text": "hello"}'""",
+    "maos state update reviewer --delete /execution/task --expected 7",
+    """echo '{"status": "idle"}' | maos state update reviewer -""",
 )
 @agent_argument
 @click.argument("data", metavar="[JSON]", type=JSON_OBJECT, required=False)
@@ -103,8 +84,6 @@ def create(database: DatabaseTarget, /, agent: str, data: dict[str, Any] | None,
 @click.option("--critical", is_flag=True, help="Keep the event by itself when the history is compacted.")
 @_event_options
 @full_option
-@json_option
-@click.pass_obj
 def update(
     database: DatabaseTarget,
     /,
@@ -142,13 +121,8 @@ def update(
 
 
 def _update_document(agent: str, done: Update) -> documents.Document:
-    return {
-        "agent": agent,
-        "version": done.version,
-        "previous": done.previous,
-        "checksum": done.checksum,
-        "changes": change_documents(done.changes),
-    }
+    head = {name: getattr(done, name) for name in ("version", "previous", "checksum")}
+    return {"agent": agent, **head, "changes": documents.of(done.changes)}
 
 
 # --- back to an earlier state ------------------------------------------------------------------------------------
@@ -174,33 +148,17 @@ def agree(
     return found
 
 
-@click.command(
-    cls=LazyCommand,
-    examples=[
-        "maos state rollback reviewer 3 --dry-run",
-        "maos state rollback reviewer -1",
-        "maos state rollback reviewer 3 --yes --expected 7",
-    ],
+@command(
+    "maos state rollback reviewer 3 --dry-run",
+    "maos state rollback reviewer -1",
+    "maos state rollback reviewer 3 --yes --expected 7",
 )
 @agent_argument
 @click.argument("version", metavar="VERSION", type=VERSION)
 @expected_option
-@source_option
-@dry_run_option
-@yes_option
-@full_option
-@json_option
-@click.pass_obj
+@_return_options
 def rollback(
-    database: DatabaseTarget,
-    agent: str,
-    version: Version,
-    expected: int | None,
-    source: str,
-    dry_run: bool,
-    yes: bool,
-    full: bool,
-    as_json: bool,
+    database: DatabaseTarget, /, agent: str, version: Version, expected: int | None, source: str, **how: bool
 ) -> None:
     """Roll the state of an agent back to a version.
 
@@ -211,14 +169,7 @@ def rollback(
     async def look(m: Maos) -> StatePreview:
         return await m.state.preview_rollback(agent, await version.resolve(m, agent))
 
-    def show(preview: StatePreview) -> str:
-        _show_preview(agent, preview, "version", full=full, as_json=as_json)
-        return f"Roll {agent} back to version {preview.target}?"
-
-    agreed = agree(
-        lambda: database.read(look), show, what=f"a rollback changes agent {agent!r}", dry_run=dry_run, yes=yes,
-        as_json=as_json,
-    )  # fmt: skip
+    agreed = _agreed(lambda: database.read(look), agent, "version", "a rollback", "Roll {} back to version {}?", **how)
 
     async def work(m: Maos) -> tuple[int, Update]:
         target = int(agreed.target) if agreed else await version.resolve(m, agent)
@@ -226,39 +177,19 @@ def rollback(
         return target, await m.state.rollback(agent, target, expected=at, source=source)
 
     target, done = database.write(work)
-    if as_json:
+    if how["as_json"]:
         documents.show({"dry_run": False, "to": target, **_update_document(agent, done), "warnings": []})
         return
     render.line((clean(agent), "bold"), f" is now at version {done.version}, with the state of version {target}")
     if agreed is None:
-        render.changes(done.changes, full=full)
+        render.changes(done.changes, full=how["full"])
 
 
-@click.command(
-    cls=LazyCommand,
-    examples=[
-        "maos state restore reviewer before-upgrade --dry-run",
-        "maos state restore reviewer before-upgrade --yes",
-    ],
-)
+@command("maos state restore reviewer before-upgrade --dry-run", "maos state restore reviewer before-upgrade --yes")
 @agent_argument
 @click.argument("snapshot", metavar="SNAPSHOT")
-@source_option
-@dry_run_option
-@yes_option
-@full_option
-@json_option
-@click.pass_obj
-def restore(
-    database: DatabaseTarget,
-    agent: str,
-    snapshot: str,
-    source: str,
-    dry_run: bool,
-    yes: bool,
-    full: bool,
-    as_json: bool,
-) -> None:
+@_return_options
+def restore(database: DatabaseTarget, /, agent: str, snapshot: str, source: str, **how: bool) -> None:
     """Restore the state of an agent from a snapshot.
 
     SNAPSHOT is its id or name; `maos state snapshot AGENT --list` shows them. It is verified first.
@@ -266,37 +197,39 @@ def restore(
     This appends a new version; nothing that happened is rewritten. On a terminal the changes are shown first.
     """
 
-    def show(preview: StatePreview) -> str:
-        _show_preview(agent, preview, "snapshot", full=full, as_json=as_json)
-        return f"Restore {agent} from snapshot {preview.target}?"
+    def look() -> StatePreview:
+        return database.read(lambda m: m.state.preview_restore(agent, snapshot))
 
-    agreed = agree(
-        lambda: database.read(lambda m: m.state.preview_restore(agent, snapshot)), show,
-        what=f"restoring a snapshot changes agent {agent!r}", dry_run=dry_run, yes=yes, as_json=as_json,
-    )  # fmt: skip
+    agreed = _agreed(look, agent, "snapshot", "restoring a snapshot", "Restore {} from snapshot {}?", **how)
     expected = agreed.newest if agreed else None  # the person agreed to what was shown
     done = database.write(lambda m: m.state.restore(agent, snapshot, expected=expected, source=source))
-    if as_json:
+    if how["as_json"]:
         document = documents.of(done)
         document["verified"] = document.pop("integrity_verified")
         documents.show({"dry_run": False, "agent": agent, **document})
         return
     for warning in done.warnings if agreed is None else ():
         render.line((f"warning: {clean(warning)}", "yellow"))
-    render.line(
-        (clean(agent), "bold"), f" is now at version {done.version}, with the state of snapshot {done.snapshot}"
-    )
+    version, source = done.version, done.snapshot
+    render.line((clean(agent), "bold"), f" is now at version {version}, with the state of snapshot {source}")
 
 
-def _show_preview(agent: str, preview: StatePreview, noun: str, *, full: bool, as_json: bool) -> None:
-    """Print what a rollback or a restore would change; `noun` says whether the target is a version or a snapshot."""
-    if as_json:
-        to: documents.Document = {"to": int(preview.target)} if noun == "version" else {noun: preview.target}
-        changes = change_documents(preview.changes)
-        documents.show({"dry_run": True, "agent": agent, **to, "version": None, "previous": preview.newest,
-                        "changes": changes, "warnings": list(preview.warnings)})  # fmt: skip
-        return
-    for warning in preview.warnings:
-        render.line((f"warning: {clean(warning)}", "yellow"))
-    what = f"from version {preview.newest} to the state of {noun} {clean(preview.target)}"
-    show_changes(what, agent, preview.changes, full=full)
+def _agreed(
+    look: Callable[[], StatePreview], agent: str, noun: str, act: str, question: str, *, full: bool, **consent: bool
+) -> StatePreview | None:
+    """Have a person agree to what a rollback to a version, or a restore from a snapshot, would change."""
+
+    def show(preview: StatePreview) -> str:
+        if consent["as_json"]:
+            to: documents.Document = {"to": int(preview.target)} if noun == "version" else {noun: preview.target}
+            changes, warnings = documents.of((preview.changes, preview.warnings))
+            documents.show({"dry_run": True, "agent": agent, **to, "version": None, "previous": preview.newest,
+                            "changes": changes, "warnings": warnings})  # fmt: skip
+            return ""
+        for warning in preview.warnings:
+            render.line((f"warning: {clean(warning)}", "yellow"))
+        what = f"from version {preview.newest} to the state of {noun} {clean(preview.target)}"
+        show_changes(what, agent, preview.changes, full=full)
+        return question.format(agent, preview.target)
+
+    return agree(look, show, what=f"{act} changes agent {agent!r}", **consent)
