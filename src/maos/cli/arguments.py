@@ -115,7 +115,7 @@ class JsonType(_Type):
         except RecursionError:
             self.fail(f"{where} is nested too deeply", param, ctx)
         except ValueError as error:
-            self.fail(f"{where} is not JSON: {error}", param, ctx)
+            self.fail(f"{where} is not JSON: {error}; text needs quotes inside: '\"text\"'", param, ctx)
         if self._only_objects and type(data) is not dict:
             self.fail(f'{where} is not a JSON object; it looks like {{"status": "idle"}}', param, ctx)
         return data

@@ -23,7 +23,7 @@ from maos.app import Maos
 from maos.cli import documents, signals
 from maos.cli.agent import status, words
 from maos.cli.arguments import WHEN
-from maos.cli.commands import LazyCommand, json_lines_option
+from maos.cli.commands import LINES, command
 from maos.cli.completion import agent_argument
 from maos.cli.database import DatabaseTarget
 from maos.cli.failures import INTERRUPTED
@@ -50,22 +50,18 @@ Show = Callable[[AgentEvent], Awaitable[None]]
 # --- output ------------------------------------------------------------------------------------------------------
 
 
-@click.command(
-    cls=LazyCommand,
-    examples=[
-        "maos agent logs nightly",
-        "maos agent logs nightly -f",
-        "maos agent logs nightly --since 10m --json",
-        "maos agent logs nightly --attempt 1 --raw > nightly.txt",
-    ],
+@command(
+    "maos agent logs nightly",
+    "maos agent logs nightly -f",
+    "maos agent logs nightly --since 10m --json",
+    "maos agent logs nightly --attempt 1 --raw > nightly.txt",
+    json=LINES,
 )
 @agent_argument
 @click.option("-f", "--follow", is_flag=True, help="Continue until its attempt has ended, whichever process runs it.")
 @click.option("--attempt", "number", type=click.IntRange(min=1), metavar="N", help="Only this attempt.")
 @click.option("--since", type=WHEN, help="Only what came at or after a time: ISO 8601, or 15m, 2h, 3d ago.")
 @click.option("--raw", is_flag=True, help="Exactly the bytes it printed, and nothing else; not for terminals.")
-@json_lines_option
-@click.pass_obj
 def logs(
     database: DatabaseTarget, agent: str, follow: bool, number: int | None, since: int | None, raw: bool, as_json: bool
 ) -> None:

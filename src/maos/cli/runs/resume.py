@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -110,7 +110,7 @@ def resume_run(
     now: bool = False,
     cwd: str | None = None,
     on_change: str = "keep",
-) -> None:
+) -> NoReturn:
     """Resume a run in the foreground, and exit; `on_change` is what to do when its plan file has changed."""
     database: DatabaseTarget = ctx.obj
     options = _options(concurrency, time_limit, limits(budget, tokens, run_time))

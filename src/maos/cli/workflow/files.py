@@ -9,7 +9,8 @@ import click
 
 from maos.cli import documents, render
 from maos.cli.arguments import named_text
-from maos.cli.commands import LazyCommand, json_option
+from maos.cli.commands import LazyCommand, command
+from maos.cli.database import DatabaseTarget
 from maos.cli.failures import FAILED
 from maos.cli.plain import clean
 from maos.errors import InvalidInput
@@ -30,14 +31,10 @@ def load(path: str, variables: tuple[str, ...]) -> Source:
     return source.load(path, dict(named_text(each, "--var") for each in variables))
 
 
-@click.command(
-    cls=LazyCommand, examples=["maos workflow validate release.yaml", "maos workflow validate *.yaml --json"]
-)
+@command("maos workflow validate release.yaml", "maos workflow validate *.yaml --json")
 @click.argument("files", metavar="FILE...", nargs=-1, required=True)
 @variables_option
-@json_option
-@click.pass_context
-def validate(ctx: click.Context, files: tuple[str, ...], variables: tuple[str, ...], as_json: bool) -> None:
+def validate(_database: DatabaseTarget, files: tuple[str, ...], variables: tuple[str, ...], as_json: bool) -> int:
     """Check plan files; problems are named by line and column."""
     found: list[documents.Document] = []
     tasks = 0
@@ -55,7 +52,7 @@ def validate(ctx: click.Context, files: tuple[str, ...], variables: tuple[str, .
     for each in found if not as_json else ():
         hint = f" ({each['hint']})" if each["hint"] else ""
         click.echo(clean(f"{each['file']}:{each['line']}:{each['column']}: {each['what']}{hint}"), err=True)
-    ctx.exit(FAILED if found else 0)
+    return FAILED if found else 0
 
 
 def _problem(file: str, problem: Problem) -> documents.Document:
@@ -63,12 +60,11 @@ def _problem(file: str, problem: Problem) -> documents.Document:
     return {"file": file, "line": line, "column": column, "what": problem.what, "hint": problem.hint or None}
 
 
-@click.command(cls=LazyCommand, examples=["maos workflow graph release.yaml --svg out.svg"])
+@command("maos workflow graph release.yaml --svg out.svg")
 @click.argument("file", metavar="FILE")
 @variables_option
 @click.option("--svg", "picture", metavar="FILE", help="Draw it into a file instead; - is standard output.")
-@json_option
-def graph(file: str, variables: tuple[str, ...], picture: str | None, as_json: bool) -> None:
+def graph(_database: DatabaseTarget, file: str, variables: tuple[str, ...], picture: str | None, as_json: bool) -> None:
     """Show which tasks of a plan file can run together.
 
     Each stands with the tasks that it needs.

@@ -10,7 +10,7 @@ import msgspec
 
 from maos.app import Maos
 from maos.cli import documents, render
-from maos.cli.commands import LazyCommand, json_option
+from maos.cli.commands import command
 from maos.cli.console import Field, Listing
 from maos.cli.database import DatabaseTarget
 from maos.cli.failures import note
@@ -87,10 +87,8 @@ async def find(m: Maos, id: str) -> WorkflowRun | Run:
 # --- commands ----------------------------------------------------------------------------------------------------
 
 
-@click.command("list", cls=LazyCommand, examples=["maos workflow list", "maos workflow list --status running --json"])
+@command("maos workflow list", "maos workflow list --status running --json", name="list")
 @click.option("--status", type=click.Choice(STATUSES), help="Only those.")
-@json_option
-@click.pass_obj
 def list_(database: DatabaseTarget, status: str | None, as_json: bool) -> None:
     """List workflow runs, of functions and of files; open ones first."""
     found = database.read(lambda m: views.list_all(m.runs, m.workflows, status or ""))
@@ -100,11 +98,9 @@ def list_(database: DatabaseTarget, status: str | None, as_json: bool) -> None:
         WORKFLOWS.show(found, as_json=as_json)
 
 
-@click.command(cls=LazyCommand, examples=["maos workflow show nightly-1", "maos workflow show nightly-1 --all --json"])
+@command("maos workflow show nightly-1", "maos workflow show nightly-1 --all --json")
 @click.argument("id", metavar="ID")
 @click.option("--all", "everything", is_flag=True, help="All steps, however many.")
-@json_option
-@click.pass_obj
 def show(database: DatabaseTarget, id: str, everything: bool, as_json: bool) -> None:
     """Show a workflow run: its steps, their outcomes, and what it waits for.
 
