@@ -48,7 +48,8 @@ def _doing(each: AgentStatus) -> str:
 
 
 def _tokens(each: AgentStatus) -> str:
-    total = words.tokens(each.tokens)
+    spent = each.tokens
+    total = spent.input + spent.output + spent.cache_read + spent.cache_write
     return words.count(total) if total else ""
 
 
@@ -155,13 +156,11 @@ def show(database: DatabaseTarget, agent: str, full: bool, as_json: bool) -> Non
 
 
 class PageRow(NamedTuple):
-    """A line of the page about an agent."""
+    """A line of the page about an agent; one that is to be copied is printed whole, and an empty one not at all."""
 
     label: str
     text: str
-    """Empty: the line is left out."""
     whole: bool = False
-    """Whether it is to be copied, and printed whole when it does not fit."""
 
 
 def _rows(now: AgentDetails, most: int | None) -> Iterator[PageRow]:
@@ -324,8 +323,7 @@ def exit_code(now: AgentStatus) -> int:
 def ending(each: AgentStatus | AttemptInfo) -> str:
     """How an agent or an attempt ended, in a few words."""
     failure = each.failure
-    said = {"failure": failure.name, "message": failure.message} if failure else {}
-    return words.ending({"status": each.status, **said})
+    return words.ending(each.status, failure.name, failure.message) if failure else words.ending(each.status)
 
 
 def show_end(now: AgentDetails) -> None:

@@ -1,9 +1,10 @@
-"""`maos state list`, `show`, `at`, `history`, `events`, `diff` and `stream`: reading the state of agents."""
+"""`maos state list`, `show`, `at`, `history`, `events`, `diff`, `stream` and `verify`: reading the state of agents."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,13 +15,14 @@ from maos.cli.commands import LINES, command, full_option, path_option
 from maos.cli.completion import agent_argument
 from maos.cli.console import Field, Listing
 from maos.cli.database import DatabaseTarget
-from maos.cli.failures import code_for, report
+from maos.cli.failures import FAILED, code_for, report
 from maos.cli.plain import clean, shorten
-from maos.errors import Corrupt, InvalidInput, NotFound
+from maos.errors import Corrupt, HistoryLost, InvalidInput, NotFound
 from maos.model.changes import MISSING, lookup, parse_pointer
 from maos.model.view import plain
 
 if TYPE_CHECKING:
+    from maos import Report
     from maos.app import Maos
     from maos.model.changes import Change
     from maos.state.records import Peek, State, StateEvent, StateSummary, StateVersion
@@ -323,3 +325,84 @@ def show_changes(what: str, agent: str, changes: Sequence[Change], *, full: bool
     found = render.many(len(changes), "change") if changes else "no difference"
     render.line((clean(agent), "bold"), f" {what}: {found}")
     render.changes(changes, full=full)
+
+
+# --- everything, checked -----------------------------------------------------------------------------------------
+
+
+@command("maos admin verify", "maos admin verify reviewer", "maos admin verify --accept-loss --json")
+@click.argument("agent", metavar="[AGENT]", required=False)
+@click.option(
+    "--accept-loss", is_flag=True,
+    help="Accept that the database lost events from its end, and report which. This cannot be undone.",
+)  # fmt: skip
+def verify(database: DatabaseTarget, agent: str | None, accept_loss: bool, as_json: bool) -> int:
+    """Check that everything is as it was written.
+
+    Reads every event, snapshot and saved state. Names each damaged place as STREAM@VERSION and what can be recovered;
+    exits with 1 if there is any.
+    """
+    lost: HistoryLost | None = None
+
+    async def work(m: Maos) -> Report:
+        with _progress(f"checking {clean(agent or 'the journal')}", count=agent is None) as progress:
+            return await m.verify(agent, progress=progress)
+
+    try:
+        try:
+            report = database.read(work)
+        except HistoryLost as error:
+            if not accept_loss:
+                raise
+            lost = error
+            report = database.read(work, accept_loss=True)
+    except Corrupt as error:  # not even opened; the usual hint would lead back here
+        raise Corrupt(error.what, hint="put back a copy of the database") from error
+    if as_json:
+        losses = None if lost is None else {"acknowledged": lost.acknowledged, "found": lost.found, "what": lost.what}
+        documents.show({"ok": report.ok, **documents.of(report), "lost": losses})
+    else:
+        _show_report(report, lost)
+    return 0 if report.ok else FAILED
+
+
+def _show_report(report: Report, lost: HistoryLost | None) -> None:
+    if lost is not None:
+        render.line(("lost: ", "bold yellow"), clean(lost.what))
+        if lost.acknowledged > lost.found:
+            events = render.many(lost.acknowledged - lost.found, "event")
+            render.line(f"      lost after position {lost.found}: {events}; the database is used without them")
+    for each in report.damage:
+        place = (f"{each.stream}@{each.version}" if each.version else each.stream) or "the journal"
+        render.line((clean(place), "bold red"), f"  {clean(each.what)}")
+        render.line((f"    can be recovered: {clean(each.recoverable)}", "dim"))
+    for text in report.notes:
+        render.line((f"note: {clean(text)}", "dim"))
+    checked = f"{render.many(report.events, 'event')} in {render.many(report.streams, 'stream')}"
+    if report.ok:
+        render.line(("ok", "bold green"), f": {checked}, everything as it was written")
+    else:
+        places = render.many(len(report.damage), "place")
+        render.line(("damaged", "bold red"), f": {places}; {checked} were checked")
+
+
+@contextmanager
+def _progress(what: str, *, count: bool) -> Iterator[Callable[[int, int], None] | None]:
+    """Draw a progress bar on standard error if that is a terminal."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    columns = [TextColumn("{task.description}", markup=False), BarColumn()]
+    drawn = Progress(*columns, *([MofNCompleteColumn()] if count else []), console=Console(stderr=True), transient=True)
+    with drawn:
+        task = drawn.add_task(what, total=None)
+
+        def advance(done: int, total: int) -> None:
+            if count:
+                now = what if done < total else "replaying the agents"
+                drawn.update(task, description=now, completed=done, total=max(done, total))
+
+        yield advance

@@ -8,27 +8,20 @@ from pathlib import Path
 import click
 
 from maos.cli import documents, render
-from maos.cli.arguments import named_text
 from maos.cli.commands import LazyCommand, command
 from maos.cli.database import DatabaseTarget
 from maos.cli.failures import FAILED
 from maos.cli.plain import clean
+from maos.cli.runs import plans
 from maos.errors import InvalidInput
 from maos.model.plan import BadPlan, Problem, batches
 from maos.plans import format as plan_format
 from maos.plans import graph as graphs
-from maos.plans import source
 from maos.plans.parser import parse
-from maos.plans.source import Source
 
 variables_option = click.option(
     "--var", "variables", multiple=True, metavar="NAME=VALUE", help="A variable of the file. Can be repeated."
 )
-
-
-def load(path: str, variables: tuple[str, ...]) -> Source:
-    """A plan file with the values of --var, as text: they are put into text, and 1.10 is to stay that."""
-    return source.load(path, dict(named_text(each, "--var") for each in variables))
 
 
 @command("maos workflow validate release.yaml", "maos workflow validate *.yaml --json")
@@ -40,7 +33,7 @@ def validate(_database: DatabaseTarget, files: tuple[str, ...], variables: tuple
     tasks = 0
     for name in files:
         try:
-            tasks += len(parse(load(name, variables)).plan.tasks)
+            tasks += len(parse(plans.read(name, variables)).plan.tasks)
         except BadPlan as error:
             found += [_problem(name, each) for each in error.problems]
         except InvalidInput as error:
@@ -69,7 +62,7 @@ def graph(_database: DatabaseTarget, file: str, variables: tuple[str, ...], pict
 
     Each stands with the tasks that it needs.
     """
-    plan = parse(load(file, variables)).plan
+    plan = parse(plans.read(file, variables)).plan
     if as_json:
         documents.show({"batches": batches(plan), "needs": {task.name: task.needs for task in plan.tasks}})
     elif picture is None:

@@ -19,7 +19,7 @@ from maos.cli.commands import LINES, command, dry_run_option, options, yes_optio
 from maos.cli.database import DatabaseTarget, ask, need_yes
 from maos.cli.failures import FAILED, INTERRUPTED, note
 from maos.cli.plain import clean
-from maos.cli.runs import start
+from maos.cli.runs import plans, start
 from maos.cli.runs.options import new_run, notify_option, summary_option
 from maos.cli.runs.resume import resume_run
 from maos.cli.signals import heard
@@ -112,7 +112,7 @@ def run(ctx: click.Context, database: DatabaseTarget, /, target: str, as_json: b
             )
         how = {name: given.pop(name) for name in ("auto", "summary", "notify")}
         start.start(
-            ctx, lambda _begun: files.load(target, variables), tells_others=True, keeps_file=True, as_json=as_json,
+            ctx, lambda _begun: plans.read(target, variables), tells_others=True, keeps_file=True, as_json=as_json,
             given=given, **how,
         )  # fmt: skip
     if variables:
