@@ -7,6 +7,8 @@ import sys
 from typing import Any
 
 from maos.clock import to_datetime
+from maos.model.changes import MISSING
+from maos.model.view import plain
 
 Document = dict[str, Any]
 
@@ -14,15 +16,21 @@ DURATIONS = ("downtime_us", "duration_us", "ttl_us")
 """Fields that end as those of times do, and are not."""
 
 
-def show(document: Document) -> None:
-    """Print one document, over several lines."""
-    sys.stdout.write(json.dumps(document, indent=2) + "\n")  # in ASCII: no text in it can steer a terminal
+def show(value: Any) -> None:
+    """Print one document, or a read model as one, over several lines."""
+    # in ASCII: no text in it can steer a terminal
+    sys.stdout.write(json.dumps(of(value), indent=2, default=_plain) + "\n")
 
 
 def show_line(document: Document) -> None:
     """Print one document on one line, at once."""
-    sys.stdout.write(json.dumps(document) + "\n")
+    sys.stdout.write(json.dumps(document, default=_plain) + "\n")
     sys.stdout.flush()
+
+
+def _plain(value: Any) -> Any:
+    """What JSON has for data of a state: null for nothing at all, as the `kind` of the change says."""
+    return None if value is MISSING else plain(value)
 
 
 def time(time_us: int | None, name: str = "time") -> Document:

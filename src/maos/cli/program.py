@@ -104,7 +104,7 @@ class RootGroup(LazyGroup):
         "messages": "maos.cli.messages:messages",
         "recover": "maos.cli.status:recover",
         "doctor": "maos.cli.admin:doctor",
-        "verify": "maos.cli.state.maintenance:verify",
+        "verify": "maos.cli.state.queries:verify",
         "copy": "maos.cli.transfer:copy",
         "export": "maos.cli.transfer:export",
         "import": "maos.cli.transfer:import_",
@@ -142,7 +142,7 @@ def program(ctx: click.Context, db: str | None) -> None:
     cls=LazyGroup,
     lazy={
         "doctor": ("maos.cli.admin:doctor", "Check the installation, the database, and leftovers."),
-        "verify": ("maos.cli.state.maintenance:verify", "Check that everything is as it was written."),
+        "verify": ("maos.cli.state.queries:verify", "Check that everything is as it was written."),
         "copy": ("maos.cli.transfer:copy", "Copy the database to a new file while it is in use."),
         "export": ("maos.cli.transfer:export", "Export a run or a workflow run to one file."),
         "import": ("maos.cli.transfer:import_", "Import a run from another machine, or the runs of maos-cli."),

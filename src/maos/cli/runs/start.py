@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
@@ -11,7 +11,7 @@ from click.core import ParameterSource
 from maos.cli import completion, render
 from maos.cli.agent import words
 from maos.cli.agent.status import code_of
-from maos.cli.commands import DURATION, LazyCommand, command, dry_run_option, forward, json_lines_option, seconds
+from maos.cli.commands import DURATION, LINES, LazyCommand, command, dry_run_option, forward, options, seconds
 from maos.cli.database import DatabaseTarget
 from maos.cli.failures import note, report
 from maos.cli.workflow.changes import on_change_option
@@ -30,31 +30,18 @@ TIME_LIMIT = "10m"
 CONCURRENCY = 4
 INTERRUPTED_SHOWN_MAX = 3
 
-Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
-
 
 # --- options -----------------------------------------------------------------------------------------------------
 
 
-def _options(*options: Decorator) -> Decorator:
-    """One decorator for several options, in the order of the help."""
-
-    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
-        for option in reversed(options):
-            command = option(command)
-        return command
-
-    return decorate
-
-
-run_limits = _options(
+run_limits = options(
     click.option("--budget", type=click.FloatRange(min=0, min_open=True), metavar="USD",
                  help="Pause the run when it has cost so much; its agents are told in time."),
     click.option("--tokens", type=click.IntRange(min=1), metavar="N",
                  help="Pause the run when it has used so many tokens."),
     click.option("--run-time", type=DURATION, help="Pause the run after so long."),
 )  # fmt: skip
-new_run = _options(
+new_run = options(
     click.option("--concurrency", type=click.IntRange(min=1, max=1000), default=CONCURRENCY, show_default=True,
                  metavar="N", help="How many agents work at once."),
     click.option("--kind", default="claude", show_default=True, help="The agents' kind, unless the plan says another."),
@@ -83,12 +70,16 @@ def run_options(given: Mapping[str, Any]) -> dict[str, Any]:
     """What a run is made with, as it keeps it: as the flags say, else the settings."""
     from maos.runs.plan_input import with_defaults
 
-    source = click.get_current_context().get_parameter_source
-    said = {name: given[name] for name in ("kind", "permission", "model", "concurrency", "time_limit")
-            if source(name) is not ParameterSource.DEFAULT}  # fmt: skip
+    names = ("kind", "permission", "model", "concurrency", "time_limit")
+    said = {name: given[name] for name in names if is_given(name)}
     if "time_limit" in said:
         said["time_limit_s"] = seconds(said.pop("time_limit")) or 0.0
     return with_defaults(current().values, {**said, "in_place": given["in_place"], "budget": _limits(given)})
+
+
+def is_given(name: str) -> bool:
+    """Whether a person said it, rather than leaving it to the settings."""
+    return click.get_current_context().get_parameter_source(name) is not ParameterSource.DEFAULT
 
 
 def _limits(given: Mapping[str, Any]) -> dict[str, float]:
@@ -130,16 +121,15 @@ class StartCommand(LazyCommand):
         return super().make_context(info_name, args, parent, **extra)
 
 
-@click.command(
+@command(
+    "maos run 'Add a --verbose option, with tests and documentation'",
+    "maos run -f plan.yaml --var version=1.2",
+    "maos run -f plan.json --auto --concurrency 8 --budget 5",
+    "maos run -- make test",
+    "maos run --name nightly --time-limit 2h -- ./nightly.sh --all",
+    "maos run -f plan.toml --auto --json | jq .kind",
+    json=LINES,
     cls=StartCommand,
-    examples=[
-        "maos run 'Add a --verbose option, with tests and documentation'",
-        "maos run -f plan.yaml --var version=1.2",
-        "maos run -f plan.json --auto --concurrency 8 --budget 5",
-        "maos run -- make test",
-        "maos run --name nightly --time-limit 2h -- ./nightly.sh --all",
-        "maos run -f plan.toml --auto --json | jq .kind",
-    ],
 )
 @click.argument("request", metavar="[REQUEST | -- COMMAND...]", required=False, default="")
 @click.option(
@@ -151,9 +141,7 @@ class StartCommand(LazyCommand):
 @new_run
 @summary_option
 @notify_option
-@json_lines_option
-@click.pass_context
-def run(ctx: click.Context, /, request: str, file: str, variables: tuple[str, ...], **given: Any) -> None:
+def run(database: DatabaseTarget, /, request: str, file: str, variables: tuple[str, ...], **given: Any) -> int:
     """Run a request, a plan file, or one command.
 
     REQUEST: an agent makes a plan of it, which cannot contain commands. The plan is shown, and starts when you say yes.
@@ -169,13 +157,18 @@ def run(ctx: click.Context, /, request: str, file: str, variables: tuple[str, ..
         raise InvalidInput("it takes a request or a plan", hint="`maos run 'REQUEST'`, `-f FILE` or `-- COMMAND`")
     if variables and not file:
         raise InvalidInput("a request has no variables", hint="--var goes with -f FILE")
-    start(ctx, given, request=request, file=file, variables=variables)
+    return start(database, given, request=request, file=file, variables=variables)
 
 
 def start(
-    ctx: click.Context, given: Mapping[str, Any], *, request: str = "", file: str = "", variables: Sequence[str] = ()
-) -> NoReturn:
-    """Have the plan in a file, or of a request, approved; start a run of it, execute it, and exit."""
+    database: DatabaseTarget,
+    given: Mapping[str, Any],
+    *,
+    request: str = "",
+    file: str = "",
+    variables: Sequence[str] = (),
+) -> int:
+    """Have the plan in a file, or of a request, approved; start a run of it and execute it; return the exit code."""
     from pathlib import Path
 
     from maos import settings
@@ -185,7 +178,7 @@ def start(
     from maos.workflows.file_changes import origin_of
 
     check_addresses(given["notify"])
-    database, as_json = ctx.obj, given["as_json"]
+    as_json = given["as_json"]
     id, folder, options = new_id(), Path(given["cwd"]).absolute(), run_options(given)
     types = agent_types.known(folder, settings.config_folder())
     if file:
@@ -203,7 +196,7 @@ def start(
         run = await m.runs.start(approved, folder=folder, options=options, id=id)
         return await foreground.ForegroundRun(m, run, given).execute()
 
-    ctx.exit(database.write(work, create=True, in_memory=True))
+    return database.write(work, create=True, in_memory=True)
 
 
 def _ask_planner(database: DatabaseTarget, request: str, asked: Mapping[str, Any], *, as_json: bool) -> Source:
@@ -253,6 +246,7 @@ async def _tell_interrupted(m: Maos, *, but: str = "") -> None:
     "maos resume r-1a2b --dry-run",
     "maos resume r-1a2b --task 'docs after api: Document the new calls' --auto",
     "maos resume r-1a2b --cwd .",
+    json=LINES,
 )
 @click.argument("id", metavar="[ID]", required=False, default="", shell_complete=completion.runs)
 @click.option(
@@ -276,9 +270,7 @@ async def _tell_interrupted(m: Maos, *, but: str = "") -> None:
 @on_change_option
 @click.option("--trust", is_flag=True, help="Agree to what an imported run will start here, without being asked.")
 @dry_run_option
-@json_lines_option
-@click.pass_context
-def resume(ctx: click.Context, /, id: str, **given: Any) -> None:
+def resume(database: DatabaseTarget, /, id: str, **given: Any) -> int:
     """Resume a paused, interrupted or failed run.
 
     ID is a run, a workflow run, or a unique prefix of one; without it, the latest run that is not completed. Finished
@@ -292,14 +284,13 @@ def resume(ctx: click.Context, /, id: str, **given: Any) -> None:
     async def find(m: Maos) -> Run:
         return await (m.runs.find(id) if id else m.runs.latest())
 
-    database: DatabaseTarget = ctx.obj
     on_change, as_json = given["on_change"], given["as_json"]
     if id:
         target = database.read(lambda m: m.find(id, RUN, WORKFLOW))
         id = target.id
         if target.kind == WORKFLOW:
             same = {name: given[name] for name in ("trust", "dry_run", "as_json", "on_change")}
-            forward(ctx, "workflow resume", id, **same)
+            return forward("workflow resume", id, **same)
     check_addresses(given["notify"])
     on_change = on_change or "keep"
     added = None
@@ -309,7 +300,7 @@ def resume(ctx: click.Context, /, id: str, **given: Any) -> None:
         added = plans.added(run, given["tasks"])
         if given["dry_run"]:
             database.read(lambda m: foreground.preview(m, run, added, given["cwd"], on_change, as_json=as_json))
-            return
+            return 0
         assert added is not None
         plans.approve_added(run, added, auto=given["auto"], as_json=as_json)
     changed = {"concurrency": given["concurrency"], "time_limit_s": seconds(given["time_limit"]),
@@ -329,4 +320,4 @@ def resume(ctx: click.Context, /, id: str, **given: Any) -> None:
             return 0
         return await foreground.ForegroundRun(m, resumed, given).execute()
 
-    ctx.exit(database.write(work))
+    return database.write(work)

@@ -11,7 +11,7 @@ import click
 from maos.cli import completion, render
 from maos.cli import documents as shared
 from maos.cli.agent import words
-from maos.cli.commands import VERSION, WHEN, command, dry_run_option, json_option, yes_option
+from maos.cli.commands import VERSION, WHEN, command, dry_run_option, yes_option
 from maos.cli.completion import run_argument
 from maos.cli.database import DatabaseTarget, ask, need_yes
 from maos.cli.failures import CONFLICT
@@ -48,8 +48,6 @@ without_files_option = click.option(
 @click.option("--name", default="", help="The name.  [default: manual-VERSION]")
 @click.option("--list", "only_list", is_flag=True, help="List checkpoints instead: of the run and its agents' files.")
 @click.option("--all", "everything", is_flag=True, help="With --list: every version of the run, and what happened.")
-@json_option
-@click.pass_obj
 def checkpoint(database: DatabaseTarget, id: str, name: str, only_list: bool, everything: bool, as_json: bool) -> None:
     """Name the state of a run, or list its checkpoints.
 
@@ -176,8 +174,6 @@ async def _versions(m: Maos, id: str) -> tuple[Run, list[Any]]:
 @without_files_option
 @dry_run_option
 @yes_option
-@json_option
-@click.pass_obj
 def rollback(
     database: DatabaseTarget, id: str, to: str | None, without_files: bool, dry_run: bool, yes: bool, as_json: bool
 ) -> None:
@@ -234,8 +230,6 @@ def rollback(
 @click.option("--id", "into", metavar="NEW", default="", help="The id of the new run; with the same it is made once.")
 @without_files_option
 @dry_run_option
-@json_option
-@click.pass_obj
 def fork(
     database: DatabaseTarget, id: str, at: str | None, into: str, without_files: bool, dry_run: bool, as_json: bool
 ) -> None:
@@ -348,9 +342,7 @@ def _when(run: Run, text: str | None) -> When:
 @click.option("--theirs", "policy", flag_value="theirs", help="Take it from OTHER.")
 @click.option("--newest", "policy", flag_value="newest", help="Take what came last.")
 @dry_run_option
-@json_option
-@click.pass_context
-def join(ctx: click.Context, id: str, other: str, policy: str | None, dry_run: bool, as_json: bool) -> None:
+def join(database: DatabaseTarget, id: str, other: str, policy: str | None, dry_run: bool, as_json: bool) -> int:
     """Merge what a fork has done into a run, or vice versa.
 
     Both come from one run. Tasks that only OTHER has done or planned become part of ID, and the files are merged from
@@ -365,7 +357,7 @@ def join(ctx: click.Context, id: str, other: str, policy: str | None, dry_run: b
             await _paused(m, run)
         return await m.travel.join(run.id, theirs.id, policy=policy or "", dry_run=dry_run)
 
-    done: JoinPlan = ctx.obj.read(work) if dry_run else ctx.obj.write(work)
+    done = database.read(work) if dry_run else database.write(work)
     if as_json:
         conflicts = [{"id": each.id, **shared.of(each), "chosen": done.chosen.get(each.id)} for each in done.conflicts]
         joined, questions = not (done.open or dry_run), [each.ref for each in done.asked]
@@ -374,8 +366,7 @@ def join(ctx: click.Context, id: str, other: str, policy: str | None, dry_run: b
                      "conflicts": conflicts, "questions": questions, "commit": done.commit or None})  # fmt: skip
     else:
         _show_union(done, dry_run=dry_run)
-    if done.open and not dry_run:
-        ctx.exit(CONFLICT)
+    return CONFLICT if done.open and not dry_run else 0
 
 
 def _show_union(done: JoinPlan, *, dry_run: bool) -> None:

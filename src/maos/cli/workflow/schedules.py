@@ -10,12 +10,12 @@ import click
 
 from maos.app import Maos
 from maos.cli import documents, render
-from maos.cli.commands import LazyCommand, json_lines_option, json_option
+from maos.cli.commands import LINES, command
 from maos.cli.database import DatabaseTarget
 from maos.cli.failures import note
 from maos.cli.input import heard
 from maos.cli.render import Column, Listing
-from maos.cli.workflow.runs import arg_option, arguments
+from maos.cli.workflow.runs import arguments, target_arguments
 from maos.clock import to_us
 from maos.model.schedule import Schedule
 from maos.workflows import loader
@@ -36,31 +36,15 @@ SCHEDULES: Listing[Upcoming] = Listing(
 )
 
 
-@click.command(
-    cls=LazyCommand,
-    examples=[
-        "maos workflow schedule add nightly '0 3 * * *' nightly.py:nightly Berlin --zone Europe/Berlin",
-        "maos workflow schedule add bills @monthly jobs.billing:bill",
-    ],
+@command(
+    "maos workflow schedule add nightly '0 3 * * *' nightly.py:nightly Berlin --zone Europe/Berlin",
+    "maos workflow schedule add bills @monthly jobs.billing:bill",
 )
 @click.argument("name")
 @click.argument("cron")
-@click.argument("target", metavar="TARGET")
-@click.argument("args", metavar="[ARGUMENT]...", nargs=-1)
-@arg_option
+@target_arguments
 @click.option("--zone", default="UTC", show_default=True, help="The time zone that CRON is meant in.")
-@json_option
-@click.pass_obj
-def add(
-    database: DatabaseTarget,
-    name: str,
-    cron: str,
-    target: str,
-    args: tuple[str, ...],
-    named: tuple[str, ...],
-    zone: str,
-    as_json: bool,
-) -> None:
+def add(database: DatabaseTarget, /, name: str, cron: str, target: str, zone: str, as_json: bool, **given: Any) -> None:
     """Start a workflow at times that a cron expression gives.
 
     CRON is minute, hour, day of the month, month, day of the week. A schedule of that NAME is replaced.
@@ -68,15 +52,13 @@ def add(
     definition = loader.load(target)
 
     async def work(m: Maos) -> list[Upcoming]:
-        await m.workflows.schedule_with(name, cron, definition, *arguments(args, named), zone=zone)
+        await m.workflows.schedule_with(name, cron, definition, *arguments(**given), zone=zone)
         return [each for each in await m.workflows.upcoming() if each[0].name == name]
 
     _show(database.write(work, create=True), as_json=as_json)
 
 
-@click.command("list", cls=LazyCommand, examples=["maos workflow schedule list"])
-@json_option
-@click.pass_obj
+@command("maos workflow schedule list", name="list")
 def list_(database: DatabaseTarget, as_json: bool) -> None:
     """List schedules and their next run times."""
     _show(database.read(lambda m: m.workflows.upcoming()), as_json=as_json)
@@ -95,10 +77,8 @@ def _show(found: list[Upcoming], *, as_json: bool) -> None:
     documents.show({"schedules": rows})
 
 
-@click.command(cls=LazyCommand, examples=["maos workflow schedule remove nightly"])
+@command("maos workflow schedule remove nightly")
 @click.argument("name")
-@json_option
-@click.pass_obj
 def remove(database: DatabaseTarget, name: str, as_json: bool) -> None:
     """Remove a schedule; workflow runs that it started continue."""
     database.write(lambda m: m.workflows.unschedule(name))
@@ -108,10 +88,8 @@ def remove(database: DatabaseTarget, name: str, as_json: bool) -> None:
         render.line(f"removed {name}")
 
 
-@click.command(cls=LazyCommand, examples=["maos workflow serve nightly.py jobs.billing"])
+@command("maos workflow serve nightly.py jobs.billing", json=LINES)
 @click.argument("targets", metavar="[TARGET]...", nargs=-1)
-@json_lines_option
-@click.pass_obj
 def serve(database: DatabaseTarget, targets: tuple[str, ...], as_json: bool) -> None:
     """Run due schedules, and resume interrupted workflow runs.
 
