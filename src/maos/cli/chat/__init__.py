@@ -37,7 +37,7 @@ def chat(database: DatabaseTarget, /, id: str, auto: bool, notify: tuple[str, ..
     from maos.runs import agent_types
 
     folder = Path(given["cwd"]).absolute()
-    check_addresses(notify)
+    check_addresses(database, notify)
     types = agent_types.known(folder, settings.config_folder())
 
     async def work(m: Maos) -> int:
@@ -50,7 +50,7 @@ def chat(database: DatabaseTarget, /, id: str, auto: bool, notify: tuple[str, ..
         view = LiveView(Run(id=""), as_json=as_json, complete=lambda beginning: completions(view.run, beginning))
         is_person = sys.stdin is not None and sys.stdin.isatty()
         lines = view.terminal if is_person and view.terminal is not None else PipedLines()
-        settings = ChatSettings(folder, run_options(given), types, notify, auto=auto)
+        settings = ChatSettings(folder, run_options(database, given), types, notify, auto=auto)
         return await ChatLoop(m, view, lines, settings).hold(id)
 
     return database.write(work, create=not id)

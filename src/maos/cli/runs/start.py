@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from maos.model.run import Run
     from maos.plans.source import Source
     from maos.runs.notify import Address
-    from maos.settings.current import Current
 
 PERMISSIONS = ("ask", "edits", "deny")
 TIME_LIMIT = "10m"
@@ -66,7 +65,7 @@ notify_option = click.option(
 )  # fmt: skip
 
 
-def run_options(given: Mapping[str, Any]) -> dict[str, Any]:
+def run_options(database: DatabaseTarget, given: Mapping[str, Any]) -> dict[str, Any]:
     """What a run is made with, as it keeps it: as the flags say, else the settings."""
     from maos.runs.plan_input import with_defaults
 
@@ -74,7 +73,7 @@ def run_options(given: Mapping[str, Any]) -> dict[str, Any]:
     said = {name: given[name] for name in names if is_given(name)}
     if "time_limit" in said:
         said["time_limit_s"] = seconds(said.pop("time_limit")) or 0.0
-    return with_defaults(current().values, {**said, "in_place": given["in_place"], "budget": _limits(given)})
+    return with_defaults(database.settings.values, {**said, "in_place": given["in_place"], "budget": _limits(given)})
 
 
 def is_given(name: str) -> bool:
@@ -88,21 +87,11 @@ def _limits(given: Mapping[str, Any]) -> dict[str, float]:
     return {name: value for name, value in found.items() if value}
 
 
-def current() -> Current:
-    """The settings that the command goes by."""
-    target = click.get_current_context().find_object(DatabaseTarget)
-    assert target is not None
-    return target.settings
-
-
-def check_addresses(urls: Sequence[str]) -> list[Address]:
+def check_addresses(database: DatabaseTarget, urls: Sequence[str]) -> list[Address]:
     """The addresses that were given, and those of the settings; InvalidInput for a wrong one."""
-    found = [*urls, *current().values.notify.urls]
-    if not found:
-        return []
     from maos.runs import notify
 
-    return notify.addresses(found)
+    return notify.addresses([*urls, *database.settings.values.notify.urls])
 
 
 # --- run ---------------------------------------------------------------------------------------------------------
@@ -177,9 +166,9 @@ def start(
     from maos.runs.service import new_id
     from maos.workflows.file_changes import origin_of
 
-    check_addresses(given["notify"])
+    check_addresses(database, given["notify"])
     as_json = given["as_json"]
-    id, folder, options = new_id(), Path(given["cwd"]).absolute(), run_options(given)
+    id, folder, options = new_id(), Path(given["cwd"]).absolute(), run_options(database, given)
     types = agent_types.known(folder, settings.config_folder())
     if file:
         draft = plans.read(file, variables)
@@ -291,7 +280,7 @@ def resume(database: DatabaseTarget, /, id: str, **given: Any) -> int:
         if target.kind == WORKFLOW:
             same = {name: given[name] for name in ("trust", "dry_run", "as_json", "on_change")}
             return forward("workflow resume", id, **same)
-    check_addresses(given["notify"])
+    check_addresses(database, given["notify"])
     on_change = on_change or "keep"
     added = None
     if given["tasks"] or given["dry_run"]:
