@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from difflib import get_close_matches
 from importlib import import_module
-from types import MappingProxyType
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -62,7 +62,6 @@ class LazyCommand(click.Command):
 
 Entry = tuple[str, str]
 """Where a command is, as `module:name`, and the first paragraph of its help."""
-NO_ALIASES: Mapping[str, str] = MappingProxyType({})
 
 
 class LazyGroup(click.Group):
@@ -75,13 +74,13 @@ class LazyGroup(click.Group):
         self,
         *args: Any,
         lazy: Mapping[str, Entry],
-        aliases: Mapping[str, str] = NO_ALIASES,
+        aliases: Mapping[str, str] | None = None,
         examples: Sequence[str] = (),
         **attributes: Any,
     ) -> None:
         super().__init__(*args, **attributes)
         self.lazy = lazy
-        self.aliases = aliases
+        self.aliases = aliases or {}
         self.examples = tuple(examples)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -286,7 +285,8 @@ class JsonType(_Type):
             return value
         where = "standard input" if value == "-" else value[1:] if value.startswith("@") else "the argument"
         try:
-            data = json.loads(_text(value))
+            text = Path(value[1:]).read_text("utf-8") if value.startswith("@") else value
+            data = json.loads(sys.stdin.read() if value == "-" else text)
         except OSError as error:
             self.fail(f"{where} cannot be read: {error.strerror}", param, ctx)
         except RecursionError:
@@ -304,16 +304,12 @@ class TextType(_Type):
     name = "text|@file"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        text = str(value)
-        if not text.startswith("@"):
-            return text
         try:
-            with open(text[1:], encoding="utf-8") as file:
-                return file.read()
+            return Path(value[1:]).read_text("utf-8") if value.startswith("@") else str(value)
         except OSError as error:
-            self.fail(f"{text[1:]} cannot be read: {error.strerror}", param, ctx)
+            self.fail(f"{value[1:]} cannot be read: {error.strerror}", param, ctx)
         except UnicodeDecodeError:
-            self.fail(f"{text[1:]} is not text in UTF-8", param, ctx)
+            self.fail(f"{value[1:]} is not text in UTF-8", param, ctx)
 
 
 VERSION = VersionType()
@@ -340,15 +336,6 @@ def named_text(text: str, option: str) -> tuple[str, str]:
     if not equals or not name.isidentifier():
         raise InvalidInput(f"{text!r} is no argument", hint=f"use {option} NAME=VALUE")
     return name, rest
-
-
-def _text(value: str) -> str:
-    if value == "-":
-        return sys.stdin.read()
-    if value.startswith("@"):
-        with open(value[1:], encoding="utf-8") as file:
-            return file.read()
-    return value
 
 
 def _duration_us(text: str) -> int | None:

@@ -20,7 +20,7 @@ from maos.errors import InvalidInput
 if TYPE_CHECKING:
     from maos.app import Maos
     from maos.transfer.exporter import Exported
-    from maos.transfer.importers import ImportedRun, RunSource
+    from maos.transfer.importers import ImportedRun
 
 SUFFIX = ".maos"
 
@@ -41,15 +41,10 @@ def copy(database: DatabaseTarget, target: str, as_json: bool) -> None:
     if not path.parent.is_dir():
         raise InvalidInput(f"there is no folder {path.parent}", hint="create it first")
 
-    async def work(m: Maos) -> int:
-        return await m.copy_to(path)
-
-    position = database.read(work)
+    position = database.read(lambda m: m.copy_to(path))
     size = path.stat().st_size
-    if as_json:
-        documents.show({"target": target, "position": position, "bytes": size})
-        return
-    render.line(f"copied everything up to position {position} to {clean(target)} ({render.size(size)})")
+    copied = f"copied everything up to position {position} to {clean(target)} ({render.size(size)})"
+    render.show({"target": target, "position": position, "bytes": size}, copied, as_json=as_json)
 
 
 @command(
@@ -86,26 +81,19 @@ def export(database: DatabaseTarget, id: str, output: str, to_stdout: bool, with
         return str(path), await m.transfer.export(found, path, files=not without_files)
 
     target, made = database.read(work)
-    if as_json:
-        counts = {"streams": len(made.manifest.streams), "refs": len(made.manifest.refs)}
-        document = {**documents.of(made.manifest), **counts, "events": made.events, "bytes": made.bytes}
-        documents.show({"file": target, **document, "sha256": made.sha256})
-    elif not is_piped:
-        _show_exported(target, made)
-    for text in made.manifest.left_out:
-        note(f"left out: {clean(text)}")
-    if made.manifest.carried_out:
-        note(f"an engine executes {made.manifest.id}: what it does from now on is not in the file; pause it to move it")
-
-
-def _show_exported(target: str, made: Exported) -> None:
     manifest = made.manifest
-    commits = f", {render.many(len(manifest.refs), 'commit')}" if manifest.refs else ""
-    render.line(
-        (clean(manifest.id), "bold"),
-        f": {render.many(made.events, 'event')} of {render.many(len(manifest.streams), 'stream')}{commits} "
-        f"→ {clean(target)} ({render.size(made.bytes)})",
-    )
+    streams, refs = len(manifest.streams), len(manifest.refs)
+    if as_json:
+        document = {**documents.of(manifest), "streams": streams, "refs": refs, "events": made.events}
+        documents.show({"file": target, **document, "bytes": made.bytes, "sha256": made.sha256})
+    elif not is_piped:
+        counts = f"{render.many(made.events, 'event')} of {render.many(streams, 'stream')}"
+        counts += f", {render.many(refs, 'commit')}" if refs else ""
+        render.line((clean(manifest.id), "bold"), f": {counts} → {clean(target)} ({render.size(made.bytes)})")
+    for text in manifest.left_out:
+        note(f"left out: {clean(text)}")
+    if manifest.carried_out:
+        note(f"an engine executes {manifest.id}: what it does from now on is not in the file; pause it to move it")
 
 
 @command(
@@ -150,21 +138,18 @@ def import_(database: DatabaseTarget, source: str, wanted: str, cwd: str | None,
     async def work(m: Maos) -> list[ImportedRun]:
         return await m.transfer.import_runs(found, folder=folder, wanted=wanted, dry_run=dry_run)
 
-    if dry_run:
-        brought = database.preview(work)
-    else:
-        brought = database.write(work, create=True)
+    brought = database.preview(work) if dry_run else database.write(work, create=True)
     if as_json:
-        documents.show(
-            {
-                "file": str(path),
-                "dry_run": dry_run,
-                "orchestrations": [_row(each) for each in brought],
-                "left_out": found.left_out,
-            }
-        )
+        rows = [_row(each) for each in brought]
+        documents.show({"file": str(path), "dry_run": dry_run, "orchestrations": rows, "left_out": found.left_out})
+        return
+    if brought:
+        _imported(dry_run=dry_run).table(brought)
     else:
-        _show_imported(path, found, brought, dry_run=dry_run)
+        render.line(f"{clean(str(path))} has no orchestrations")
+    for what, count in found.left_out.items():
+        render.line((f"left out: {what} ({count})", "dim"))
+    _show_what_next(brought, dry_run=dry_run)
 
 
 def _check_target(database: DatabaseTarget, path: Path) -> None:
@@ -200,11 +185,7 @@ def _row(each: ImportedRun) -> documents.Document:
 
 def _imported(*, dry_run: bool) -> Listing[ImportedRun]:
     def now(each: ImportedRun) -> str:
-        return (
-            f"would be {bundles.WORDS[each.what]}"
-            if dry_run and each.what in ("new", "more")
-            else bundles.WORDS[each.what]
-        )
+        return ("would be " if dry_run and each.what in ("new", "more") else "") + bundles.WORDS[each.what]
 
     return Listing(
         "orchestrations",
@@ -220,16 +201,6 @@ def _imported(*, dry_run: bool) -> Listing[ImportedRun]:
             Column("now", now, style="dim", yields=1),
         ),
     )
-
-
-def _show_imported(path: Path, found: RunSource, brought: list[ImportedRun], *, dry_run: bool) -> None:
-    if not brought:
-        render.line(f"{clean(str(path))} has no orchestrations")
-    else:
-        _imported(dry_run=dry_run).table(brought)
-    for what, count in found.left_out.items():
-        render.line((f"left out: {what} ({count})", "dim"))
-    _show_what_next(brought, dry_run=dry_run)
 
 
 def _show_what_next(brought: list[ImportedRun], *, dry_run: bool) -> None:
