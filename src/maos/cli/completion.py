@@ -40,17 +40,16 @@ SHELLS = {
 )
 @click.argument("shell", type=click.Choice(tuple(SHELLS)))
 @json_option
-def completion(shell: str, as_json: bool) -> None:
+@click.pass_context
+def completion(ctx: click.Context, shell: str, as_json: bool) -> None:
     """Print the completion script of a shell.
 
     It completes commands, options, and from the database the ids of runs, tasks, agents, workflow runs and open
     questions. Try it with `eval "$(maos completion bash)"`; the examples install it.
     """
-    from maos.cli.program import program
-
     kind = get_completion_class(shell)
     assert kind is not None
-    script = kind(program, {}, "maos", "_MAOS_COMPLETE").source()
+    script = kind(ctx.find_root().command, {}, "maos", "_MAOS_COMPLETE").source()
     if as_json:
         documents.show({"shell": shell, "script": script, "keep": SHELLS[shell]})
         return

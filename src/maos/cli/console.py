@@ -48,14 +48,14 @@ class Listing(Generic[T]):
         self._empty = empty
         self._document = document
 
-    def show(self, rows: Sequence[T], *, as_json: bool, **more: Any) -> None:
-        """Print rows; with `as_json`, as one document under the noun, with `more` beside them."""
+    def show(self, rows: Sequence[T], *, as_json: bool, empty: str = "", **more: Any) -> None:
+        """Print rows, or `empty` for none; with `as_json`, as one document under the noun, with `more` beside them."""
         if as_json:
             documents.show({**self.document(rows), **more})
         elif rows:
             self.table(rows)
-        elif self._empty:
-            render.line(self._empty)
+        elif empty or self._empty:
+            render.line(empty or self._empty)
 
     def document(self, rows: Sequence[T]) -> documents.Document:
         """The rows as JSON, under the noun."""

@@ -243,7 +243,7 @@ def events(
 
     With several filters, an event has to pass them all.
     """
-    filters = {name: value for name, value in by.items() if value}
+    filters = {name: value for name, value in by.items() if value not in (None, ())}
     if "path" in filters:
         filters["path"] = pointer(filters["path"])
 
@@ -387,17 +387,14 @@ def _show_report(report: Report, lost: HistoryLost | None) -> None:
 
 
 @contextmanager
-def _progress(what: str, *, count: bool) -> Iterator[Callable[[int, int], None] | None]:
+def _progress(what: str, *, count: bool) -> Iterator[Callable[[int, int], None]]:
     """Draw a progress bar on standard error if that is a terminal."""
-    if not sys.stderr.isatty():
-        yield None
-        return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-    columns = [TextColumn("{task.description}", markup=False), BarColumn()]
-    drawn = Progress(*columns, *([MofNCompleteColumn()] if count else []), console=Console(stderr=True), transient=True)
-    with drawn:
+    columns = [TextColumn("{task.description}", markup=False), BarColumn(), *([MofNCompleteColumn()] if count else [])]
+    to = Console(stderr=True)
+    with Progress(*columns, console=to, transient=True, disable=not sys.stderr.isatty()) as drawn:
         task = drawn.add_task(what, total=None)
 
         def advance(done: int, total: int) -> None:

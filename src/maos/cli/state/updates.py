@@ -88,21 +88,14 @@ def create(database: DatabaseTarget, /, agent: str, data: dict[str, Any] | None,
 @_event_options
 @full_option
 def update(
-    database: DatabaseTarget,
-    /,
-    agent: str,
-    data: dict[str, Any] | None,
-    appended: tuple[tuple[str, Any], ...],
-    deleted: tuple[str, ...],
-    full: bool,
-    as_json: bool,
-    **event: Any,
+    database: DatabaseTarget, /, agent: str, data: dict[str, Any] | None, full: bool, as_json: bool, **event: Any
 ) -> None:
     """Change some fields of a state; the others stay as they are.
 
     JSON is an object with the fields to change, @FILE to read it from a file, or - for standard input. Objects in it
     merge with those that are there; a key that begins with / is a path. Nothing is written when nothing changes.
     """
+    appended, deleted = event.pop("appended"), event.pop("deleted")
     if data is None and not appended and not deleted:
         raise InvalidInput("there is nothing to change", hint="give a JSON object, --append or --delete")
     added: dict[str, list[Any]] = {}
@@ -319,11 +312,7 @@ def _show_snapshots(database: DatabaseTarget, agent: str, as_json: bool) -> None
         await m.state.get(agent)  # an agent that does not exist is an error, one without snapshots is not
         return await m.state.snapshots(agent)
 
-    found = database.read(work)
-    if found or as_json:
-        SNAPSHOTS.show(found, as_json=as_json, agent=agent)
-    else:
-        render.line(f"no snapshots of {clean(agent)}")
+    SNAPSHOTS.show(database.read(work), as_json=as_json, empty=f"no snapshots of {clean(agent)}", agent=agent)
 
 
 @command(

@@ -1,4 +1,4 @@
-"""`maos workflow run`, `resume` and the commands to workflow runs: signal, resolve, pause, cancel, cleanup."""
+"""`maos workflow run`, `resume`, `serve`, schedules, and commands to workflow runs: signal, resolve, pause, cancel."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 import math
 import signal as signals
 from collections.abc import Awaitable, Callable
+from datetime import datetime
 from typing import Any
 
 import click
@@ -16,6 +17,7 @@ from maos.app import Maos
 from maos.cli import documents, render
 from maos.cli.arguments import JSON, named_text
 from maos.cli.commands import LINES, command, dry_run_option, options, yes_option
+from maos.cli.console import Field, Listing
 from maos.cli.database import DatabaseTarget, ask, need_yes
 from maos.cli.failures import FAILED, INTERRUPTED, note
 from maos.cli.plain import clean
@@ -25,13 +27,16 @@ from maos.cli.runs.resume import resume_run
 from maos.cli.signals import heard
 from maos.cli.workflow import files, status
 from maos.cli.workflow.changes import on_change_option
+from maos.clock import to_us
 from maos.errors import InvalidInput, NotFound
 from maos.model.run import Run
+from maos.model.schedule import Schedule
 from maos.model.workflow import WorkflowRun
 from maos.plans.source import is_plan_file
 from maos.views import workflows as views
 from maos.views.workflows import describe
 from maos.workflows import loader
+from maos.workflows.definition import Workflow
 from maos.workflows.handle import Handle
 from maos.workflows.record import FREQUENCIES, CheckpointPolicy
 from maos.workflows.status import Status, WorkflowPreview
@@ -396,3 +401,98 @@ def cleanup(database: DatabaseTarget, retention_days: float, dry_run: bool, yes:
         documents.show({"removed": found, "events": events})
     else:
         render.line(f"cleaned up {many}, {render.many(events, 'event')}")
+
+
+# --- schedules ---------------------------------------------------------------------------------------------------
+
+Upcoming = tuple[Schedule, datetime | None]
+
+
+def _schedule(each: Upcoming) -> documents.Document:
+    known, due = each
+    said = {name: getattr(known, name) for name in ("name", "cron", "zone", "workflow", "arguments")}
+    return {**said, "version": known.definition, **documents.time(to_us(due) if due else None, "next")}
+
+
+SCHEDULES: Listing[Upcoming] = Listing(
+    "schedules",
+    (
+        Field("name", lambda each: each[0].name, style="bold"),
+        Field("when", lambda each: each[0].cron),
+        Field("zone", lambda each: each[0].zone),
+        Field("workflow", lambda each: each[0].workflow),
+        Field("next", lambda each: render.when(to_us(each[1])) if each[1] else ""),
+    ),
+    empty="no schedules; `maos workflow schedule add` makes one",
+    document=_schedule,
+)
+
+
+@command(
+    "maos workflow schedule add nightly '0 3 * * *' nightly.py:nightly Berlin --zone Europe/Berlin",
+    "maos workflow schedule add bills @monthly jobs.billing:bill",
+)
+@click.argument("name")
+@click.argument("cron")
+@target_arguments
+@click.option("--zone", default="UTC", show_default=True, help="The time zone that CRON is meant in.")
+def add(database: DatabaseTarget, /, name: str, cron: str, target: str, zone: str, as_json: bool, **given: Any) -> None:
+    """Start a workflow at times that a cron expression gives.
+
+    CRON is minute, hour, day of the month, month, day of the week. A schedule of that NAME is replaced.
+    """
+    definition = loader.load(target)
+
+    async def work(m: Maos) -> list[Upcoming]:
+        await m.workflows.schedule_with(name, cron, definition, *arguments(**given), zone=zone)
+        return [each for each in await m.workflows.upcoming() if each[0].name == name]
+
+    SCHEDULES.show(database.write(work, create=True), as_json=as_json)
+
+
+@command("maos workflow schedule list", name="list")
+def list_schedules(database: DatabaseTarget, as_json: bool) -> None:
+    """List schedules and their next run times."""
+    SCHEDULES.show(database.read(lambda m: m.workflows.upcoming()), as_json=as_json)
+
+
+@command("maos workflow schedule remove nightly")
+@click.argument("name")
+def remove(database: DatabaseTarget, name: str, as_json: bool) -> None:
+    """Remove a schedule; workflow runs that it started continue."""
+    database.write(lambda m: m.workflows.unschedule(name))
+    if as_json:
+        documents.show({"removed": name})
+    else:
+        render.line(f"removed {name}")
+
+
+@command("maos workflow serve nightly.py jobs.billing", json=LINES)
+@click.argument("targets", metavar="[TARGET]...", nargs=-1)
+def serve(database: DatabaseTarget, targets: tuple[str, ...], as_json: bool) -> None:
+    """Run due schedules, and resume interrupted workflow runs.
+
+    Ctrl+C ends it. TARGET are files or modules with workflows; those of schedules are found by themselves, also of
+    schedules that are added later. A problem with one is reported, and the others are served. Any number of
+    processes may serve one database: each due time starts one workflow run.
+    """
+    for each in targets:
+        loader.load_all(each)
+
+    def load(known: Schedule) -> Workflow[..., Any]:
+        return loader.load_recorded(known.workflow, known.definition, known.where)
+
+    async def work(m: Maos) -> None:
+        tell = (lambda text: documents.show_line({"told": text})) if as_json else note
+        serving = asyncio.create_task(m.workflows.serve(tell=tell, load=load))
+        tell("serving; Ctrl+C detaches from everything, and it can be resumed")
+
+        def stop(_why: signals.Signals | None = None) -> None:
+            serving.cancel()
+
+        with heard(interrupted=stop, sent_away=stop):
+            await asyncio.wait([serving])
+        if not serving.cancelled():
+            serving.result()
+
+    database.write(work, create=True)

@@ -69,8 +69,6 @@ STEPS: Listing[tuple[str, Step]] = Listing(
 
 async def find(m: Maos, id: str) -> WorkflowRun | Run:
     """The workflow run of an id or a unique prefix of one: of a function, or a run that was made from a file."""
-    if not id:
-        raise InvalidInput("an empty id names no workflow", hint="`maos workflow list` shows them")
     found = await m.find(id, "workflow", "run")
     if found.kind == "workflow":
         return await m.workflows.get(found.id)
@@ -91,10 +89,7 @@ async def find(m: Maos, id: str) -> WorkflowRun | Run:
 def list_(database: DatabaseTarget, status: str | None, as_json: bool) -> None:
     """List workflow runs, of functions and of files; open ones first."""
     found = database.read(lambda m: views.list_all(m.runs, m.workflows, status or ""))
-    if status and not found and not as_json:
-        render.line(f"no workflow is {status}")
-    else:
-        WORKFLOWS.show(found, as_json=as_json)
+    WORKFLOWS.show(found, as_json=as_json, empty=f"no workflow is {status}" if status else "")
 
 
 @command("maos workflow show nightly-1", "maos workflow show nightly-1 --all --json")
