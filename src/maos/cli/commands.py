@@ -144,7 +144,7 @@ def forward(ctx: click.Context, path: str, *args: str) -> None:
         command.invoke(context)
 
 
-def command(
+def json_command(
     *examples: str, name: str | None = None, json: str = DOCUMENT, cls: type[LazyCommand] = LazyCommand
 ) -> Callable[[Callable[..., int | None]], LazyCommand]:
     """Make a command of a function that gets the database first, and `as_json` from --json, the last option."""

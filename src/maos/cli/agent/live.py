@@ -24,7 +24,7 @@ from maos.cli import documents, signals
 from maos.cli.agent import status, words
 from maos.cli.agent.words import Fact
 from maos.cli.arguments import WHEN
-from maos.cli.commands import LINES, command
+from maos.cli.commands import LINES, json_command
 from maos.cli.completion import agent_argument
 from maos.cli.database import DatabaseTarget
 from maos.cli.failures import INTERRUPTED
@@ -47,7 +47,7 @@ Begin = Callable[[Maos], Awaitable[Attachment]]
 # --- output ------------------------------------------------------------------------------------------------------
 
 
-@command(
+@json_command(
     "maos agent logs nightly",
     "maos agent logs nightly -f",
     "maos agent logs nightly --since 10m --json",

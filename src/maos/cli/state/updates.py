@@ -12,7 +12,7 @@ import click
 
 from maos.cli import documents, render
 from maos.cli.arguments import DURATION, JSON, JSON_OBJECT, VERSION, WHEN, Version, pointer
-from maos.cli.commands import command, dry_run_option, full_option, options, source_option, yes_option
+from maos.cli.commands import dry_run_option, full_option, json_command, options, source_option, yes_option
 from maos.cli.completion import agent_argument
 from maos.cli.console import Field, Listing
 from maos.cli.database import DatabaseTarget, ask, need_yes
@@ -44,7 +44,7 @@ _event_options = options(
 _return_options = options(source_option, dry_run_option, yes_option, full_option)
 
 
-@command(
+@json_command(
     "maos state create reviewer",
     """maos state create planner '{"status": "idle", "messages": []}'""",
     "maos state create writer @state.json",
@@ -67,7 +67,7 @@ def create(database: DatabaseTarget, /, agent: str, data: dict[str, Any] | None,
     render.line("created ", (clean(agent), "bold"), f" at version {state.version} with {fields}")
 
 
-@command(
+@json_command(
     """maos state update reviewer '{"status": "busy", "execution": {"task": "review"}}'""",
     """maos state update reviewer --append /messages '{"role": "user", "text": "hello"}'""",
     "maos state update reviewer --delete /execution/task --expected 7",
@@ -144,7 +144,7 @@ def agree(
     return found
 
 
-@command(
+@json_command(
     "maos state rollback reviewer 3 --dry-run",
     "maos state rollback reviewer -1",
     "maos state rollback reviewer 3 --yes --expected 7",
@@ -181,7 +181,9 @@ def rollback(
         render.changes(done.changes, full=how["full"])
 
 
-@command("maos state restore reviewer before-upgrade --dry-run", "maos state restore reviewer before-upgrade --yes")
+@json_command(
+    "maos state restore reviewer before-upgrade --dry-run", "maos state restore reviewer before-upgrade --yes"
+)
 @agent_argument
 @click.argument("snapshot", metavar="SNAPSHOT")
 @_return_options
@@ -260,7 +262,7 @@ SNAPSHOTS: Listing[SnapshotInfo] = Listing(
 )
 
 
-@command(
+@json_command(
     "maos state snapshot reviewer",
     "maos state snapshot reviewer --name before-upgrade --permanent",
     "maos state snapshot reviewer --kind checkpoint --name monday --keep-for 30d",
@@ -315,7 +317,7 @@ def _show_snapshots(database: DatabaseTarget, agent: str, as_json: bool) -> None
     SNAPSHOTS.show(database.read(work), as_json=as_json, empty=f"no snapshots of {clean(agent)}", agent=agent)
 
 
-@command(
+@json_command(
     "maos state compact reviewer --keep-last 100 --dry-run",
     "maos state compact reviewer --strategy merge --keep-since 30d --yes",
 )

@@ -16,7 +16,7 @@ import msgspec
 from maos.app import Maos
 from maos.cli import documents, render
 from maos.cli.arguments import JSON, named_text
-from maos.cli.commands import LINES, command, dry_run_option, options, yes_option
+from maos.cli.commands import LINES, dry_run_option, json_command, options, yes_option
 from maos.cli.console import Field, Listing
 from maos.cli.database import DatabaseTarget, ask, need_yes
 from maos.cli.failures import FAILED, INTERRUPTED, note
@@ -72,7 +72,7 @@ def _value(text: str) -> Any:
 # --- run ---------------------------------------------------------------------------------------------------------
 
 
-@command(
+@json_command(
     "maos workflow run release.yaml --var version=1.2 --auto",
     "maos workflow run nightly.py:nightly Berlin",
     "maos workflow run nightly.py --arg city=Berlin --arg days=3 --id nightly-1",
@@ -173,7 +173,7 @@ async def _until_ended(m: Maos, handle: Handle[Any], *, as_json: bool) -> int:
 # --- resume ------------------------------------------------------------------------------------------------------
 
 
-@command(
+@json_command(
     "maos workflow resume",
     "maos workflow resume nightly-1 --dry-run",
     "maos workflow resume r-1a2b3c --on-change replay",
@@ -289,7 +289,7 @@ def _show_preview(found: WorkflowPreview, on_change: str, file: str, *, as_json:
 # --- commands to workflow runs -----------------------------------------------------------------------------------
 
 
-@command("maos workflow signal order-7 paid '{\"amount\": 7}'", "maos workflow signal order-7 go --key go-1")
+@json_command("maos workflow signal order-7 paid '{\"amount\": 7}'", "maos workflow signal order-7 go --key go-1")
 @id_argument
 @click.argument("name")
 @click.argument("value", metavar="[JSON]", type=JSON, required=False)
@@ -299,7 +299,7 @@ def signal(database: DatabaseTarget, id: str, name: str, value: Any, key: str | 
     _send(database, id, lambda m, found: m.workflows.signal(found, name, value, key=key), f"sent {name!r}", as_json)
 
 
-@command(
+@json_command(
     "maos workflow resolve order-7 3 done --value '{\"receipt\": 12}'",
     "maos workflow resolve order-7 3 again",
     "maos workflow resolve order-7 3 failed --why 'the card was not charged'",
@@ -326,7 +326,7 @@ def resolve(database: DatabaseTarget, id: str, step: str, outcome: str, value: A
     _send(database, id, work, f"resolved step {step}: {outcome}", as_json)
 
 
-@command("maos workflow pause order-7")
+@json_command("maos workflow pause order-7")
 @id_argument
 @why_option
 def pause(database: DatabaseTarget, id: str, why: str, as_json: bool) -> None:
@@ -334,7 +334,7 @@ def pause(database: DatabaseTarget, id: str, why: str, as_json: bool) -> None:
     _send(database, id, lambda m, found: m.workflows.pause(found, why=why), "pause requested", as_json)
 
 
-@command("maos workflow cancel order-7 --why 'not needed any more'")
+@json_command("maos workflow cancel order-7 --why 'not needed any more'")
 @id_argument
 @why_option
 def cancel(database: DatabaseTarget, id: str, why: str, as_json: bool) -> None:
@@ -372,7 +372,7 @@ def _send(
 # --- cleanup -----------------------------------------------------------------------------------------------------
 
 
-@command("maos workflow state cleanup --retention-days 30")
+@json_command("maos workflow state cleanup --retention-days 30")
 @click.option(
     "--retention-days", type=click.FloatRange(min=0), default=30.0, show_default=True,
     help="Those that ended so many days ago.",
@@ -428,7 +428,7 @@ SCHEDULES: Listing[Upcoming] = Listing(
 )
 
 
-@command(
+@json_command(
     "maos workflow schedule add nightly '0 3 * * *' nightly.py:nightly Berlin --zone Europe/Berlin",
     "maos workflow schedule add bills @monthly jobs.billing:bill",
 )
@@ -450,13 +450,13 @@ def add(database: DatabaseTarget, /, name: str, cron: str, target: str, zone: st
     SCHEDULES.show(database.write(work, create=True), as_json=as_json)
 
 
-@command("maos workflow schedule list", name="list")
+@json_command("maos workflow schedule list", name="list")
 def list_schedules(database: DatabaseTarget, as_json: bool) -> None:
     """List schedules and their next run times."""
     SCHEDULES.show(database.read(lambda m: m.workflows.upcoming()), as_json=as_json)
 
 
-@command("maos workflow schedule remove nightly")
+@json_command("maos workflow schedule remove nightly")
 @click.argument("name")
 def remove(database: DatabaseTarget, name: str, as_json: bool) -> None:
     """Remove a schedule; workflow runs that it started continue."""
@@ -467,7 +467,7 @@ def remove(database: DatabaseTarget, name: str, as_json: bool) -> None:
         render.line(f"removed {name}")
 
 
-@command("maos workflow serve nightly.py jobs.billing", json=LINES)
+@json_command("maos workflow serve nightly.py jobs.billing", json=LINES)
 @click.argument("targets", metavar="[TARGET]...", nargs=-1)
 def serve(database: DatabaseTarget, targets: tuple[str, ...], as_json: bool) -> None:
     """Run due schedules, and resume interrupted workflow runs.

@@ -9,7 +9,7 @@ import msgspec
 
 from maos.app import Maos
 from maos.cli import documents, render
-from maos.cli.commands import command
+from maos.cli.commands import json_command
 from maos.cli.console import Field, Listing
 from maos.cli.database import DatabaseTarget
 from maos.cli.failures import note
@@ -84,7 +84,7 @@ async def find(m: Maos, id: str) -> WorkflowRun | Run:
 # --- commands ----------------------------------------------------------------------------------------------------
 
 
-@command("maos workflow list", "maos workflow list --status running --json", name="list")
+@json_command("maos workflow list", "maos workflow list --status running --json", name="list")
 @click.option("--status", type=click.Choice(STATUSES), help="Only those.")
 def list_(database: DatabaseTarget, status: str | None, as_json: bool) -> None:
     """List workflow runs, of functions and of files; open ones first."""
@@ -92,7 +92,7 @@ def list_(database: DatabaseTarget, status: str | None, as_json: bool) -> None:
     WORKFLOWS.show(found, as_json=as_json, empty=f"no workflow is {status}" if status else "")
 
 
-@command("maos workflow show nightly-1", "maos workflow show nightly-1 --all --json")
+@json_command("maos workflow show nightly-1", "maos workflow show nightly-1 --all --json")
 @click.argument("id", metavar="ID")
 @click.option("--all", "everything", is_flag=True, help="All steps, however many.")
 def show(database: DatabaseTarget, id: str, everything: bool, as_json: bool) -> None:
