@@ -60,6 +60,11 @@ class LazyCommand(click.Command):
         return result
 
 
+def command(*examples: str, name: str | None = None) -> Callable[[Callable[..., Any]], LazyCommand]:
+    """Make a function a command whose help ends with these examples."""
+    return click.command(name, cls=LazyCommand, examples=examples)
+
+
 Entry = tuple[str, str]
 """Where a command is, as `module:name`, and the first paragraph of its help."""
 
@@ -150,17 +155,12 @@ def forward(path: str, id: str, **given: Any) -> int:
     return ctx.invoke(found, **{str(argument): id}, **given) or 0
 
 
-def command(
+def json_command(
     *examples: str, name: str | None = None, json: str = DOCUMENT, cls: type[LazyCommand] = LazyCommand
 ) -> Callable[[Callable[..., int | None]], LazyCommand]:
-    """Make a command of a function that gets the database first, and `as_json` from --json, the last option.
-
-    A function that declares --json itself gets what its own decorators pass.
-    """
+    """Make a command of a function that gets the database first, and `as_json` from --json, the last option."""
 
     def make(function: Callable[..., int | None]) -> LazyCommand:
-        if any(each.name == "as_json" for each in getattr(function, "__click_params__", ())):
-            return click.command(name, cls=cls, examples=examples)(function)
         made = click.command(name, cls=cls, examples=examples)(click.pass_obj(function))
         made.params.append(click.Option(["--json", "as_json"], is_flag=True, help=json))
         return made

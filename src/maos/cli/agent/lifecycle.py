@@ -12,7 +12,7 @@ import click
 from maos.cli import documents, render
 from maos.cli.agent import words
 from maos.cli.agent.status import ending, on_agent
-from maos.cli.commands import DURATION, LINES, TEXT, LazyCommand, command, options, seconds
+from maos.cli.commands import DURATION, LINES, TEXT, LazyCommand, json_command, options, seconds
 from maos.cli.completion import agent_argument
 from maos.cli.database import DatabaseTarget
 from maos.cli.failures import note
@@ -65,7 +65,7 @@ class RunCommand(LazyCommand):
 # --- in the foreground -------------------------------------------------------------------------------------------
 
 
-@command(
+@json_command(
     "maos agent run -- make test",
     "maos agent run 'make lint && make test'",
     "maos agent run --name nightly --time-limit 2h --json -- ./nightly.sh --all",
@@ -121,7 +121,7 @@ def run(
     return _in_foreground(database, begin, as_json=as_json, create=True)
 
 
-@command("maos agent attach nightly", "maos agent attach ni --json", json=LINES)
+@json_command("maos agent attach nightly", "maos agent attach ni --json", json=LINES)
 @agent_argument
 def attach(database: DatabaseTarget, agent: str, as_json: bool) -> int:
     """Attach to a detached agent and follow its output.
@@ -139,7 +139,7 @@ def attach(database: DatabaseTarget, agent: str, as_json: bool) -> int:
     return _in_foreground(database, begin, as_json=as_json)
 
 
-@command(
+@json_command(
     "maos agent resume nightly",
     "maos agent resume fixer 'The test on line 40 still fails'",
     "maos agent resume fixer --time-limit 1h --budget 5 --json",
@@ -204,7 +204,7 @@ def _from_stdin(text: str) -> str:
 # --- commands to agents ------------------------------------------------------------------------------------------
 
 
-@command("maos agent stop nightly", "maos agent stop nightly --grace 1m --json")
+@json_command("maos agent stop nightly", "maos agent stop nightly --grace 1m --json")
 @agent_argument
 @click.option(
     "--grace", type=DURATION, default=GRACE_US, help="How long it may take to end before it is killed.  [default: 10s]"
@@ -229,7 +229,7 @@ def stop(database: DatabaseTarget, agent: str, grace: int, as_json: bool) -> Non
         render.line(("resume with: ", "dim"), now.resumable)
 
 
-@command("maos agent send fixer 'Leave the old parser alone'", "git diff | maos agent send fixer -")
+@json_command("maos agent send fixer 'Leave the old parser alone'", "git diff | maos agent send fixer -")
 @agent_argument
 @click.argument("text", metavar="TEXT")
 def send(database: DatabaseTarget, agent: str, text: str, as_json: bool) -> None:
@@ -255,7 +255,7 @@ def send(database: DatabaseTarget, agent: str, text: str, as_json: bool) -> None
     render.line(f"message {number} for ", (clean(name), "bold"), f"; delivered {when}", (resume, "bold"))
 
 
-@command("maos agent answer fixer yes", "maos agent answer fixer toolu_01 no --why 'Use git mv instead'")
+@json_command("maos agent answer fixer yes", "maos agent answer fixer toolu_01 no --why 'Use git mv instead'")
 @agent_argument
 @click.argument("what", metavar="[REQUEST] yes|no", nargs=-1, required=True)
 @click.option("--why", default="", help="A reason that the agent is told.")

@@ -23,7 +23,7 @@ from maos.app import Maos
 from maos.cli import documents
 from maos.cli.agent import status, words
 from maos.cli.agent.words import Fact
-from maos.cli.commands import LINES, WHEN, command
+from maos.cli.commands import LINES, WHEN, json_command
 from maos.cli.completion import agent_argument
 from maos.cli.database import DatabaseTarget
 from maos.cli.failures import INTERRUPTED
@@ -46,7 +46,7 @@ Begin = Callable[[Maos], Awaitable[Attachment]]
 # --- output ------------------------------------------------------------------------------------------------------
 
 
-@command(
+@json_command(
     "maos agent logs nightly",
     "maos agent logs nightly -f",
     "maos agent logs nightly --since 10m --json",

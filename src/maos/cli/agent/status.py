@@ -11,7 +11,7 @@ import click
 
 from maos.cli import documents, render
 from maos.cli.agent import words
-from maos.cli.commands import command, full_option
+from maos.cli.commands import full_option, json_command
 from maos.cli.completion import agent_argument
 from maos.cli.database import DatabaseTarget
 from maos.cli.failures import CONFLICT, FAILED, LIMIT_REACHED, MAY_PASS, NEEDS_PERSON, STOPPED, report
@@ -100,7 +100,7 @@ def on_agent(agent: str, act: Callable[[Maos, str], Awaitable[T]]) -> Callable[[
 # --- the list ----------------------------------------------------------------------------------------------------
 
 
-@command("maos agent list", "maos agent list --all --json", name="list")
+@json_command("maos agent list", "maos agent list --all --json", name="list")
 @click.option("--all", "everything", is_flag=True, help="Also those that ended more than a day ago.")
 def list_(database: DatabaseTarget, everything: bool, as_json: bool) -> None:
     """List the agents that run, and those that ran.
@@ -131,7 +131,7 @@ def show_list(found: Sequence[AgentStatus], *, older: int = 0) -> None:
 # --- the page ----------------------------------------------------------------------------------------------------
 
 
-@command("maos agent show nightly", "maos agent show nightly --json")
+@json_command("maos agent show nightly", "maos agent show nightly --json")
 @agent_argument
 @full_option
 def show(database: DatabaseTarget, agent: str, full: bool, as_json: bool) -> None:
@@ -247,7 +247,7 @@ def _figures(now: AgentStatus) -> list[str]:
 # --- files -------------------------------------------------------------------------------------------------------
 
 
-@command("maos agent diff fixer", "maos agent diff fixer --patch | less", "maos agent diff fixer --json")
+@json_command("maos agent diff fixer", "maos agent diff fixer --patch | less", "maos agent diff fixer --json")
 @agent_argument
 @click.option("--patch", is_flag=True, help="Show the changes themselves, as a patch that git can apply.")
 def diff(database: DatabaseTarget, agent: str, patch: bool, as_json: bool) -> None:
@@ -266,7 +266,7 @@ def diff(database: DatabaseTarget, agent: str, patch: bool, as_json: bool) -> No
             render.line((f"{sign} ", style), clean(each.path), (f"  {counts}", "dim"))
 
 
-@command("maos agent merge fixer", "maos agent merge fixer --message 'Fix the parser' --json")
+@json_command("maos agent merge fixer", "maos agent merge fixer --message 'Fix the parser' --json")
 @agent_argument
 @click.option("--into", type=click.Path(exists=True, file_okay=False), default=".", help="The folder to merge into.")
 @click.option("--message", default="", help="The message of the commit.  [default: the agent's task]")
@@ -353,7 +353,7 @@ def place_of(attempt: Attempt) -> list[str]:
 # --- kinds -------------------------------------------------------------------------------------------------------
 
 
-@command("maos agent kinds", "maos agent kinds --json")
+@json_command("maos agent kinds", "maos agent kinds --json")
 def kinds(_database: DatabaseTarget, as_json: bool) -> None:
     """List the kinds of agents, and which are on this machine.
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from maos.cli import completion
-from maos.cli.commands import LINES, command
+from maos.cli.commands import LINES, json_command
 from maos.cli.database import DatabaseTarget
 from maos.cli.runs.start import check_addresses, new_run, notify_option, run_options
 
@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from maos.app import Maos
 
 
-@command("maos chat", "maos chat r-1a2b3c", "printf 'Add a --verbose option\\nyes\\n' | maos chat --json", json=LINES)
+@json_command(
+    "maos chat", "maos chat r-1a2b3c", "printf 'Add a --verbose option\\nyes\\n' | maos chat --json", json=LINES
+)
 @click.argument("id", metavar="[ID]", required=False, default="", shell_complete=completion.runs)
 @click.option("--auto", is_flag=True, help="Execute plans, and resume, without asking.")
 @new_run

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from maos.cli import documents, render
-from maos.cli.commands import command, dry_run_option, forward, yes_option
+from maos.cli.commands import dry_run_option, forward, json_command, yes_option
 from maos.cli.completion import id_argument, run_argument
 from maos.cli.database import DatabaseTarget, ask, need_yes
 from maos.cli.render import clean
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from maos.runs.status import RunView
 
 
-@command("maos pause r-1a2b3c", "maos pause 1a2b --json")
+@json_command("maos pause r-1a2b3c", "maos pause 1a2b --json")
 @id_argument
 def pause(database: DatabaseTarget, id: str, as_json: bool) -> int:
     """Pause a run; `maos resume` continues it.
@@ -52,7 +52,7 @@ def pause(database: DatabaseTarget, id: str, as_json: bool) -> int:
     )
 
 
-@command("maos cancel r-1a2b3c", "maos cancel r-1a2b3c/api --json")
+@json_command("maos cancel r-1a2b3c", "maos cancel r-1a2b3c/api --json")
 @id_argument
 @click.option("--why", default="cancelled", help="The reason; shown with the run.")
 def cancel(database: DatabaseTarget, id: str, why: str, as_json: bool) -> int:
@@ -70,7 +70,7 @@ def cancel(database: DatabaseTarget, id: str, why: str, as_json: bool) -> int:
     )
 
 
-@command("maos retry r-1a2b3c", "maos retry r-1a2b3c/api --json")
+@json_command("maos retry r-1a2b3c", "maos retry r-1a2b3c/api --json")
 @id_argument
 def retry(database: DatabaseTarget, id: str, as_json: bool) -> int:
     """Retry the failed tasks of a run, or one of them.
@@ -86,7 +86,7 @@ def retry(database: DatabaseTarget, id: str, as_json: bool) -> int:
     )
 
 
-@command("maos skip r-1a2b3c/deploy --why 'deployed by hand'", "maos skip r-1a2b3c/deploy --json")
+@json_command("maos skip r-1a2b3c/deploy --why 'deployed by hand'", "maos skip r-1a2b3c/deploy --json")
 @id_argument
 @click.option("--why", default="", help="The reason; shown with the task.")
 def skip(database: DatabaseTarget, id: str, why: str, as_json: bool) -> int:
@@ -138,7 +138,7 @@ def _request(
     return 0
 
 
-@command("maos rm r-1a2b3c --dry-run", "maos rm r-1a2b3c --yes --json")
+@json_command("maos rm r-1a2b3c --dry-run", "maos rm r-1a2b3c --yes --json")
 @run_argument
 @dry_run_option
 @yes_option
@@ -175,7 +175,7 @@ def rm(database: DatabaseTarget, id: str, dry_run: bool, yes: bool, as_json: boo
 # --- what is kept -------------------------------------------------------------------------------------------------
 
 
-@command("maos admin pin r-1a2b3c --why 'what we shipped in March'", "maos admin pin r-1a2b3c --undo")
+@json_command("maos admin pin r-1a2b3c --why 'what we shipped in March'", "maos admin pin r-1a2b3c --undo")
 @run_argument
 @click.option("--why", default="", metavar="TEXT", help="The reason; shown with the run.")
 @click.option("--undo", is_flag=True, help="Unpin it: cleanup treats it like any other run again.")
@@ -203,7 +203,7 @@ def pin(database: DatabaseTarget, id: str, why: str, undo: bool, as_json: bool) 
         render.line(("to undo this: ", "dim"), f"maos admin pin {run.id} --undo")
 
 
-@command("maos admin cleanup --dry-run", "maos admin cleanup --older-than 7 --json")
+@json_command("maos admin cleanup --dry-run", "maos admin cleanup --older-than 7 --json")
 @click.option(
     "--older-than", "days", type=click.FloatRange(min=0), metavar="DAYS",
     help="All runs that were completed longer ago than this.  [default: as the settings say]",
@@ -241,7 +241,7 @@ def cleanup(database: DatabaseTarget, days: float | None, dry_run: bool, as_json
         render.line((f"{known.worktrees} so far, {render.size(known.bytes)}", "dim"))
 
 
-@command("maos admin save-interval 60", "maos admin save-interval", name="save-interval")
+@json_command("maos admin save-interval 60", "maos admin save-interval", name="save-interval")
 @click.argument("seconds", metavar="[SECONDS]", type=float, required=False)
 def save_interval(database: DatabaseTarget, seconds: float | None, as_json: bool) -> None:
     """Set or show how often files are saved.

@@ -15,7 +15,7 @@ from maos.cli import completion, render
 from maos.cli import documents as shared
 from maos.cli.agent import words
 from maos.cli.agent.status import show_merge
-from maos.cli.commands import LINES, WHEN, command, forward
+from maos.cli.commands import LINES, WHEN, forward, json_command
 from maos.cli.completion import id_argument
 from maos.cli.database import DatabaseTarget
 from maos.cli.documents import Document
@@ -42,7 +42,7 @@ newest_argument = click.argument("id", metavar="[ID]", required=False, default="
 # --- logs and attach ---------------------------------------------------------------------------------------------
 
 
-@command(
+@json_command(
     "maos logs", "maos logs r-1a2b3c", "maos logs r-1a2b3c/api -f", "maos logs nightly --since 10m --json", json=LINES
 )
 @newest_argument
@@ -79,7 +79,7 @@ def logs(
     return forward("agent logs", target.id, follow=follow, number=attempt, since=since, raw=raw, as_json=as_json)
 
 
-@command("maos attach", "maos attach r-1a2b3c", "maos attach r-1a2b3c/api --json", json=LINES)
+@json_command("maos attach", "maos attach r-1a2b3c", "maos attach r-1a2b3c/api --json", json=LINES)
 @newest_argument
 def attach(database: DatabaseTarget, id: str, as_json: bool) -> int:
     """Follow a run or an agent until it ends.
@@ -131,7 +131,7 @@ def _changed(noun: str) -> Listing[ChangedField]:
 TASKS, QUESTIONS = _changed("task"), _changed("question")
 
 
-@command(
+@json_command(
     "maos diff r-1a2b3c",
     "maos diff r-1a2b3c/api --patch",
     "maos diff r-1a2b3c --from before-refactoring --to 20",
@@ -228,7 +228,7 @@ def _difference(one: Side, other: Side, found: Difference) -> Document:
 # --- merge -------------------------------------------------------------------------------------------------------
 
 
-@command("maos merge r-1a2b3c", "maos merge r-1a --message 'New parser' --json", "maos merge fixer")
+@json_command("maos merge r-1a2b3c", "maos merge r-1a --message 'New parser' --json", "maos merge fixer")
 @id_argument
 @click.option("--into", type=click.Path(exists=True, file_okay=False),
               help="The folder.  [default: that of the run; the current one for an agent]")  # fmt: skip

@@ -11,7 +11,7 @@ from click.core import ParameterSource
 from maos.cli import completion, render
 from maos.cli.agent import words
 from maos.cli.agent.status import code_of
-from maos.cli.commands import DURATION, LINES, LazyCommand, command, dry_run_option, forward, options, seconds
+from maos.cli.commands import DURATION, LINES, LazyCommand, dry_run_option, forward, json_command, options, seconds
 from maos.cli.database import DatabaseTarget
 from maos.cli.failures import note, report
 from maos.cli.workflow.changes import on_change_option
@@ -110,7 +110,7 @@ class StartCommand(LazyCommand):
         return super().make_context(info_name, args, parent, **extra)
 
 
-@command(
+@json_command(
     "maos run 'Add a --verbose option, with tests and documentation'",
     "maos run -f plan.yaml --var version=1.2",
     "maos run -f plan.json --auto --concurrency 8 --budget 5",
@@ -230,7 +230,7 @@ async def _tell_interrupted(m: Maos, *, but: str = "") -> None:
 # --- resume ------------------------------------------------------------------------------------------------------
 
 
-@command(
+@json_command(
     "maos resume",
     "maos resume r-1a2b --dry-run",
     "maos resume r-1a2b --task 'docs after api: Document the new calls' --auto",

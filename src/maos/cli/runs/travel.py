@@ -11,7 +11,7 @@ import click
 from maos.cli import completion, render
 from maos.cli import documents as shared
 from maos.cli.agent import words
-from maos.cli.commands import VERSION, WHEN, command, dry_run_option, yes_option
+from maos.cli.commands import VERSION, WHEN, dry_run_option, json_command, yes_option
 from maos.cli.completion import run_argument
 from maos.cli.database import DatabaseTarget, ask, need_yes
 from maos.cli.failures import CONFLICT
@@ -39,7 +39,7 @@ without_files_option = click.option(
 # --- checkpoint --------------------------------------------------------------------------------------------------
 
 
-@command(
+@json_command(
     "maos checkpoint r-1a2b3c --name before-refactoring",
     "maos checkpoint r-1a2b3c --list",
     "maos checkpoint r-1a2b3c --list --all",
@@ -164,7 +164,7 @@ async def _versions(m: Maos, id: str) -> tuple[Run, list[Any]]:
 # --- rollback and fork -------------------------------------------------------------------------------------------
 
 
-@command(
+@json_command(
     "maos rollback r-1a2b3c --to before-refactoring --dry-run",
     "maos rollback r-1a2b3c --to 12 --yes",
     "maos rollback r-1a2b3c --to 30m",
@@ -220,7 +220,7 @@ def rollback(
     render.line(("to undo this: ", "dim"), f"maos rollback {run.id} --to {done.undo}")
 
 
-@command(
+@json_command(
     "maos fork r-1a2b3c --at before-refactoring",
     "maos fork r-1a2b3c --at 12 --id r-try-b --json",
     "maos fork r-1a2b3c --dry-run",
@@ -335,7 +335,9 @@ def _when(run: Run, text: str | None) -> When:
 # --- join --------------------------------------------------------------------------------------------------------
 
 
-@command("maos join r-1a2b3c r-4d5e6f --dry-run", "maos join r-1a2b3c r-4d5e6f", "maos join r-1a2b3c r-4d5e6f --theirs")
+@json_command(
+    "maos join r-1a2b3c r-4d5e6f --dry-run", "maos join r-1a2b3c r-4d5e6f", "maos join r-1a2b3c r-4d5e6f --theirs"
+)
 @run_argument
 @click.argument("other", metavar="OTHER", shell_complete=completion.runs)
 @click.option("--ours", "policy", flag_value="ours", help="Where both changed something, take it from ID.")

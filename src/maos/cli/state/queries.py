@@ -17,8 +17,8 @@ from maos.cli.commands import (
     VERSION,
     WHEN,
     Version,
-    command,
     full_option,
+    json_command,
     path_option,
     pointer,
 )
@@ -71,7 +71,7 @@ VERSIONS: Listing[StateVersion] = Listing(
 )
 
 
-@command("maos state list", "maos state list --prefix team-a/ --json", name="list")
+@json_command("maos state list", "maos state list --prefix team-a/ --json", name="list")
 @click.option("--prefix", default="", help="Only agents whose names begin with this.")
 def list_(database: DatabaseTarget, prefix: str, as_json: bool) -> int:
     """List agents that have a state.
@@ -99,7 +99,7 @@ def list_(database: DatabaseTarget, prefix: str, as_json: bool) -> int:
 # --- a state -----------------------------------------------------------------------------------------------------
 
 
-@command(
+@json_command(
     "maos state show reviewer",
     "maos state show reviewer --path /messages/0",
     "maos state show reviewer --path /messages --last 3",
@@ -123,7 +123,7 @@ def show(database: DatabaseTarget, agent: str, path: str | None, last: int | Non
         _show_peek(database.read(lambda m: m.state.peek(agent, pointer(path), last=last)), pointer(path), full, as_json)
 
 
-@command("maos state peek reviewer /messages")
+@json_command("maos state peek reviewer /messages")
 @agent_argument
 @click.argument("path", metavar="POINTER")
 @click.option("--last", type=click.IntRange(min=0), default=10, metavar="N", show_default=True, help="How many.")
@@ -134,7 +134,7 @@ def peek(ctx: click.Context, _database: DatabaseTarget, /, **given: Any) -> None
     ctx.invoke(show, **given)
 
 
-@command(
+@json_command(
     "maos state at reviewer 3",
     "maos state at reviewer -1 --path /status",
     "maos state at reviewer --time 2h",
@@ -207,7 +207,7 @@ def document(state: State) -> documents.Document:
 # --- its history -------------------------------------------------------------------------------------------------
 
 
-@command("maos state history reviewer", "maos state history reviewer --last 5 --json")
+@json_command("maos state history reviewer", "maos state history reviewer --last 5 --json")
 @agent_argument
 @click.option(
     "--last", type=click.IntRange(min=1), default=50, metavar="N", show_default=True, help="How many versions to show."
@@ -227,7 +227,7 @@ def history(database: DatabaseTarget, agent: str, last: int, everything: bool, a
         render.line((f"{render.many(earlier, 'earlier version')} not shown (--all shows them)", "dim"))
 
 
-@command(
+@json_command(
     "maos state events reviewer",
     "maos state events reviewer --after -5 --full",
     "maos state events reviewer --type status_changed --since 2h --json",
@@ -252,7 +252,7 @@ def events(
 
     With several filters, an event has to pass them all.
     """
-    filters = {name: value for name, value in by.items() if value}
+    filters = {name: value for name, value in by.items() if value not in (None, ())}
     if "path" in filters:
         filters["path"] = pointer(filters["path"])
 
@@ -264,7 +264,7 @@ def events(
         _show_event(event, full=full, as_json=as_json)
 
 
-@command(
+@json_command(
     "maos state stream reviewer", "maos state stream reviewer --after -5", "maos state stream reviewer --json",
     json=LINES,
 )  # fmt: skip
@@ -304,7 +304,7 @@ def _show_event(event: StateEvent, *, full: bool, as_json: bool) -> None:
     sys.stdout.flush()
 
 
-@command("maos state diff reviewer", "maos state diff reviewer 1 newest", "maos state diff reviewer -2 --full")
+@json_command("maos state diff reviewer", "maos state diff reviewer 1 newest", "maos state diff reviewer -2 --full")
 @agent_argument
 @click.argument("first", metavar="[FIRST]", type=VERSION, default=BEFORE_NEWEST)
 @click.argument("second", metavar="[SECOND]", type=VERSION, default=NEWEST)
@@ -339,7 +339,7 @@ def show_changes(what: str, agent: str, changes: Sequence[Change], *, full: bool
 # --- everything, checked -----------------------------------------------------------------------------------------
 
 
-@command("maos admin verify", "maos admin verify reviewer", "maos admin verify --accept-loss --json")
+@json_command("maos admin verify", "maos admin verify reviewer", "maos admin verify --accept-loss --json")
 @click.argument("agent", metavar="[AGENT]", required=False)
 @click.option(
     "--accept-loss", is_flag=True,
@@ -396,17 +396,14 @@ def _show_report(report: Report, lost: HistoryLost | None) -> None:
 
 
 @contextmanager
-def _progress(what: str, *, count: bool) -> Iterator[Callable[[int, int], None] | None]:
+def _progress(what: str, *, count: bool) -> Iterator[Callable[[int, int], None]]:
     """Draw a progress bar on standard error if that is a terminal."""
-    if not sys.stderr.isatty():
-        yield None
-        return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-    columns = [TextColumn("{task.description}", markup=False), BarColumn()]
-    drawn = Progress(*columns, *([MofNCompleteColumn()] if count else []), console=Console(stderr=True), transient=True)
-    with drawn:
+    columns = [TextColumn("{task.description}", markup=False), BarColumn(), *([MofNCompleteColumn()] if count else [])]
+    to = Console(stderr=True)
+    with Progress(*columns, console=to, transient=True, disable=not sys.stderr.isatty()) as drawn:
         task = drawn.add_task(what, total=None)
 
         def advance(done: int, total: int) -> None:

@@ -18,9 +18,9 @@ from maos.cli.commands import (
     VERSION,
     WHEN,
     Version,
-    command,
     dry_run_option,
     full_option,
+    json_command,
     options,
     pointer,
     source_option,
@@ -56,7 +56,7 @@ _event_options = options(
 _return_options = options(source_option, dry_run_option, yes_option, full_option)
 
 
-@command(
+@json_command(
     "maos state create reviewer",
     """maos state create planner '{"status": "idle", "messages": []}'""",
     "maos state create writer @state.json",
@@ -79,7 +79,7 @@ def create(database: DatabaseTarget, /, agent: str, data: dict[str, Any] | None,
     render.line("created ", (clean(agent), "bold"), f" at version {state.version} with {fields}")
 
 
-@command(
+@json_command(
     """maos state update reviewer '{"status": "busy", "execution": {"task": "review"}}'""",
     """maos state update reviewer --append /messages '{"role": "user", "text": "hello"}'""",
     "maos state update reviewer --delete /execution/task --expected 7",
@@ -100,21 +100,14 @@ def create(database: DatabaseTarget, /, agent: str, data: dict[str, Any] | None,
 @_event_options
 @full_option
 def update(
-    database: DatabaseTarget,
-    /,
-    agent: str,
-    data: dict[str, Any] | None,
-    appended: tuple[tuple[str, Any], ...],
-    deleted: tuple[str, ...],
-    full: bool,
-    as_json: bool,
-    **event: Any,
+    database: DatabaseTarget, /, agent: str, data: dict[str, Any] | None, full: bool, as_json: bool, **event: Any
 ) -> None:
     """Change some fields of a state; the others stay as they are.
 
     JSON is an object with the fields to change, @FILE to read it from a file, or - for standard input. Objects in it
     merge with those that are there; a key that begins with / is a path. Nothing is written when nothing changes.
     """
+    appended, deleted = event.pop("appended"), event.pop("deleted")
     if data is None and not appended and not deleted:
         raise InvalidInput("there is nothing to change", hint="give a JSON object, --append or --delete")
     added: dict[str, list[Any]] = {}
@@ -163,7 +156,7 @@ def agree(
     return found
 
 
-@command(
+@json_command(
     "maos state rollback reviewer 3 --dry-run",
     "maos state rollback reviewer -1",
     "maos state rollback reviewer 3 --yes --expected 7",
@@ -200,7 +193,9 @@ def rollback(
         render.changes(done.changes, full=how["full"])
 
 
-@command("maos state restore reviewer before-upgrade --dry-run", "maos state restore reviewer before-upgrade --yes")
+@json_command(
+    "maos state restore reviewer before-upgrade --dry-run", "maos state restore reviewer before-upgrade --yes"
+)
 @agent_argument
 @click.argument("snapshot", metavar="SNAPSHOT")
 @_return_options
@@ -279,7 +274,7 @@ SNAPSHOTS: Listing[SnapshotInfo] = Listing(
 )
 
 
-@command(
+@json_command(
     "maos state snapshot reviewer",
     "maos state snapshot reviewer --name before-upgrade --permanent",
     "maos state snapshot reviewer --kind checkpoint --name monday --keep-for 30d",
@@ -331,14 +326,10 @@ def _show_snapshots(database: DatabaseTarget, agent: str, as_json: bool) -> None
         await m.state.get(agent)  # an agent that does not exist is an error, one without snapshots is not
         return await m.state.snapshots(agent)
 
-    found = database.read(work)
-    if found or as_json:
-        SNAPSHOTS.show(found, as_json=as_json, agent=agent)
-    else:
-        render.line(f"no snapshots of {clean(agent)}")
+    SNAPSHOTS.show(database.read(work), as_json=as_json, empty=f"no snapshots of {clean(agent)}", agent=agent)
 
 
-@command(
+@json_command(
     "maos state compact reviewer --keep-last 100 --dry-run",
     "maos state compact reviewer --strategy merge --keep-since 30d --yes",
 )

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from maos.cli import documents, render
-from maos.cli.commands import LazyCommand, command
+from maos.cli.commands import LazyCommand, json_command
 from maos.cli.database import DatabaseTarget
 from maos.cli.failures import FAILED
 from maos.cli.render import clean
@@ -24,7 +24,7 @@ variables_option = click.option(
 )
 
 
-@command("maos workflow validate release.yaml", "maos workflow validate *.yaml --json")
+@json_command("maos workflow validate release.yaml", "maos workflow validate *.yaml --json")
 @click.argument("files", metavar="FILE...", nargs=-1, required=True)
 @variables_option
 def validate(_database: DatabaseTarget, files: tuple[str, ...], variables: tuple[str, ...], as_json: bool) -> int:
@@ -53,7 +53,7 @@ def _problem(file: str, problem: Problem) -> documents.Document:
     return {"file": file, "line": line, "column": column, "what": problem.what, "hint": problem.hint or None}
 
 
-@command("maos workflow graph release.yaml --svg out.svg")
+@json_command("maos workflow graph release.yaml --svg out.svg")
 @click.argument("file", metavar="FILE")
 @variables_option
 @click.option("--svg", "picture", metavar="FILE", help="Draw it into a file instead; - is standard output.")

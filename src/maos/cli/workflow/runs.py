@@ -1,4 +1,4 @@
-"""`maos workflow run`, `resume` and the commands to workflow runs: signal, resolve, pause, cancel, cleanup."""
+"""`maos workflow run`, `resume`, `serve`, schedules, and commands to workflow runs: signal, resolve, pause, cancel."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 import math
 import signal as signals
 from collections.abc import Awaitable, Callable
+from datetime import datetime
 from typing import Any
 
 import click
@@ -14,21 +15,24 @@ import msgspec
 
 from maos.app import Maos
 from maos.cli import documents, render
-from maos.cli.commands import JSON, LINES, command, dry_run_option, forward, named_text, options, yes_option
+from maos.cli.commands import JSON, LINES, dry_run_option, forward, json_command, named_text, options, yes_option
 from maos.cli.database import DatabaseTarget, ask, need_yes
 from maos.cli.failures import FAILED, INTERRUPTED, note
 from maos.cli.input import heard
-from maos.cli.render import clean
+from maos.cli.render import Column, Listing, clean
 from maos.cli.runs.start import new_run, notify_option, start, summary_option
 from maos.cli.workflow import files, status
 from maos.cli.workflow.changes import on_change_option
+from maos.clock import to_us
 from maos.errors import InvalidInput, NotFound
 from maos.model.run import Run
+from maos.model.schedule import Schedule
 from maos.model.workflow import WorkflowRun
 from maos.plans.source import is_plan_file
 from maos.views import workflows as views
 from maos.views.workflows import describe
 from maos.workflows import loader
+from maos.workflows.definition import Workflow
 from maos.workflows.handle import Handle
 from maos.workflows.record import FREQUENCIES, CheckpointPolicy
 from maos.workflows.status import Status, WorkflowPreview
@@ -64,7 +68,7 @@ def _value(text: str) -> Any:
 # --- run ---------------------------------------------------------------------------------------------------------
 
 
-@command(
+@json_command(
     "maos workflow run release.yaml --var version=1.2 --auto",
     "maos workflow run nightly.py:nightly Berlin",
     "maos workflow run nightly.py --arg city=Berlin --arg days=3 --id nightly-1",
@@ -160,7 +164,7 @@ async def _until_ended(m: Maos, handle: Handle[Any], *, as_json: bool) -> int:
 # --- resume ------------------------------------------------------------------------------------------------------
 
 
-@command(
+@json_command(
     "maos workflow resume",
     "maos workflow resume nightly-1 --dry-run",
     "maos workflow resume r-1a2b3c --on-change replay",
@@ -275,7 +279,7 @@ def _show_preview(found: WorkflowPreview, on_change: str, file: str, *, as_json:
 # --- commands to workflow runs -----------------------------------------------------------------------------------
 
 
-@command("maos workflow signal order-7 paid '{\"amount\": 7}'", "maos workflow signal order-7 go --key go-1")
+@json_command("maos workflow signal order-7 paid '{\"amount\": 7}'", "maos workflow signal order-7 go --key go-1")
 @id_argument
 @click.argument("name")
 @click.argument("value", metavar="[JSON]", type=JSON, required=False)
@@ -285,7 +289,7 @@ def signal(database: DatabaseTarget, id: str, name: str, value: Any, key: str | 
     _send(database, id, lambda m, found: m.workflows.signal(found, name, value, key=key), f"sent {name!r}", as_json)
 
 
-@command(
+@json_command(
     "maos workflow resolve order-7 3 done --value '{\"receipt\": 12}'",
     "maos workflow resolve order-7 3 again",
     "maos workflow resolve order-7 3 failed --why 'the card was not charged'",
@@ -312,7 +316,7 @@ def resolve(database: DatabaseTarget, id: str, step: str, outcome: str, value: A
     _send(database, id, work, f"resolved step {step}: {outcome}", as_json)
 
 
-@command("maos workflow pause order-7")
+@json_command("maos workflow pause order-7")
 @id_argument
 @why_option
 def pause(database: DatabaseTarget, id: str, why: str, as_json: bool) -> None:
@@ -320,7 +324,7 @@ def pause(database: DatabaseTarget, id: str, why: str, as_json: bool) -> None:
     _send(database, id, lambda m, found: m.workflows.pause(found, why=why), "pause requested", as_json)
 
 
-@command("maos workflow cancel order-7 --why 'not needed any more'")
+@json_command("maos workflow cancel order-7 --why 'not needed any more'")
 @id_argument
 @why_option
 def cancel(database: DatabaseTarget, id: str, why: str, as_json: bool) -> None:
@@ -358,7 +362,7 @@ def _send(
 # --- cleanup -----------------------------------------------------------------------------------------------------
 
 
-@command("maos workflow state cleanup --retention-days 30")
+@json_command("maos workflow state cleanup --retention-days 30")
 @click.option(
     "--retention-days", type=click.FloatRange(min=0), default=30.0, show_default=True,
     help="Those that ended so many days ago.",
@@ -387,3 +391,98 @@ def cleanup(database: DatabaseTarget, retention_days: float, dry_run: bool, yes:
         documents.show({"removed": found, "events": events})
     else:
         render.line(f"cleaned up {many}, {render.many(events, 'event')}")
+
+
+# --- schedules ---------------------------------------------------------------------------------------------------
+
+Upcoming = tuple[Schedule, datetime | None]
+
+
+def _schedule(each: Upcoming) -> documents.Document:
+    known, due = each
+    said = {name: getattr(known, name) for name in ("name", "cron", "zone", "workflow", "arguments")}
+    return {**said, "version": known.definition, **documents.time(to_us(due) if due else None, "next")}
+
+
+SCHEDULES: Listing[Upcoming] = Listing(
+    "schedules",
+    (
+        Column("name", lambda each: each[0].name, style="bold"),
+        Column("when", lambda each: each[0].cron),
+        Column("zone", lambda each: each[0].zone),
+        Column("workflow", lambda each: each[0].workflow),
+        Column("next", lambda each: render.when(to_us(each[1])) if each[1] else ""),
+    ),
+    empty="no schedules; `maos workflow schedule add` makes one",
+    of=_schedule,
+)
+
+
+@json_command(
+    "maos workflow schedule add nightly '0 3 * * *' nightly.py:nightly Berlin --zone Europe/Berlin",
+    "maos workflow schedule add bills @monthly jobs.billing:bill",
+)
+@click.argument("name")
+@click.argument("cron")
+@target_arguments
+@click.option("--zone", default="UTC", show_default=True, help="The time zone that CRON is meant in.")
+def add(database: DatabaseTarget, /, name: str, cron: str, target: str, zone: str, as_json: bool, **given: Any) -> None:
+    """Start a workflow at times that a cron expression gives.
+
+    CRON is minute, hour, day of the month, month, day of the week. A schedule of that NAME is replaced.
+    """
+    definition = loader.load(target)
+
+    async def work(m: Maos) -> list[Upcoming]:
+        await m.workflows.schedule_with(name, cron, definition, *arguments(**given), zone=zone)
+        return [each for each in await m.workflows.upcoming() if each[0].name == name]
+
+    SCHEDULES.show(database.write(work, create=True), as_json=as_json)
+
+
+@json_command("maos workflow schedule list", name="list")
+def list_schedules(database: DatabaseTarget, as_json: bool) -> None:
+    """List schedules and their next run times."""
+    SCHEDULES.show(database.read(lambda m: m.workflows.upcoming()), as_json=as_json)
+
+
+@json_command("maos workflow schedule remove nightly")
+@click.argument("name")
+def remove(database: DatabaseTarget, name: str, as_json: bool) -> None:
+    """Remove a schedule; workflow runs that it started continue."""
+    database.write(lambda m: m.workflows.unschedule(name))
+    if as_json:
+        documents.show({"removed": name})
+    else:
+        render.line(f"removed {name}")
+
+
+@json_command("maos workflow serve nightly.py jobs.billing", json=LINES)
+@click.argument("targets", metavar="[TARGET]...", nargs=-1)
+def serve(database: DatabaseTarget, targets: tuple[str, ...], as_json: bool) -> None:
+    """Run due schedules, and resume interrupted workflow runs.
+
+    Ctrl+C ends it. TARGET are files or modules with workflows; those of schedules are found by themselves, also of
+    schedules that are added later. A problem with one is reported, and the others are served. Any number of
+    processes may serve one database: each due time starts one workflow run.
+    """
+    for each in targets:
+        loader.load_all(each)
+
+    def load(known: Schedule) -> Workflow[..., Any]:
+        return loader.load_recorded(known.workflow, known.definition, known.where)
+
+    async def work(m: Maos) -> None:
+        tell = (lambda text: documents.show_line({"told": text})) if as_json else note
+        serving = asyncio.create_task(m.workflows.serve(tell=tell, load=load))
+        tell("serving; Ctrl+C detaches from everything, and it can be resumed")
+
+        def stop(_why: signals.Signals | None = None) -> None:
+            serving.cancel()
+
+        with heard(interrupted=stop, sent_away=stop):
+            await asyncio.wait([serving])
+        if not serving.cancelled():
+            serving.result()
+
+    database.write(work, create=True)

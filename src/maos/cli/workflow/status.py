@@ -9,7 +9,7 @@ import msgspec
 
 from maos.app import Maos
 from maos.cli import documents, render
-from maos.cli.commands import command
+from maos.cli.commands import json_command
 from maos.cli.database import DatabaseTarget
 from maos.cli.failures import note
 from maos.cli.render import Column, Listing, clean, shorten
@@ -68,8 +68,6 @@ STEPS: Listing[tuple[str, Step]] = Listing(
 
 async def find(m: Maos, id: str) -> WorkflowRun | Run:
     """The workflow run of an id or a unique prefix of one: of a function, or a run that was made from a file."""
-    if not id:
-        raise InvalidInput("an empty id names no workflow", hint="`maos workflow list` shows them")
     found = await m.find(id, "workflow", "run")
     if found.kind == "workflow":
         return await m.workflows.get(found.id)
@@ -85,18 +83,15 @@ async def find(m: Maos, id: str) -> WorkflowRun | Run:
 # --- commands ----------------------------------------------------------------------------------------------------
 
 
-@command("maos workflow list", "maos workflow list --status running --json", name="list")
+@json_command("maos workflow list", "maos workflow list --status running --json", name="list")
 @click.option("--status", type=click.Choice(STATUSES), help="Only those.")
 def list_(database: DatabaseTarget, status: str | None, as_json: bool) -> None:
     """List workflow runs, of functions and of files; open ones first."""
     found = database.read(lambda m: views.list_all(m.runs, m.workflows, status or ""))
-    if status and not found and not as_json:
-        render.line(f"no workflow is {status}")
-    else:
-        WORKFLOWS.show(found, as_json=as_json)
+    WORKFLOWS.show(found, as_json=as_json, empty=f"no workflow is {status}" if status else "")
 
 
-@command("maos workflow show nightly-1", "maos workflow show nightly-1 --all --json")
+@json_command("maos workflow show nightly-1", "maos workflow show nightly-1 --all --json")
 @click.argument("id", metavar="ID")
 @click.option("--all", "everything", is_flag=True, help="All steps, however many.")
 def show(database: DatabaseTarget, id: str, everything: bool, as_json: bool) -> None:
