@@ -166,10 +166,8 @@ def rm(database: DatabaseTarget, id: str, dry_run: bool, yes: bool, as_json: boo
         if not yes:
             ask(f"Remove {found.run}?")
         found = database.write(lambda m: m.runs.remove(found.run))
-    if as_json:
-        documents.show({"dry_run": dry_run, **documents.of(found)})
-    else:
-        render.line((found.run, "bold"), " would be removed" if dry_run else " is removed")
+    done = " would be removed" if dry_run else " is removed"
+    render.show({"dry_run": dry_run, **documents.of(found)}, (found.run, "bold"), done, as_json=as_json)
 
 
 # --- what is kept -------------------------------------------------------------------------------------------------
@@ -194,12 +192,10 @@ def pin(database: DatabaseTarget, id: str, why: str, undo: bool, as_json: bool) 
         return run, await (m.runs.unkeep(run.id) if undo else m.runs.keep(run.id, why))
 
     run, changed = database.write(work)
-    if as_json:
-        documents.show({"id": run.id, "permanent": not undo, "why": why or None, "changed": changed})
-        return
-    said = "is not pinned" if undo else "is pinned: no cleanup removes anything of it"
-    render.line((clean(run.id), "bold"), f" {said}" if changed else f" {said}, as before")
-    if not undo:
+    found = {"id": run.id, "permanent": not undo, "why": why or None, "changed": changed}
+    said = " is not pinned" if undo else " is pinned: no cleanup removes anything of it"
+    render.show(found, (clean(run.id), "bold"), said if changed else f"{said}, as before", as_json=as_json)
+    if not undo and not as_json:
         render.line(("to undo this: ", "dim"), f"maos admin pin {run.id} --undo")
 
 
@@ -253,7 +249,4 @@ def save_interval(database: DatabaseTarget, seconds: float | None, as_json: bool
         now = database.read(lambda m: m.runs.save_interval_s())
     else:
         now = database.write(lambda m: m.runs.save_interval_s(seconds), create=True)
-    if as_json:
-        documents.show({"save_interval_s": now})
-    else:
-        render.line(f"files of running agents are saved every {now:g} s")
+    render.show({"save_interval_s": now}, f"files of running agents are saved every {now:g} s", as_json=as_json)

@@ -72,10 +72,9 @@ def checkpoint(database: DatabaseTarget, id: str, name: str, only_list: bool, ev
         return run, next(row for row in map(CheckpointRow, run.checkpoints) if row.made.name == called)
 
     run, row = database.write(work)
-    if as_json:
-        shared.show({"id": run.id, **_checkpoint(row)})
-    else:
-        render.line("checkpoint ", (clean(row.made.name), "bold"), f" of {run.id}, at version {row.made.version}")
+    where = f" of {run.id}, at version {row.made.version}"
+    found = {"id": run.id, **_checkpoint(row)}
+    render.show(found, "checkpoint ", (clean(row.made.name), "bold"), where, as_json=as_json)
 
 
 class CheckpointRow(NamedTuple):
