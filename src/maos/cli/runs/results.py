@@ -143,34 +143,26 @@ TASKS, QUESTIONS = _changed("task"), _changed("question")
 @click.option("--from", "start", metavar="POINT", help="The earlier point in time.  [default: the start of the run]")
 @click.option("--to", "end", metavar="POINT", help="The later point in time.  [default: now]")
 @click.option("--patch", is_flag=True, help="Also the changes of files, line by line.")
-def diff(
-    database: DatabaseTarget,
-    id: str,
-    first: str | None,
-    second: str | None,
-    start: str | None,
-    end: str | None,
-    patch: bool,
-    as_json: bool,
-) -> int:
+def diff(database: DatabaseTarget, /, id: str, patch: bool, as_json: bool, **points: str | None) -> int:
     """Show what a run or an agent changed, or compare two runs.
 
     ID is RUN, RUN/TASK, an agent, or a unique prefix of one. Of a run: tasks and their results, questions, findings,
     messages, and merged files. POINT is a checkpoint's name, a version, @POSITION or a time. With OTHER, another run,
     this shows what is different in that one.
     """
+    start, end = points["start"] or points["first"], points["end"] or points["second"]
 
     async def work(m: Maos) -> Comparison | Target:
         target = await m.find(id, RUN, AGENT)
         if target.kind != RUN:
             return target
         run = await m.runs.get(target.id)
-        one, other = await _points(m, run, start or first or FIRST_VERSION, end or second)
+        one, other = await _points(m, run, start or FIRST_VERSION, end)
         return await m.travel.diff(run.id, one, other, other=other.run, patch=patch)
 
     found = database.read(work)
     if isinstance(found, Target):
-        if start or end or first:
+        if start or end:
             raise InvalidInput("points in time are those of a run", hint=f"`maos diff {id}` shows its files")
         return forward("agent diff", found.id, patch=patch, as_json=as_json)
     if as_json:

@@ -273,7 +273,7 @@ def resume(database: DatabaseTarget, /, id: str, **given: Any) -> int:
     async def find(m: Maos) -> Run:
         return await (m.runs.find(id) if id else m.runs.latest())
 
-    on_change, as_json = given["on_change"], given["as_json"]
+    on_change, as_json = given["on_change"] or "keep", given["as_json"]
     if id:
         target = database.read(lambda m: m.find(id, RUN, WORKFLOW))
         id = target.id
@@ -281,7 +281,6 @@ def resume(database: DatabaseTarget, /, id: str, **given: Any) -> int:
             same = {name: given[name] for name in ("trust", "dry_run", "as_json", "on_change")}
             return forward("workflow resume", id, **same)
     check_addresses(database, given["notify"])
-    on_change = on_change or "keep"
     added = None
     if given["tasks"] or given["dry_run"]:
         run = database.read(find)
