@@ -15,7 +15,7 @@ from maos.cli.commands import LazyGroup, command, json_lines_option, json_option
 from maos.cli.database import DatabaseTarget, need_yes
 from maos.cli.failures import FAILED
 from maos.cli.render import Column, Listing, clean
-from maos.cli.runs.options import check_addresses
+from maos.cli.runs.start import check_addresses
 from maos.errors import InvalidInput, MaosError
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ def test(ctx: click.Context, urls: tuple[str, ...], as_json: bool) -> None:
     """
     from maos.ops import notices
 
-    found = check_addresses(urls)
+    found = check_addresses(ctx.obj, urls)
     if not found:
         raise InvalidInput("there is no address to send to", hint="export MAOS_NOTIFY='mailto://…', or give a URL")
     tested = []

@@ -21,11 +21,13 @@ from maos.errors import InvalidInput, NotFound
 if TYPE_CHECKING:
     from maos.app import Maos
 
+DOCUMENT, LINES = "Print one JSON document instead.", "Print a JSON document per line instead."
+"""What --json does."""
 _FROM_NEWEST = re.compile(r"-[0-9]+")
 
 
 class LazyCommand(click.Command):
-    """A command whose help ends with examples."""
+    """A command whose help ends with examples; what it returns is its exit code."""
 
     def __init__(self, *args: Any, examples: Sequence[str] = (), **attributes: Any) -> None:
         super().__init__(*args, **attributes)
@@ -39,6 +41,11 @@ class LazyCommand(click.Command):
         if any(isinstance(each, click.Argument) and isinstance(each.type, VersionType) for each in self.params):
             args = self._with_versions(args)
         return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> None:
+        code = super().invoke(ctx)
+        if code:
+            ctx.exit(code)
 
     def _with_versions(self, args: list[str]) -> list[str]:
         """Replace `-2` in the place of a version by `newest-2`: click would read it as an option."""
@@ -135,21 +142,45 @@ def _write_examples(examples: Sequence[str], formatter: click.HelpFormatter) -> 
                 formatter.write(f"{'':>{formatter.current_indent}}{line}\n")
 
 
-def forward(ctx: click.Context, path: str, *args: str) -> None:
-    """Run another command of the program in the place of this one; `path` is what a person would type."""
+def forward(path: str, id: str, **given: Any) -> int:
+    """Run another command about an id in the place of the current one, with options that were given; its exit code."""
+    ctx = click.get_current_context()
     root = ctx.find_root()
-    command = root.command
+    found: click.Command | None = root.command
     for name in path.split():
-        assert isinstance(command, click.Group)
-        found = command.get_command(root, name)
-        assert found is not None
-        command = found
-    with command.make_context(path, list(args), parent=root) as context:
-        command.invoke(context)
+        assert isinstance(found, click.Group)
+        found = found.get_command(root, name)
+    assert found is not None
+    argument = next(each.name for each in found.params if isinstance(each, click.Argument))
+    return ctx.invoke(found, **{str(argument): id}, **given) or 0
 
 
-json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead.")
-json_lines_option = click.option("--json", "as_json", is_flag=True, help="Print a JSON document per line instead.")
+def json_command(
+    *examples: str, name: str | None = None, json: str = DOCUMENT, cls: type[LazyCommand] = LazyCommand
+) -> Callable[[Callable[..., int | None]], LazyCommand]:
+    """Make a command of a function that gets the database first, and `as_json` from --json, the last option."""
+
+    def make(function: Callable[..., int | None]) -> LazyCommand:
+        made = click.command(name, cls=cls, examples=examples)(click.pass_obj(function))
+        made.params.append(click.Option(["--json", "as_json"], is_flag=True, help=json))
+        return made
+
+    return make
+
+
+def options(*given: Callable[[Any], Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Several options as one decorator."""
+
+    def add(function: Callable[..., Any]) -> Callable[..., Any]:
+        for option in reversed(given):
+            function = option(function)
+        return function
+
+    return add
+
+
+json_option = click.option("--json", "as_json", is_flag=True, help=DOCUMENT)
+json_lines_option = click.option("--json", "as_json", is_flag=True, help=LINES)
 full_option = click.option("--full", is_flag=True, help="Shorten nothing.")
 yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 dry_run_option = click.option("--dry-run", is_flag=True, help="Only show what would be done.")
@@ -261,7 +292,7 @@ class JsonType(_Type):
         except RecursionError:
             self.fail(f"{where} is nested too deeply", param, ctx)
         except ValueError as error:
-            self.fail(f"{where} is not JSON: {error}", param, ctx)
+            self.fail(f"{where} is not JSON: {error}; text needs quotes inside: '\"text\"'", param, ctx)
         if self._only_objects and type(data) is not dict:
             self.fail(f'{where} is not a JSON object; it looks like {{"status": "idle"}}', param, ctx)
         return data

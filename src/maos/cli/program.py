@@ -16,14 +16,14 @@ from maos.cli.database import DatabaseTarget
 SECTIONS: dict[str, dict[str, Entry]] = {
     "Start": {
         "run": ("maos.cli.runs.start:run", "Run a request, a plan file, or one command."),
-        "chat": ("maos.cli.chat.command:chat", "Begin a run and steer it in conversation."),
+        "chat": ("maos.cli.chat:chat", "Begin a run and steer it in conversation."),
         "demo": ("maos.demo.command:demo", "See a run survive kill -9, with a proof."),
     },
     "Look": {
         "ps": ("maos.cli.status:ps", "List runs, open ones first."),
         "status": ("maos.cli.status:status", "Show what runs and what needs you, or one run, task or agent."),
-        "logs": ("maos.cli.runs.output:logs", "Print what a run or an agent did, in order."),
-        "attach": ("maos.cli.runs.output:attach", "Follow a run or an agent until it ends."),
+        "logs": ("maos.cli.runs.results:logs", "Print what a run or an agent did, in order."),
+        "attach": ("maos.cli.runs.results:attach", "Follow a run or an agent until it ends."),
         "diff": ("maos.cli.runs.results:diff", "Show what a run or an agent changed, or compare two runs."),
     },
     "Answer": {
@@ -31,7 +31,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "answer": ("maos.cli.questions:answer", "Answer a question."),
     },
     "Control": {
-        "resume": ("maos.cli.runs.resume:resume", "Resume a paused, interrupted or failed run."),
+        "resume": ("maos.cli.runs.start:resume", "Resume a paused, interrupted or failed run."),
         "pause": ("maos.cli.runs.control:pause", "Pause a run; `maos resume` continues it."),
         "cancel": ("maos.cli.runs.control:cancel", "Cancel a run, or one task of it."),
         "retry": ("maos.cli.runs.control:retry", "Retry the failed tasks of a run, or one of them."),
@@ -40,7 +40,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "merge": ("maos.cli.runs.results:merge", "Merge the work of a run or an agent into your branch."),
     },
     "Points in time": {
-        "checkpoint": ("maos.cli.runs.checkpoints:checkpoint", "Name the state of a run, or list its checkpoints."),
+        "checkpoint": ("maos.cli.runs.travel:checkpoint", "Name the state of a run, or list its checkpoints."),
         "rollback": ("maos.cli.runs.travel:rollback", "Roll a run back to an earlier point in time."),
         "fork": ("maos.cli.runs.travel:fork", "Start a second run from any point in time of a run."),
         "join": ("maos.cli.runs.travel:join", "Merge what a fork has done into a run, or vice versa."),
@@ -104,7 +104,7 @@ class RootGroup(LazyGroup):
         "messages": "maos.cli.messages:messages",
         "recover": "maos.cli.status:recover",
         "doctor": "maos.cli.admin:doctor",
-        "verify": "maos.cli.state.maintenance:verify",
+        "verify": "maos.cli.state.queries:verify",
         "copy": "maos.cli.transfer:copy",
         "export": "maos.cli.transfer:export",
         "import": "maos.cli.transfer:import_",
@@ -142,18 +142,18 @@ def program(ctx: click.Context, db: str | None) -> None:
     cls=LazyGroup,
     lazy={
         "doctor": ("maos.cli.admin:doctor", "Check the installation, the database, and leftovers."),
-        "verify": ("maos.cli.state.maintenance:verify", "Check that everything is as it was written."),
+        "verify": ("maos.cli.state.queries:verify", "Check that everything is as it was written."),
         "copy": ("maos.cli.transfer:copy", "Copy the database to a new file while it is in use."),
         "export": ("maos.cli.transfer:export", "Export a run or a workflow run to one file."),
         "import": ("maos.cli.transfer:import_", "Import a run from another machine, or the runs of maos-cli."),
-        "cleanup": ("maos.cli.runs.cleanup:cleanup", "Remove the worktrees of runs that were completed long ago."),
-        "pin": ("maos.cli.runs.cleanup:pin", "Exempt a run from cleanup."),
-        "save-interval": ("maos.cli.runs.checkpoints:save_interval", "Set or show how often files are saved."),
+        "cleanup": ("maos.cli.runs.control:cleanup", "Remove the worktrees of runs that were completed long ago."),
+        "pin": ("maos.cli.runs.control:pin", "Exempt a run from cleanup."),
+        "save-interval": ("maos.cli.runs.control:save_interval", "Set or show how often files are saved."),
         "config": ("maos.cli.config:config", "Show, check and change settings."),
         "notify": ("maos.cli.admin:notify", "Test notifications, and list those that were sent."),
         "effects": ("maos.cli.admin:effects", "List side effects: tool calls, commands and workflow steps."),
     },
-    aliases={"keep": "maos.cli.runs.cleanup:pin"},
+    aliases={"keep": "maos.cli.runs.control:pin"},
     examples=["maos admin doctor", "maos admin copy backup.db", "maos admin cleanup --dry-run"],
 )  # fmt: skip
 def admin() -> None:

@@ -175,14 +175,14 @@ class Listing(NamedTuple, Generic[T]):
     empty: str = ""
     of: Callable[[T], documents.Document] = documents.of
 
-    def show(self, rows: Sequence[T], *, as_json: bool, **more: Any) -> None:
-        """Print rows; with `as_json`, as one document under the noun, with `more` beside them."""
+    def show(self, rows: Sequence[T], *, as_json: bool, empty: str = "", **more: Any) -> None:
+        """Print rows, or `empty` for none; with `as_json`, as one document under the noun, with `more` beside them."""
         if as_json:
             documents.show({**self.document(rows), **more})
         elif rows:
             self.table(rows)
-        elif self.empty:
-            line(self.empty)
+        elif empty or self.empty:
+            line(empty or self.empty)
 
     def document(self, rows: Sequence[T]) -> documents.Document:
         """The rows as JSON, under the noun."""

@@ -85,7 +85,7 @@ def status(
             return target
         run = await m.runs.get(target.id)
         if watch:
-            from maos.cli.runs.watch import watch as follow
+            from maos.cli.runs.live import watch as follow
 
             await follow(m, run, tasks=tasks, messages=messages, as_json=as_json)
             return None
@@ -105,7 +105,7 @@ def status(
     other = database.read(work)
     if other is not None:
         command = "workflow show" if other.kind == WORKFLOW else "agent show"
-        forward(ctx, command, other.id, *(["--json"] if as_json else []))
+        ctx.exit(forward(command, other.id, as_json=as_json))
 
 
 async def _print_unstarted(m: Maos, target: Target, *, as_json: bool) -> Target | None:
@@ -145,8 +145,6 @@ async def _overview(m: Maos) -> Overview:
 
 
 def _print_document(found: Overview, *, messages: bool) -> None:
-    from maos.cli.workflow import status as workflows  # loads the services
-
     def of(state: str) -> list[str]:
         return [each.run.id for each in found.runs if each.now.state == state]
 
@@ -156,10 +154,10 @@ def _print_document(found: Overview, *, messages: bool) -> None:
             "waiting_for_user": [each.run.id for each in found.runs if each.now.needs_person],
             "blocked": of("blocked"),
             "failed": of("failed"),
-            "interrupted": of("interrupted") + [each.id for each in found.flows if workflows.needs_resume(each)],
+            "interrupted": of("interrupted") + [each.id for each in found.flows if each.needs_resume],
             **page.RUNS.document(found.runs),
             "agents": shared.of(found.agents),
-            "workflows": [workflows.summary(each) for each in found.flows],
+            "workflows": shared.of(found.flows),
             "unknown": shared.of(found.unknown),
             "failed_before": found.failed_before,
             **(page.MESSAGES.document(found.messages) if messages else {}),
@@ -172,7 +170,7 @@ def _print_needs(found: Overview) -> None:
     from maos.cli.workflow import status as workflows  # loads the services
 
     needy = [each for each in found.runs if each.now.state in ("blocked", "failed", "interrupted")]
-    stopped = [each for each in found.flows if workflows.needs_resume(each)]
+    stopped = [each for each in found.flows if each.needs_resume]
     questions.show_open(found.questions, found.questions)
     for each in needy:
         _print_trouble(each)
@@ -216,13 +214,13 @@ def _print_open(found: Overview) -> bool:
     if found.flows:
         if found.runs or found.agents:
             render.line()
-        workflows.show_list(found.flows)
+        workflows.WORKFLOWS.table(found.flows)
     return bool(found.runs or found.agents or found.flows)
 
 
 @click.group(
     cls=LazyGroup,
-    lazy={"cleanup": ("maos.cli.runs.cleanup:cleanup", "Remove the worktrees of runs that were completed long ago.")},
+    lazy={"cleanup": ("maos.cli.runs.control:cleanup", "Remove the worktrees of runs that were completed long ago.")},
     examples=["maos status"],
     invoke_without_command=True,
 )
