@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -119,23 +120,19 @@ def validate(_database: DatabaseTarget, file: str | None, as_json: bool) -> int:
     With FILE, that file is checked as if it was the project's. Exit code 2 when something is wrong, 1 for a file of a
     newer maos.
     """
-    sources = _found().sources
-    if file:
-        sources = [SettingsSource(Path(file), is_project=True)]
-    problems: list[loader.SettingProblem] = []
-    notes: list[str] = []
+    sources = [SettingsSource(Path(file), is_project=True)] if file else _found().sources
+    problems: Sequence[SettingProblem] = ()
+    notes: Sequence[str] = ()
     code = 0
     try:
-        notes += loader.load(sources, {} if file else os.environ).notes
+        notes = loader.load(sources, {} if file else os.environ).notes
     except loader.BadSettings as error:
-        problems += error.problems
-        code = USAGE
+        problems, code = error.problems, USAGE
     except loader.NewerSettings as error:
         where, _, what = error.what.partition(": ")
-        problems.append(loader.SettingProblem(where, what, error.hint))
-        code = FAILED
+        problems, code = [SettingProblem(where, what, error.hint)], FAILED
     if as_json:
-        documents.show({"ok": not problems, "problems": [each._asdict() for each in problems], "notes": notes})
+        documents.show({"ok": not problems, "problems": [each._asdict() for each in problems], "notes": list(notes)})
         return code
     for each in problems:
         report(f"{each.where}: {each.what}", each.hint)
@@ -222,4 +219,4 @@ def _problems(text: str, source: SettingsSource) -> list[SettingProblem]:
     try:
         return loader.check(text, source).problems
     except MaosError as error:
-        return [loader.SettingProblem(str(source.path), error.what, error.hint)]
+        return [SettingProblem(str(source.path), error.what, error.hint)]
