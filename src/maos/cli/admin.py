@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -73,6 +72,8 @@ def doctor(ctx: click.Context, fix: bool, yes: bool, as_json: bool) -> None:
     except MaosError as error:
         if findings:
             raise
+        import asyncio
+
         is_ok = asyncio.run(examine_machine(error))
     ctx.exit(0 if is_ok else FAILED)
 

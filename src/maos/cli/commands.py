@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
+from click.core import ParameterSource
 
 from maos.clock import MICROSECONDS, SystemClock, to_us
 from maos.errors import InvalidInput, NotFound
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 DOCUMENT, LINES = "Print one JSON document instead.", "Print a JSON document per line instead."
 """What --json does."""
+PERMISSIONS = ("ask", "edits", "deny")
+TIME_LIMIT = "10m"
 _FROM_NEWEST = re.compile(r"-[0-9]+")
 
 
@@ -318,6 +321,11 @@ DURATION = DurationType()
 JSON = JsonType()
 TEXT = TextType()
 JSON_OBJECT = JsonType(only_objects=True)
+
+
+def is_given(name: str) -> bool:
+    """Whether a person said it, rather than leaving it to the settings."""
+    return click.get_current_context().get_parameter_source(name) is not ParameterSource.DEFAULT
 
 
 def seconds(duration_us: int | None) -> float | None:

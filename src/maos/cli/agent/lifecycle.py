@@ -12,12 +12,22 @@ import click
 from maos.cli import documents, render
 from maos.cli.agent import words
 from maos.cli.agent.status import ending, on_agent
-from maos.cli.commands import DURATION, LINES, TEXT, LazyCommand, json_command, options, seconds
+from maos.cli.commands import (
+    DURATION,
+    LINES,
+    PERMISSIONS,
+    TEXT,
+    TIME_LIMIT,
+    LazyCommand,
+    is_given,
+    json_command,
+    options,
+    seconds,
+)
 from maos.cli.completion import agent_argument
 from maos.cli.database import DatabaseTarget
 from maos.cli.failures import note
 from maos.cli.render import clean
-from maos.cli.runs.start import PERMISSIONS, TIME_LIMIT, is_given
 from maos.clock import MICROSECONDS
 from maos.errors import InvalidInput
 from maos.model.question import yes_or_no
