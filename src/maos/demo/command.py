@@ -24,7 +24,7 @@ import click
 from maos.app import Maos
 from maos.cli import documents, render
 from maos.cli.commands import command, json_option
-from maos.cli.failures import FAILED, INTERRUPTED, note
+from maos.cli.failures import FAILED, INTERRUPTED, SIGNALLED, note
 from maos.cli.input import heard
 from maos.cli.render import Column, Listing, clean, shorten
 from maos.cli.runs.live import LiveView
@@ -35,8 +35,6 @@ from maos.model.events.facts import Line
 from maos.model.run import Run, agent_name
 from maos.runs.feed import AgentOutput, MessageUpdate, RunFeed
 
-SIGNALLED = 128
-"""Added to the number of the signal that ended a command, as shells do."""
 PAUSE_S = 0.15
 """How long an agent works at a line."""
 LOOK_S = 0.1

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from maos.cli import documents, render
 from maos.cli.agent import words
 from maos.cli.database import ask
-from maos.cli.failures import INTERRUPTED, note
+from maos.cli.failures import INTERRUPTED, SIGNALLED, note
 from maos.cli.input import heard
 from maos.cli.render import clean
 from maos.cli.runs import page
@@ -39,8 +39,6 @@ from maos.workflows.file_changes import Look
 if TYPE_CHECKING:
     from maos.app import Maos
 
-SIGNALLED = 128
-"""Added to the number of the signal that ended a command, as shells do."""
 PAUSING = "pausing: the agents are being stopped; press Ctrl+C again to detach from them instead"
 SAID = {
     "kept": "done; will not run again",

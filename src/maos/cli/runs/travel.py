@@ -36,9 +36,6 @@ without_files_option = click.option(
 )
 
 
-# --- checkpoint --------------------------------------------------------------------------------------------------
-
-
 @json_command(
     "maos checkpoint r-1a2b3c --name before-refactoring",
     "maos checkpoint r-1a2b3c --list",
@@ -158,9 +155,6 @@ VERSIONS: Listing[Any] = Listing(
 async def _versions(m: Maos, id: str) -> tuple[Run, list[Any]]:
     run = await m.runs.find(id)
     return run, await m.runs.versions(run.id)
-
-
-# --- rollback and fork -------------------------------------------------------------------------------------------
 
 
 @json_command(
@@ -329,9 +323,6 @@ def _when(run: Run, text: str | None) -> When:
     except click.BadParameter:
         hint = f"give {POINT}; `maos checkpoint {run.id} --list` lists checkpoints"
         raise InvalidInput(f"{run.id} has no point in time {text!r}", hint=hint) from None
-
-
-# --- join --------------------------------------------------------------------------------------------------------
 
 
 @json_command(
