@@ -10,7 +10,7 @@ import click
 import maos
 from maos.cli import completion, documents, render
 from maos.cli.agent import words
-from maos.cli.commands import LazyGroup, command, json_lines_option, json_option, yes_option
+from maos.cli.commands import LINES, LazyGroup, json_command, yes_option
 from maos.cli.database import DatabaseTarget, need_yes
 from maos.cli.failures import FAILED
 from maos.cli.render import Column, Listing, clean
@@ -40,12 +40,10 @@ EFFECTS: Listing[ExternalEffect] = Listing(
 # --- doctor ------------------------------------------------------------------------------------------------------
 
 
-@command("maos admin doctor", "maos admin doctor --fix", "maos admin doctor --fix --yes --json")
+@json_command("maos admin doctor", "maos admin doctor --fix", "maos admin doctor --fix --yes --json")
 @click.option("--fix", is_flag=True, help="End processes and remove files that were left behind, after asking.")
 @yes_option
-@json_option
-@click.pass_context
-def doctor(ctx: click.Context, fix: bool, yes: bool, as_json: bool) -> None:
+def doctor(database: DatabaseTarget, fix: bool, yes: bool, as_json: bool) -> int:
     """Check the installation, the database, and leftovers.
 
     The database, agents and their holders, stray processes, folders and worktrees, and the programs of agents. `look`
@@ -56,7 +54,6 @@ def doctor(ctx: click.Context, fix: bool, yes: bool, as_json: bool) -> None:
 
     if fix:
         need_yes("fixing ends processes and removes files", yes=yes, as_json=as_json)
-    database: DatabaseTarget = ctx.obj
     findings: list[Finding] = []
 
     async def examine(m: Maos) -> bool:
@@ -68,14 +65,13 @@ def doctor(ctx: click.Context, fix: bool, yes: bool, as_json: bool) -> None:
         return await _treat(found, fix=fix, yes=yes, as_json=as_json)
 
     try:
-        is_ok = database.read(examine)
+        return 0 if database.read(examine) else FAILED
     except MaosError as error:
         if findings:
             raise
         import asyncio
 
-        is_ok = asyncio.run(examine_machine(error))
-    ctx.exit(0 if is_ok else FAILED)
+        return 0 if asyncio.run(examine_machine(error)) else FAILED
 
 
 async def _treat(findings: Sequence[Finding], *, fix: bool, yes: bool, as_json: bool) -> bool:
@@ -133,18 +129,16 @@ def notify() -> None:
     """
 
 
-@command("maos admin notify test", "maos admin notify test json://127.0.0.1:8080 --json")
+@json_command("maos admin notify test", "maos admin notify test json://127.0.0.1:8080 --json")
 @click.argument("urls", metavar="[URL]...", nargs=-1)
-@json_option
-@click.pass_context
-def test(ctx: click.Context, urls: tuple[str, ...], as_json: bool) -> None:
+def test(database: DatabaseTarget, urls: tuple[str, ...], as_json: bool) -> int:
     """Send a test notification to every address.
 
     The addresses are those in MAOS_NOTIFY, and each URL. Exits with 1 if one of them could not be reached.
     """
     from maos.ops import notices
 
-    found = check_addresses(ctx.obj, urls)
+    found = check_addresses(database, urls)
     if not found:
         raise InvalidInput("there is no address to send to", hint="export MAOS_NOTIFY='mailto://…', or give a URL")
     tested = []
@@ -157,12 +151,10 @@ def test(ctx: click.Context, urls: tuple[str, ...], as_json: bool) -> None:
     is_ok = all(each.sent for each in tested)
     if as_json:
         documents.show({"ok": is_ok, "addresses": documents.of(tested)})
-    ctx.exit(0 if is_ok else FAILED)
+    return 0 if is_ok else FAILED
 
 
-@command("maos admin notify list", "maos admin notify list --json", name="list")
-@json_lines_option
-@click.pass_obj
+@json_command("maos admin notify list", "maos admin notify list --json", name="list", json=LINES)
 def list_notices(database: DatabaseTarget, as_json: bool) -> None:
     """List notifications, and whether each was sent.
 
@@ -182,11 +174,9 @@ def list_notices(database: DatabaseTarget, as_json: bool) -> None:
 # --- effects -----------------------------------------------------------------------------------------------------
 
 
-@command("maos admin effects --unknown", "maos admin effects r-1a2b3c", "maos admin effects order-7 --json")
+@json_command("maos admin effects --unknown", "maos admin effects r-1a2b3c", "maos admin effects order-7 --json")
 @click.argument("id", metavar="[ID]", required=False, default="", shell_complete=completion.ids)
 @click.option("--unknown", is_flag=True, help="Only those whose outcome is unknown.")
-@json_option
-@click.pass_obj
 def effects(database: DatabaseTarget, id: str, unknown: bool, as_json: bool) -> None:
     """List side effects: tool calls, commands and workflow steps.
 

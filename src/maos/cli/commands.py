@@ -63,11 +63,6 @@ class LazyCommand(click.Command):
         return result
 
 
-def command(*examples: str, name: str | None = None) -> Callable[[Callable[..., Any]], LazyCommand]:
-    """Make a function a command whose help ends with these examples."""
-    return click.command(name, cls=LazyCommand, examples=examples)
-
-
 Entry = tuple[str, str]
 """Where a command is, as `module:name`, and the first paragraph of its help."""
 
@@ -182,8 +177,6 @@ def options(*given: Callable[[Any], Any]) -> Callable[[Callable[..., Any]], Call
     return add
 
 
-json_option = click.option("--json", "as_json", is_flag=True, help=DOCUMENT)
-json_lines_option = click.option("--json", "as_json", is_flag=True, help=LINES)
 full_option = click.option("--full", is_flag=True, help="Shorten nothing.")
 yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 dry_run_option = click.option("--dry-run", is_flag=True, help="Only show what would be done.")

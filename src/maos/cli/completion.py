@@ -12,7 +12,7 @@ import click
 from click.shell_completion import CompletionItem, get_completion_class
 
 from maos.cli import render
-from maos.cli.commands import command, json_option
+from maos.cli.commands import json_command
 from maos.cli.database import DatabaseTarget
 from maos.errors import MaosError
 
@@ -31,11 +31,9 @@ SHELLS = {
 """The command that installs it for each."""
 
 
-@command("maos completion bash", *SHELLS.values())
+@json_command("maos completion bash", *SHELLS.values())
 @click.argument("shell", type=click.Choice(tuple(SHELLS)))
-@json_option
-@click.pass_context
-def completion(ctx: click.Context, shell: str, as_json: bool) -> None:
+def completion(_database: DatabaseTarget, shell: str, as_json: bool) -> None:
     """Print the completion script of a shell.
 
     It completes commands, options, and from the database the ids of runs, tasks, agents, workflow runs and open
@@ -43,7 +41,7 @@ def completion(ctx: click.Context, shell: str, as_json: bool) -> None:
     """
     kind = get_completion_class(shell)
     assert kind is not None
-    script = kind(ctx.find_root().command, {}, "maos", "_MAOS_COMPLETE").source()
+    script = kind(click.get_current_context().find_root().command, {}, "maos", "_MAOS_COMPLETE").source()
     render.show({"shell": shell, "script": script, "keep": SHELLS[shell]}, script, as_json=as_json)
 
 

@@ -12,7 +12,7 @@ import click
 
 from maos import settings
 from maos.cli import documents, render
-from maos.cli.commands import LazyGroup, command, json_option
+from maos.cli.commands import LazyGroup, json_command
 from maos.cli.database import DatabaseTarget
 from maos.cli.failures import FAILED, USAGE, note, report
 from maos.cli.render import Column, Listing, clean
@@ -52,11 +52,9 @@ def config() -> None:
     """
 
 
-@command("maos admin config show checkpoint", "maos admin config show cleanup.every_hours --json")
+@json_command("maos admin config show checkpoint", "maos admin config show cleanup.every_hours --json")
 @click.argument("names", metavar="[NAME]...", nargs=-1)
 @click.option("--changed", is_flag=True, help="Only settings that differ from the default.")
-@json_option
-@click.pass_obj
 def show(database: DatabaseTarget, names: tuple[str, ...], changed: bool, as_json: bool) -> None:
     """Show settings, and where each comes from.
 
@@ -113,11 +111,9 @@ def _named(entries: list[dict[str, Any]], name: str, *, changed: bool) -> list[d
     return found
 
 
-@command("maos admin config validate", "maos admin config validate --json")
+@json_command("maos admin config validate", "maos admin config validate --json")
 @click.argument("file", metavar="[FILE]", required=False, type=click.Path(exists=True, dir_okay=False))
-@json_option
-@click.pass_context
-def validate(ctx: click.Context, file: str | None, as_json: bool) -> None:
+def validate(_database: DatabaseTarget, file: str | None, as_json: bool) -> int:
     """Check settings; every problem is named by file and line.
 
     With FILE, that file is checked as if it was the project's. Exit code 2 when something is wrong, 1 for a file of a
@@ -140,8 +136,7 @@ def validate(ctx: click.Context, file: str | None, as_json: bool) -> None:
         code = FAILED
     if as_json:
         documents.show({"ok": not problems, "problems": [each._asdict() for each in problems], "notes": notes})
-        ctx.exit(code)
-
+        return code
     for each in problems:
         report(f"{each.where}: {each.what}", each.hint)
     for text in notes:
@@ -149,12 +144,11 @@ def validate(ctx: click.Context, file: str | None, as_json: bool) -> None:
     if not problems:
         there = [str(each.path) for each in sources if each.path.exists()]
         render.line(f"ok: {clean(', '.join(there))}" if there else "ok: there is no settings file")
-    ctx.exit(code)
+    return code
 
 
-@command("maos admin config path", "maos admin config path --json")
-@json_option
-def path(as_json: bool) -> None:
+@json_command("maos admin config path", "maos admin config path --json")
+def path(_database: DatabaseTarget, as_json: bool) -> None:
     """Print which files the settings come from.
 
     The first is your own, the second that of the project, which overrides yours. A file above the current folder that
@@ -179,13 +173,12 @@ def _found() -> SettingsFiles:
     return settings.find_files(Path.cwd(), settings.config_folder())
 
 
-@command("maos admin config edit", "maos admin config edit --project")
+@json_command("maos admin config edit", "maos admin config edit --project")
 @click.option(
     "--project/--user", default=None,
     help="The project's file, a new one in this folder if there is none; or your own, even if the project has one.",
 )  # fmt: skip
-@json_option
-def edit(project: bool | None, as_json: bool) -> None:
+def edit(_database: DatabaseTarget, project: bool | None, as_json: bool) -> None:
     """Edit a settings file in your editor ($VISUAL or $EDITOR).
 
     The project's if there is one, else your own; a new file lists all settings and their defaults. The text is checked

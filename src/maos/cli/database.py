@@ -33,12 +33,12 @@ class DatabaseTarget:
     """The database and the settings that a command works with; files are read when they are needed."""
 
     def __init__(self, given: str | None) -> None:
-        self._given = given
+        self.given = given
 
     @cached_property
     def name(self) -> str:
         """The database: as given, from MAOS_DB, or as the settings say."""
-        given = self._given or os.environ.get("MAOS_DB")
+        given = self.given or os.environ.get("MAOS_DB")
         if not given and not settings.are_there():  # nothing to read: most commands need no other setting
             given = settings.DATABASE_DEFAULT
         return given or self.settings.values.database.path
@@ -48,7 +48,7 @@ class DatabaseTarget:
         """Everything that can be set."""
         from maos.settings.current import here
 
-        return here({"database.path": ("--db", self._given)} if self._given else None)
+        return here({"database.path": ("--db", self.given)} if self.given else None)
 
     def read(self, work: Callable[[Maos], Awaitable[T]], *, accept_loss: bool = False) -> T:
         """Run work that changes nothing; Ctrl+C ends it wherever it is."""
@@ -56,15 +56,21 @@ class DatabaseTarget:
             self.check()
             return self._run(work, accept_loss=accept_loss)
 
-    def preview(self, work: Callable[[Maos], Awaitable[T]]) -> T:
-        """Run work that changes nothing, on an empty database if there is none: none is created for it."""
-        return self.read(work) if self.exists else self._run(work, name=IN_MEMORY)
-
-    def write(self, work: Callable[[Maos], Awaitable[T]], *, create: bool = False, in_memory: bool = False) -> T:
+    def write(
+        self,
+        work: Callable[[Maos], Awaitable[T]],
+        *,
+        create: bool = False,
+        in_memory: bool = False,
+        dry_run: bool = False,
+    ) -> T:
         """Run work that writes; Ctrl+C waits for a write that is under way.
 
-        `in_memory`: it is of use also when nothing is saved.
+        `in_memory`: it is of use also when nothing is saved. `dry_run`: it writes nothing, so an empty database does if
+        there is none.
         """
+        if dry_run:
+            return self.read(work) if self.exists else self._run(work, name=IN_MEMORY)
         if in_memory and self.name == IN_MEMORY:
             note("in-memory database: nothing is saved, and an interrupted run cannot be resumed")
             return self._run(work)

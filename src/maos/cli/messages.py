@@ -8,17 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from maos.cli import completion, documents, render
-from maos.cli.commands import (
-    DURATION,
-    JSON_OBJECT,
-    WHEN,
-    LazyGroup,
-    command,
-    full_option,
-    json_lines_option,
-    json_option,
-    seconds,
-)
+from maos.cli.commands import DURATION, JSON_OBJECT, LINES, WHEN, LazyGroup, full_option, json_command, seconds
 from maos.cli.database import DatabaseTarget
 from maos.cli.render import Column, Listing, clean, shorten
 from maos.errors import InvalidInput
@@ -77,11 +67,12 @@ def messages() -> None:
     """Read and send messages of agents."""
 
 
-@command(
+@json_command(
     "maos message list",
     "maos message list --run r-1 --type discovery --since 2h",
     "maos message list --agent reviewer --full",
     name="list",
+    json=LINES,
 )
 @click.option("--run", metavar="ID", shell_complete=completion.runs, help="Only messages of this run.")
 @click.option("--agent", default="", metavar="NAME", shell_complete=completion.agents,
@@ -92,8 +83,6 @@ def messages() -> None:
 @click.option("--last", type=click.IntRange(min=1), default=LAST, metavar="N", show_default=True, help="How many.")
 @click.option("-f", "--follow", is_flag=True, help="Follow new messages as they are sent; Ctrl+C ends it.")
 @full_option
-@json_lines_option
-@click.pass_obj
 def list_(
     database: DatabaseTarget,
     /,
@@ -130,7 +119,7 @@ def list_(
     database.read(work)
 
 
-@command(
+@json_command(
     "maos message send fixer 'Leave the old parser alone'",
     "maos message send --topic releases 'The branch is frozen' --type coordination",
     "git log -1 | maos message send fixer -",
@@ -143,8 +132,6 @@ def list_(
 @click.option("--sender", default="person", show_default=True, help="Who sends it; text of agents is quoted.")
 @click.option("--metadata", type=JSON_OBJECT, help="A JSON object that goes with it.")
 @click.option("--ttl", type=DURATION, help="After this time it becomes a dead letter: 15m, 2h, 3d.")
-@json_option
-@click.pass_obj
 def send(
     database: DatabaseTarget,
     /,
@@ -177,11 +164,9 @@ def send(
     render.show({"id": sent.id, "to": list(sent.to)}, "message ", (sent.id, "bold"), for_, as_json=as_json)
 
 
-@command("maos message dead", "maos message dead --agent fixer --json")
+@json_command("maos message dead", "maos message dead --agent fixer --json")
 @click.option("--agent", metavar="NAME", help="Only those for this agent.")
 @click.option("--again", type=click.IntRange(min=1), metavar="N", help="Requeue dead letter N of --agent.")
-@json_option
-@click.pass_obj
 def dead(database: DatabaseTarget, agent: str | None, again: int | None, as_json: bool) -> None:
     """List messages that could not be delivered, or requeue one."""
     if again is not None and agent is None:

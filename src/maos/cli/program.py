@@ -10,7 +10,7 @@ import click
 
 import maos
 from maos.cli import documents, failures, render
-from maos.cli.commands import Entry, LazyGroup, command, json_option
+from maos.cli.commands import Entry, LazyGroup, json_command
 from maos.cli.database import DatabaseTarget
 
 SECTIONS: dict[str, dict[str, Entry]] = {
@@ -160,11 +160,9 @@ def admin() -> None:
     """Check, back up, move, clean up and configure."""
 
 
-@command("maos mcp --list", "maos mcp --json")
+@json_command("maos mcp --list", "maos mcp --json")
 @click.option("--list", "only_list", is_flag=True, help="List the tools instead.")
-@json_option
-@click.pass_context
-def mcp(ctx: click.Context, only_list: bool, as_json: bool) -> None:
+def mcp(database: DatabaseTarget, only_list: bool, as_json: bool) -> int:
     """Run the MCP server of one agent on standard input and output.
 
     Agents' programs start it; maos configures them to. Its tools let an agent report findings and progress, send
@@ -182,4 +180,5 @@ def mcp(ctx: click.Context, only_list: bool, as_json: bool) -> None:
             render.line(tool.usage)
             render.line(f"    {tool.description}")
     else:
-        ctx.exit(server.main({**os.environ, "MAOS_DB": ctx.obj.name}))
+        return server.main({**os.environ, "MAOS_DB": database.name})
+    return 0

@@ -10,7 +10,7 @@ import click
 
 from maos.cli import completion, documents, render
 from maos.cli.agent import words
-from maos.cli.commands import command, json_option
+from maos.cli.commands import json_command
 from maos.cli.database import DatabaseTarget
 from maos.cli.render import clean
 from maos.model.question import short, short_of_owner
@@ -19,9 +19,7 @@ if TYPE_CHECKING:
     from maos.model.question import Open
 
 
-@command("maos inbox", "maos inbox --json")
-@json_option
-@click.pass_obj
+@json_command("maos inbox", "maos inbox --json")
 def inbox(database: DatabaseTarget, as_json: bool) -> None:
     """List open questions.
 
@@ -36,7 +34,7 @@ def inbox(database: DatabaseTarget, as_json: bool) -> None:
         show_open(found, found)
 
 
-@command(
+@json_command(
     'maos answer q-3fa2 "PostgreSQL 16"',
     "maos answer gate/api no --why 'The button is blue'",
     "maos answer r-1a2b3c.api yes",
@@ -44,8 +42,6 @@ def inbox(database: DatabaseTarget, as_json: bool) -> None:
 @click.argument("id", metavar="ID", shell_complete=completion.questions)
 @click.argument("answer", metavar="ANSWER")
 @click.option("--why", default="", help="With yes or no: a reason that the agent is told.")
-@json_option
-@click.pass_obj
 def answer(database: DatabaseTarget, id: str, answer: str, why: str, as_json: bool) -> None:
     """Answer a question.
 

@@ -11,7 +11,7 @@ from maos.cli import completion, questions, render
 from maos.cli import documents as shared
 from maos.cli.agent import status as agents
 from maos.cli.agent import words
-from maos.cli.commands import LazyGroup, command, forward, json_option
+from maos.cli.commands import DOCUMENT, LazyGroup, forward, json_command
 from maos.cli.database import DatabaseTarget
 from maos.cli.render import clean
 from maos.cli.runs import page
@@ -45,23 +45,22 @@ There is no database in this folder yet. Create one by running something:
 # --- one run, or everything --------------------------------------------------------------------------------------
 
 
-@command(
+@json_command(
     "maos status",
     "maos status r-1a2b3c --tasks --messages",
     "maos status r-1a2b3c/api",
     "maos status r-1a2b3c --watch",
     "maos status r-1a2b3c --at before-refactoring --tasks",
+    json=f"{DOCUMENT.removesuffix('.')}; with --watch, one per line.",
 )
 @click.argument("id", metavar="[ID]", required=False, default="", shell_complete=completion.ids)
 @click.option("--watch", is_flag=True, help="Update until the run has ended or is paused.")
 @click.option("--tasks", is_flag=True, help="Also every task.")
 @click.option("--messages", is_flag=True, help="Also the messages between agents.")
 @click.option("--at", metavar="POINT", help="As it was then: a checkpoint, a version, @POSITION, or a time.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead; with --watch, one per line.")
-@click.pass_context
 def status(
-    ctx: click.Context, id: str, watch: bool, tasks: bool, messages: bool, at: str | None, as_json: bool
-) -> None:
+    database: DatabaseTarget, id: str, watch: bool, tasks: bool, messages: bool, at: str | None, as_json: bool
+) -> int:
     """Show what runs and what needs you, or one run, task or agent.
 
     Without ID: open questions, runs that are blocked, interrupted or failed in the last week, runs that are executed,
@@ -72,10 +71,9 @@ def status(
     """
     if at and watch:
         raise InvalidInput("the past does not change, so there is nothing to watch", hint="leave out --watch")
-    database: DatabaseTarget = ctx.obj
     if not (id or watch or tasks or at):
         _print_overview(database, messages=messages, as_json=as_json)
-        return
+        return 0
 
     async def work(m: Maos) -> Target | None:
         target = await m.find(id) if id else Target(RUN, (await m.runs.newest()).id)
@@ -103,9 +101,9 @@ def status(
         return None
 
     other = database.read(work)
-    if other is not None:
-        command = "workflow show" if other.kind == WORKFLOW else "agent show"
-        ctx.exit(forward(command, other.id, as_json=as_json))
+    if other is None:
+        return 0
+    return forward("workflow show" if other.kind == WORKFLOW else "agent show", other.id, as_json=as_json)
 
 
 async def _print_unstarted(m: Maos, target: Target, *, as_json: bool) -> Target | None:
@@ -224,7 +222,7 @@ def _print_open(found: Overview) -> bool:
     examples=["maos status"],
     invoke_without_command=True,
 )
-@json_option
+@click.option("--json", "as_json", is_flag=True, help=DOCUMENT)
 @click.pass_context
 def recover(ctx: click.Context, as_json: bool) -> None:
     """The older name of `maos status`: interrupted runs and agents, each with the command that resumes it."""
@@ -235,7 +233,7 @@ def recover(ctx: click.Context, as_json: bool) -> None:
 # --- the list ----------------------------------------------------------------------------------------------------
 
 
-@command("maos ps", "maos ps --all --json", "maos ps --status running --agents")
+@json_command("maos ps", "maos ps --all --json", "maos ps --status running --agents")
 @click.option("--all", "-a", "everything", is_flag=True, help="Also runs that ended more than a week ago.")
 @click.option(
     "--status",
@@ -245,8 +243,6 @@ def recover(ctx: click.Context, as_json: bool) -> None:
     help=f"Only runs with a status ({', '.join(STATUSES)}) or in a state ({', '.join(STATES)}).",
 )
 @click.option("--agents", is_flag=True, help="Also the agents that are at work.")
-@json_option
-@click.pass_obj
 def ps(database: DatabaseTarget, everything: bool, wanted: str | None, agents: bool, as_json: bool) -> None:
     """List runs, open ones first.
 

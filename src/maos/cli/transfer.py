@@ -12,7 +12,7 @@ import click
 
 from maos.cli import completion, documents, render
 from maos.cli.agent import words
-from maos.cli.commands import command, dry_run_option, json_option
+from maos.cli.commands import dry_run_option, json_command
 from maos.cli.database import DatabaseTarget
 from maos.cli.failures import note
 from maos.cli.render import Column, Listing, clean
@@ -32,10 +32,8 @@ WORDS_WIDTH = 100
 COMMAND_WIDTH = 2_000
 
 
-@command("maos admin copy backup.db", "maos --db /srv/agents.db admin copy backup.db --json")
+@json_command("maos admin copy backup.db", "maos --db /srv/agents.db admin copy backup.db --json")
 @click.argument("target", metavar="TARGET")
-@json_option
-@click.pass_obj
 def copy(database: DatabaseTarget, target: str, as_json: bool) -> None:
     """Copy the database to a new file while it is in use.
 
@@ -54,7 +52,7 @@ def copy(database: DatabaseTarget, target: str, as_json: bool) -> None:
     render.show({"target": target, "position": position, "bytes": size}, copied, as_json=as_json)
 
 
-@command(
+@json_command(
     "maos admin export r-1a2b3c",
     "maos admin export r-1a -o parser.maos --json",
     "maos admin export r-1a -o - | ssh other 'cd project && maos admin import -'",
@@ -63,8 +61,6 @@ def copy(database: DatabaseTarget, target: str, as_json: bool) -> None:
 @click.option("-o", "--output", metavar="FILE", default="", help="The file; - is standard output.  [default: ID.maos]")
 @click.option("--to-stdout", is_flag=True, help="The same as -o -.")
 @click.option("--without-files", is_flag=True, help="Without the commits of its files: only what is in the journal.")
-@json_option
-@click.pass_obj
 def export(database: DatabaseTarget, id: str, output: str, to_stdout: bool, without_files: bool, as_json: bool) -> None:
     """Export a run or a workflow run to one file.
 
@@ -103,7 +99,7 @@ def export(database: DatabaseTarget, id: str, output: str, to_stdout: bool, with
         note(f"an engine executes {manifest.id}: what it does from now on is not in the file; pause it to move it")
 
 
-@command(
+@json_command(
     "maos admin import r-1a2b3c.maos --dry-run",
     "maos admin import r-1a2b3c.maos --cwd ~/project",
     "maos --db runs.db admin import maos.db --dry-run",
@@ -119,8 +115,6 @@ def export(database: DatabaseTarget, id: str, output: str, to_stdout: bool, with
               help="The folder that its agents work in: in a git repository, if their files were in one.  "
               "[default: the current one; that of FILE for a maos.db]")  # fmt: skip
 @dry_run_option
-@json_option
-@click.pass_obj
 def import_(database: DatabaseTarget, source: str, wanted: str, cwd: str | None, dry_run: bool, as_json: bool) -> None:
     """Import a run from another machine, or the runs of maos-cli.
 
@@ -142,10 +136,11 @@ def import_(database: DatabaseTarget, source: str, wanted: str, cwd: str | None,
     found = importers.read(path)
     folder = Path(cwd).absolute() if cwd else path.absolute().parent
 
-    async def work(m: Maos) -> list[ImportedRun]:
-        return await m.transfer.import_runs(found, folder=folder, wanted=wanted, dry_run=dry_run)
-
-    brought = database.preview(work) if dry_run else database.write(work, create=True)
+    brought = database.write(
+        lambda m: m.transfer.import_runs(found, folder=folder, wanted=wanted, dry_run=dry_run),
+        create=True,
+        dry_run=dry_run,
+    )
     if as_json:
         rows = [_row(each) for each in brought]
         documents.show({"file": str(path), "dry_run": dry_run, "orchestrations": rows, "left_out": found.left_out})
@@ -239,10 +234,9 @@ def _import_bundle(database: DatabaseTarget, source: str, cwd: str, *, dry_run: 
         raise InvalidInput("standard input is a terminal, not a bundle", hint=hint)
     path, folder = Path("/dev/stdin") if source == "-" else Path(source).expanduser(), Path(cwd).absolute()
 
-    async def work(m: Maos) -> Imported:
-        return await m.transfer.import_(path, folder=folder, dry_run=dry_run)
-
-    brought = database.preview(work) if dry_run else database.write(work, create=True)
+    brought = database.write(
+        lambda m: m.transfer.import_(path, folder=folder, dry_run=dry_run), create=True, dry_run=dry_run
+    )
     root, manifest = brought.root, brought.manifest
     acts = consent.of_run(root, brought.attempts, brought.commands) if isinstance(root, Run) else []
     if as_json:

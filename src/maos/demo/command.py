@@ -23,7 +23,8 @@ import click
 
 from maos.app import Maos
 from maos.cli import documents, render
-from maos.cli.commands import command, json_option
+from maos.cli.commands import json_command
+from maos.cli.database import DatabaseTarget
 from maos.cli.failures import FAILED, INTERRUPTED, SIGNALLED, note
 from maos.cli.input import heard
 from maos.cli.render import Column, Listing, clean, shorten
@@ -64,12 +65,10 @@ COUNTS: Listing[Count] = Listing(
 )
 
 
-@command("maos demo", "maos demo --keep", "maos demo my-folder", "maos demo --json")
+@json_command("maos demo", "maos demo --keep", "maos demo my-folder", "maos demo --json")
 @click.argument("folder", metavar="[FOLDER]", required=False, default="")
 @click.option("--keep", is_flag=True, help="Keep the folder, and print how to look around in it.")
-@json_option
-@click.pass_context
-def demo(ctx: click.Context, folder: str, keep: bool, as_json: bool) -> None:
+def demo(database: DatabaseTarget, folder: str, keep: bool, as_json: bool) -> int:
     """See a run survive kill -9, with a proof.
 
     Three scripted agents work on a small git repository, send each other what they find, and one asks a question. While
@@ -80,7 +79,7 @@ def demo(ctx: click.Context, folder: str, keep: bool, as_json: bool) -> None:
     It takes about 20 seconds, and needs git, but no key, no network and no database: all of it happens in a new folder
     (FOLDER, which is kept, or a temporary one) with a database of its own.
     """
-    if ctx.parent is not None and ctx.parent.params.get("db"):
+    if database.given:
         raise InvalidInput("the demo makes a database of its own", hint="leave out --db")
     if shutil.which("git") is None:
         hint = "install git: `apt install git`, `dnf install git`, …"
@@ -89,7 +88,7 @@ def demo(ctx: click.Context, folder: str, keep: bool, as_json: bool) -> None:
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise InvalidInput(f"{folder} is there, and not an empty folder", hint="name a new folder")
     path.mkdir(parents=True, exist_ok=True)
-    ctx.exit(asyncio.run(_demo(DemoFolder(path), keep=keep or bool(folder), as_json=as_json)))
+    return asyncio.run(_demo(DemoFolder(path), keep=keep or bool(folder), as_json=as_json))
 
 
 async def _demo(folder: DemoFolder, *, keep: bool, as_json: bool) -> int:
