@@ -39,9 +39,6 @@ CONCURRENCY = 4
 INTERRUPTED_SHOWN_MAX = 3
 
 
-# --- options -----------------------------------------------------------------------------------------------------
-
-
 run_limits = options(
     click.option("--budget", type=click.FloatRange(min=0, min_open=True), metavar="USD",
                  help="Pause the run when it has cost so much; its agents are told in time."),
@@ -96,9 +93,6 @@ def check_addresses(database: DatabaseTarget, urls: Sequence[str]) -> list[Addre
     from maos.runs import notify
 
     return notify.addresses([*urls, *database.settings.values.notify.urls])
-
-
-# --- run ---------------------------------------------------------------------------------------------------------
 
 
 class StartCommand(LazyCommand):
@@ -229,9 +223,6 @@ async def _tell_interrupted(m: Maos, *, but: str = "") -> None:
         note(f"{run.id} was interrupted, {run.done} of {len(run.tasks)} tasks done: `maos resume {run.id}` resumes it")
     if len(found) > INTERRUPTED_SHOWN_MAX:
         note(f"{len(found) - INTERRUPTED_SHOWN_MAX} more were interrupted: `maos ps --status interrupted`")
-
-
-# --- resume ------------------------------------------------------------------------------------------------------
 
 
 @json_command(
