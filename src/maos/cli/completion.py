@@ -13,7 +13,7 @@ import click
 from click.shell_completion import CompletionItem, get_completion_class
 
 from maos.cli import documents
-from maos.cli.commands import LazyCommand, json_option
+from maos.cli.commands import command, json_option
 from maos.cli.database import DatabaseTarget
 from maos.errors import MaosError
 
@@ -34,10 +34,7 @@ SHELLS = {
 """The command that installs it for each."""
 
 
-@click.command(
-    cls=LazyCommand,
-    examples=["maos completion bash", *SHELLS.values()],
-)
+@command("maos completion bash", *SHELLS.values())
 @click.argument("shell", type=click.Choice(tuple(SHELLS)))
 @json_option
 @click.pass_context

@@ -12,10 +12,10 @@ import click
 
 from maos import settings
 from maos.cli import documents, render
-from maos.cli.commands import LazyCommand, LazyGroup, json_option
+from maos.cli.commands import LazyGroup, command, json_option
 from maos.cli.database import DatabaseTarget
 from maos.cli.failures import FAILED, USAGE, note, report
-from maos.cli.plain import clean
+from maos.cli.render import Column, Listing, clean
 from maos.errors import InvalidInput, MaosError, NotFound
 from maos.settings import SettingsFiles, SettingsSource, loader, schema
 from maos.settings.current import render_value
@@ -23,6 +23,15 @@ from maos.settings.loader import Loaded, SettingProblem
 
 HIDDEN = "(hidden)"
 """In the place of addresses, which may have a key in them."""
+
+SETTINGS: Listing[dict[str, Any]] = Listing(
+    "settings",
+    (
+        Column("setting", lambda each: each["name"], style="bold"),
+        Column("value", lambda each: render_value(each["value"]), yields=1),
+        Column("from", lambda each: each["where"] or each["source"], yields=2),
+    ),
+)
 
 
 @click.group(
@@ -43,10 +52,7 @@ def config() -> None:
     """
 
 
-@click.command(
-    cls=LazyCommand,
-    examples=["maos admin config show checkpoint", "maos admin config show cleanup.every_hours --json"],
-)
+@command("maos admin config show checkpoint", "maos admin config show cleanup.every_hours --json")
 @click.argument("names", metavar="[NAME]...", nargs=-1)
 @click.option("--changed", is_flag=True, help="Only settings that differ from the default.")
 @json_option
@@ -65,13 +71,7 @@ def show(database: DatabaseTarget, names: tuple[str, ...], changed: bool, as_jso
         documents.show({"version": schema.VERSION, "files": files, "settings": entries, "notes": list(loaded.notes)})
         return
 
-    columns = (
-        render.Column("setting", style="bold"), render.Column("value", yields=1), render.Column("from", yields=2),
-    )  # fmt: skip
-    rows = [
-        (each["name"], clean(render_value(each["value"])), clean(each["where"] or each["source"])) for each in entries
-    ]  # fmt: skip
-    render.table(columns, rows)
+    SETTINGS.table(entries)
     for text in loaded.notes:
         note(text)
 
@@ -113,7 +113,7 @@ def _named(entries: list[dict[str, Any]], name: str, *, changed: bool) -> list[d
     return found
 
 
-@click.command(cls=LazyCommand, examples=["maos admin config validate", "maos admin config validate --json"])
+@command("maos admin config validate", "maos admin config validate --json")
 @click.argument("file", metavar="[FILE]", required=False, type=click.Path(exists=True, dir_okay=False))
 @json_option
 @click.pass_context
@@ -152,7 +152,7 @@ def validate(ctx: click.Context, file: str | None, as_json: bool) -> None:
     ctx.exit(code)
 
 
-@click.command(cls=LazyCommand, examples=["maos admin config path", "maos admin config path --json"])
+@command("maos admin config path", "maos admin config path --json")
 @json_option
 def path(as_json: bool) -> None:
     """Print which files the settings come from.
@@ -182,7 +182,7 @@ def _found() -> SettingsFiles:
     return settings.find_files(Path.cwd(), settings.config_folder())
 
 
-@click.command(cls=LazyCommand, examples=["maos admin config edit", "maos admin config edit --project"])
+@command("maos admin config edit", "maos admin config edit --project")
 @click.option(
     "--project/--user", default=None,
     help="The project's file, a new one in this folder if there is none; or your own, even if the project has one.",

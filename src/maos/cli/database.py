@@ -17,7 +17,7 @@ import click
 
 from maos import settings
 from maos.cli.failures import FAILED, note
-from maos.cli.plain import clean
+from maos.cli.render import clean
 from maos.errors import Corrupt, InvalidInput, UnknownFormat
 
 if TYPE_CHECKING:

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from maos.cli import documents, render, signals
-from maos.cli.commands import LazyCommand, json_option
+from maos.cli import documents, render
+from maos.cli.commands import command, json_option
 from maos.cli.failures import FAILED, INTERRUPTED, note
-from maos.cli.plain import clean, shorten
+from maos.cli.input import heard
+from maos.cli.render import Column, Listing, clean, shorten
 from maos.errors import InvalidInput, NotFound
 
 if TYPE_CHECKING:
@@ -33,8 +34,21 @@ BAR_WIDTH = 20
 NAMED_MAX = 5
 """How many of the things that are missing or double are named."""
 
+COUNTS: Listing[Count] = Listing(
+    "counts",
+    (
+        Column("", lambda each: "✓" if each.ok else "✗"),
+        Column("", lambda each: each.what, style="bold", yields=1),
+        Column("by agents", lambda each: str(each.noted), right=True),
+        Column("found", lambda each: str(each.found), right=True),
+        Column("lost", lambda each: str(len(each.lost)), right=True),
+        Column("doubled", lambda each: str(len(each.doubled)), right=True),
+        Column("where", lambda each: each.where, style="dim", yields=2),
+    ),
+)
 
-@click.command(cls=LazyCommand, examples=["maos demo", "maos demo --keep", "maos demo my-folder", "maos demo --json"])
+
+@command("maos demo", "maos demo --keep", "maos demo my-folder", "maos demo --json")
 @click.argument("folder", metavar="[FOLDER]", required=False, default="")
 @click.option("--keep", is_flag=True, help="Keep the folder, and print how to look around in it.")
 @json_option
@@ -107,7 +121,7 @@ async def _played(story: Story, view: LiveView, *, is_silent: bool) -> tuple[Dem
             code = by
             playing.cancel()
 
-    with signals.heard(interrupted=lambda: leave(INTERRUPTED), sent_away=lambda number: leave(SIGNALLED + int(number))):
+    with heard(interrupted=lambda: leave(INTERRUPTED), sent_away=lambda number: leave(SIGNALLED + int(number))):
         try:
             return await playing, 0
         except asyncio.CancelledError:
@@ -150,17 +164,8 @@ def _show_verdict(verdict: ProofVerdict, took_s: float) -> None:
     render.line()
     render.line(("The proof: the notes that the agents wrote, against what maos and git have", "bold"))
     if verdict.counts:
-        columns = (
-            render.Column(""), render.Column("", style="bold", yields=1), render.Column("by agents", right=True),
-            render.Column("found", right=True), render.Column("lost", right=True),
-            render.Column("doubled", right=True), render.Column("where", style="dim", yields=2),
-        )  # fmt: skip
-        rows = [
-            (_mark(each), each.what, *map(str, (each.noted, each.found, len(each.lost), len(each.doubled))), each.where)
-            for each in verdict.counts
-        ]
         render.line()
-        render.table(columns, rows)
+        COUNTS.table(verdict.counts)
         render.line()
     for check in verdict.checks:
         shown = shorten(clean(check.shown), render.room_for_value(37))

@@ -43,14 +43,14 @@ def iso(time_us: int) -> str:
     return to_datetime(time_us).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
-def of(value: Any) -> Any:
-    """A read model as plain data: its fields in their order. Those that end in `_us` are times, in both forms.
+def of(value: Any, *only: str) -> Any:
+    """A read model as plain data: its fields in their order, or some. Those that end in `_us` are times, in both forms.
 
     The time `saved_us` becomes `saved` and `saved_us`; beside a field `saved` it becomes `saved_at` and `saved_at_us`.
 
     What is inside a plain mapping is data of users or of other programs, and stays as it is.
     """
-    names = getattr(value, "__struct_fields__", None) or getattr(value, "_fields", None)
+    names = only or getattr(value, "__struct_fields__", None) or getattr(value, "_fields", None)
     if names is not None:
         document: Document = {}
         for name in names:

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from maos import errors
-from maos.cli.plain import clean, wrap
+from maos.cli.render import clean, wrap
 
 FAILED, USAGE, NOT_FOUND, CONFLICT, UNAVAILABLE, INTERRUPTED, PIPE_CLOSED = 1, 2, 3, 4, 5, 130, 141
 STOPPED, LIMIT_REACHED, NEEDS_PERSON, MAY_PASS = 6, 7, 8, 9

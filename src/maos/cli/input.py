@@ -1,14 +1,15 @@
-"""Lines that a command reads from a person or a pipe, and what each line means."""
+"""What a command hears from outside: lines of a person or a pipe, with what each means, and signals."""
 
 from __future__ import annotations
 
 import asyncio
 import codecs
 import os
+import signal
 import stat
 import sys
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from typing import NamedTuple
 
 READ_BYTES_MAX = 65_536
@@ -124,3 +125,25 @@ class PipedLines(InputLines):
         elif self._queue.qsize() > WAITING_MAX and not stat.S_ISREG(os.fstat(self._fd).st_mode):
             self._paused = True
             asyncio.get_running_loop().remove_reader(self._fd)
+
+
+@contextmanager
+def heard(*, interrupted: Callable[[], None], sent_away: Callable[[signal.Signals], None]) -> Iterator[None]:
+    """Ctrl+C interrupts; SIGTERM and a closed terminal send away.
+
+    One that is ignored stays so: `nohup`, and jobs in the background of a script.
+    """
+    loop = asyncio.get_running_loop()
+    handlers: dict[signal.Signals, Callable[[], None]] = {
+        signal.SIGINT: interrupted,
+        signal.SIGTERM: lambda: sent_away(signal.SIGTERM),
+        signal.SIGHUP: lambda: sent_away(signal.SIGHUP),
+    }
+    ours = [each for each in handlers if signal.getsignal(each) is not signal.SIG_IGN]
+    for each in ours:
+        loop.add_signal_handler(each, handlers[each])
+    try:
+        yield
+    finally:
+        for each in ours:
+            loop.remove_signal_handler(each)

@@ -8,11 +8,19 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from maos.cli import completion, documents, render
-from maos.cli.arguments import DURATION, JSON_OBJECT, WHEN, seconds
-from maos.cli.commands import LazyCommand, LazyGroup, full_option, json_lines_option, json_option
-from maos.cli.console import Field, Listing
+from maos.cli.commands import (
+    DURATION,
+    JSON_OBJECT,
+    WHEN,
+    LazyGroup,
+    command,
+    full_option,
+    json_lines_option,
+    json_option,
+    seconds,
+)
 from maos.cli.database import DatabaseTarget
-from maos.cli.plain import clean, shorten
+from maos.cli.render import Column, Listing, clean, shorten
 from maos.errors import InvalidInput
 from maos.model.message import TYPES
 
@@ -28,12 +36,12 @@ NO_RECEIVERS = "no receivers"
 LETTERS: Listing[DeadLetter] = Listing(
     "letters",
     (
-        Field("agent", lambda each: each.name, style="bold", yields=1),
-        Field("number", lambda each: str(each.version), right=True),
-        Field("since", lambda each: render.when(each.since_us)),
-        Field("from", lambda each: each.message.sender, yields=1),
-        Field("why", lambda each: shorten(each.why, 60), yields=2),
-        Field("text", lambda each: shorten(each.message.text, 60), style="dim", yields=3),
+        Column("agent", lambda each: each.name, style="bold", yields=1),
+        Column("number", lambda each: str(each.version), right=True),
+        Column("since", lambda each: render.when(each.since_us)),
+        Column("from", lambda each: each.message.sender, yields=1),
+        Column("why", lambda each: shorten(each.why, 60), yields=2),
+        Column("text", lambda each: shorten(each.message.text, 60), style="dim", yields=3),
     ),
     empty="no dead letters",
 )
@@ -59,14 +67,11 @@ def messages() -> None:
     """Read and send messages of agents."""
 
 
-@click.command(
-    "list",
-    cls=LazyCommand,
-    examples=[
-        "maos message list",
-        "maos message list --run r-1 --type discovery --since 2h",
-        "maos message list --agent reviewer --full",
-    ],
+@command(
+    "maos message list",
+    "maos message list --run r-1 --type discovery --since 2h",
+    "maos message list --agent reviewer --full",
+    name="list",
 )
 @click.option("--run", metavar="ID", shell_complete=completion.runs, help="Only messages of this run.")
 @click.option("--agent", default="", metavar="NAME", shell_complete=completion.agents,
@@ -115,13 +120,10 @@ def list_(
     database.read(work)
 
 
-@click.command(
-    cls=LazyCommand,
-    examples=[
-        "maos message send fixer 'Leave the old parser alone'",
-        "maos message send --topic releases 'The branch is frozen' --type coordination",
-        "git log -1 | maos message send fixer -",
-    ],
+@command(
+    "maos message send fixer 'Leave the old parser alone'",
+    "maos message send --topic releases 'The branch is frozen' --type coordination",
+    "git log -1 | maos message send fixer -",
 )
 @click.argument("to", metavar="TO", shell_complete=completion.tasks)
 @click.argument("text", metavar="TEXT")
@@ -167,7 +169,7 @@ def send(
     render.line("message ", (sent.id, "bold"), f" for {clean(', '.join(sent.to)) or NO_RECEIVERS}")
 
 
-@click.command(cls=LazyCommand, examples=["maos message dead", "maos message dead --agent fixer --json"])
+@command("maos message dead", "maos message dead --agent fixer --json")
 @click.option("--agent", metavar="NAME", help="Only those for this agent.")
 @click.option("--again", type=click.IntRange(min=1), metavar="N", help="Requeue dead letter N of --agent.")
 @json_option

@@ -10,9 +10,9 @@ import click
 
 from maos.cli import completion, documents, render
 from maos.cli.agent import words
-from maos.cli.commands import LazyCommand, json_option
+from maos.cli.commands import command, json_option
 from maos.cli.database import DatabaseTarget
-from maos.cli.plain import clean
+from maos.cli.render import clean
 from maos.model.question import short, short_of_owner
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from maos.views.questions import Given
 
 
-@click.command(cls=LazyCommand, examples=["maos inbox", "maos inbox --json"])
+@command("maos inbox", "maos inbox --json")
 @json_option
 @click.pass_obj
 def inbox(database: DatabaseTarget, as_json: bool) -> None:
@@ -42,13 +42,10 @@ def inbox(database: DatabaseTarget, as_json: bool) -> None:
         show_open(found, found)
 
 
-@click.command(
-    cls=LazyCommand,
-    examples=[
-        'maos answer q-3fa2 "PostgreSQL 16"',
-        "maos answer gate/api no --why 'The button is blue'",
-        "maos answer r-1a2b3c.api yes",
-    ],
+@command(
+    'maos answer q-3fa2 "PostgreSQL 16"',
+    "maos answer gate/api no --why 'The button is blue'",
+    "maos answer r-1a2b3c.api yes",
 )
 @click.argument("id", metavar="ID", shell_complete=completion.questions)
 @click.argument("answer", metavar="ANSWER")

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import click
 
-from maos.cli import completion, effects, questions, render
+from maos.cli import completion, questions, render
 from maos.cli import documents as shared
 from maos.cli.agent import status as agents
 from maos.cli.agent import words
-from maos.cli.commands import LazyCommand, LazyGroup, forward, json_option
+from maos.cli.commands import LazyGroup, command, forward, json_option
 from maos.cli.database import DatabaseTarget
+from maos.cli.render import clean
 from maos.cli.runs import page
 from maos.cli.runs.travel import point
 from maos.errors import InvalidInput
@@ -21,12 +22,14 @@ from maos.ids import RUN, TASK, WORKFLOW, Target
 if TYPE_CHECKING:
     from maos.app import Maos
     from maos.runs.status import RunView
+    from maos.views.effects import ExternalEffect
     from maos.views.overview import Overview
 
 STATUSES = ("planning", "running", "paused", "completed", "failed", "cancelled")
 STATES = (
     "initializing", "idle", "working", "waiting_for_user", "waiting_for_tasks", "blocked", "interrupted",
 )  # fmt: skip
+UNKNOWN_SHOWN_MAX = 5
 NEXT_SHOWN_MAX = 3
 
 BEGINNING = """\
@@ -42,15 +45,12 @@ There is no database in this folder yet. Create one by running something:
 # --- one run, or everything --------------------------------------------------------------------------------------
 
 
-@click.command(
-    cls=LazyCommand,
-    examples=[
-        "maos status",
-        "maos status r-1a2b3c --tasks --messages",
-        "maos status r-1a2b3c/api",
-        "maos status r-1a2b3c --watch",
-        "maos status r-1a2b3c --at before-refactoring --tasks",
-    ],
+@command(
+    "maos status",
+    "maos status r-1a2b3c --tasks --messages",
+    "maos status r-1a2b3c/api",
+    "maos status r-1a2b3c --watch",
+    "maos status r-1a2b3c --at before-refactoring --tasks",
 )
 @click.argument("id", metavar="[ID]", required=False, default="", shell_complete=completion.ids)
 @click.option("--watch", is_flag=True, help="Update until the run has ended or is paused.")
@@ -85,7 +85,7 @@ def status(
             return target
         run = await m.runs.get(target.id)
         if watch:
-            from maos.cli.runs.watch import watch as follow
+            from maos.cli.runs.live import watch as follow
 
             await follow(m, run, tasks=tasks, messages=messages, as_json=as_json)
             return None
@@ -105,7 +105,7 @@ def status(
     other = database.read(work)
     if other is not None:
         command = "workflow show" if other.kind == WORKFLOW else "agent show"
-        forward(ctx, command, other.id, *(["--json"] if as_json else []))
+        forward(ctx, command, other.id, as_json=as_json)
 
 
 async def _print_unstarted(m: Maos, target: Target, *, as_json: bool) -> Target | None:
@@ -176,7 +176,7 @@ def _print_needs(found: Overview) -> None:
         _print_trouble(each)
     for flow in stopped:
         workflows.show_stopped(flow)
-    effects.warn(found.unknown)
+    _print_unknown(found.unknown)
     if found.questions or needy or stopped or found.unknown:
         render.line()
 
@@ -189,6 +189,16 @@ def _print_trouble(each: RunView) -> None:
     if now.to_do and now.state != "interrupted":
         render.line(("  to do: ", "dim"), words.one_line(page.to_do(each), None))
     render.line(("  resume with: ", "dim"), (each.resumable, "bold"))
+
+
+def _print_unknown(unknown: Sequence[ExternalEffect]) -> None:
+    """Print effects whose outcome is unknown, and where to see more."""
+    for each in unknown[:UNKNOWN_SHOWN_MAX]:
+        given = words.one_line(each.given, render.room_for_value(50))
+        what = f"{clean(each.what)}{f'({given})' if given else ''}"
+        render.line(("! ", "bold red"), (clean(each.by), "bold"), " unknown whether it took effect: ", what)
+    if len(unknown) > UNKNOWN_SHOWN_MAX:
+        render.line(("  … ", "dim"), f"and {len(unknown) - UNKNOWN_SHOWN_MAX} more: maos admin effects --unknown")
 
 
 def _print_open(found: Overview) -> bool:
@@ -210,7 +220,7 @@ def _print_open(found: Overview) -> bool:
 
 @click.group(
     cls=LazyGroup,
-    lazy={"cleanup": ("maos.cli.runs.cleanup:cleanup", "Remove the worktrees of runs that were completed long ago.")},
+    lazy={"cleanup": ("maos.cli.runs.control:cleanup", "Remove the worktrees of runs that were completed long ago.")},
     examples=["maos status"],
     invoke_without_command=True,
 )
@@ -225,7 +235,7 @@ def recover(ctx: click.Context, as_json: bool) -> None:
 # --- the list ----------------------------------------------------------------------------------------------------
 
 
-@click.command(cls=LazyCommand, examples=["maos ps", "maos ps --all --json", "maos ps --status running --agents"])
+@command("maos ps", "maos ps --all --json", "maos ps --status running --agents")
 @click.option("--all", "-a", "everything", is_flag=True, help="Also runs that ended more than a week ago.")
 @click.option(
     "--status",
@@ -285,10 +295,10 @@ def print_home(database: DatabaseTarget) -> None:
     if not _print_open(found):
         render.line("nothing is running")
     render.line()
-    commands = list(_next_commands(found))[:NEXT_SHOWN_MAX]
-    width = max(len(command) for command, _what in commands)
-    for command, what in commands:
-        render.line("  ", (f"{command:<{width}}", "bold"), f"  {what}")
+    rows = list(_next_commands(found))[:NEXT_SHOWN_MAX]
+    width = max(len(typed) for typed, _what in rows)
+    for typed, what in rows:
+        render.line("  ", (f"{typed:<{width}}", "bold"), f"  {what}")
 
 
 def _next_commands(found: Overview) -> Iterator[tuple[str, str]]:

@@ -33,7 +33,7 @@ from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.widgets import SearchToolbar
 
 from maos.cli.input import InputLine, InputLines, Prompt
-from maos.cli.plain import clean
+from maos.cli.render import clean
 
 LINE_CHARS_MAX = 20_000
 PROMPT_LINES_MAX = 4

@@ -10,11 +10,10 @@ import click
 
 from maos.cli import completion, documents, render
 from maos.cli.agent import words
-from maos.cli.commands import LazyCommand, dry_run_option, json_option
-from maos.cli.console import Field, Listing
+from maos.cli.commands import command, dry_run_option, json_option
 from maos.cli.database import DatabaseTarget
 from maos.cli.failures import note
-from maos.cli.plain import clean
+from maos.cli.render import Column, Listing, clean
 from maos.cli.runs import bundles
 from maos.errors import InvalidInput
 
@@ -26,9 +25,7 @@ if TYPE_CHECKING:
 SUFFIX = ".maos"
 
 
-@click.command(
-    cls=LazyCommand, examples=["maos admin copy backup.db", "maos --db /srv/agents.db admin copy backup.db --json"]
-)
+@command("maos admin copy backup.db", "maos --db /srv/agents.db admin copy backup.db --json")
 @click.argument("target", metavar="TARGET")
 @json_option
 @click.pass_obj
@@ -55,13 +52,10 @@ def copy(database: DatabaseTarget, target: str, as_json: bool) -> None:
     render.line(f"copied everything up to position {position} to {clean(target)} ({render.size(size)})")
 
 
-@click.command(
-    cls=LazyCommand,
-    examples=[
-        "maos admin export r-1a2b3c",
-        "maos admin export r-1a -o parser.maos --json",
-        "maos admin export r-1a -o - | ssh other 'cd project && maos admin import -'",
-    ],
+@command(
+    "maos admin export r-1a2b3c",
+    "maos admin export r-1a -o parser.maos --json",
+    "maos admin export r-1a -o - | ssh other 'cd project && maos admin import -'",
 )
 @click.argument("id", metavar="ID", shell_complete=completion.runs)
 @click.option("-o", "--output", metavar="FILE", default="", help="The file; - is standard output.  [default: ID.maos]")
@@ -114,15 +108,12 @@ def _show_exported(target: str, made: Exported) -> None:
     )
 
 
-@click.command(
-    "import",
-    cls=LazyCommand,
-    examples=[
-        "maos admin import r-1a2b3c.maos --dry-run",
-        "maos admin import r-1a2b3c.maos --cwd ~/project",
-        "maos --db runs.db admin import maos.db --dry-run",
-        "maos --db runs.db admin import ~/project/maos.db --orchestration 7a0d8a68 --json",
-    ],
+@command(
+    "maos admin import r-1a2b3c.maos --dry-run",
+    "maos admin import r-1a2b3c.maos --cwd ~/project",
+    "maos --db runs.db admin import maos.db --dry-run",
+    "maos --db runs.db admin import ~/project/maos.db --orchestration 7a0d8a68 --json",
+    name="import",
 )
 @click.argument("source", metavar="FILE")
 @click.option(
@@ -218,15 +209,15 @@ def _imported(*, dry_run: bool) -> Listing[ImportedRun]:
     return Listing(
         "orchestrations",
         (
-            Field("id", lambda each: each.run.id, style="bold"),
-            Field("status", lambda each: each.run.status),
-            Field("tasks", lambda each: f"{each.run.done}/{len(each.run.tasks)}", right=True),
-            Field("messages", lambda each: str(each.messages), right=True),
-            Field("waiting", lambda each: str(each.waiting), right=True),
-            Field("cost", lambda each: words.money(each.run.cost_usd) if each.run.cost_usd else "", right=True),
-            Field("begun", lambda each: render.when(each.run.created_us)),
-            Field("request", lambda each: words.one_line(each.run.request, 60), yields=2),
-            Field("now", now, style="dim", yields=1),
+            Column("id", lambda each: each.run.id, style="bold"),
+            Column("status", lambda each: each.run.status),
+            Column("tasks", lambda each: f"{each.run.done}/{len(each.run.tasks)}", right=True),
+            Column("messages", lambda each: str(each.messages), right=True),
+            Column("waiting", lambda each: str(each.waiting), right=True),
+            Column("cost", lambda each: words.money(each.run.cost_usd) if each.run.cost_usd else "", right=True),
+            Column("begun", lambda each: render.when(each.run.created_us)),
+            Column("request", lambda each: words.one_line(each.run.request, 60), yields=2),
+            Column("now", now, style="dim", yields=1),
         ),
     )
 

@@ -56,6 +56,12 @@ class ToolSpec:
         self.waits = waits
         """Whether it may wait for another agent or a person."""
 
+    @property
+    def usage(self) -> str:
+        """How it is called; what may be left out has a question mark."""
+        named = [name if name in self.required else f"{name}?" for name in self.properties]
+        return f"{self.name}({', '.join(named)})"
+
     def describe(self) -> dict[str, Any]:
         """Return the tool as the protocol lists it."""
         schema: dict[str, Any] = {"type": "object", "properties": self.properties, "additionalProperties": False}
@@ -204,7 +210,7 @@ _KINDS: Mapping[str, tuple[type, ...]] = {
 def check_arguments(tool: ToolSpec, arguments: Any) -> dict[str, Any]:
     """Return the arguments with defaults filled in; raise InvalidInput with everything that is wrong with them."""
     if not isinstance(arguments, dict):
-        raise InvalidInput(f"the arguments of {tool.name} are not an object", hint=_usage(tool))
+        raise InvalidInput(f"the arguments of {tool.name} are not an object", hint=f"call it as {tool.usage}")
     problems = [f"{name!r:.60} is not an argument of it" for name in arguments if name not in tool.properties]
     problems += [f"{name} is missing" for name in tool.required if name not in arguments]
     given: dict[str, Any] = {}
@@ -215,7 +221,7 @@ def check_arguments(tool: ToolSpec, arguments: Any) -> dict[str, Any]:
         elif "default" in schema:
             given[name] = schema["default"]
     if problems:
-        raise InvalidInput(f"{tool.name}: {'; '.join(problems[:5])}", hint=_usage(tool))
+        raise InvalidInput(f"{tool.name}: {'; '.join(problems[:5])}", hint=f"call it as {tool.usage}")
     return given
 
 
@@ -267,8 +273,3 @@ def _depth(value: Any) -> int:
                 inside += each
         level = inside
     return depth
-
-
-def _usage(tool: ToolSpec) -> str:
-    named = [name if name in tool.required else f"{name}?" for name in tool.properties]
-    return f"call it as {tool.name}({', '.join(named)})"

@@ -9,7 +9,7 @@ import pytest
 
 from maos.cli.agent.lifecycle import TIME_LIMIT as AGENTS_TIME_LIMIT
 from maos.cli.program import program
-from maos.cli.runs.options import CONCURRENCY, PERMISSIONS, TIME_LIMIT
+from maos.cli.runs.start import CONCURRENCY, PERMISSIONS, TIME_LIMIT
 from maos.runs import agent_types
 from maos.settings import schema
 from tests.cli.test_help import EXAMPLES, HEAVY

@@ -8,17 +8,16 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from maos.cli import documents, render
 from maos.cli.agent import words
 from maos.cli.agent.status import ending, on_agent
-from maos.cli.arguments import DURATION, TEXT, seconds
-from maos.cli.commands import LINES, LazyCommand, json_command, options
+from maos.cli.commands import DURATION, LINES, TEXT, LazyCommand, json_command, options, seconds
 from maos.cli.completion import agent_argument
 from maos.cli.database import DatabaseTarget
 from maos.cli.failures import note
-from maos.cli.plain import clean
-from maos.cli.runs.options import PERMISSIONS, TIME_LIMIT, is_given
+from maos.cli.render import clean
 from maos.clock import MICROSECONDS
 from maos.errors import InvalidInput
 from maos.model.question import yes_or_no
@@ -29,6 +28,8 @@ if TYPE_CHECKING:
     from maos.cli.agent.live import Begin
     from maos.views.agents import Attachment
 
+PERMISSIONS = ("ask", "edits", "deny")
+TIME_LIMIT = "10m"
 DASHES = "maos.cli.agent.dashes"
 GRACE_US = 10 * MICROSECONDS
 
@@ -107,9 +108,10 @@ def run(
     Ctrl+C stops the agent, a second Ctrl+C kills it. If this process dies or its terminal is closed, the agent keeps
     running: `maos agent list` shows it as detached, and `maos agent attach` attaches to it with nothing lost.
     """
-    task, argv = _order(kind, words, dashes=click.get_current_context().meta[DASHES])
+    ctx = click.get_current_context()
+    task, argv = _order(kind, words, dashes=ctx.meta[DASHES])
     given = {name: value for name, value in given.items() if value is not None}
-    if is_given("time_limit"):
+    if ctx.get_parameter_source("time_limit") is not ParameterSource.DEFAULT:
         given["time_limit_s"] = seconds(time_limit)
 
     async def begin(m: Maos) -> Attachment:

@@ -20,16 +20,15 @@ from typing import Any, TextIO
 import click
 
 from maos.app import Maos
-from maos.cli import documents, signals
+from maos.cli import documents
 from maos.cli.agent import status, words
 from maos.cli.agent.words import Fact
-from maos.cli.arguments import WHEN
-from maos.cli.commands import LINES, json_command
+from maos.cli.commands import LINES, WHEN, json_command
 from maos.cli.completion import agent_argument
 from maos.cli.database import DatabaseTarget
 from maos.cli.failures import INTERRUPTED
-from maos.cli.plain import clean, shorten, wrap
-from maos.cli.render import styled
+from maos.cli.input import heard
+from maos.cli.render import clean, shorten, styled, wrap
 from maos.errors import InvalidInput, LeaseLost
 from maos.model.events import facts
 from maos.model.question import yes_or_no
@@ -336,7 +335,7 @@ class Foreground:
 
     async def run(self, begin: Begin) -> int:
         """Run it until it has ended, or until a signal makes this process detach; the exit code."""
-        with signals.heard(interrupted=self._interrupted, sent_away=self._leave):
+        with heard(interrupted=self._interrupted, sent_away=self._leave):
             self._starting = asyncio.ensure_future(begin(self._m))
             try:
                 begun = self._begun = await self._starting

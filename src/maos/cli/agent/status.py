@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
@@ -13,10 +13,9 @@ from maos.cli import documents, render
 from maos.cli.agent import words
 from maos.cli.commands import full_option, json_command
 from maos.cli.completion import agent_argument
-from maos.cli.console import Field, Listing
 from maos.cli.database import DatabaseTarget
 from maos.cli.failures import CONFLICT, FAILED, LIMIT_REACHED, MAY_PASS, NEEDS_PERSON, STOPPED, report
-from maos.cli.plain import clean, wrap
+from maos.cli.render import Column, Listing, clean, wrap
 from maos.model import failure as failures
 from maos.model.status import AgentState
 
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from maos.agents.kinds import Installed
     from maos.app import Maos
     from maos.model.attempt import Attempt
-    from maos.views.agents import AgentDetails, AgentMerge, AgentStatus, AttemptInfo
+    from maos.views.agents import AgentDetails, AgentStatus, AttemptInfo
 
 T = TypeVar("T")
 
@@ -56,13 +55,13 @@ def _tokens(each: AgentStatus) -> str:
 AGENTS: Listing[AgentStatus] = Listing(
     "agents",
     (
-        Field("agent", lambda each: each.agent, style="bold", yields=1),
-        Field("kind", lambda each: each.kind, yields=1),
-        Field("status", lambda each: each.status),
-        Field("since", lambda each: render.when(each.since_us)),
-        Field("cost", lambda each: words.money(each.cost_usd) if each.cost_usd else "", right=True),
-        Field("tokens", _tokens, right=True),
-        Field("doing", _doing, style="dim", yields=2),
+        Column("agent", lambda each: each.agent, style="bold", yields=1),
+        Column("kind", lambda each: each.kind, yields=1),
+        Column("status", lambda each: each.status),
+        Column("since", lambda each: render.when(each.since_us)),
+        Column("cost", lambda each: words.money(each.cost_usd) if each.cost_usd else "", right=True),
+        Column("tokens", _tokens, right=True),
+        Column("doing", _doing, style="dim", yields=2),
     ),
 )
 
@@ -80,12 +79,12 @@ def _kind(each: Installed) -> documents.Document:
 KINDS: Listing[Installed] = Listing(
     "kinds",
     (
-        Field("kind", lambda each: each.name, style="bold"),
-        *(Field(name, partial(_able, name)) for name in ABILITIES),
-        Field("here", lambda each: "missing" if each.missing else each.found or "yes", yields=2),
-        Field("what it is", lambda each: each.summary, style="dim", yields=1),
+        Column("kind", lambda each: each.name, style="bold"),
+        *(Column(name, partial(_able, name)) for name in ABILITIES),
+        Column("here", lambda each: "missing" if each.missing else each.found or "yes", yields=2),
+        Column("what it is", lambda each: each.summary, style="dim", yields=1),
     ),
-    document=_kind,
+    of=_kind,
 )
 
 
@@ -281,22 +280,20 @@ def merge(database: DatabaseTarget, agent: str, into: str, message: str, as_json
     if as_json:
         documents.show(done)
     else:
-        _show_merge(done)
+        name = done.agent
+        by_hand = f"tell it what changed, or apply its patch: `maos agent diff {name} --patch`"
+        show_merge(name, done.outcome, done, f"`maos agent resume {name}` and {by_hand}")
     return 0 if done.outcome == "merged" else CONFLICT
 
 
-def _show_merge(done: AgentMerge) -> None:
-    name = done.agent
-    if done.outcome == "blocked":
+def show_merge(name: str, outcome: str, done: Any, by_hand: str) -> None:
+    """Print what merging the work of an agent or a run did; `by_hand` is what to do about a conflict."""
+    if outcome == "blocked":
         report(f"{done.why}: {', '.join(done.files)}" if done.files else done.why, done.hint)
-    elif done.outcome == "conflicted":
-        report(
-            f"both sides changed {', '.join(done.files)}; nothing was merged",
-            f"commit yours, then `maos agent resume {name}` and tell it what changed, or apply its patch: "
-            f"`maos agent diff {name} --patch`",
-        )
+    elif outcome == "conflicted":
+        report(f"both sides changed {', '.join(done.files)}; nothing was merged", f"commit yours, then {by_hand}")
     elif not done.files:
-        render.line("nothing to merge: everything is there already")
+        render.line("nothing to merge: your branch has everything already")
     else:
         files = render.many(len(done.files), "file")
         render.line((clean(name), "bold"), f": {files} merged as commit {done.commit[:12]}")

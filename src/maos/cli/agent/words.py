@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from maos.cli import render
-from maos.cli.plain import clean, shorten
+from maos.cli.render import clean, shorten
 from maos.model.failure import TABLE
 
 Fact = Mapping[str, Any]

@@ -12,7 +12,7 @@ from maos.cli import documents as shared
 from maos.cli import render
 from maos.cli.agent import words
 from maos.cli.database import DatabaseTarget
-from maos.cli.plain import clean
+from maos.cli.render import clean
 from maos.errors import InvalidInput
 
 if TYPE_CHECKING:

@@ -1,4 +1,7 @@
-"""`maos diff` and `maos merge`: what a run or an agent changed, compared, and merged into your branch."""
+"""`maos logs`, `attach`, `diff` and `merge`: what a run or an agent did, does, and changed.
+
+Each of them is also a command of `maos agent`, which it becomes when the id names an agent.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +14,12 @@ import click
 from maos.cli import completion, render
 from maos.cli import documents as shared
 from maos.cli.agent import words
-from maos.cli.commands import LazyCommand, forward, json_option
-from maos.cli.console import Field, Listing
+from maos.cli.agent.status import show_merge
+from maos.cli.commands import WHEN, command, forward, json_lines_option, json_option
+from maos.cli.completion import id_argument
 from maos.cli.documents import Document
-from maos.cli.failures import CONFLICT, report
-from maos.cli.plain import clean
+from maos.cli.failures import CONFLICT
+from maos.cli.render import Column, Listing, clean
 from maos.cli.runs.travel import point
 from maos.errors import InvalidInput, NotFound
 from maos.ids import AGENT, RUN, Target
@@ -31,18 +35,97 @@ if TYPE_CHECKING:
 CHANGES_SHOWN_MAX = 50
 FIRST_VERSION = "1"
 
-id_argument = click.argument("id", metavar="ID", shell_complete=completion.ids)
+newest_argument = click.argument("id", metavar="[ID]", required=False, default="", shell_complete=completion.ids)
+
+
+# --- logs and attach ---------------------------------------------------------------------------------------------
+
+
+@command("maos logs", "maos logs r-1a2b3c", "maos logs r-1a2b3c/api -f", "maos logs nightly --since 10m --json")
+@newest_argument
+@click.option("-f", "--follow", is_flag=True, help="Continue until the run or the agent's attempt has ended.")
+@click.option("--attempt", type=click.IntRange(min=1), metavar="N", help="Only this attempt of an agent.")
+@click.option(
+    "--since", type=WHEN, metavar="TIME", help="Only what an agent did since a time: ISO 8601, or 15m, 2h, 3d ago."
+)
+@click.option("--raw", is_flag=True, help="Exactly the bytes that an agent printed; not for terminals.")
+@json_lines_option
+@click.pass_context
+def logs(
+    ctx: click.Context, id: str, follow: bool, attempt: int | None, since: int | None, raw: bool, as_json: bool
+) -> None:
+    """Print what a run or an agent did, in order.
+
+    ID is RUN, RUN/TASK, an agent, or a unique prefix of one; without it, the newest run. Of a run it prints what the
+    live view printed: tasks that start and end, questions, messages and discoveries. Of an agent it prints all output,
+    over all its attempts. Ctrl+C ends only the printing.
+    """
+
+    async def work(m: Maos) -> Target | None:
+        target = await _find(m, id)
+        if target.kind == RUN and not (attempt or since or raw):
+            from maos.cli.runs.live import print_run
+
+            await print_run(m, target.id, follow=follow, live=False, as_json=as_json)
+            return None
+        return target
+
+    target = ctx.obj.read(work)
+    if target is None:
+        return
+    if target.kind == RUN:
+        raise InvalidInput("--attempt, --since and --raw are for one agent", hint=f"name a task: {target.id}/TASK")
+    forward(ctx, "agent logs", target.id, follow=follow, number=attempt, since=since, raw=raw, as_json=as_json)
+
+
+@command("maos attach", "maos attach r-1a2b3c", "maos attach r-1a2b3c/api --json")
+@newest_argument
+@json_lines_option
+@click.pass_context
+def attach(ctx: click.Context, id: str, as_json: bool) -> None:
+    """Follow a run or an agent until it ends.
+
+    ID is RUN, RUN/TASK, an agent, or a unique prefix of one; without it, the newest run. A run is shown as by the
+    engine that executes it. An agent that no engine records is attached to: its output since then comes first, and is
+    recorded. Ctrl+C detaches; the run continues.
+    """
+
+    async def work(m: Maos) -> Target | None:
+        from maos.cli.runs.live import print_run
+        from maos.runs.status import is_executing
+
+        target = await _find(m, id)
+        if target.kind != RUN:
+            return target
+        run = await m.runs.get(target.id)
+        if not is_executing(run):
+            status = await m.runs.status_of(run)
+            hint = f"`{status.resumable}` resumes it" if status.resumable else f"`maos status {run.id}` shows it"
+            raise InvalidInput(f"no engine executes {run.id}", hint=hint)
+        await print_run(m, run.id, follow=True, live=True, as_json=as_json)
+        return None
+
+    target = ctx.obj.read(work)
+    if target is not None:
+        forward(ctx, "agent attach", target.id, as_json=as_json)
+
+
+async def _find(m: Maos, id: str) -> Target:
+    return await m.find(id, RUN, AGENT) if id else Target(RUN, (await m.runs.newest()).id)
+
+
+# --- diff --------------------------------------------------------------------------------------------------------
 
 
 def _changed(noun: str) -> Listing[ChangedField]:
     return Listing(
         f"{noun}s",
         (
-            Field(noun, lambda each: each.name, style="bold", yields=1),
-            Field("before", lambda each: each.before or "-"),
-            Field("after", lambda each: each.after or "-"),
-            Field("said before", lambda each: words.one_line(each.said_before, 80), style="dim", yields=3),
-            Field("says after", lambda each: words.one_line(each.said_after, 80), style="dim", yields=2),
+            Column(noun, lambda each: each.name, style="bold", yields=1),
+            Column("before", lambda each: each.before or "-"),
+            Column("after", lambda each: each.after or "-"),
+            Column("said before", lambda each: words.one_line(each.said_before, 80), style="dim", yields=3),
+            Column("says after", lambda each: words.one_line(each.said_after, 80), style="dim", yields=2),
         ),
     )
 
@@ -50,14 +133,11 @@ def _changed(noun: str) -> Listing[ChangedField]:
 TASKS, QUESTIONS = _changed("task"), _changed("question")
 
 
-@click.command(
-    cls=LazyCommand,
-    examples=[
-        "maos diff r-1a2b3c",
-        "maos diff r-1a2b3c/api --patch",
-        "maos diff r-1a2b3c --from before-refactoring --to 20",
-        "maos diff r-1a2b3c r-4d5e6f",
-    ],
+@command(
+    "maos diff r-1a2b3c",
+    "maos diff r-1a2b3c/api --patch",
+    "maos diff r-1a2b3c --from before-refactoring --to 20",
+    "maos diff r-1a2b3c r-4d5e6f",
 )
 @id_argument
 @click.argument("first", metavar="[OTHER]", required=False)
@@ -96,7 +176,7 @@ def diff(
     if isinstance(found, Target):
         if start or end or first:
             raise InvalidInput("points in time are those of a run", hint=f"`maos diff {id}` shows its files")
-        forward(ctx, "agent diff", found.id, *(["--patch"] if patch else []), *(["--json"] if as_json else []))
+        forward(ctx, "agent diff", found.id, patch=patch, as_json=as_json)
     elif as_json:
         shared.show(_difference(*found))
     else:
@@ -151,10 +231,7 @@ def _difference(one: Side, other: Side, found: Difference) -> Document:
 # --- merge -------------------------------------------------------------------------------------------------------
 
 
-@click.command(
-    cls=LazyCommand,
-    examples=["maos merge r-1a2b3c", "maos merge r-1a --message 'New parser' --json", "maos merge fixer"],
-)
+@command("maos merge r-1a2b3c", "maos merge r-1a --message 'New parser' --json", "maos merge fixer")
 @id_argument
 @click.option("--into", type=click.Path(exists=True, file_okay=False),
               help="The folder.  [default: that of the run; the current one for an agent]")  # fmt: skip
@@ -179,34 +256,14 @@ def merge(ctx: click.Context, id: str, into: str | None, message: str, as_json: 
 
     found = ctx.obj.write(work)
     if isinstance(found, Target):
-        given = {"--into": into, "--message": message}
-        options = [part for name, value in given.items() if value for part in (name, value)]
-        forward(ctx, "agent merge", found.id, *options, *(["--json"] if as_json else []))
-        return
+        forward(ctx, "agent merge", found.id, into=into or ".", message=message, as_json=as_json)
     run, done = found
     kind = type(done).__name__.lower()
     if as_json:
         shared.show({"run": run.id, "outcome": kind, **done._asdict()})
     else:
-        _show_merge(run, done)
+        tree = run.options["workspace"]["tree"]
+        by_hand = f"merge by hand: the work is commit {run.commit[:12]}, its files are in {tree}"
+        show_merge(run.id, kind, done, by_hand)
     if kind != "merged":
         ctx.exit(CONFLICT)
-
-
-def _show_merge(run: Run, done: Merged | Conflicted | Blocked) -> None:
-    from maos.runs.status import Blocked, Merged
-
-    if isinstance(done, Merged):
-        if not done.files:
-            render.line("nothing to merge: your branch has everything already")
-            return
-        files = render.many(len(done.files), "file")
-        render.line((clean(run.id), "bold"), f": {files} merged as commit {done.commit[:12]}")
-    elif isinstance(done, Blocked):
-        report(f"{done.why}: {', '.join(done.files)}" if done.files else done.why, done.hint)
-    else:
-        workspace = run.options["workspace"]["tree"]
-        report(
-            f"both sides changed {', '.join(done.files)}; nothing was merged",
-            f"commit yours, then merge by hand: the work is commit {run.commit[:12]}, its files are in {workspace}",
-        )

@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from maos.cli import documents, render
-from maos.cli.arguments import BEFORE_NEWEST, NEWEST, VERSION, WHEN, Version, pointer
-from maos.cli.commands import LINES, full_option, json_command, path_option
+from maos.cli.commands import LINES, VERSION, WHEN, Version, full_option, json_command, path_option, pointer
 from maos.cli.completion import agent_argument
-from maos.cli.console import Field, Listing
 from maos.cli.database import DatabaseTarget
 from maos.cli.failures import FAILED, code_for, report
-from maos.cli.plain import clean, shorten
+from maos.cli.render import Column, Listing, clean, shorten
 from maos.errors import Corrupt, HistoryLost, InvalidInput, NotFound
 from maos.model.changes import MISSING, lookup, parse_pointer
 from maos.model.view import plain
@@ -39,12 +37,12 @@ def _range(each: StateVersion) -> str:
 AGENTS: Listing[StateSummary] = Listing(
     "agents",
     (
-        Field("agent", lambda each: each.agent, style="bold", yields=1),
-        Field("version", lambda each: str(each.version), right=True),
-        Field("status", lambda each: shorten(_status(each.status), 30), yields=2),
-        Field("last event", lambda each: each.type, style="dim", yields=2),
-        Field("changed", lambda each: render.when(each.time_us)),
-        Field("by", lambda each: shorten(each.source, 30), style="dim", yields=2),
+        Column("agent", lambda each: each.agent, style="bold", yields=1),
+        Column("version", lambda each: str(each.version), right=True),
+        Column("status", lambda each: shorten(_status(each.status), 30), yields=2),
+        Column("last event", lambda each: each.type, style="dim", yields=2),
+        Column("changed", lambda each: render.when(each.time_us)),
+        Column("by", lambda each: shorten(each.source, 30), style="dim", yields=2),
     ),
     empty="no agents have a state; `maos state create AGENT` creates one",
 )
@@ -52,12 +50,12 @@ AGENTS: Listing[StateSummary] = Listing(
 VERSIONS: Listing[StateVersion] = Listing(
     "versions",
     (
-        Field("version", _range, right=True, style="bold"),
-        Field("event", lambda each: each.type),
-        Field("changes", lambda each: str(each.changes), right=True),
-        Field("time", lambda each: render.when(each.time_us)),
-        Field("by", lambda each: shorten(each.source, 30), style="dim", yields=1),
-        Field("checksum", lambda each: each.checksum[:12], style="dim"),
+        Column("version", _range, right=True, style="bold"),
+        Column("event", lambda each: each.type),
+        Column("changes", lambda each: str(each.changes), right=True),
+        Column("time", lambda each: render.when(each.time_us)),
+        Column("by", lambda each: shorten(each.source, 30), style="dim", yields=1),
+        Column("checksum", lambda each: each.checksum[:12], style="dim"),
     ),
 )
 
@@ -261,7 +259,7 @@ def events(
 )  # fmt: skip
 @agent_argument
 @click.option(
-    "--after", type=VERSION, default=NEWEST, help="Start after this version; -5 for the last five, 0 for all."
+    "--after", type=VERSION, default="newest", help="Start after this version; -5 for the last five, 0 for all."
 )
 @full_option
 def stream(database: DatabaseTarget, agent: str, after: Version, full: bool, as_json: bool) -> None:
@@ -297,8 +295,8 @@ def _show_event(event: StateEvent, *, full: bool, as_json: bool) -> None:
 
 @json_command("maos state diff reviewer", "maos state diff reviewer 1 newest", "maos state diff reviewer -2 --full")
 @agent_argument
-@click.argument("first", metavar="[FIRST]", type=VERSION, default=BEFORE_NEWEST)
-@click.argument("second", metavar="[SECOND]", type=VERSION, default=NEWEST)
+@click.argument("first", metavar="[FIRST]", type=VERSION, default="newest-1")
+@click.argument("second", metavar="[SECOND]", type=VERSION, default="newest")
 @full_option
 def diff(database: DatabaseTarget, agent: str, first: Version, second: Version, full: bool, as_json: bool) -> None:
     """Show what changed between two versions.

@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from maos.cli import documents, render
-from maos.cli.arguments import DURATION, JSON, JSON_OBJECT, VERSION, WHEN, Version, pointer
-from maos.cli.commands import dry_run_option, full_option, json_command, options, source_option, yes_option
+from maos.cli import commands, documents, render
+from maos.cli.commands import Version, consent_options, full_option, json_command, options, pointer, source_option
 from maos.cli.completion import agent_argument
-from maos.cli.console import Field, Listing
 from maos.cli.database import DatabaseTarget, ask, need_yes
-from maos.cli.plain import clean, shorten
+from maos.cli.render import Column, Listing, clean, shorten
 from maos.cli.state.queries import document, show_changes
 from maos.clock import SystemClock
 from maos.errors import InvalidInput
@@ -36,12 +34,12 @@ expected_option = click.option(
 
 _event_options = options(
     source_option,
-    click.option("--meta", "metadata", type=JSON_OBJECT, metavar="JSON", help="More about it, an object."),
+    click.option("--meta", "metadata", type=commands.JSON_OBJECT, metavar="JSON", help="More about it, an object."),
     click.option("--correlation", help="What it belongs to, such as the id of a run."),
     click.option("--causation", help="The id of the event that led to it, such as agent/planner@4."),
     click.option("--key", help="Makes repeating the command harmless: the same key, the same change, once."),
 )
-_return_options = options(source_option, dry_run_option, yes_option, full_option)
+_return_options = options(source_option, consent_options, full_option)
 
 
 @json_command(
@@ -51,7 +49,7 @@ _return_options = options(source_option, dry_run_option, yes_option, full_option
     """echo '{"status": "idle"}' | maos state create tester -""",
 )
 @agent_argument
-@click.argument("data", metavar="[JSON]", type=JSON_OBJECT, required=False)
+@click.argument("data", metavar="[JSON]", type=commands.JSON_OBJECT, required=False)
 @_event_options
 def create(database: DatabaseTarget, /, agent: str, data: dict[str, Any] | None, as_json: bool, **event: Any) -> None:
     """Create the state of an agent.
@@ -74,9 +72,9 @@ def create(database: DatabaseTarget, /, agent: str, data: dict[str, Any] | None,
     """echo '{"status": "idle"}' | maos state update reviewer -""",
 )
 @agent_argument
-@click.argument("data", metavar="[JSON]", type=JSON_OBJECT, required=False)
+@click.argument("data", metavar="[JSON]", type=commands.JSON_OBJECT, required=False)
 @click.option(
-    "--append", "appended", type=(str, JSON), metavar="POINTER JSON", multiple=True,
+    "--append", "appended", type=(str, commands.JSON), metavar="POINTER JSON", multiple=True,
     help="Add an entry to the end of the list at a path. Can be repeated.",
 )  # fmt: skip
 @click.option(
@@ -150,7 +148,7 @@ def agree(
     "maos state rollback reviewer 3 --yes --expected 7",
 )
 @agent_argument
-@click.argument("version", metavar="VERSION", type=VERSION)
+@click.argument("version", metavar="VERSION", type=commands.VERSION)
 @expected_option
 @_return_options
 def rollback(
@@ -250,15 +248,15 @@ def _document(info: SnapshotInfo) -> documents.Document:
 SNAPSHOTS: Listing[SnapshotInfo] = Listing(
     "snapshots",
     (
-        Field("id", lambda each: each.id, style="bold"),
-        Field("name", lambda each: shorten(each.name, 40), yields=1),
-        Field("version", lambda each: str(each.version), right=True),
-        Field("kind", lambda each: each.kind),
-        Field("taken", lambda each: render.when(each.time_us)),
-        Field("stored", lambda each: render.size(each.bytes_stored), right=True),
-        Field("kept", _kept),
+        Column("id", lambda each: each.id, style="bold"),
+        Column("name", lambda each: shorten(each.name, 40), yields=1),
+        Column("version", lambda each: str(each.version), right=True),
+        Column("kind", lambda each: each.kind),
+        Column("taken", lambda each: render.when(each.time_us)),
+        Column("stored", lambda each: render.size(each.bytes_stored), right=True),
+        Column("kept", _kept),
     ),
-    document=_document,
+    of=_document,
 )
 
 
@@ -279,7 +277,9 @@ SNAPSHOTS: Listing[SnapshotInfo] = Listing(
     "--compression", type=click.Choice(COMPRESSIONS), default=COMPRESSIONS[0], show_default=True,
     help="zstd is smallest, lz4 fastest.",
 )  # fmt: skip
-@click.option("--keep-for", type=DURATION, help="It may be removed after that long, such as 30d.  [default: kept]")
+@click.option(
+    "--keep-for", type=commands.DURATION, help="It may be removed after that long, such as 30d.  [default: kept]"
+)
 @click.option("--permanent", is_flag=True, help="Never removed unless by force.")
 @source_option
 def snapshot(database: DatabaseTarget, /, agent: str, as_list: bool, as_json: bool, **how: Any) -> None:
@@ -328,11 +328,10 @@ def _show_snapshots(database: DatabaseTarget, agent: str, as_json: bool) -> None
     "uncritical events.",
 )  # fmt: skip
 @click.option("--keep-last", type=click.IntRange(min=0), metavar="N", help="Keep so many events as they are.")
-@click.option("--keep-since", type=WHEN, help="Keep events since a time: ISO 8601, or 30d ago.")
+@click.option("--keep-since", type=commands.WHEN, help="Keep events since a time: ISO 8601, or 30d ago.")
 @click.option("--critical-only", is_flag=True, help="Keep critical events as they are.")
 @source_option
-@dry_run_option
-@yes_option
+@consent_options
 def compact(database: DatabaseTarget, /, agent: str, dry_run: bool, yes: bool, as_json: bool, **how: Any) -> None:
     """Compact the history of an agent.
 

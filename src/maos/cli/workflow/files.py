@@ -11,7 +11,7 @@ from maos.cli import documents, render
 from maos.cli.commands import LazyCommand, json_command
 from maos.cli.database import DatabaseTarget
 from maos.cli.failures import FAILED
-from maos.cli.plain import clean
+from maos.cli.render import clean
 from maos.cli.runs import plans
 from maos.errors import InvalidInput
 from maos.model.plan import BadPlan, Problem, batches

@@ -15,16 +15,12 @@ import msgspec
 
 from maos.app import Maos
 from maos.cli import documents, render
-from maos.cli.arguments import JSON, named_text
-from maos.cli.commands import LINES, dry_run_option, json_command, options, yes_option
-from maos.cli.console import Field, Listing
+from maos.cli.commands import JSON, LINES, consent_options, dry_run_option, forward, json_command, named_text, options
 from maos.cli.database import DatabaseTarget, ask, need_yes
 from maos.cli.failures import FAILED, INTERRUPTED, note
-from maos.cli.plain import clean
-from maos.cli.runs import plans, start
-from maos.cli.runs.options import new_run, notify_option, summary_option
-from maos.cli.runs.resume import resume_run
-from maos.cli.signals import heard
+from maos.cli.input import heard
+from maos.cli.render import Column, Listing, clean
+from maos.cli.runs.start import new_run, notify_option, start, summary_option
 from maos.cli.workflow import files, status
 from maos.cli.workflow.changes import on_change_option
 from maos.clock import to_us
@@ -115,11 +111,7 @@ def run(ctx: click.Context, database: DatabaseTarget, /, target: str, as_json: b
                 "--checkpoint, --every and --interval are for functions",
                 hint="`maos admin config show checkpoint.frequency` shows when the files of agents are saved",
             )
-        how = {name: given.pop(name) for name in ("auto", "summary", "notify")}
-        start.start(
-            ctx, lambda _begun: plans.read(target, variables), tells_others=True, keeps_file=True, as_json=as_json,
-            given=given, **how,
-        )  # fmt: skip
+        start(ctx, {**given, "as_json": as_json}, file=target, variables=variables)
     if variables:
         raise InvalidInput("a function has no variables", hint="use --arg NAME=VALUE")
     definition = loader.load(target)
@@ -204,7 +196,7 @@ def resume(ctx: click.Context, database: DatabaseTarget, /, id: str, workflow_id
         return _resume_function(database, found, file, on_change or "refuse", **how)
     if file:
         raise InvalidInput(f"{found.id} was made from a file", hint="--from is for functions")
-    return resume_run(ctx, found.id, on_change=on_change or "keep", **how)
+    return forward(ctx, "resume", found.id, on_change=on_change, **how)
 
 
 def _resume_function(
@@ -377,8 +369,7 @@ def _send(
     "--retention-days", type=click.FloatRange(min=0), default=30.0, show_default=True,
     help="Those that ended so many days ago.",
 )  # fmt: skip
-@dry_run_option
-@yes_option
+@consent_options
 def cleanup(database: DatabaseTarget, retention_days: float, dry_run: bool, yes: bool, as_json: bool) -> None:
     """Remove the steps of workflow runs that ended long ago; results stay.
 
@@ -417,14 +408,14 @@ def _schedule(each: Upcoming) -> documents.Document:
 SCHEDULES: Listing[Upcoming] = Listing(
     "schedules",
     (
-        Field("name", lambda each: each[0].name, style="bold"),
-        Field("when", lambda each: each[0].cron),
-        Field("zone", lambda each: each[0].zone),
-        Field("workflow", lambda each: each[0].workflow),
-        Field("next", lambda each: render.when(to_us(each[1])) if each[1] else ""),
+        Column("name", lambda each: each[0].name, style="bold"),
+        Column("when", lambda each: each[0].cron),
+        Column("zone", lambda each: each[0].zone),
+        Column("workflow", lambda each: each[0].workflow),
+        Column("next", lambda each: render.when(to_us(each[1])) if each[1] else ""),
     ),
     empty="no schedules; `maos workflow schedule add` makes one",
-    document=_schedule,
+    of=_schedule,
 )
 
 

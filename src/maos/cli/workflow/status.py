@@ -10,10 +10,9 @@ import msgspec
 from maos.app import Maos
 from maos.cli import documents, render
 from maos.cli.commands import json_command
-from maos.cli.console import Field, Listing
 from maos.cli.database import DatabaseTarget
 from maos.cli.failures import note
-from maos.cli.plain import clean, shorten
+from maos.cli.render import Column, Listing, clean, shorten
 from maos.cli.runs import page as run_page
 from maos.errors import InvalidInput
 from maos.model.run import Run
@@ -38,12 +37,12 @@ def _done(each: WorkflowInfo) -> str:
 WORKFLOWS: Listing[WorkflowInfo] = Listing(
     "workflows",
     (
-        Field("id", lambda each: each.id, style="bold"),
-        Field("workflow", lambda each: each.workflow, yields=1),
-        Field("status", lambda each: run_page.STATES.get(each.state, each.state)),
-        Field("done", _done, right=True),
-        Field("changed", lambda each: render.when(each.changed_us)),
-        Field("doing", lambda each: each.activity, style="dim", yields=2),
+        Column("id", lambda each: each.id, style="bold"),
+        Column("workflow", lambda each: each.workflow, yields=1),
+        Column("status", lambda each: run_page.STATES.get(each.state, each.state)),
+        Column("done", _done, right=True),
+        Column("changed", lambda each: render.when(each.changed_us)),
+        Column("doing", lambda each: each.activity, style="dim", yields=2),
     ),
     empty="no workflows; `maos workflow run` starts one",
 )
@@ -58,11 +57,11 @@ def _outcome(step: Step) -> str:
 STEPS: Listing[tuple[str, Step]] = Listing(
     "steps",
     (
-        Field("step", lambda each: each[0]),
-        Field("what", lambda each: describe(each[1]), yields=1),
-        Field("status", lambda each: each[1].status),
-        Field("tries", lambda each: str(each[1].tries), right=True),
-        Field("outcome", lambda each: _outcome(each[1]), style="dim", yields=2),
+        Column("step", lambda each: each[0]),
+        Column("what", lambda each: describe(each[1]), yields=1),
+        Column("status", lambda each: each[1].status),
+        Column("tries", lambda each: str(each[1].tries), right=True),
+        Column("outcome", lambda each: _outcome(each[1]), style="dim", yields=2),
     ),
 )
 
