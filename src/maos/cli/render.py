@@ -144,6 +144,14 @@ def line(*parts: str | Part) -> None:
     console().print(Text.assemble(*pairs), soft_wrap=True)
 
 
+def outcome(document: documents.Document, *parts: str | Part, as_json: bool) -> None:
+    """Print what a command did: one document for programs, one line for people."""
+    if as_json:
+        documents.show(document)
+    else:
+        line(*parts)
+
+
 # --- lists -------------------------------------------------------------------------------------------------------
 
 

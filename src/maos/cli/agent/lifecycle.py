@@ -64,9 +64,6 @@ class RunCommand(LazyCommand):
             ) from error
 
 
-# --- in the foreground -------------------------------------------------------------------------------------------
-
-
 @json_command(
     "maos agent run -- make test",
     "maos agent run 'make lint && make test'",
@@ -250,12 +247,12 @@ def send(database: DatabaseTarget, agent: str, text: str, as_json: bool) -> None
         return name, *await m.agents.tell(name, text)
 
     name, number, running = database.write(work)
-    if as_json:
-        documents.show({"agent": name, "message": number, "running": running})
-        return
     when = "as soon as it can accept one" if running else "when it is resumed: "
     resume = "" if running else f"maos agent resume {name}"
-    render.line(f"message {number} for ", (clean(name), "bold"), f"; delivered {when}", (resume, "bold"))
+    render.outcome(
+        {"agent": name, "message": number, "running": running}, f"message {number} for ", (clean(name), "bold"),
+        f"; delivered {when}", (resume, "bold"), as_json=as_json,
+    )  # fmt: skip
 
 
 @json_command("maos agent answer fixer yes", "maos agent answer fixer toolu_01 no --why 'Use git mv instead'")
@@ -273,8 +270,6 @@ def answer(database: DatabaseTarget, agent: str, what: tuple[str, ...], why: str
     request = "".join(what[:-1])
     work = on_agent(agent, lambda m, name: m.questions.answer_permission(name, allow, request=request, why=why))
     question = database.write(work)
-    tool = words.tool(question.tool, question.input)
-    if as_json:
-        documents.show({"agent": question.owner, "allow": allow, "tool": tool})
-    else:
-        render.line((clean(question.owner), "bold"), f" may {'' if allow else 'not '}use {tool}")
+    tool, by = words.tool(question.tool, question.input), question.owner
+    said = f" may {'' if allow else 'not '}use {tool}"
+    render.outcome({"agent": by, "allow": allow, "tool": tool}, (clean(by), "bold"), said, as_json=as_json)

@@ -43,9 +43,6 @@ SIGNALLED = 128
 Begin = Callable[[Maos], Awaitable[Attachment]]
 
 
-# --- output ------------------------------------------------------------------------------------------------------
-
-
 @json_command(
     "maos agent logs nightly",
     "maos agent logs nightly -f",

@@ -325,9 +325,6 @@ def show_changes(what: str, agent: str, changes: Sequence[Change], *, full: bool
     render.changes(changes, full=full)
 
 
-# --- everything, checked -----------------------------------------------------------------------------------------
-
-
 @json_command("maos admin verify", "maos admin verify reviewer", "maos admin verify --accept-loss --json")
 @click.argument("agent", metavar="[AGENT]", required=False)
 @click.option(

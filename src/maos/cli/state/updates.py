@@ -58,11 +58,8 @@ def create(database: DatabaseTarget, /, agent: str, data: dict[str, Any] | None,
     - for standard input. Without it the agent gets the usual fields, all empty.
     """
     state = database.write(lambda m: m.state.create(agent, data, **event), create=True)
-    if as_json:
-        documents.show(document(state))
-        return
-    fields = render.many(len(state.raw()), "field")
-    render.line("created ", (clean(agent), "bold"), f" at version {state.version} with {fields}")
+    what = f" at version {state.version} with {render.many(len(state.raw()), 'field')}"
+    render.outcome(document(state), "created ", (clean(agent), "bold"), what, as_json=as_json)
 
 
 @json_command(
@@ -299,14 +296,11 @@ def snapshot(database: DatabaseTarget, /, agent: str, as_list: bool, as_json: bo
         return await m.state.snapshot(agent, retention=Retention(expires_us, permanent), **how)
 
     info = database.write(work)
-    if as_json:
-        documents.show(_document(info))
-        return
     stored, whole = render.size(info.bytes_stored), render.size(info.bytes_plain)
     named = f" ({clean(info.name)})" if info.name else ""
     size = f"{whole} in {stored}" if info.bytes_stored else "a name only"
     text = f"{named} of {clean(agent)} at version {info.version}: {info.kind}, {size}"
-    render.line("snapshot ", (info.id, "bold"), text)
+    render.outcome(_document(info), "snapshot ", (info.id, "bold"), text, as_json=as_json)
 
 
 def _show_snapshots(database: DatabaseTarget, agent: str, as_json: bool) -> None:

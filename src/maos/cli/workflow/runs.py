@@ -65,9 +65,6 @@ def _value(text: str) -> Any:
     return text if found.__class__ is float and not math.isfinite(found) else found  # such as 12e4567
 
 
-# --- run ---------------------------------------------------------------------------------------------------------
-
-
 @json_command(
     "maos workflow run release.yaml --var version=1.2 --auto",
     "maos workflow run nightly.py:nightly Berlin",
@@ -160,9 +157,6 @@ async def _until_ended(m: Maos, handle: Handle[Any], *, as_json: bool) -> int:
     if ended.status == "completed":
         return 0
     return INTERRUPTED if interrupted else FAILED
-
-
-# --- resume ------------------------------------------------------------------------------------------------------
 
 
 @json_command(
@@ -354,14 +348,9 @@ def _send(
 
     now = database.write(work)
     run, is_running = now.run, now.name == "running"
-    if as_json:
-        documents.show({"id": run.id, "done": done, "running": is_running})
-        return
     next_ = f"not running; resume with: maos workflow resume {run.id}" if run.is_open else f"it is {run.status}"
-    render.line(f"{run.id}: {done}" + ("" if is_running else f"; {next_}"))
-
-
-# --- cleanup -----------------------------------------------------------------------------------------------------
+    text = f"{run.id}: {done}" + ("" if is_running else f"; {next_}")
+    render.outcome({"id": run.id, "done": done, "running": is_running}, text, as_json=as_json)
 
 
 @json_command("maos workflow state cleanup --retention-days 30")
@@ -378,20 +367,16 @@ def cleanup(database: DatabaseTarget, retention_days: float, dry_run: bool, yes:
     found = database.read(lambda m: m.workflows.old(retention_days * DAY_S))
     many = render.many(len(found), "workflow")
     if dry_run or not found:
-        if as_json:
-            documents.show({"removed": [], "would_remove": found})
-        else:
-            names = f"{', '.join(found[:NAMES_SHOWN_MAX])}{', …' if len(found) > NAMES_SHOWN_MAX else ''}"
-            render.line(f"would clean up {many}: {names}" if found else "nothing is that old")
+        names = f"{', '.join(found[:NAMES_SHOWN_MAX])}{', …' if len(found) > NAMES_SHOWN_MAX else ''}"
+        text = f"would clean up {many}: {names}" if found else "nothing is that old"
+        render.outcome({"removed": [], "would_remove": found}, text, as_json=as_json)
         return
     need_yes(f"{many} would be cleaned up", yes=yes, as_json=as_json)
     if not yes:
         ask(f"clean up {many}?")
     events = database.write(lambda m: m.workflows.forget(found))
-    if as_json:
-        documents.show({"removed": found, "events": events})
-    else:
-        render.line(f"cleaned up {many}, {render.many(events, 'event')}")
+    text = f"cleaned up {many}, {render.many(events, 'event')}"
+    render.outcome({"removed": found, "events": events}, text, as_json=as_json)
 
 
 # --- schedules ---------------------------------------------------------------------------------------------------
@@ -452,10 +437,7 @@ def list_schedules(database: DatabaseTarget, as_json: bool) -> None:
 def remove(database: DatabaseTarget, name: str, as_json: bool) -> None:
     """Remove a schedule; workflow runs that it started continue."""
     database.write(lambda m: m.workflows.unschedule(name))
-    if as_json:
-        documents.show({"removed": name})
-    else:
-        render.line(f"removed {name}")
+    render.outcome({"removed": name}, f"removed {name}", as_json=as_json)
 
 
 @json_command("maos workflow serve nightly.py jobs.billing", json=LINES)
