@@ -144,7 +144,7 @@ def test(ctx: click.Context, urls: tuple[str, ...], as_json: bool) -> None:
     """
     from maos.ops import notices
 
-    found = check_addresses(urls)
+    found = check_addresses(ctx.obj, urls)
     if not found:
         raise InvalidInput("there is no address to send to", hint="export MAOS_NOTIFY='mailto://…', or give a URL")
     tested = []

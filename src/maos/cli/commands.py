@@ -10,10 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from difflib import get_close_matches
 from importlib import import_module
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
+from click.core import ParameterSource
 
 from maos.clock import MICROSECONDS, SystemClock, to_us
 from maos.errors import InvalidInput, NotFound
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 DOCUMENT, LINES = "Print one JSON document instead.", "Print a JSON document per line instead."
 """What --json does."""
+PERMISSIONS = ("ask", "edits", "deny")
+TIME_LIMIT = "10m"
 _FROM_NEWEST = re.compile(r"-[0-9]+")
 
 
@@ -67,7 +70,6 @@ def command(*examples: str, name: str | None = None) -> Callable[[Callable[..., 
 
 Entry = tuple[str, str]
 """Where a command is, as `module:name`, and the first paragraph of its help."""
-NO_ALIASES: Mapping[str, str] = MappingProxyType({})
 
 
 class LazyGroup(click.Group):
@@ -80,13 +82,13 @@ class LazyGroup(click.Group):
         self,
         *args: Any,
         lazy: Mapping[str, Entry],
-        aliases: Mapping[str, str] = NO_ALIASES,
+        aliases: Mapping[str, str] | None = None,
         examples: Sequence[str] = (),
         **attributes: Any,
     ) -> None:
         super().__init__(*args, **attributes)
         self.lazy = lazy
-        self.aliases = aliases
+        self.aliases = aliases or {}
         self.examples = tuple(examples)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -143,17 +145,17 @@ def _write_examples(examples: Sequence[str], formatter: click.HelpFormatter) -> 
                 formatter.write(f"{'':>{formatter.current_indent}}{line}\n")
 
 
-def forward(ctx: click.Context, path: str, id: str, **given: Any) -> NoReturn:
-    """Run another command about an id in the place of this one, with options that were given, and exit."""
+def forward(path: str, id: str, **given: Any) -> int:
+    """Run another command about an id in the place of the current one, with options that were given; its exit code."""
+    ctx = click.get_current_context()
     root = ctx.find_root()
-    command = root.command
+    found: click.Command | None = root.command
     for name in path.split():
-        assert isinstance(command, click.Group)
-        found = command.get_command(root, name)
-        assert found is not None
-        command = found
-    argument = next(each.name for each in command.params if isinstance(each, click.Argument))
-    ctx.exit(ctx.invoke(command, **{str(argument): id}, **given) or 0)
+        assert isinstance(found, click.Group)
+        found = found.get_command(root, name)
+    assert found is not None
+    argument = next(each.name for each in found.params if isinstance(each, click.Argument))
+    return ctx.invoke(found, **{str(argument): id}, **given) or 0
 
 
 def json_command(
@@ -283,13 +285,14 @@ class JsonType(_Type):
             return value
         where = "standard input" if value == "-" else value[1:] if value.startswith("@") else "the argument"
         try:
-            data = json.loads(_text(value))
+            text = Path(value[1:]).read_text("utf-8") if value.startswith("@") else value
+            data = json.loads(sys.stdin.read() if value == "-" else text)
         except OSError as error:
             self.fail(f"{where} cannot be read: {error.strerror}", param, ctx)
         except RecursionError:
             self.fail(f"{where} is nested too deeply", param, ctx)
         except ValueError as error:
-            self.fail(f"{where} is not JSON: {error}", param, ctx)
+            self.fail(f"{where} is not JSON: {error}; text needs quotes inside: '\"text\"'", param, ctx)
         if self._only_objects and type(data) is not dict:
             self.fail(f'{where} is not a JSON object; it looks like {{"status": "idle"}}', param, ctx)
         return data
@@ -301,16 +304,12 @@ class TextType(_Type):
     name = "text|@file"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        text = str(value)
-        if not text.startswith("@"):
-            return text
         try:
-            with open(text[1:], encoding="utf-8") as file:
-                return file.read()
+            return Path(value[1:]).read_text("utf-8") if value.startswith("@") else str(value)
         except OSError as error:
-            self.fail(f"{text[1:]} cannot be read: {error.strerror}", param, ctx)
+            self.fail(f"{value[1:]} cannot be read: {error.strerror}", param, ctx)
         except UnicodeDecodeError:
-            self.fail(f"{text[1:]} is not text in UTF-8", param, ctx)
+            self.fail(f"{value[1:]} is not text in UTF-8", param, ctx)
 
 
 VERSION = VersionType()
@@ -319,6 +318,11 @@ DURATION = DurationType()
 JSON = JsonType()
 TEXT = TextType()
 JSON_OBJECT = JsonType(only_objects=True)
+
+
+def is_given(name: str) -> bool:
+    """Whether a person said it, rather than leaving it to the settings."""
+    return click.get_current_context().get_parameter_source(name) is not ParameterSource.DEFAULT
 
 
 def seconds(duration_us: int | None) -> float | None:
@@ -337,15 +341,6 @@ def named_text(text: str, option: str) -> tuple[str, str]:
     if not equals or not name.isidentifier():
         raise InvalidInput(f"{text!r} is no argument", hint=f"use {option} NAME=VALUE")
     return name, rest
-
-
-def _text(value: str) -> str:
-    if value == "-":
-        return sys.stdin.read()
-    if value.startswith("@"):
-        with open(value[1:], encoding="utf-8") as file:
-            return file.read()
-    return value
 
 
 def _duration_us(text: str) -> int | None:

@@ -162,18 +162,15 @@ def path(as_json: bool) -> None:
     """
     found = _found()
     if as_json:
-        documents.show(
-            {
-                "user": {"path": str(found.user), "exists": found.user.exists()},
-                "project": {"path": str(found.project), "exists": True} if found.project else None,
-                "passed_over": str(found.passed_over) if found.passed_over else None,
-            }
-        )
+        user = {"path": str(found.user), "exists": found.user.exists()}
+        project = {"path": str(found.project), "exists": True} if found.project else None
+        passed_over = str(found.passed_over) if found.passed_over else None
+        documents.show({"user": user, "project": project, "passed_over": passed_over})
         return
 
     render.line("yours    ", clean(str(found.user)), ("" if found.user.exists() else "  (there is none)", "dim"))
-    project = clean(str(found.project)) if found.project else ""
-    render.line("project  ", project, ("" if project else "(there is none in or above this folder)", "dim"))
+    ours = clean(str(found.project)) if found.project else ""
+    render.line("project  ", ours, ("" if ours else "(there is none in or above this folder)", "dim"))
     if found.passed_over:
         note(f"{found.passed_over} belongs to another user and is ignored")
 
@@ -198,17 +195,15 @@ def edit(project: bool | None, as_json: bool) -> None:
     is_project = found.project is not None if project is None else project
     path = found.project or Path.cwd() / settings.FILE_NAME if is_project else found.user
     source = SettingsSource(path, is_project=is_project)
-    before = source.path.read_text(encoding="utf-8") if source.path.exists() else ""
+    before = path.read_text(encoding="utf-8") if path.exists() else ""
     text = _edited(before or loader.template(is_project=is_project), source)
     changed = text is not None and text != before
     if text is not None and changed:
-        if source.path.exists() and source.path.read_text(encoding="utf-8") != before:
-            raise InvalidInput(f"{source.path} was changed by another program meanwhile", hint="edit it again")
-        loader.write(source.path, text)
-    if as_json:
-        documents.show({"path": str(source.path), "changed": changed})
-    else:
-        click.echo(f"{clean(str(source.path))} is written" if changed else "nothing was changed")
+        if path.exists() and path.read_text(encoding="utf-8") != before:
+            raise InvalidInput(f"{path} was changed by another program meanwhile", hint="edit it again")
+        loader.write(path, text)
+    done = f"{clean(str(path))} is written" if changed else "nothing was changed"
+    render.show({"path": str(path), "changed": changed}, done, as_json=as_json)
 
 
 def _edited(text: str, source: SettingsSource) -> str | None:

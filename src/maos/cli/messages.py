@@ -33,6 +33,18 @@ if TYPE_CHECKING:
 LAST = 50
 NO_RECEIVERS = "no receivers"
 
+
+def _document(said: Message) -> documents.Document:
+    data = said.data
+    data.pop("at_us", None)
+    return {**data, **documents.time(said.at_us)}
+
+
+def _letter(each: DeadLetter) -> documents.Document:
+    known = {"agent": each.name, "number": each.version, "why": each.why, "tries": each.tries}
+    return {**known, **documents.time(each.since_us), "message": _document(each.message)}
+
+
 LETTERS: Listing[DeadLetter] = Listing(
     "letters",
     (
@@ -44,6 +56,7 @@ LETTERS: Listing[DeadLetter] = Listing(
         Column("text", lambda each: shorten(each.message.text, 60), style="dim", yields=3),
     ),
     empty="no dead letters",
+    of=_letter,
 )
 
 
@@ -51,10 +64,7 @@ LETTERS: Listing[DeadLetter] = Listing(
     cls=LazyGroup,
     lazy={
         "list": ("maos.cli.messages:list_", "List messages, and which receivers have yet to acknowledge them."),
-        "send": (
-            "maos.cli.messages:send",
-            "Send a message to an agent, to a topic, or to all agents of a run.",
-        ),
+        "send": ("maos.cli.messages:send", "Send a message to an agent, to a topic, or to all agents of a run."),
         "dead": ("maos.cli.messages:dead", "List messages that could not be delivered, or requeue one."),
     },
     examples=[
@@ -163,10 +173,8 @@ def send(
         return await send(sender, to, text, ttl_s=seconds(ttl), **options)
 
     sent = database.write(work)
-    if as_json:
-        documents.show({"id": sent.id, "to": list(sent.to)})
-        return
-    render.line("message ", (sent.id, "bold"), f" for {clean(', '.join(sent.to)) or NO_RECEIVERS}")
+    for_ = f" for {clean(', '.join(sent.to)) or NO_RECEIVERS}"
+    render.show({"id": sent.id, "to": list(sent.to)}, "message ", (sent.id, "bold"), for_, as_json=as_json)
 
 
 @command("maos message dead", "maos message dead --agent fixer --json")
@@ -185,26 +193,10 @@ def dead(database: DatabaseTarget, agent: str | None, again: int | None, as_json
         return [each async for each in m.bus.dead_letters(agent)]
 
     found = database.write(work)
-    if as_json:
-        rows = [
-            {"agent": each.name, "number": each.version, "why": each.why, "tries": each.tries,
-             **documents.time(each.since_us), "message": _document(each.message)}
-            for each in found
-        ]  # fmt: skip
-        documents.show({"letters": rows})
-    elif again is not None:
+    if again is not None and not as_json:
         render.line(f"requeued dead letter {again} for ", (clean(agent or ""), "bold"))
     else:
-        LETTERS.show(found, as_json=False)
-
-
-# --- rendering ---------------------------------------------------------------------------------------------------
-
-
-def _document(said: Message) -> documents.Document:
-    data = said.data
-    data.pop("at_us", None)
-    return {**data, **documents.time(said.at_us)}
+        LETTERS.show(found, as_json=as_json)
 
 
 def _show(each: MessageInfo, *, full: bool, as_json: bool) -> None:

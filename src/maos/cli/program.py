@@ -17,7 +17,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
     "Start": {
         "run": ("maos.cli.runs.start:run", "Run a request, a plan file, or one command."),
         "chat": ("maos.cli.chat:chat", "Begin a run and steer it in conversation."),
-        "demo": ("maos.cli.demo:demo", "See a run survive kill -9, with a proof."),
+        "demo": ("maos.demo.command:demo", "See a run survive kill -9, with a proof."),
     },
     "Look": {
         "ps": ("maos.cli.status:ps", "List runs, open ones first."),

@@ -16,9 +16,7 @@ from maos.cli.render import clean
 from maos.model.question import short, short_of_owner
 
 if TYPE_CHECKING:
-    from maos.app import Maos
     from maos.model.question import Open
-    from maos.views.questions import Given
 
 
 @command("maos inbox", "maos inbox --json")
@@ -29,11 +27,7 @@ def inbox(database: DatabaseTarget, as_json: bool) -> None:
 
     Questions of runs, gates of tasks, and permissions that agents ask for, the oldest first.
     """
-
-    async def work(m: Maos) -> list[Open]:
-        return await m.questions.open()
-
-    found = database.read(work)
+    found = database.read(lambda m: m.questions.open())
     if as_json:
         documents.show({"questions": documents_of(found)})
     elif not found:
@@ -59,19 +53,11 @@ def answer(database: DatabaseTarget, id: str, answer: str, why: str, as_json: bo
     number; gates and permissions take yes or no. The first answer counts. It is recorded at once, also while no engine
     executes the run.
     """
-
-    async def work(m: Maos) -> Given:
-        return await m.questions.answer(id, answer, why=why)
-
-    given = database.write(work)
+    given = database.write(lambda m: m.questions.answer(id, answer, why=why))
     ref = given.question.ref
-    if as_json:
-        documents.show(
-            {"id": ref, "answer": given.answer, "running": given.running, "resumable": given.resumable or None}
-        )
-        return
-    render.line((clean(ref), "bold"), f" is answered: {clean(given.answer)}")
-    if given.resumable:
+    found = {"id": ref, "answer": given.answer, "running": given.running, "resumable": given.resumable or None}
+    render.show(found, (clean(ref), "bold"), f" is answered: {clean(given.answer)}", as_json=as_json)
+    if given.resumable and not as_json:
         render.line("no engine runs it; to resume: ", (given.resumable, "bold"))
 
 

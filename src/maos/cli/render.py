@@ -144,8 +144,8 @@ def line(*parts: str | Part) -> None:
     console().print(Text.assemble(*pairs), soft_wrap=True)
 
 
-def outcome(document: documents.Document, *parts: str | Part, as_json: bool) -> None:
-    """Print what a command did: one document for programs, one line for people."""
+def show(document: documents.Document, *parts: str | Part, as_json: bool) -> None:
+    """Print a result: one document for programs, or one line for people."""
     if as_json:
         documents.show(document)
     else:
@@ -306,18 +306,13 @@ def pretty(value: Any) -> None:
 
 
 def state(state: State) -> None:
-    """A state: what it is, then its data."""
-    heading(state)
-    pretty(state.raw())
-
-
-def heading(state: State) -> None:
-    """Agent, version, time, and who changed it last."""
+    """A state: its agent, version and time, who changed it last, then its data."""
     by = f" by {clean(state.source)}" if state.source else ""
     line(
         (clean(state.agent), "bold"), f" at version {state.version}, ",
         (f"{state.type} {when(state.time_us)}{by}", "dim"),
     )  # fmt: skip
+    pretty(state.raw())
 
 
 # --- changes -----------------------------------------------------------------------------------------------------

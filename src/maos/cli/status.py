@@ -105,7 +105,7 @@ def status(
     other = database.read(work)
     if other is not None:
         command = "workflow show" if other.kind == WORKFLOW else "agent show"
-        forward(ctx, command, other.id, as_json=as_json)
+        ctx.exit(forward(command, other.id, as_json=as_json))
 
 
 async def _print_unstarted(m: Maos, target: Target, *, as_json: bool) -> Target | None:

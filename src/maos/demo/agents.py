@@ -209,7 +209,7 @@ def developer(agent: DemoAgent) -> None:
     for where in agent.receive_all(sample.NO_DOCSTRING):
         path, function = re.sub(r":\d+", "", where).split(" ")
         code = Path(path).read_text(encoding="utf-8")
-        docstring = rf'\g<0>    """{sample.DOCSTRINGS[function]}"""\n'
+        docstring = rf'\g<0>    """Return the {function.replace("_", " ")}."""\n'
         agent.write(path, re.sub(rf"def {function}\(.*\n", docstring, code))
     agent.receive("Answer to your question")  # the same answer, now in its inbox
     code = Path("till/money.py").read_text(encoding="utf-8")

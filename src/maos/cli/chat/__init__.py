@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from maos.cli import completion
-from maos.cli.commands import command, json_lines_option
+from maos.cli.commands import LINES, json_command
 from maos.cli.database import DatabaseTarget
 from maos.cli.runs.start import check_addresses, new_run, notify_option, run_options
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from maos.app import Maos
 
 
-@command("maos chat", "maos chat r-1a2b3c", "printf 'Add a --verbose option\\nyes\\n' | maos chat --json")
+@json_command(
+    "maos chat", "maos chat r-1a2b3c", "printf 'Add a --verbose option\\nyes\\n' | maos chat --json", json=LINES
+)
 @click.argument("id", metavar="[ID]", required=False, default="", shell_complete=completion.runs)
 @click.option("--auto", is_flag=True, help="Execute plans, and resume, without asking.")
 @new_run
 @notify_option
-@json_lines_option
-@click.pass_context
-def chat(ctx: click.Context, /, id: str, auto: bool, notify: tuple[str, ...], as_json: bool, **given: Any) -> None:
+def chat(database: DatabaseTarget, /, id: str, auto: bool, notify: tuple[str, ...], as_json: bool, **given: Any) -> int:
     """Begin a run and steer it in conversation.
 
     Say what is to be done. An agent plans it; say yes, no, or what to change. While the agents work, you see what they
@@ -38,9 +38,8 @@ def chat(ctx: click.Context, /, id: str, auto: bool, notify: tuple[str, ...], as
     from maos import settings
     from maos.runs import agent_types
 
-    database: DatabaseTarget = ctx.obj
     folder = Path(given["cwd"]).absolute()
-    check_addresses(notify)
+    check_addresses(database, notify)
     types = agent_types.known(folder, settings.config_folder())
 
     async def work(m: Maos) -> int:
@@ -53,7 +52,7 @@ def chat(ctx: click.Context, /, id: str, auto: bool, notify: tuple[str, ...], as
         view = LiveView(Run(id=""), as_json=as_json, complete=lambda beginning: completions(view.run, beginning))
         is_person = sys.stdin is not None and sys.stdin.isatty()
         lines = view.terminal if is_person and view.terminal is not None else PipedLines()
-        settings = ChatSettings(folder, run_options(given), types, notify, auto=auto)
+        settings = ChatSettings(folder, run_options(database, given), types, notify, auto=auto)
         return await ChatLoop(m, view, lines, settings).hold(id)
 
-    ctx.exit(database.write(work, create=not id))
+    return database.write(work, create=not id)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from maos.cli import documents, render
-from maos.cli.commands import command, dry_run_option, forward, json_option, yes_option
+from maos.cli.commands import dry_run_option, forward, json_command, yes_option
 from maos.cli.completion import id_argument, run_argument
 from maos.cli.database import DatabaseTarget, ask, need_yes
 from maos.cli.render import clean
@@ -27,11 +27,9 @@ if TYPE_CHECKING:
     from maos.runs.status import RunView
 
 
-@command("maos pause r-1a2b3c", "maos pause 1a2b --json")
+@json_command("maos pause r-1a2b3c", "maos pause 1a2b --json")
 @id_argument
-@json_option
-@click.pass_context
-def pause(ctx: click.Context, id: str, as_json: bool) -> None:
+def pause(database: DatabaseTarget, id: str, as_json: bool) -> int:
     """Pause a run; `maos resume` continues it.
 
     Its agents are stopped, and this waits until they have ended. The engine that executes the run stops them; if there
@@ -43,15 +41,21 @@ def pause(ctx: click.Context, id: str, as_json: bool) -> None:
             return f" had ended before: {now.run.status}"
         return " is paused" if now.run.status == "paused" else f" is {page.spoken(now)}, and none of its agents works"
 
-    _request(ctx, id, lambda m, each: m.runs.pause_and_wait(each.id), said, workflow="workflow pause", tasks=False)
+    return _request(
+        database,
+        id,
+        lambda m, each: m.runs.pause_and_wait(each.id),
+        said,
+        workflow="workflow pause",
+        tasks=False,
+        as_json=as_json,
+    )
 
 
-@command("maos cancel r-1a2b3c", "maos cancel r-1a2b3c/api --json")
+@json_command("maos cancel r-1a2b3c", "maos cancel r-1a2b3c/api --json")
 @id_argument
 @click.option("--why", default="cancelled", help="The reason; shown with the run.")
-@json_option
-@click.pass_context
-def cancel(ctx: click.Context, id: str, why: str, as_json: bool) -> None:
+def cancel(database: DatabaseTarget, id: str, why: str, as_json: bool) -> int:
     """Cancel a run, or one task of it.
 
     ID is RUN or RUN/TASK. Agents are stopped, and what is left is not started. A cancelled run can be resumed; a
@@ -61,14 +65,14 @@ def cancel(ctx: click.Context, id: str, why: str, as_json: bool) -> None:
     def work(m: Maos, target: Target) -> Awaitable[Run]:
         return m.runs.cancel(target.run or target.id, task=target.task, why=why)
 
-    _request(ctx, id, work, lambda now: f" is {page.spoken(now)}", workflow="workflow cancel")
+    return _request(
+        database, id, work, lambda now: f" is {page.spoken(now)}", workflow="workflow cancel", as_json=as_json
+    )
 
 
-@command("maos retry r-1a2b3c", "maos retry r-1a2b3c/api --json")
+@json_command("maos retry r-1a2b3c", "maos retry r-1a2b3c/api --json")
 @id_argument
-@json_option
-@click.pass_context
-def retry(ctx: click.Context, id: str, as_json: bool) -> None:
+def retry(database: DatabaseTarget, id: str, as_json: bool) -> int:
     """Retry the failed tasks of a run, or one of them.
 
     ID is RUN or RUN/TASK. The engine that executes the run retries them; if there is none, `maos resume` does.
@@ -77,15 +81,15 @@ def retry(ctx: click.Context, id: str, as_json: bool) -> None:
     def work(m: Maos, target: Target) -> Awaitable[Run]:
         return m.runs.retry(target.run or target.id, tasks=[target.task] if target.task else ())
 
-    _request(ctx, id, work, lambda now: f": will be retried; the run is {page.spoken(now)}")
+    return _request(
+        database, id, work, lambda now: f": will be retried; the run is {page.spoken(now)}", as_json=as_json
+    )
 
 
-@command("maos skip r-1a2b3c/deploy --why 'deployed by hand'", "maos skip r-1a2b3c/deploy --json")
+@json_command("maos skip r-1a2b3c/deploy --why 'deployed by hand'", "maos skip r-1a2b3c/deploy --json")
 @id_argument
 @click.option("--why", default="", help="The reason; shown with the task.")
-@json_option
-@click.pass_context
-def skip(ctx: click.Context, id: str, why: str, as_json: bool) -> None:
+def skip(database: DatabaseTarget, id: str, why: str, as_json: bool) -> int:
     """Skip a task, so that tasks that need it can start.
 
     ID is RUN/TASK. The task counts as done, without a result; its agent is stopped.
@@ -96,19 +100,20 @@ def skip(ctx: click.Context, id: str, why: str, as_json: bool) -> None:
             raise InvalidInput(f"{target.id} is a run", hint=f"name the task: `maos skip {target.id}/TASK`")
         return m.runs.skip(target.run, target.task, reason=why)
 
-    _request(ctx, id, work, lambda now: f": is skipped; the run is {page.spoken(now)}")
+    return _request(database, id, work, lambda now: f": is skipped; the run is {page.spoken(now)}", as_json=as_json)
 
 
 def _request(
-    ctx: click.Context,
+    database: DatabaseTarget,
     id: str,
     work: Callable[[Maos, Target], Awaitable[Run]],
     said: Callable[[RunView], str],
     *,
+    as_json: bool,
     workflow: str = "",
     tasks: bool = True,
-) -> None:
-    """Send a command to a run, or a task of it, and print the status of the run then.
+) -> int:
+    """Send a command to a run, or a task of it, and print the status of the run then; return the exit code.
 
     `workflow` is the command for a workflow run, if there is one.
     """
@@ -119,25 +124,24 @@ def _request(
             return target
         return await m.runs.status_of(await work(m, target))
 
-    now, as_json = ctx.obj.write(applied), ctx.params["as_json"]
+    now = database.write(applied)
     if isinstance(now, Target) and now.kind == WORKFLOW:
-        forward(ctx, workflow, now.id, as_json=as_json)
-    elif isinstance(now, Target):
+        return forward(workflow, now.id, as_json=as_json)
+    if isinstance(now, Target):
         raise InvalidInput(f"{now.id} is an agent of no run", hint=f"`maos agent stop {now.id}` stops it")
-    elif as_json:
+    if as_json:
         documents.show(page.summary(now))
     else:
         render.line((now.run.id, "bold"), said(now))
         if now.resumable:
             render.line(("resume with: ", "dim"), (now.resumable, "bold"))
+    return 0
 
 
-@command("maos rm r-1a2b3c --dry-run", "maos rm r-1a2b3c --yes --json")
+@json_command("maos rm r-1a2b3c --dry-run", "maos rm r-1a2b3c --yes --json")
 @run_argument
 @dry_run_option
 @yes_option
-@json_option
-@click.pass_obj
 def rm(database: DatabaseTarget, id: str, dry_run: bool, yes: bool, as_json: bool) -> None:
     """Remove a run from lists, and its worktrees from the disk.
 
@@ -162,21 +166,17 @@ def rm(database: DatabaseTarget, id: str, dry_run: bool, yes: bool, as_json: boo
         if not yes:
             ask(f"Remove {found.run}?")
         found = database.write(lambda m: m.runs.remove(found.run))
-    if as_json:
-        documents.show({"dry_run": dry_run, **documents.of(found)})
-    else:
-        render.line((found.run, "bold"), " would be removed" if dry_run else " is removed")
+    done = " would be removed" if dry_run else " is removed"
+    render.show({"dry_run": dry_run, **documents.of(found)}, (found.run, "bold"), done, as_json=as_json)
 
 
 # --- what is kept -------------------------------------------------------------------------------------------------
 
 
-@command("maos admin pin r-1a2b3c --why 'what we shipped in March'", "maos admin pin r-1a2b3c --undo")
+@json_command("maos admin pin r-1a2b3c --why 'what we shipped in March'", "maos admin pin r-1a2b3c --undo")
 @run_argument
 @click.option("--why", default="", metavar="TEXT", help="The reason; shown with the run.")
 @click.option("--undo", is_flag=True, help="Unpin it: cleanup treats it like any other run again.")
-@json_option
-@click.pass_obj
 def pin(database: DatabaseTarget, id: str, why: str, undo: bool, as_json: bool) -> None:
     """Exempt a run from cleanup.
 
@@ -192,23 +192,19 @@ def pin(database: DatabaseTarget, id: str, why: str, undo: bool, as_json: bool) 
         return run, await (m.runs.unkeep(run.id) if undo else m.runs.keep(run.id, why))
 
     run, changed = database.write(work)
-    if as_json:
-        documents.show({"id": run.id, "permanent": not undo, "why": why or None, "changed": changed})
-        return
-    said = "is not pinned" if undo else "is pinned: no cleanup removes anything of it"
-    render.line((clean(run.id), "bold"), f" {said}" if changed else f" {said}, as before")
-    if not undo:
+    found = {"id": run.id, "permanent": not undo, "why": why or None, "changed": changed}
+    said = " is not pinned" if undo else " is pinned: no cleanup removes anything of it"
+    render.show(found, (clean(run.id), "bold"), said if changed else f"{said}, as before", as_json=as_json)
+    if not undo and not as_json:
         render.line(("to undo this: ", "dim"), f"maos admin pin {run.id} --undo")
 
 
-@command("maos admin cleanup --dry-run", "maos admin cleanup --older-than 7 --json")
+@json_command("maos admin cleanup --dry-run", "maos admin cleanup --older-than 7 --json")
 @click.option(
     "--older-than", "days", type=click.FloatRange(min=0), metavar="DAYS",
     help="All runs that were completed longer ago than this.  [default: as the settings say]",
 )  # fmt: skip
 @dry_run_option
-@json_option
-@click.pass_obj
 def cleanup(database: DatabaseTarget, days: float | None, dry_run: bool, as_json: bool) -> None:
     """Remove the worktrees of runs that were completed long ago.
 
@@ -241,10 +237,8 @@ def cleanup(database: DatabaseTarget, days: float | None, dry_run: bool, as_json
         render.line((f"{known.worktrees} so far, {render.size(known.bytes)}", "dim"))
 
 
-@command("maos admin save-interval 60", "maos admin save-interval", name="save-interval")
+@json_command("maos admin save-interval 60", "maos admin save-interval", name="save-interval")
 @click.argument("seconds", metavar="[SECONDS]", type=float, required=False)
-@json_option
-@click.pass_obj
 def save_interval(database: DatabaseTarget, seconds: float | None, as_json: bool) -> None:
     """Set or show how often files are saved.
 
@@ -255,7 +249,4 @@ def save_interval(database: DatabaseTarget, seconds: float | None, as_json: bool
         now = database.read(lambda m: m.runs.save_interval_s())
     else:
         now = database.write(lambda m: m.runs.save_interval_s(seconds), create=True)
-    if as_json:
-        documents.show({"save_interval_s": now})
-    else:
-        render.line(f"files of running agents are saved every {now:g} s")
+    render.show({"save_interval_s": now}, f"files of running agents are saved every {now:g} s", as_json=as_json)

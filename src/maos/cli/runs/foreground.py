@@ -21,9 +21,10 @@ from maos.cli.database import ask
 from maos.cli.failures import INTERRUPTED, note
 from maos.cli.input import heard
 from maos.cli.render import clean
-from maos.cli.runs import bundles, page
+from maos.cli.runs import page
 from maos.cli.runs.live import LiveRun, LiveView, cancel
 from maos.cli.runs.narration import prompt_of
+from maos.cli.transfer import show_acts
 from maos.cli.workflow import changes
 from maos.errors import MaosError
 from maos.model.question import Open
@@ -62,7 +63,7 @@ class Dialogue(Observer):
     async def agree(self, run: Run, acts: Sequence[Act]) -> bool:
         """Whether a person agrees to what a run from elsewhere would start here."""
         if not self._as_json:
-            bundles.show_acts(run, acts)
+            show_acts(run, acts)
         if not self._trust and not self._as_json and sys.stdin is not None and sys.stdin.isatty():
             ask(f"{run.id} came with a file. Do all of this, in {run.folder}?")
             return True
@@ -235,7 +236,7 @@ async def preview(m: Maos, run: Run, added: Addition | None, cwd: str | None, on
     changes.show(run, on_change)
     if foreign is not None:
         render.line(("it was imported, and is not agreed to yet", "yellow"))
-        bundles.show_acts(run, foreign)
+        show_acts(run, foreign)
 
 
 def _show_next(each: Next, width: int) -> None:

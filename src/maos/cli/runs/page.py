@@ -219,7 +219,9 @@ def show(status: RunView, *, tasks: bool, messages: Sequence[SentMessage] | None
         (clean(run.id), "bold"), "  ", (spoken(status), STYLES.get(now.state, "")), "  ",
         words.one_line(run.request, render.room_for_value(30)),
     )  # fmt: skip
-    render.line((_bar(now.progress), "green"), f" {now.progress:>3} %  ", (" · ".join(_counts(status)), "dim"))
+    filled = BAR_COLUMNS * max(0, min(100, now.progress)) // 100
+    bar = "█" * filled + "░" * (BAR_COLUMNS - filled)
+    render.line((bar, "green"), f" {now.progress:>3} %  ", (" · ".join(_counts(status)), "dim"))
     for label, text in _fields(status):
         if text:
             room = render.room_for_value(LABEL_WIDTH)
@@ -254,11 +256,6 @@ def _fields(status: RunView) -> list[tuple[str, str]]:
         ("summary", run.summary),
         ("resume with", "" if now.state == "interrupted" else status.resumable),
     ]
-
-
-def _bar(percent: int) -> str:
-    filled = BAR_COLUMNS * max(0, min(100, percent)) // 100
-    return "█" * filled + "░" * (BAR_COLUMNS - filled)
 
 
 def _figures(run: Run, took_us: int) -> list[str]:

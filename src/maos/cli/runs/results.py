@@ -15,8 +15,9 @@ from maos.cli import completion, render
 from maos.cli import documents as shared
 from maos.cli.agent import words
 from maos.cli.agent.status import show_merge
-from maos.cli.commands import WHEN, command, forward, json_lines_option, json_option
+from maos.cli.commands import LINES, WHEN, forward, json_command
 from maos.cli.completion import id_argument
+from maos.cli.database import DatabaseTarget
 from maos.cli.documents import Document
 from maos.cli.failures import CONFLICT
 from maos.cli.render import Column, Listing, clean
@@ -41,7 +42,9 @@ newest_argument = click.argument("id", metavar="[ID]", required=False, default="
 # --- logs and attach ---------------------------------------------------------------------------------------------
 
 
-@command("maos logs", "maos logs r-1a2b3c", "maos logs r-1a2b3c/api -f", "maos logs nightly --since 10m --json")
+@json_command(
+    "maos logs", "maos logs r-1a2b3c", "maos logs r-1a2b3c/api -f", "maos logs nightly --since 10m --json", json=LINES
+)
 @newest_argument
 @click.option("-f", "--follow", is_flag=True, help="Continue until the run or the agent's attempt has ended.")
 @click.option("--attempt", type=click.IntRange(min=1), metavar="N", help="Only this attempt of an agent.")
@@ -49,11 +52,9 @@ newest_argument = click.argument("id", metavar="[ID]", required=False, default="
     "--since", type=WHEN, metavar="TIME", help="Only what an agent did since a time: ISO 8601, or 15m, 2h, 3d ago."
 )
 @click.option("--raw", is_flag=True, help="Exactly the bytes that an agent printed; not for terminals.")
-@json_lines_option
-@click.pass_context
 def logs(
-    ctx: click.Context, id: str, follow: bool, attempt: int | None, since: int | None, raw: bool, as_json: bool
-) -> None:
+    database: DatabaseTarget, id: str, follow: bool, attempt: int | None, since: int | None, raw: bool, as_json: bool
+) -> int:
     """Print what a run or an agent did, in order.
 
     ID is RUN, RUN/TASK, an agent, or a unique prefix of one; without it, the newest run. Of a run it prints what the
@@ -70,19 +71,17 @@ def logs(
             return None
         return target
 
-    target = ctx.obj.read(work)
+    target = database.read(work)
     if target is None:
-        return
+        return 0
     if target.kind == RUN:
         raise InvalidInput("--attempt, --since and --raw are for one agent", hint=f"name a task: {target.id}/TASK")
-    forward(ctx, "agent logs", target.id, follow=follow, number=attempt, since=since, raw=raw, as_json=as_json)
+    return forward("agent logs", target.id, follow=follow, number=attempt, since=since, raw=raw, as_json=as_json)
 
 
-@command("maos attach", "maos attach r-1a2b3c", "maos attach r-1a2b3c/api --json")
+@json_command("maos attach", "maos attach r-1a2b3c", "maos attach r-1a2b3c/api --json", json=LINES)
 @newest_argument
-@json_lines_option
-@click.pass_context
-def attach(ctx: click.Context, id: str, as_json: bool) -> None:
+def attach(database: DatabaseTarget, id: str, as_json: bool) -> int:
     """Follow a run or an agent until it ends.
 
     ID is RUN, RUN/TASK, an agent, or a unique prefix of one; without it, the newest run. A run is shown as by the
@@ -105,9 +104,8 @@ def attach(ctx: click.Context, id: str, as_json: bool) -> None:
         await print_run(m, run.id, follow=True, live=True, as_json=as_json)
         return None
 
-    target = ctx.obj.read(work)
-    if target is not None:
-        forward(ctx, "agent attach", target.id, as_json=as_json)
+    target = database.read(work)
+    return 0 if target is None else forward("agent attach", target.id, as_json=as_json)
 
 
 async def _find(m: Maos, id: str) -> Target:
@@ -133,7 +131,7 @@ def _changed(noun: str) -> Listing[ChangedField]:
 TASKS, QUESTIONS = _changed("task"), _changed("question")
 
 
-@command(
+@json_command(
     "maos diff r-1a2b3c",
     "maos diff r-1a2b3c/api --patch",
     "maos diff r-1a2b3c --from before-refactoring --to 20",
@@ -145,42 +143,33 @@ TASKS, QUESTIONS = _changed("task"), _changed("question")
 @click.option("--from", "start", metavar="POINT", help="The earlier point in time.  [default: the start of the run]")
 @click.option("--to", "end", metavar="POINT", help="The later point in time.  [default: now]")
 @click.option("--patch", is_flag=True, help="Also the changes of files, line by line.")
-@json_option
-@click.pass_context
-def diff(
-    ctx: click.Context,
-    id: str,
-    first: str | None,
-    second: str | None,
-    start: str | None,
-    end: str | None,
-    patch: bool,
-    as_json: bool,
-) -> None:
+def diff(database: DatabaseTarget, /, id: str, patch: bool, as_json: bool, **points: str | None) -> int:
     """Show what a run or an agent changed, or compare two runs.
 
     ID is RUN, RUN/TASK, an agent, or a unique prefix of one. Of a run: tasks and their results, questions, findings,
     messages, and merged files. POINT is a checkpoint's name, a version, @POSITION or a time. With OTHER, another run,
     this shows what is different in that one.
     """
+    start, end = points["start"] or points["first"], points["end"] or points["second"]
 
     async def work(m: Maos) -> Comparison | Target:
         target = await m.find(id, RUN, AGENT)
         if target.kind != RUN:
             return target
         run = await m.runs.get(target.id)
-        one, other = await _points(m, run, start or first or FIRST_VERSION, end or second)
+        one, other = await _points(m, run, start or FIRST_VERSION, end)
         return await m.travel.diff(run.id, one, other, other=other.run, patch=patch)
 
-    found = ctx.obj.read(work)
+    found = database.read(work)
     if isinstance(found, Target):
-        if start or end or first:
+        if start or end:
             raise InvalidInput("points in time are those of a run", hint=f"`maos diff {id}` shows its files")
-        forward(ctx, "agent diff", found.id, patch=patch, as_json=as_json)
-    elif as_json:
+        return forward("agent diff", found.id, patch=patch, as_json=as_json)
+    if as_json:
         shared.show(_difference(*found))
     else:
         _show_difference(*found)
+    return 0
 
 
 async def _points(m: Maos, run: Run, first: str, second: str | None) -> tuple[PointInTime, PointInTime]:
@@ -231,14 +220,12 @@ def _difference(one: Side, other: Side, found: Difference) -> Document:
 # --- merge -------------------------------------------------------------------------------------------------------
 
 
-@command("maos merge r-1a2b3c", "maos merge r-1a --message 'New parser' --json", "maos merge fixer")
+@json_command("maos merge r-1a2b3c", "maos merge r-1a --message 'New parser' --json", "maos merge fixer")
 @id_argument
 @click.option("--into", type=click.Path(exists=True, file_okay=False),
               help="The folder.  [default: that of the run; the current one for an agent]")  # fmt: skip
 @click.option("--message", default="", help="The message of the commit.  [default: the request, or the agent's task]")
-@json_option
-@click.pass_context
-def merge(ctx: click.Context, id: str, into: str | None, message: str, as_json: bool) -> None:
+def merge(database: DatabaseTarget, id: str, into: str | None, message: str, as_json: bool) -> int:
     """Merge the work of a run or an agent into your branch.
 
     ID is RUN, RUN/TASK, an agent, or a unique prefix of one. It becomes one commit, all of it or nothing: files that
@@ -254,9 +241,9 @@ def merge(ctx: click.Context, id: str, into: str | None, message: str, as_json: 
         told = message or words.one_line(run.request, 70) or f"Work of {run.id}"
         return run, await m.runs.merge(run, into=Path(into or run.folder), message=told)
 
-    found = ctx.obj.write(work)
+    found = database.write(work)
     if isinstance(found, Target):
-        forward(ctx, "agent merge", found.id, into=into or ".", message=message, as_json=as_json)
+        return forward("agent merge", found.id, into=into or ".", message=message, as_json=as_json)
     run, done = found
     kind = type(done).__name__.lower()
     if as_json:
@@ -265,5 +252,4 @@ def merge(ctx: click.Context, id: str, into: str | None, message: str, as_json: 
         tree = run.options["workspace"]["tree"]
         by_hand = f"merge by hand: the work is commit {run.commit[:12]}, its files are in {tree}"
         show_merge(run.id, kind, done, by_hand)
-    if kind != "merged":
-        ctx.exit(CONFLICT)
+    return 0 if kind == "merged" else CONFLICT

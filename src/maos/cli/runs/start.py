@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import click
-from click.core import ParameterSource
 
 from maos.cli import completion, render
 from maos.cli.agent import words
 from maos.cli.agent.status import code_of
 from maos.cli.commands import (
     DURATION,
+    LINES,
+    PERMISSIONS,
+    TIME_LIMIT,
     LazyCommand,
-    command,
     dry_run_option,
     forward,
-    json_lines_option,
+    is_given,
+    json_command,
     options,
     seconds,
 )
@@ -32,10 +34,7 @@ if TYPE_CHECKING:
     from maos.model.run import Run
     from maos.plans.source import Source
     from maos.runs.notify import Address
-    from maos.settings.current import Current
 
-PERMISSIONS = ("ask", "edits", "deny")
-TIME_LIMIT = "10m"
 CONCURRENCY = 4
 INTERRUPTED_SHOWN_MAX = 3
 
@@ -75,16 +74,15 @@ notify_option = click.option(
 )  # fmt: skip
 
 
-def run_options(given: Mapping[str, Any]) -> dict[str, Any]:
+def run_options(database: DatabaseTarget, given: Mapping[str, Any]) -> dict[str, Any]:
     """What a run is made with, as it keeps it: as the flags say, else the settings."""
     from maos.runs.plan_input import with_defaults
 
-    source = click.get_current_context().get_parameter_source
-    said = {name: given[name] for name in ("kind", "permission", "model", "concurrency", "time_limit")
-            if source(name) is not ParameterSource.DEFAULT}  # fmt: skip
+    names = ("kind", "permission", "model", "concurrency", "time_limit")
+    said = {name: given[name] for name in names if is_given(name)}
     if "time_limit" in said:
         said["time_limit_s"] = seconds(said.pop("time_limit")) or 0.0
-    return with_defaults(current().values, {**said, "in_place": given["in_place"], "budget": _limits(given)})
+    return with_defaults(database.settings.values, {**said, "in_place": given["in_place"], "budget": _limits(given)})
 
 
 def _limits(given: Mapping[str, Any]) -> dict[str, float]:
@@ -93,21 +91,11 @@ def _limits(given: Mapping[str, Any]) -> dict[str, float]:
     return {name: value for name, value in found.items() if value}
 
 
-def current() -> Current:
-    """The settings that the command goes by."""
-    target = click.get_current_context().find_object(DatabaseTarget)
-    assert target is not None
-    return target.settings
-
-
-def check_addresses(urls: Sequence[str]) -> list[Address]:
+def check_addresses(database: DatabaseTarget, urls: Sequence[str]) -> list[Address]:
     """The addresses that were given, and those of the settings; InvalidInput for a wrong one."""
-    found = [*urls, *current().values.notify.urls]
-    if not found:
-        return []
     from maos.runs import notify
 
-    return notify.addresses(found)
+    return notify.addresses([*urls, *database.settings.values.notify.urls])
 
 
 # --- run ---------------------------------------------------------------------------------------------------------
@@ -126,16 +114,15 @@ class StartCommand(LazyCommand):
         return super().make_context(info_name, args, parent, **extra)
 
 
-@click.command(
+@json_command(
+    "maos run 'Add a --verbose option, with tests and documentation'",
+    "maos run -f plan.yaml --var version=1.2",
+    "maos run -f plan.json --auto --concurrency 8 --budget 5",
+    "maos run -- make test",
+    "maos run --name nightly --time-limit 2h -- ./nightly.sh --all",
+    "maos run -f plan.toml --auto --json | jq .kind",
+    json=LINES,
     cls=StartCommand,
-    examples=[
-        "maos run 'Add a --verbose option, with tests and documentation'",
-        "maos run -f plan.yaml --var version=1.2",
-        "maos run -f plan.json --auto --concurrency 8 --budget 5",
-        "maos run -- make test",
-        "maos run --name nightly --time-limit 2h -- ./nightly.sh --all",
-        "maos run -f plan.toml --auto --json | jq .kind",
-    ],
 )
 @click.argument("request", metavar="[REQUEST | -- COMMAND...]", required=False, default="")
 @click.option(
@@ -147,9 +134,7 @@ class StartCommand(LazyCommand):
 @new_run
 @summary_option
 @notify_option
-@json_lines_option
-@click.pass_context
-def run(ctx: click.Context, /, request: str, file: str, variables: tuple[str, ...], **given: Any) -> None:
+def run(database: DatabaseTarget, /, request: str, file: str, variables: tuple[str, ...], **given: Any) -> int:
     """Run a request, a plan file, or one command.
 
     REQUEST: an agent makes a plan of it, which cannot contain commands. The plan is shown, and starts when you say yes.
@@ -165,13 +150,18 @@ def run(ctx: click.Context, /, request: str, file: str, variables: tuple[str, ..
         raise InvalidInput("it takes a request or a plan", hint="`maos run 'REQUEST'`, `-f FILE` or `-- COMMAND`")
     if variables and not file:
         raise InvalidInput("a request has no variables", hint="--var goes with -f FILE")
-    start(ctx, given, request=request, file=file, variables=variables)
+    return start(database, given, request=request, file=file, variables=variables)
 
 
 def start(
-    ctx: click.Context, given: Mapping[str, Any], *, request: str = "", file: str = "", variables: Sequence[str] = ()
-) -> NoReturn:
-    """Have the plan in a file, or of a request, approved; start a run of it, execute it, and exit."""
+    database: DatabaseTarget,
+    given: Mapping[str, Any],
+    *,
+    request: str = "",
+    file: str = "",
+    variables: Sequence[str] = (),
+) -> int:
+    """Have the plan in a file, or of a request, approved; start a run of it and execute it; return the exit code."""
     from pathlib import Path
 
     from maos import settings
@@ -180,9 +170,9 @@ def start(
     from maos.runs.service import new_id
     from maos.workflows.file_changes import origin_of
 
-    check_addresses(given["notify"])
-    database, as_json = ctx.obj, given["as_json"]
-    id, folder, options = new_id(), Path(given["cwd"]).absolute(), run_options(given)
+    check_addresses(database, given["notify"])
+    as_json = given["as_json"]
+    id, folder, options = new_id(), Path(given["cwd"]).absolute(), run_options(database, given)
     types = agent_types.known(folder, settings.config_folder())
     if file:
         draft = plans.read(file, variables)
@@ -199,7 +189,7 @@ def start(
         run = await m.runs.start(approved, folder=folder, options=options, id=id)
         return await foreground.ForegroundRun(m, run, given).execute()
 
-    ctx.exit(database.write(work, create=True, in_memory=True))
+    return database.write(work, create=True, in_memory=True)
 
 
 def _ask_planner(database: DatabaseTarget, request: str, asked: Mapping[str, Any], *, as_json: bool) -> Source:
@@ -244,11 +234,12 @@ async def _tell_interrupted(m: Maos, *, but: str = "") -> None:
 # --- resume ------------------------------------------------------------------------------------------------------
 
 
-@command(
+@json_command(
     "maos resume",
     "maos resume r-1a2b --dry-run",
     "maos resume r-1a2b --task 'docs after api: Document the new calls' --auto",
     "maos resume r-1a2b --cwd .",
+    json=LINES,
 )
 @click.argument("id", metavar="[ID]", required=False, default="", shell_complete=completion.runs)
 @click.option(
@@ -272,9 +263,7 @@ async def _tell_interrupted(m: Maos, *, but: str = "") -> None:
 @on_change_option
 @click.option("--trust", is_flag=True, help="Agree to what an imported run will start here, without being asked.")
 @dry_run_option
-@json_lines_option
-@click.pass_context
-def resume(ctx: click.Context, /, id: str, **given: Any) -> None:
+def resume(database: DatabaseTarget, /, id: str, **given: Any) -> int:
     """Resume a paused, interrupted or failed run.
 
     ID is a run, a workflow run, or a unique prefix of one; without it, the latest run that is not completed. Finished
@@ -288,16 +277,14 @@ def resume(ctx: click.Context, /, id: str, **given: Any) -> None:
     async def find(m: Maos) -> Run:
         return await (m.runs.find(id) if id else m.runs.latest())
 
-    database: DatabaseTarget = ctx.obj
-    on_change, as_json = given["on_change"], given["as_json"]
+    on_change, as_json = given["on_change"] or "keep", given["as_json"]
     if id:
         target = database.read(lambda m: m.find(id, RUN, WORKFLOW))
         id = target.id
         if target.kind == WORKFLOW:
             same = {name: given[name] for name in ("trust", "dry_run", "as_json", "on_change")}
-            forward(ctx, "workflow resume", id, **same)
-    check_addresses(given["notify"])
-    on_change = on_change or "keep"
+            return forward("workflow resume", id, **same)
+    check_addresses(database, given["notify"])
     added = None
     if given["tasks"] or given["dry_run"]:
         run = database.read(find)
@@ -305,7 +292,7 @@ def resume(ctx: click.Context, /, id: str, **given: Any) -> None:
         added = plans.added(run, given["tasks"])
         if given["dry_run"]:
             database.read(lambda m: foreground.preview(m, run, added, given["cwd"], on_change, as_json=as_json))
-            return
+            return 0
         assert added is not None
         plans.approve_added(run, added, auto=given["auto"], as_json=as_json)
     changed = {"concurrency": given["concurrency"], "time_limit_s": seconds(given["time_limit"]),
@@ -325,4 +312,4 @@ def resume(ctx: click.Context, /, id: str, **given: Any) -> None:
             return 0
         return await foreground.ForegroundRun(m, resumed, given).execute()
 
-    ctx.exit(database.write(work))
+    return database.write(work)

@@ -11,7 +11,7 @@ import click
 from maos.cli import completion, render
 from maos.cli import documents as shared
 from maos.cli.agent import words
-from maos.cli.commands import VERSION, WHEN, command, dry_run_option, json_option, yes_option
+from maos.cli.commands import VERSION, WHEN, dry_run_option, json_command, yes_option
 from maos.cli.completion import run_argument
 from maos.cli.database import DatabaseTarget, ask, need_yes
 from maos.cli.failures import CONFLICT
@@ -39,7 +39,7 @@ without_files_option = click.option(
 # --- checkpoint --------------------------------------------------------------------------------------------------
 
 
-@command(
+@json_command(
     "maos checkpoint r-1a2b3c --name before-refactoring",
     "maos checkpoint r-1a2b3c --list",
     "maos checkpoint r-1a2b3c --list --all",
@@ -48,8 +48,6 @@ without_files_option = click.option(
 @click.option("--name", default="", help="The name.  [default: manual-VERSION]")
 @click.option("--list", "only_list", is_flag=True, help="List checkpoints instead: of the run and its agents' files.")
 @click.option("--all", "everything", is_flag=True, help="With --list: every version of the run, and what happened.")
-@json_option
-@click.pass_obj
 def checkpoint(database: DatabaseTarget, id: str, name: str, only_list: bool, everything: bool, as_json: bool) -> None:
     """Name the state of a run, or list its checkpoints.
 
@@ -74,10 +72,9 @@ def checkpoint(database: DatabaseTarget, id: str, name: str, only_list: bool, ev
         return run, next(row for row in map(CheckpointRow, run.checkpoints) if row.made.name == called)
 
     run, row = database.write(work)
-    if as_json:
-        shared.show({"id": run.id, **_checkpoint(row)})
-    else:
-        render.line("checkpoint ", (clean(row.made.name), "bold"), f" of {run.id}, at version {row.made.version}")
+    where = f" of {run.id}, at version {row.made.version}"
+    found = {"id": run.id, **_checkpoint(row)}
+    render.show(found, "checkpoint ", (clean(row.made.name), "bold"), where, as_json=as_json)
 
 
 class CheckpointRow(NamedTuple):
@@ -166,7 +163,7 @@ async def _versions(m: Maos, id: str) -> tuple[Run, list[Any]]:
 # --- rollback and fork -------------------------------------------------------------------------------------------
 
 
-@command(
+@json_command(
     "maos rollback r-1a2b3c --to before-refactoring --dry-run",
     "maos rollback r-1a2b3c --to 12 --yes",
     "maos rollback r-1a2b3c --to 30m",
@@ -176,8 +173,6 @@ async def _versions(m: Maos, id: str) -> tuple[Run, list[Any]]:
 @without_files_option
 @dry_run_option
 @yes_option
-@json_option
-@click.pass_obj
 def rollback(
     database: DatabaseTarget, id: str, to: str | None, without_files: bool, dry_run: bool, yes: bool, as_json: bool
 ) -> None:
@@ -224,7 +219,7 @@ def rollback(
     render.line(("to undo this: ", "dim"), f"maos rollback {run.id} --to {done.undo}")
 
 
-@command(
+@json_command(
     "maos fork r-1a2b3c --at before-refactoring",
     "maos fork r-1a2b3c --at 12 --id r-try-b --json",
     "maos fork r-1a2b3c --dry-run",
@@ -234,8 +229,6 @@ def rollback(
 @click.option("--id", "into", metavar="NEW", default="", help="The id of the new run; with the same it is made once.")
 @without_files_option
 @dry_run_option
-@json_option
-@click.pass_obj
 def fork(
     database: DatabaseTarget, id: str, at: str | None, into: str, without_files: bool, dry_run: bool, as_json: bool
 ) -> None:
@@ -341,16 +334,16 @@ def _when(run: Run, text: str | None) -> When:
 # --- join --------------------------------------------------------------------------------------------------------
 
 
-@command("maos join r-1a2b3c r-4d5e6f --dry-run", "maos join r-1a2b3c r-4d5e6f", "maos join r-1a2b3c r-4d5e6f --theirs")
+@json_command(
+    "maos join r-1a2b3c r-4d5e6f --dry-run", "maos join r-1a2b3c r-4d5e6f", "maos join r-1a2b3c r-4d5e6f --theirs"
+)
 @run_argument
 @click.argument("other", metavar="OTHER", shell_complete=completion.runs)
 @click.option("--ours", "policy", flag_value="ours", help="Where both changed something, take it from ID.")
 @click.option("--theirs", "policy", flag_value="theirs", help="Take it from OTHER.")
 @click.option("--newest", "policy", flag_value="newest", help="Take what came last.")
 @dry_run_option
-@json_option
-@click.pass_context
-def join(ctx: click.Context, id: str, other: str, policy: str | None, dry_run: bool, as_json: bool) -> None:
+def join(database: DatabaseTarget, id: str, other: str, policy: str | None, dry_run: bool, as_json: bool) -> int:
     """Merge what a fork has done into a run, or vice versa.
 
     Both come from one run. Tasks that only OTHER has done or planned become part of ID, and the files are merged from
@@ -365,7 +358,7 @@ def join(ctx: click.Context, id: str, other: str, policy: str | None, dry_run: b
             await _paused(m, run)
         return await m.travel.join(run.id, theirs.id, policy=policy or "", dry_run=dry_run)
 
-    done: JoinPlan = ctx.obj.read(work) if dry_run else ctx.obj.write(work)
+    done = database.read(work) if dry_run else database.write(work)
     if as_json:
         conflicts = [{"id": each.id, **shared.of(each), "chosen": done.chosen.get(each.id)} for each in done.conflicts]
         joined, questions = not (done.open or dry_run), [each.ref for each in done.asked]
@@ -374,8 +367,7 @@ def join(ctx: click.Context, id: str, other: str, policy: str | None, dry_run: b
                      "conflicts": conflicts, "questions": questions, "commit": done.commit or None})  # fmt: skip
     else:
         _show_union(done, dry_run=dry_run)
-    if done.open and not dry_run:
-        ctx.exit(CONFLICT)
+    return CONFLICT if done.open and not dry_run else 0
 
 
 def _show_union(done: JoinPlan, *, dry_run: bool) -> None:

@@ -59,7 +59,7 @@ def create(database: DatabaseTarget, /, agent: str, data: dict[str, Any] | None,
     """
     state = database.write(lambda m: m.state.create(agent, data, **event), create=True)
     what = f" at version {state.version} with {render.many(len(state.raw()), 'field')}"
-    render.outcome(document(state), "created ", (clean(agent), "bold"), what, as_json=as_json)
+    render.show(document(state), "created ", (clean(agent), "bold"), what, as_json=as_json)
 
 
 @json_command(
@@ -300,7 +300,7 @@ def snapshot(database: DatabaseTarget, /, agent: str, as_list: bool, as_json: bo
     named = f" ({clean(info.name)})" if info.name else ""
     size = f"{whole} in {stored}" if info.bytes_stored else "a name only"
     text = f"{named} of {clean(agent)} at version {info.version}: {info.kind}, {size}"
-    render.outcome(_document(info), "snapshot ", (info.id, "bold"), text, as_json=as_json)
+    render.show(_document(info), "snapshot ", (info.id, "bold"), text, as_json=as_json)
 
 
 def _show_snapshots(database: DatabaseTarget, agent: str, as_json: bool) -> None:

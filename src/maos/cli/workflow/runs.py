@@ -88,8 +88,7 @@ def _value(text: str) -> Any:
 @new_run
 @summary_option
 @notify_option
-@click.pass_context
-def run(ctx: click.Context, database: DatabaseTarget, /, target: str, as_json: bool, **given: Any) -> int:
+def run(database: DatabaseTarget, /, target: str, as_json: bool, **given: Any) -> int:
     """Run a workflow: a plan file, or a function as FILE.py:FUNCTION.
 
     Agents execute a plan file (.yaml, .toml, .json) as with `maos run`, with the same options. A function, which can be
@@ -108,7 +107,7 @@ def run(ctx: click.Context, database: DatabaseTarget, /, target: str, as_json: b
                 "--checkpoint, --every and --interval are for functions",
                 hint="`maos admin config show checkpoint.frequency` shows when the files of agents are saved",
             )
-        start(ctx, {**given, "as_json": as_json}, file=target, variables=variables)
+        return start(database, {**given, "as_json": as_json}, file=target, variables=variables)
     if variables:
         raise InvalidInput("a function has no variables", hint="use --arg NAME=VALUE")
     definition = loader.load(target)
@@ -170,8 +169,7 @@ async def _until_ended(m: Maos, handle: Handle[Any], *, as_json: bool) -> int:
 @on_change_option
 @click.option("--trust", is_flag=True, help="Agree to resume a workflow that was imported from a file.")
 @dry_run_option
-@click.pass_context
-def resume(ctx: click.Context, database: DatabaseTarget, /, id: str, workflow_id: str, file: str, **how: Any) -> int:
+def resume(database: DatabaseTarget, /, id: str, workflow_id: str, file: str, **how: Any) -> int:
     """Resume a paused or interrupted workflow run.
 
     Without ID, the latest that has not ended; the run of a plan file also when it has failed. Steps with an outcome are
@@ -190,7 +188,7 @@ def resume(ctx: click.Context, database: DatabaseTarget, /, id: str, workflow_id
         return _resume_function(database, found, file, on_change or "refuse", **how)
     if file:
         raise InvalidInput(f"{found.id} was made from a file", hint="--from is for functions")
-    return forward(ctx, "resume", found.id, on_change=on_change, **how)
+    return forward("resume", found.id, on_change=on_change, **how)
 
 
 def _resume_function(
@@ -350,7 +348,7 @@ def _send(
     run, is_running = now.run, now.name == "running"
     next_ = f"not running; resume with: maos workflow resume {run.id}" if run.is_open else f"it is {run.status}"
     text = f"{run.id}: {done}" + ("" if is_running else f"; {next_}")
-    render.outcome({"id": run.id, "done": done, "running": is_running}, text, as_json=as_json)
+    render.show({"id": run.id, "done": done, "running": is_running}, text, as_json=as_json)
 
 
 @json_command("maos workflow state cleanup --retention-days 30")
@@ -369,14 +367,14 @@ def cleanup(database: DatabaseTarget, retention_days: float, dry_run: bool, yes:
     if dry_run or not found:
         names = f"{', '.join(found[:NAMES_SHOWN_MAX])}{', …' if len(found) > NAMES_SHOWN_MAX else ''}"
         text = f"would clean up {many}: {names}" if found else "nothing is that old"
-        render.outcome({"removed": [], "would_remove": found}, text, as_json=as_json)
+        render.show({"removed": [], "would_remove": found}, text, as_json=as_json)
         return
     need_yes(f"{many} would be cleaned up", yes=yes, as_json=as_json)
     if not yes:
         ask(f"clean up {many}?")
     events = database.write(lambda m: m.workflows.forget(found))
     text = f"cleaned up {many}, {render.many(events, 'event')}"
-    render.outcome({"removed": found, "events": events}, text, as_json=as_json)
+    render.show({"removed": found, "events": events}, text, as_json=as_json)
 
 
 # --- schedules ---------------------------------------------------------------------------------------------------
@@ -437,7 +435,7 @@ def list_schedules(database: DatabaseTarget, as_json: bool) -> None:
 def remove(database: DatabaseTarget, name: str, as_json: bool) -> None:
     """Remove a schedule; workflow runs that it started continue."""
     database.write(lambda m: m.workflows.unschedule(name))
-    render.outcome({"removed": name}, f"removed {name}", as_json=as_json)
+    render.show({"removed": name}, f"removed {name}", as_json=as_json)
 
 
 @json_command("maos workflow serve nightly.py jobs.billing", json=LINES)
