@@ -180,6 +180,7 @@ def options(*given: Callable[[Any], Any]) -> Callable[[Callable[..., Any]], Call
 full_option = click.option("--full", is_flag=True, help="Shorten nothing.")
 yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 dry_run_option = click.option("--dry-run", is_flag=True, help="Only show what would be done.")
+consent_options = options(dry_run_option, yes_option)
 source_option = click.option(
     "--source", default="cli", show_default=True, help="The author of the change, as shown in the history."
 )
@@ -210,10 +211,6 @@ class Version(NamedTuple):
                 f"agent {agent!r} has no version newest-{self.number}", hint=f"its versions are 1 to {newest}"
             )
         return newest - self.number
-
-
-NEWEST = Version(0, from_newest=True)
-BEFORE_NEWEST = Version(1, from_newest=True)
 
 
 class _Type(click.ParamType):  # type: ignore[type-arg]  # takes no argument before click 8.4

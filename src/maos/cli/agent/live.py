@@ -41,9 +41,6 @@ ANSWER_BYTES_MAX = 4096
 Begin = Callable[[Maos], Awaitable[Attachment]]
 
 
-# --- output ------------------------------------------------------------------------------------------------------
-
-
 @json_command(
     "maos agent logs nightly",
     "maos agent logs nightly -f",
