@@ -190,13 +190,7 @@ def analyst(agent: DemoAgent) -> None:
 
 def _callers(code: dict[Path, str], name: str) -> str:
     """The files that call a function."""
-    found = [
-        path.name
-        for path, text in code.items()
-        for node in ast.walk(ast.parse(text))
-        if isinstance(node, ast.Call) and name in (getattr(node.func, "id", ""), getattr(node.func, "attr", ""))
-    ]
-    return ", ".join(dict.fromkeys(found)) or "nowhere"
+    return ", ".join(path.name for path, text in code.items() if re.search(rf"(?<!def )\b{name}\(", text)) or "nowhere"
 
 
 def developer(agent: DemoAgent) -> None:

@@ -33,19 +33,10 @@ INSTRUCTIONS = (
 class ToolSpec:
     """A tool: its name, its description, and a schema of its arguments."""
 
-    __slots__ = ("description", "name", "needs_run", "properties", "read_only", "required", "waits")
-
     def __init__(
-        self,
-        name: str,
-        description: str,
-        properties: dict[str, dict[str, Any]],
-        *,
-        required: tuple[str, ...] = (),
-        read_only: bool = False,
-        needs_run: bool = False,
-        waits: bool = False,
-    ) -> None:
+        self, name: str, description: str, properties: dict[str, dict[str, Any]], *, required: tuple[str, ...] = (),
+        read_only: bool = False, needs_run: bool = False, waits: bool = False,
+    ) -> None:  # fmt: skip
         self.name = name
         self.description = description
         self.properties = properties
@@ -255,21 +246,12 @@ def _text_problems(value: str, schema: Mapping[str, Any]) -> list[str]:
 
 
 def _size_problems(value: Any) -> list[str]:
-    if _depth(value) > DEPTH_MAX:
+    if not _is_flat(value):
         return [f"is nested deeper than {DEPTH_MAX} levels"]
     size = len(json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogatepass"))
     return [f"takes {size} bytes; at most {VALUE_BYTES_MAX} are allowed"] if size > VALUE_BYTES_MAX else []
 
 
-def _depth(value: Any) -> int:
-    depth, level = 0, [value]
-    while level and depth <= DEPTH_MAX:
-        depth += 1
-        inside: list[Any] = []
-        for each in level:
-            if isinstance(each, dict):
-                inside += each.values()
-            elif isinstance(each, list):
-                inside += each
-        level = inside
-    return depth
+def _is_flat(value: Any, levels: int = DEPTH_MAX) -> bool:
+    inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return levels > 0 and all(_is_flat(each, levels - 1) for each in inside)

@@ -16,7 +16,7 @@ import msgspec
 
 from maos.bus.history import SentMessage
 from maos.cli.agent import words
-from maos.cli.input import InputLines, Prompt
+from maos.cli.input import PipedLines, Prompt
 from maos.cli.render import clean
 from maos.cli.runs import narration, page, plans
 from maos.cli.runs.foreground import introduce
@@ -36,6 +36,7 @@ from maos.runs.status import is_executing, is_interrupted
 
 if TYPE_CHECKING:
     from maos.app import Maos
+    from maos.cli.terminal import LiveTerminal
 
 LINES_SHOWN_MAX = 40
 LABELS = {
@@ -71,7 +72,7 @@ class Proposal(NamedTuple):
 class ChatSession:
     """One person, one run at a time; `ChatLoop` reads the lines."""
 
-    def __init__(self, m: Maos, view: LiveView, lines: InputLines, settings: ChatSettings) -> None:
+    def __init__(self, m: Maos, view: LiveView, lines: PipedLines | LiveTerminal, settings: ChatSettings) -> None:
         self.m = m
         self.view = view
         self.lines = lines
