@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -70,6 +69,8 @@ def doctor(database: DatabaseTarget, fix: bool, yes: bool, as_json: bool) -> int
     except MaosError as error:
         if findings:
             raise
+        import asyncio
+
         return 0 if asyncio.run(examine_machine(error)) else FAILED
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
+from click.core import ParameterSource
 
 from maos.clock import MICROSECONDS, SystemClock, to_us
 from maos.errors import InvalidInput, NotFound
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 DOCUMENT, LINES = "Print one JSON document instead.", "Print a JSON document per line instead."
 """What --json does."""
+PERMISSIONS = ("ask", "edits", "deny")
+TIME_LIMIT = "10m"
 _FROM_NEWEST = re.compile(r"-[0-9]+")
 
 
@@ -177,6 +180,7 @@ def options(*given: Callable[[Any], Any]) -> Callable[[Callable[..., Any]], Call
 full_option = click.option("--full", is_flag=True, help="Shorten nothing.")
 yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 dry_run_option = click.option("--dry-run", is_flag=True, help="Only show what would be done.")
+consent_options = options(dry_run_option, yes_option)
 source_option = click.option(
     "--source", default="cli", show_default=True, help="The author of the change, as shown in the history."
 )
@@ -207,10 +211,6 @@ class Version(NamedTuple):
                 f"agent {agent!r} has no version newest-{self.number}", hint=f"its versions are 1 to {newest}"
             )
         return newest - self.number
-
-
-NEWEST = Version(0, from_newest=True)
-BEFORE_NEWEST = Version(1, from_newest=True)
 
 
 class _Type(click.ParamType):  # type: ignore[type-arg]  # takes no argument before click 8.4
@@ -311,6 +311,11 @@ DURATION = DurationType()
 JSON = JsonType()
 TEXT = TextType()
 JSON_OBJECT = JsonType(only_objects=True)
+
+
+def is_given(name: str) -> bool:
+    """Whether a person said it, rather than leaving it to the settings."""
+    return click.get_current_context().get_parameter_source(name) is not ParameterSource.DEFAULT
 
 
 def seconds(duration_us: int | None) -> float | None:

@@ -15,6 +15,8 @@ from maos.cli.render import clean, coloured, wrap
 
 FAILED, USAGE, NOT_FOUND, CONFLICT, UNAVAILABLE, INTERRUPTED, PIPE_CLOSED = 1, 2, 3, 4, 5, 130, 141
 STOPPED, LIMIT_REACHED, NEEDS_PERSON, MAY_PASS = 6, 7, 8, 9
+SIGNALLED = 128
+"""Added to the number of the signal that ended a command, as shells do."""
 
 EXIT_CODES = (
     (0, "done"),

@@ -25,7 +25,7 @@ from maos.app import Maos
 from maos.cli import documents, render
 from maos.cli.commands import json_command
 from maos.cli.database import DatabaseTarget
-from maos.cli.failures import FAILED, INTERRUPTED, note
+from maos.cli.failures import FAILED, INTERRUPTED, SIGNALLED, note
 from maos.cli.input import heard
 from maos.cli.render import Column, Listing, clean, shorten
 from maos.cli.runs.live import LiveView
@@ -36,8 +36,6 @@ from maos.model.events.facts import Line
 from maos.model.run import Run, agent_name
 from maos.runs.feed import AgentOutput, MessageUpdate, RunFeed
 
-SIGNALLED = 128
-"""Added to the number of the signal that ended a command, as shells do."""
 PAUSE_S = 0.15
 """How long an agent works at a line."""
 LOOK_S = 0.1

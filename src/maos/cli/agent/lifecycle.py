@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from maos.cli import documents, render
+from maos.cli import commands, documents, render
 from maos.cli.agent import words
 from maos.cli.agent.status import ending, on_agent
-from maos.cli.commands import DURATION, LINES, TEXT, LazyCommand, json_command, options, seconds
+from maos.cli.commands import LINES, LazyCommand, is_given, json_command, options, seconds
 from maos.cli.completion import agent_argument
 from maos.cli.database import DatabaseTarget
 from maos.cli.failures import note
 from maos.cli.render import clean
-from maos.cli.runs.start import PERMISSIONS, TIME_LIMIT, is_given
 from maos.clock import MICROSECONDS
 from maos.errors import InvalidInput
 from maos.model.question import yes_or_no
@@ -62,9 +61,6 @@ class RunCommand(LazyCommand):
             ) from error
 
 
-# --- in the foreground -------------------------------------------------------------------------------------------
-
-
 @json_command(
     "maos agent run -- make test",
     "maos agent run 'make lint && make test'",
@@ -79,16 +75,17 @@ class RunCommand(LazyCommand):
 @click.option("--kind", default="shell", show_default=True, help="What it is; `maos agent kinds` lists them.")
 @click.option("--name", default="", help="Its name.  [default: made up]")
 @click.option("--model", default="", help="The model its program should use.")
-@click.option("--instructions", type=TEXT, default="", help="A role or rules for it, or @FILE.")
+@click.option("--instructions", type=commands.TEXT, default="", help="A role or rules for it, or @FILE.")
 @click.option(
-    "--time-limit", type=DURATION, default=TIME_LIMIT, show_default=True, help="End it after so long; 0s: never."
-)
+    "--time-limit", type=commands.DURATION, default=commands.TIME_LIMIT, show_default=True,
+    help="End it after so long; 0s: never.",
+)  # fmt: skip
 @limit_options
 @click.option(
     "--allow", "tools_allowed", multiple=True, metavar="TOOL", help="A tool it may use unasked. Can be repeated."
 )
 @click.option(
-    "--permission", type=click.Choice(PERMISSIONS), default=PERMISSIONS[0], show_default=True,
+    "--permission", type=click.Choice(commands.PERMISSIONS), default=commands.PERMISSIONS[0], show_default=True,
     help="What happens to other tools: ask a person, let it edit files of its workspace, or deny them.",
 )  # fmt: skip
 @click.option("--cwd", type=click.Path(exists=True, file_okay=False), default=".", help="The folder to work in.")
@@ -147,7 +144,7 @@ def attach(database: DatabaseTarget, agent: str, as_json: bool) -> int:
 )
 @agent_argument
 @click.argument("more", metavar="[MORE]", required=False, default="")
-@click.option("--time-limit", type=DURATION, help="End it after so long; 0s for never.  [default: as before]")
+@click.option("--time-limit", type=commands.DURATION, help="End it after so long; 0s for never.  [default: as before]")
 @limit_options
 @env_option
 def resume(
@@ -207,8 +204,9 @@ def _from_stdin(text: str) -> str:
 @json_command("maos agent stop nightly", "maos agent stop nightly --grace 1m --json")
 @agent_argument
 @click.option(
-    "--grace", type=DURATION, default=GRACE_US, help="How long it may take to end before it is killed.  [default: 10s]"
-)
+    "--grace", type=commands.DURATION, default=GRACE_US,
+    help="How long it may take to end before it is killed.  [default: 10s]",
+)  # fmt: skip
 def stop(database: DatabaseTarget, agent: str, grace: int, as_json: bool) -> None:
     """Stop an agent and wait until it has ended; it can be resumed.
 
@@ -247,12 +245,12 @@ def send(database: DatabaseTarget, agent: str, text: str, as_json: bool) -> None
         return name, *await m.agents.tell(name, text)
 
     name, number, running = database.write(work)
-    if as_json:
-        documents.show({"agent": name, "message": number, "running": running})
-        return
     when = "as soon as it can accept one" if running else "when it is resumed: "
     resume = "" if running else f"maos agent resume {name}"
-    render.line(f"message {number} for ", (clean(name), "bold"), f"; delivered {when}", (resume, "bold"))
+    render.show(
+        {"agent": name, "message": number, "running": running}, f"message {number} for ", (clean(name), "bold"),
+        f"; delivered {when}", (resume, "bold"), as_json=as_json,
+    )  # fmt: skip
 
 
 @json_command("maos agent answer fixer yes", "maos agent answer fixer toolu_01 no --why 'Use git mv instead'")
@@ -270,8 +268,6 @@ def answer(database: DatabaseTarget, agent: str, what: tuple[str, ...], why: str
     request = "".join(what[:-1])
     work = on_agent(agent, lambda m, name: m.questions.answer_permission(name, allow, request=request, why=why))
     question = database.write(work)
-    tool = words.tool(question.tool, question.input)
-    if as_json:
-        documents.show({"agent": question.owner, "allow": allow, "tool": tool})
-    else:
-        render.line((clean(question.owner), "bold"), f" may {'' if allow else 'not '}use {tool}")
+    tool, by = words.tool(question.tool, question.input), question.owner
+    said = f" may {'' if allow else 'not '}use {tool}"
+    render.show({"agent": by, "allow": allow, "tool": tool}, (clean(by), "bold"), said, as_json=as_json)

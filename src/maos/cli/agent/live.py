@@ -26,7 +26,7 @@ from maos.cli.agent.words import Fact
 from maos.cli.commands import LINES, WHEN, json_command
 from maos.cli.completion import agent_argument
 from maos.cli.database import DatabaseTarget
-from maos.cli.failures import INTERRUPTED
+from maos.cli.failures import INTERRUPTED, SIGNALLED
 from maos.cli.input import heard
 from maos.cli.render import clean, shorten, styled, wrap
 from maos.errors import InvalidInput, LeaseLost
@@ -37,13 +37,8 @@ from maos.views.agents import UNATTENDED, AgentEvent, Attachment
 TOOL_CHARS = 160
 WIDTH_MIN = 40
 ANSWER_BYTES_MAX = 4096
-SIGNALLED = 128
-"""Added to the number of the signal that ends this process, as shells do."""
 
 Begin = Callable[[Maos], Awaitable[Attachment]]
-
-
-# --- output ------------------------------------------------------------------------------------------------------
 
 
 @json_command(

@@ -97,9 +97,6 @@ def on_agent(agent: str, act: Callable[[Maos, str], Awaitable[T]]) -> Callable[[
     return work
 
 
-# --- the list ----------------------------------------------------------------------------------------------------
-
-
 @json_command("maos agent list", "maos agent list --all --json", name="list")
 @click.option("--all", "everything", is_flag=True, help="Also those that ended more than a day ago.")
 def list_(database: DatabaseTarget, everything: bool, as_json: bool) -> None:
@@ -244,9 +241,6 @@ def _figures(now: AgentStatus) -> list[str]:
     return [*cost, f"{tokens} tokens"] if tokens else cost
 
 
-# --- files -------------------------------------------------------------------------------------------------------
-
-
 @json_command("maos agent diff fixer", "maos agent diff fixer --patch | less", "maos agent diff fixer --json")
 @agent_argument
 @click.option("--patch", is_flag=True, help="Show the changes themselves, as a patch that git can apply.")
@@ -348,9 +342,6 @@ def place_of(attempt: Attempt) -> list[str]:
     if workspace.get("repository"):
         return [f"{where}, a git worktree of its own", *workspace.get("notes", ())]
     return [where, *(() if attempt.kind == "shell" else workspace.get("notes", ()))]
-
-
-# --- kinds -------------------------------------------------------------------------------------------------------
 
 
 @json_command("maos agent kinds", "maos agent kinds --json")

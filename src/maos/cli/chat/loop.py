@@ -9,10 +9,10 @@ from difflib import get_close_matches
 
 from maos.cli.agent import words
 from maos.cli.chat.session import ChatSession
-from maos.cli.failures import INTERRUPTED, USAGE
+from maos.cli.failures import INTERRUPTED, SIGNALLED, USAGE
 from maos.cli.input import InputLine, heard
 from maos.cli.runs import narration, page, plans
-from maos.cli.runs.foreground import PAUSING, SIGNALLED
+from maos.cli.runs.foreground import PAUSING
 from maos.cli.runs.live import cancel
 from maos.errors import InvalidInput, MaosError
 from maos.ids import only

@@ -170,9 +170,6 @@ def rm(database: DatabaseTarget, id: str, dry_run: bool, yes: bool, as_json: boo
     render.show({"dry_run": dry_run, **documents.of(found)}, (found.run, "bold"), done, as_json=as_json)
 
 
-# --- what is kept -------------------------------------------------------------------------------------------------
-
-
 @json_command("maos admin pin r-1a2b3c --why 'what we shipped in March'", "maos admin pin r-1a2b3c --undo")
 @run_argument
 @click.option("--why", default="", metavar="TEXT", help="The reason; shown with the run.")

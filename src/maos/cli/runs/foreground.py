@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from maos.cli import documents, render
 from maos.cli.agent import words
 from maos.cli.database import ask
-from maos.cli.failures import INTERRUPTED, note
+from maos.cli.failures import INTERRUPTED, SIGNALLED, note
 from maos.cli.input import heard
 from maos.cli.render import clean
 from maos.cli.runs import page
@@ -39,8 +39,6 @@ from maos.workflows.file_changes import Look
 if TYPE_CHECKING:
     from maos.app import Maos
 
-SIGNALLED = 128
-"""Added to the number of the signal that ended a command, as shells do."""
 PAUSING = "pausing: the agents are being stopped; press Ctrl+C again to detach from them instead"
 SAID = {
     "kept": "done; will not run again",
@@ -214,10 +212,8 @@ async def preview(m: Maos, run: Run, added: Addition | None, cwd: str | None, on
     new = [] if added is None else added.plan.tasks
     foreign = await m.runs.acts(run.id) if await m.runs.needs_consent(run.id) else None
     if as_json:
-        tasks = [
-            {**each._asdict(), "unknown": [{"name": tool.name, "input": tool.input} for tool in each.unknown]}
-            for each in found
-        ]
+        tasks = [{**each._asdict(), "unknown": [documents.of(tool, "name", "input") for tool in each.unknown]}
+                 for each in found]  # fmt: skip
         more = [{"task": task.name, "what": "added", "words": task.task, "needs": task.needs} for task in new]
         starts = {} if foreign is None else {"agreed": False, "starts": documents.of(foreign)}
         document = {"kind": "dry_run", "run": run.id, "executing": is_executing(run), "tasks": [*tasks, *more],
@@ -254,8 +250,7 @@ def _show_next(each: Next, width: int) -> None:
 def _show_moved(moved: Moved, *, as_json: bool, dry_run: bool) -> None:
     """Print where a run works from now on."""
     if as_json:
-        found = {**moved._asdict(), "found": list(moved.found), "anew": list(moved.anew)}
-        documents.show_line({"kind": "moved", "dry_run": dry_run, **found})
+        documents.show_line({"kind": "moved", "dry_run": dry_run, **documents.of(moved)})
         return
     if moved.changed:
         verb = "would work" if dry_run else "works"

@@ -115,9 +115,6 @@ def of_fact(agent: str, fact: Mapping[str, Any]) -> tuple[str, str] | None:
     return None
 
 
-# --- questions ---------------------------------------------------------------------------------------------------
-
-
 def lines_of(run: str, question: Open) -> list[str]:
     """A question as it is rendered above the prompt."""
     names = [task_of(run, each) for each in question.asked_by]

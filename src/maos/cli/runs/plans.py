@@ -45,9 +45,6 @@ def addition(run: Run, texts: Sequence[str]) -> Addition:
     return plan_input.addition(run, said, files)
 
 
-# --- approval ----------------------------------------------------------------------------------------------------
-
-
 def approve(
     draft: Source, types: Mapping[str, AgentType], options: Mapping[str, Any], *, auto: bool, as_json: bool
 ) -> ValidPlan:
@@ -135,9 +132,6 @@ def _show_problems(name: str, problems: Sequence[Problem]) -> None:
         click.echo(f"  {clean(str(each))}", err=True)
     if len(problems) > TASKS_SHOWN_MAX:
         click.echo(f"  … and {len(problems) - TASKS_SHOWN_MAX} more", err=True)
-
-
-# --- showing -----------------------------------------------------------------------------------------------------
 
 
 def show(found: ValidPlan, options: Mapping[str, Any]) -> None:

@@ -39,9 +39,6 @@ FIRST_VERSION = "1"
 newest_argument = click.argument("id", metavar="[ID]", required=False, default="", shell_complete=completion.ids)
 
 
-# --- logs and attach ---------------------------------------------------------------------------------------------
-
-
 @json_command(
     "maos logs", "maos logs r-1a2b3c", "maos logs r-1a2b3c/api -f", "maos logs nightly --since 10m --json", json=LINES
 )
@@ -110,9 +107,6 @@ def attach(database: DatabaseTarget, id: str, as_json: bool) -> int:
 
 async def _find(m: Maos, id: str) -> Target:
     return await m.find(id, RUN, AGENT) if id else Target(RUN, (await m.runs.newest()).id)
-
-
-# --- diff --------------------------------------------------------------------------------------------------------
 
 
 def _changed(noun: str) -> Listing[ChangedField]:
@@ -215,9 +209,6 @@ def _difference(one: Side, other: Side, found: Difference) -> Document:
         for side, commit in zip((one, other), found.commits, strict=True)
     )
     return {"before": before, "after": after, **shared.of(found)}
-
-
-# --- merge -------------------------------------------------------------------------------------------------------
 
 
 @json_command("maos merge r-1a2b3c", "maos merge r-1a --message 'New parser' --json", "maos merge fixer")

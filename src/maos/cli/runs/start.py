@@ -6,12 +6,23 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
-from click.core import ParameterSource
 
 from maos.cli import completion, render
 from maos.cli.agent import words
 from maos.cli.agent.status import code_of
-from maos.cli.commands import DURATION, LINES, LazyCommand, dry_run_option, forward, json_command, options, seconds
+from maos.cli.commands import (
+    DURATION,
+    LINES,
+    PERMISSIONS,
+    TIME_LIMIT,
+    LazyCommand,
+    dry_run_option,
+    forward,
+    is_given,
+    json_command,
+    options,
+    seconds,
+)
 from maos.cli.database import DatabaseTarget
 from maos.cli.failures import note, report
 from maos.cli.workflow.changes import on_change_option
@@ -24,13 +35,8 @@ if TYPE_CHECKING:
     from maos.plans.source import Source
     from maos.runs.notify import Address
 
-PERMISSIONS = ("ask", "edits", "deny")
-TIME_LIMIT = "10m"
 CONCURRENCY = 4
 INTERRUPTED_SHOWN_MAX = 3
-
-
-# --- options -----------------------------------------------------------------------------------------------------
 
 
 run_limits = options(
@@ -76,11 +82,6 @@ def run_options(database: DatabaseTarget, given: Mapping[str, Any]) -> dict[str,
     return with_defaults(database.settings.values, {**said, "in_place": given["in_place"], "budget": _limits(given)})
 
 
-def is_given(name: str) -> bool:
-    """Whether a person said it, rather than leaving it to the settings."""
-    return click.get_current_context().get_parameter_source(name) is not ParameterSource.DEFAULT
-
-
 def _limits(given: Mapping[str, Any]) -> dict[str, float]:
     """The limits as a run keeps them; those that were not given are left out."""
     found = {"cost_usd": given["budget"], "tokens": given["tokens"], "time_s": seconds(given["run_time"])}
@@ -92,9 +93,6 @@ def check_addresses(database: DatabaseTarget, urls: Sequence[str]) -> list[Addre
     from maos.runs import notify
 
     return notify.addresses([*urls, *database.settings.values.notify.urls])
-
-
-# --- run ---------------------------------------------------------------------------------------------------------
 
 
 class StartCommand(LazyCommand):
@@ -225,9 +223,6 @@ async def _tell_interrupted(m: Maos, *, but: str = "") -> None:
         note(f"{run.id} was interrupted, {run.done} of {len(run.tasks)} tasks done: `maos resume {run.id}` resumes it")
     if len(found) > INTERRUPTED_SHOWN_MAX:
         note(f"{len(found) - INTERRUPTED_SHOWN_MAX} more were interrupted: `maos ps --status interrupted`")
-
-
-# --- resume ------------------------------------------------------------------------------------------------------
 
 
 @json_command(

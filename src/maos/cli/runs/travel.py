@@ -36,9 +36,6 @@ without_files_option = click.option(
 )
 
 
-# --- checkpoint --------------------------------------------------------------------------------------------------
-
-
 @json_command(
     "maos checkpoint r-1a2b3c --name before-refactoring",
     "maos checkpoint r-1a2b3c --list",
@@ -158,9 +155,6 @@ VERSIONS: Listing[Any] = Listing(
 async def _versions(m: Maos, id: str) -> tuple[Run, list[Any]]:
     run = await m.runs.find(id)
     return run, await m.runs.versions(run.id)
-
-
-# --- rollback and fork -------------------------------------------------------------------------------------------
 
 
 @json_command(
@@ -331,9 +325,6 @@ def _when(run: Run, text: str | None) -> When:
         raise InvalidInput(f"{run.id} has no point in time {text!r}", hint=hint) from None
 
 
-# --- join --------------------------------------------------------------------------------------------------------
-
-
 @json_command(
     "maos join r-1a2b3c r-4d5e6f --dry-run", "maos join r-1a2b3c r-4d5e6f", "maos join r-1a2b3c r-4d5e6f --theirs"
 )
@@ -361,10 +352,9 @@ def join(database: DatabaseTarget, id: str, other: str, policy: str | None, dry_
     done = database.read(work) if dry_run else database.write(work)
     if as_json:
         conflicts = [{"id": each.id, **shared.of(each), "chosen": done.chosen.get(each.id)} for each in done.conflicts]
-        joined, questions = not (done.open or dry_run), [each.ref for each in done.asked]
-        shared.show({"dry_run": dry_run, "run": done.run, "other": done.other, "base": shared.of(done.base),
-                     "joined": joined, "undo": done.undo, "taken": done.taken, "added": done.added,
-                     "conflicts": conflicts, "questions": questions, "commit": done.commit or None})  # fmt: skip
+        found = {"dry_run": dry_run, **shared.of(done, "run", "other", "base", "undo", "taken", "added")}
+        found |= {"joined": not (done.open or dry_run), "questions": [each.ref for each in done.asked]}
+        shared.show({**found, "conflicts": conflicts, "commit": done.commit or None})
     else:
         _show_union(done, dry_run=dry_run)
     return CONFLICT if done.open and not dry_run else 0

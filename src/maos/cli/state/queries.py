@@ -10,18 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from maos.cli import documents, render
-from maos.cli.commands import (
-    BEFORE_NEWEST,
-    LINES,
-    NEWEST,
-    VERSION,
-    WHEN,
-    Version,
-    full_option,
-    json_command,
-    path_option,
-    pointer,
-)
+from maos.cli.commands import LINES, VERSION, WHEN, Version, full_option, json_command, path_option, pointer
 from maos.cli.completion import agent_argument
 from maos.cli.database import DatabaseTarget
 from maos.cli.failures import FAILED, code_for, report
@@ -270,7 +259,7 @@ def events(
 )  # fmt: skip
 @agent_argument
 @click.option(
-    "--after", type=VERSION, default=NEWEST, help="Start after this version; -5 for the last five, 0 for all."
+    "--after", type=VERSION, default="newest", help="Start after this version; -5 for the last five, 0 for all."
 )
 @full_option
 def stream(database: DatabaseTarget, agent: str, after: Version, full: bool, as_json: bool) -> None:
@@ -306,8 +295,8 @@ def _show_event(event: StateEvent, *, full: bool, as_json: bool) -> None:
 
 @json_command("maos state diff reviewer", "maos state diff reviewer 1 newest", "maos state diff reviewer -2 --full")
 @agent_argument
-@click.argument("first", metavar="[FIRST]", type=VERSION, default=BEFORE_NEWEST)
-@click.argument("second", metavar="[SECOND]", type=VERSION, default=NEWEST)
+@click.argument("first", metavar="[FIRST]", type=VERSION, default="newest-1")
+@click.argument("second", metavar="[SECOND]", type=VERSION, default="newest")
 @full_option
 def diff(database: DatabaseTarget, agent: str, first: Version, second: Version, full: bool, as_json: bool) -> None:
     """Show what changed between two versions.
@@ -334,9 +323,6 @@ def show_changes(what: str, agent: str, changes: Sequence[Change], *, full: bool
     found = render.many(len(changes), "change") if changes else "no difference"
     render.line((clean(agent), "bold"), f" {what}: {found}")
     render.changes(changes, full=full)
-
-
-# --- everything, checked -----------------------------------------------------------------------------------------
 
 
 @json_command("maos admin verify", "maos admin verify reviewer", "maos admin verify --accept-loss --json")

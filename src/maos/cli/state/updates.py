@@ -10,22 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from maos.cli import documents, render
-from maos.cli.commands import (
-    DURATION,
-    JSON,
-    JSON_OBJECT,
-    VERSION,
-    WHEN,
-    Version,
-    dry_run_option,
-    full_option,
-    json_command,
-    options,
-    pointer,
-    source_option,
-    yes_option,
-)
+from maos.cli import commands, documents, render
+from maos.cli.commands import Version, consent_options, full_option, json_command, options, pointer, source_option
 from maos.cli.completion import agent_argument
 from maos.cli.database import DatabaseTarget, ask, need_yes
 from maos.cli.render import Column, Listing, clean, shorten
@@ -48,12 +34,12 @@ expected_option = click.option(
 
 _event_options = options(
     source_option,
-    click.option("--meta", "metadata", type=JSON_OBJECT, metavar="JSON", help="More about it, an object."),
+    click.option("--meta", "metadata", type=commands.JSON_OBJECT, metavar="JSON", help="More about it, an object."),
     click.option("--correlation", help="What it belongs to, such as the id of a run."),
     click.option("--causation", help="The id of the event that led to it, such as agent/planner@4."),
     click.option("--key", help="Makes repeating the command harmless: the same key, the same change, once."),
 )
-_return_options = options(source_option, dry_run_option, yes_option, full_option)
+_return_options = options(source_option, consent_options, full_option)
 
 
 @json_command(
@@ -63,7 +49,7 @@ _return_options = options(source_option, dry_run_option, yes_option, full_option
     """echo '{"status": "idle"}' | maos state create tester -""",
 )
 @agent_argument
-@click.argument("data", metavar="[JSON]", type=JSON_OBJECT, required=False)
+@click.argument("data", metavar="[JSON]", type=commands.JSON_OBJECT, required=False)
 @_event_options
 def create(database: DatabaseTarget, /, agent: str, data: dict[str, Any] | None, as_json: bool, **event: Any) -> None:
     """Create the state of an agent.
@@ -72,11 +58,8 @@ def create(database: DatabaseTarget, /, agent: str, data: dict[str, Any] | None,
     - for standard input. Without it the agent gets the usual fields, all empty.
     """
     state = database.write(lambda m: m.state.create(agent, data, **event), create=True)
-    if as_json:
-        documents.show(document(state))
-        return
-    fields = render.many(len(state.raw()), "field")
-    render.line("created ", (clean(agent), "bold"), f" at version {state.version} with {fields}")
+    what = f" at version {state.version} with {render.many(len(state.raw()), 'field')}"
+    render.show(document(state), "created ", (clean(agent), "bold"), what, as_json=as_json)
 
 
 @json_command(
@@ -86,9 +69,9 @@ def create(database: DatabaseTarget, /, agent: str, data: dict[str, Any] | None,
     """echo '{"status": "idle"}' | maos state update reviewer -""",
 )
 @agent_argument
-@click.argument("data", metavar="[JSON]", type=JSON_OBJECT, required=False)
+@click.argument("data", metavar="[JSON]", type=commands.JSON_OBJECT, required=False)
 @click.option(
-    "--append", "appended", type=(str, JSON), metavar="POINTER JSON", multiple=True,
+    "--append", "appended", type=(str, commands.JSON), metavar="POINTER JSON", multiple=True,
     help="Add an entry to the end of the list at a path. Can be repeated.",
 )  # fmt: skip
 @click.option(
@@ -162,7 +145,7 @@ def agree(
     "maos state rollback reviewer 3 --yes --expected 7",
 )
 @agent_argument
-@click.argument("version", metavar="VERSION", type=VERSION)
+@click.argument("version", metavar="VERSION", type=commands.VERSION)
 @expected_option
 @_return_options
 def rollback(
@@ -291,7 +274,9 @@ SNAPSHOTS: Listing[SnapshotInfo] = Listing(
     "--compression", type=click.Choice(COMPRESSIONS), default=COMPRESSIONS[0], show_default=True,
     help="zstd is smallest, lz4 fastest.",
 )  # fmt: skip
-@click.option("--keep-for", type=DURATION, help="It may be removed after that long, such as 30d.  [default: kept]")
+@click.option(
+    "--keep-for", type=commands.DURATION, help="It may be removed after that long, such as 30d.  [default: kept]"
+)
 @click.option("--permanent", is_flag=True, help="Never removed unless by force.")
 @source_option
 def snapshot(database: DatabaseTarget, /, agent: str, as_list: bool, as_json: bool, **how: Any) -> None:
@@ -311,14 +296,11 @@ def snapshot(database: DatabaseTarget, /, agent: str, as_list: bool, as_json: bo
         return await m.state.snapshot(agent, retention=Retention(expires_us, permanent), **how)
 
     info = database.write(work)
-    if as_json:
-        documents.show(_document(info))
-        return
     stored, whole = render.size(info.bytes_stored), render.size(info.bytes_plain)
     named = f" ({clean(info.name)})" if info.name else ""
     size = f"{whole} in {stored}" if info.bytes_stored else "a name only"
     text = f"{named} of {clean(agent)} at version {info.version}: {info.kind}, {size}"
-    render.line("snapshot ", (info.id, "bold"), text)
+    render.show(_document(info), "snapshot ", (info.id, "bold"), text, as_json=as_json)
 
 
 def _show_snapshots(database: DatabaseTarget, agent: str, as_json: bool) -> None:
@@ -340,11 +322,10 @@ def _show_snapshots(database: DatabaseTarget, agent: str, as_json: bool) -> None
     "uncritical events.",
 )  # fmt: skip
 @click.option("--keep-last", type=click.IntRange(min=0), metavar="N", help="Keep so many events as they are.")
-@click.option("--keep-since", type=WHEN, help="Keep events since a time: ISO 8601, or 30d ago.")
+@click.option("--keep-since", type=commands.WHEN, help="Keep events since a time: ISO 8601, or 30d ago.")
 @click.option("--critical-only", is_flag=True, help="Keep critical events as they are.")
 @source_option
-@dry_run_option
-@yes_option
+@consent_options
 def compact(database: DatabaseTarget, /, agent: str, dry_run: bool, yes: bool, as_json: bool, **how: Any) -> None:
     """Compact the history of an agent.
 

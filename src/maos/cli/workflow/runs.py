@@ -15,7 +15,7 @@ import msgspec
 
 from maos.app import Maos
 from maos.cli import documents, render
-from maos.cli.commands import JSON, LINES, dry_run_option, forward, json_command, named_text, options, yes_option
+from maos.cli.commands import JSON, LINES, consent_options, dry_run_option, forward, json_command, named_text, options
 from maos.cli.database import DatabaseTarget, ask, need_yes
 from maos.cli.failures import FAILED, INTERRUPTED, note
 from maos.cli.input import heard
@@ -63,9 +63,6 @@ def _value(text: str) -> Any:
     except (ValueError, RecursionError):
         return text
     return text if found.__class__ is float and not math.isfinite(found) else found  # such as 12e4567
-
-
-# --- run ---------------------------------------------------------------------------------------------------------
 
 
 @json_command(
@@ -159,9 +156,6 @@ async def _until_ended(m: Maos, handle: Handle[Any], *, as_json: bool) -> int:
     if ended.status == "completed":
         return 0
     return INTERRUPTED if interrupted else FAILED
-
-
-# --- resume ------------------------------------------------------------------------------------------------------
 
 
 @json_command(
@@ -352,14 +346,9 @@ def _send(
 
     now = database.write(work)
     run, is_running = now.run, now.name == "running"
-    if as_json:
-        documents.show({"id": run.id, "done": done, "running": is_running})
-        return
     next_ = f"not running; resume with: maos workflow resume {run.id}" if run.is_open else f"it is {run.status}"
-    render.line(f"{run.id}: {done}" + ("" if is_running else f"; {next_}"))
-
-
-# --- cleanup -----------------------------------------------------------------------------------------------------
+    text = f"{run.id}: {done}" + ("" if is_running else f"; {next_}")
+    render.show({"id": run.id, "done": done, "running": is_running}, text, as_json=as_json)
 
 
 @json_command("maos workflow state cleanup --retention-days 30")
@@ -367,8 +356,7 @@ def _send(
     "--retention-days", type=click.FloatRange(min=0), default=30.0, show_default=True,
     help="Those that ended so many days ago.",
 )  # fmt: skip
-@dry_run_option
-@yes_option
+@consent_options
 def cleanup(database: DatabaseTarget, retention_days: float, dry_run: bool, yes: bool, as_json: bool) -> None:
     """Remove the steps of workflow runs that ended long ago; results stay.
 
@@ -377,20 +365,16 @@ def cleanup(database: DatabaseTarget, retention_days: float, dry_run: bool, yes:
     found = database.read(lambda m: m.workflows.old(retention_days * DAY_S))
     many = render.many(len(found), "workflow")
     if dry_run or not found:
-        if as_json:
-            documents.show({"removed": [], "would_remove": found})
-        else:
-            names = f"{', '.join(found[:NAMES_SHOWN_MAX])}{', …' if len(found) > NAMES_SHOWN_MAX else ''}"
-            render.line(f"would clean up {many}: {names}" if found else "nothing is that old")
+        names = f"{', '.join(found[:NAMES_SHOWN_MAX])}{', …' if len(found) > NAMES_SHOWN_MAX else ''}"
+        text = f"would clean up {many}: {names}" if found else "nothing is that old"
+        render.show({"removed": [], "would_remove": found}, text, as_json=as_json)
         return
     need_yes(f"{many} would be cleaned up", yes=yes, as_json=as_json)
     if not yes:
         ask(f"clean up {many}?")
     events = database.write(lambda m: m.workflows.forget(found))
-    if as_json:
-        documents.show({"removed": found, "events": events})
-    else:
-        render.line(f"cleaned up {many}, {render.many(events, 'event')}")
+    text = f"cleaned up {many}, {render.many(events, 'event')}"
+    render.show({"removed": found, "events": events}, text, as_json=as_json)
 
 
 # --- schedules ---------------------------------------------------------------------------------------------------
@@ -451,10 +435,7 @@ def list_schedules(database: DatabaseTarget, as_json: bool) -> None:
 def remove(database: DatabaseTarget, name: str, as_json: bool) -> None:
     """Remove a schedule; workflow runs that it started continue."""
     database.write(lambda m: m.workflows.unschedule(name))
-    if as_json:
-        documents.show({"removed": name})
-    else:
-        render.line(f"removed {name}")
+    render.show({"removed": name}, f"removed {name}", as_json=as_json)
 
 
 @json_command("maos workflow serve nightly.py jobs.billing", json=LINES)

@@ -80,9 +80,6 @@ async def find(m: Maos, id: str) -> WorkflowRun | Run:
     return run
 
 
-# --- commands ----------------------------------------------------------------------------------------------------
-
-
 @json_command("maos workflow list", "maos workflow list --status running --json", name="list")
 @click.option("--status", type=click.Choice(STATUSES), help="Only those.")
 def list_(database: DatabaseTarget, status: str | None, as_json: bool) -> None:
