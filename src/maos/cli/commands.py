@@ -29,8 +29,8 @@ TIME_LIMIT = "10m"
 _FROM_NEWEST = re.compile(r"-[0-9]+")
 
 
-class LazyCommand(click.Command):
-    """A command whose help ends with examples; what it returns is its exit code."""
+class _WithExamples(click.Command):
+    """A command or a group whose help ends with examples."""
 
     def __init__(self, *args: Any, examples: Sequence[str] = (), **attributes: Any) -> None:
         super().__init__(*args, **attributes)
@@ -38,7 +38,13 @@ class LazyCommand(click.Command):
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         super().format_epilog(ctx, formatter)
-        _write_examples(self.examples, formatter)
+        with formatter.section("Examples"):
+            for line in self.examples:
+                formatter.write(f"{'':>{formatter.current_indent}}{line}\n")
+
+
+class LazyCommand(_WithExamples):
+    """A command whose help ends with examples; what it returns is its exit code."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if any(isinstance(each, click.Argument) and isinstance(each.type, VersionType) for each in self.params):
@@ -67,24 +73,18 @@ Entry = tuple[str, str]
 """Where a command is, as `module:name`, and the first paragraph of its help."""
 
 
-class LazyGroup(click.Group):
+class LazyGroup(_WithExamples, click.Group):
     """A group that imports a command when it is used; its own help is in the table and imports nothing.
 
     `aliases` are further names that the help does not list: `module:name`, and arguments that come first.
     """
 
     def __init__(
-        self,
-        *args: Any,
-        lazy: Mapping[str, Entry],
-        aliases: Mapping[str, str] | None = None,
-        examples: Sequence[str] = (),
-        **attributes: Any,
+        self, *args: Any, lazy: Mapping[str, Entry], aliases: Mapping[str, str] | None = None, **attributes: Any
     ) -> None:
         super().__init__(*args, **attributes)
         self.lazy = lazy
         self.aliases = aliases or {}
-        self.examples = tuple(examples)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.lazy)
@@ -127,17 +127,6 @@ class LazyGroup(click.Group):
             also = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(self.lazy)}"
             raise click.UsageError(f"no command {name!r}; {also}", ctx)
         return super().resolve_command(ctx, args)
-
-    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        super().format_epilog(ctx, formatter)
-        _write_examples(self.examples, formatter)
-
-
-def _write_examples(examples: Sequence[str], formatter: click.HelpFormatter) -> None:
-    if examples:
-        with formatter.section("Examples"):
-            for line in examples:
-                formatter.write(f"{'':>{formatter.current_indent}}{line}\n")
 
 
 def forward(path: str, id: str, **given: Any) -> int:

@@ -167,22 +167,10 @@ def _check_target(database: DatabaseTarget, path: Path) -> None:
 
 def _row(each: ImportedRun) -> documents.Document:
     run = each.run
-    return {
-        "id": run.id,
-        "original_id": each.original_id,
-        "original_status": each.original_status or None,
-        "what": each.what,
-        "status": run.status,
-        "request": run.request,
-        "created_us": run.created_us,
-        "tasks": len(run.tasks),
-        "done": run.done,
-        "interrupted": each.unfinished,
-        "sessions": each.sessions,
-        "messages": each.messages,
-        "messages_waiting": each.waiting,
-        "cost_usd": run.cost_usd,
-    }
+    known = {"id": run.id, **documents.of(each, "original_id", "what", "sessions", "messages")}
+    known |= {"original_status": each.original_status or None, "interrupted": each.unfinished}
+    known |= {**documents.of(run, "status", "request", "done", "cost_usd"), "created_us": run.created_us}
+    return {**known, "tasks": len(run.tasks), "messages_waiting": each.waiting}
 
 
 def _imported(*, dry_run: bool) -> Listing[ImportedRun]:
