@@ -6,7 +6,6 @@ import os
 from collections.abc import Awaitable, Callable, Iterable
 from functools import cached_property
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
 from maos import settings
@@ -224,7 +223,7 @@ class Maos:
 
     @cached_property
     def travel(self) -> TimeTravel:
-        """Runs at other moments: shown as they were, compared, taken back, forked and joined.
+        """Runs at other points in time: shown as they were, compared, rolled back, forked and joined.
 
         Example::
 
@@ -288,9 +287,7 @@ class Maos:
 
         over = (TaskStatus.DONE, TaskStatus.FAILED, TaskStatus.SKIPPED)
         found = await RUN.load(self.journal, run)
-        if found is None:
-            return []
-        return [found.agent(each.name) for each in found.tasks.values() if each.status not in over]
+        return [found.agent(each.name) for each in found.tasks.values() if each.status not in over] if found else []
 
     async def verify(self, agent: str | None = None, *, progress: Callable[[int, int], None] | None = None) -> Report:
         """Check every stored event, snapshot and fold; names stream and version of any damage.
@@ -441,9 +438,7 @@ class open:
         self._maos = await self._open()
         return self._maos
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         assert self._maos is not None
         await self._maos.close()
 

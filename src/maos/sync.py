@@ -16,7 +16,6 @@ import asyncio
 import inspect
 import threading
 from collections.abc import Callable, Coroutine, Iterator
-from types import TracebackType
 from typing import Any, TypeVar
 
 from maos import app
@@ -82,10 +81,8 @@ class Proxy:
     def __enter__(self) -> Any:
         return self._wrap(self._thread.run(_await(self._target.__aenter__)))
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool | None:
-        is_handled: bool | None = self._thread.run(_await(self._target.__aexit__, kind, error, trace))
+    def __exit__(self, *error: Any) -> bool | None:
+        is_handled: bool | None = self._thread.run(_await(self._target.__aexit__, *error))
         return is_handled
 
     def __iter__(self) -> Iterator[Any]:
@@ -126,9 +123,7 @@ class SyncMaos(Proxy):
     def __enter__(self) -> SyncMaos:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: Any) -> None:
         self.close()
 
     def close(self) -> None:
