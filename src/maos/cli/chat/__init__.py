@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 @click.option("--auto", is_flag=True, help="Execute plans, and resume, without asking.")
 @new_run
 @notify_option
-def chat(database: DatabaseTarget, /, id: str, auto: bool, notify: tuple[str, ...], as_json: bool, **given: Any) -> int:
+def chat(database: DatabaseTarget, /, id: str, **given: Any) -> int:
     """Begin a run and steer it in conversation.
 
     Say what is to be done. An agent plans it; say yes, no, or what to change. While the agents work, you see what they
@@ -38,21 +37,14 @@ def chat(database: DatabaseTarget, /, id: str, auto: bool, notify: tuple[str, ..
     from maos import settings
     from maos.runs import agent_types
 
+    check_addresses(database, given["notify"])
     folder = Path(given["cwd"]).absolute()
-    check_addresses(database, notify)
     types = agent_types.known(folder, settings.config_folder())
+    made_with = {"folder": folder, "options": run_options(database, given), "types": types}
 
     async def work(m: Maos) -> int:
-        from maos.cli.chat.loop import ChatLoop, completions
-        from maos.cli.chat.session import ChatSettings
-        from maos.cli.input import PipedLines
-        from maos.cli.runs.live import LiveView
-        from maos.model.run import Run
+        from maos.cli.chat.loop import ChatLoop
 
-        view = LiveView(Run(id=""), as_json=as_json, complete=lambda beginning: completions(view.run, beginning))
-        is_person = sys.stdin is not None and sys.stdin.isatty()
-        lines = view.terminal if is_person and view.terminal is not None else PipedLines()
-        settings = ChatSettings(folder, run_options(database, given), types, notify, auto=auto)
-        return await ChatLoop(m, view, lines, settings).hold(id)
+        return await ChatLoop(m, made_with, given).hold(id)
 
     return database.write(work, create=not id)

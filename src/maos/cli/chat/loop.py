@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any
 
 from maos.cli.agent import words
 from maos.cli.chat.session import ChatSession
@@ -13,7 +14,7 @@ from maos.cli.failures import INTERRUPTED, SIGNALLED, USAGE
 from maos.cli.input import InputLine, heard
 from maos.cli.runs import narration, page, plans
 from maos.cli.runs.foreground import PAUSING
-from maos.cli.runs.live import cancel
+from maos.cli.runs.live import LiveView, cancel
 from maos.errors import InvalidInput, MaosError
 from maos.ids import only
 from maos.model import question
@@ -22,6 +23,9 @@ from maos.model.plan import BadPlan
 from maos.model.run import Run
 from maos.model.status import TaskStatus
 from maos.runs.service import new_id
+
+if TYPE_CHECKING:
+    from maos.app import Maos
 
 LOG_LINES = 15
 AGENTS_MAX = 1000
@@ -49,9 +53,12 @@ NAMES = ("/help", *(usage.split()[0] for usage, _meaning in HELP if usage.starts
 class ChatLoop(ChatSession):
     """Reads lines until the person leaves, or a pipe has ended and its run too."""
 
-    _is_detaching = False
-    _interrupts = 0
-    _signal = 0
+    def __init__(self, m: Maos, made_with: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+        view = LiveView(Run(id=""), as_json=given["as_json"], complete=lambda typed: _completions(view.run, typed))
+        super().__init__(m, view, made_with, given)
+        self._is_detaching = False
+        self._interrupts = 0
+        self._signal = 0
 
     async def hold(self, id: str) -> int:
         """Hold the conversation about a run, or a new one; return the exit code."""
@@ -314,7 +321,7 @@ def _number(text: str) -> int:
     return int(text)
 
 
-def completions(run: Run, beginning: str) -> Sequence[str]:
+def _completions(run: Run, beginning: str) -> Sequence[str]:
     """What the beginning of a line may become: a command, or the name of an agent."""
     if beginning.startswith("/") and " " not in beginning:
         return [f"{each} " for each in NAMES if each.startswith(beginning)]

@@ -7,8 +7,8 @@ first, so a conversation that is killed is continued by the next one.
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Coroutine, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -28,7 +28,6 @@ from maos.model.question import NO, YES
 from maos.model.run import Run, chat_stream
 from maos.plans.parser import to_source
 from maos.plans.source import Source
-from maos.runs.agent_types import AgentType
 from maos.runs.plan_input import Addition, ValidPlan, validate
 from maos.runs.planner import planner_of
 from maos.runs.service import new_id
@@ -47,17 +46,6 @@ LABELS = {
 }
 
 
-class ChatSettings(NamedTuple):
-    """What new runs of a conversation are made with."""
-
-    folder: Path
-    options: Mapping[str, Any]
-    types: Mapping[str, AgentType]
-    notify: Sequence[str] = ()
-    auto: bool = False
-    """Whether plans are executed without asking."""
-
-
 class Proposal(NamedTuple):
     """Something that is done when the person says yes."""
 
@@ -72,18 +60,21 @@ class Proposal(NamedTuple):
 class ChatSession:
     """One person, one run at a time; `ChatLoop` reads the lines."""
 
-    def __init__(self, m: Maos, view: LiveView, lines: PipedLines | LiveTerminal, settings: ChatSettings) -> None:
+    def __init__(self, m: Maos, view: LiveView, made_with: Mapping[str, Any], given: Mapping[str, Any]) -> None:
         self.m = m
         self.view = view
-        self.lines = lines
-        self.run = LiveRun(m, view, settings.notify)
+        is_person = sys.stdin is not None and sys.stdin.isatty()
+        self.lines: PipedLines | LiveTerminal = view.terminal if is_person and view.terminal else PipedLines()
+        self.run = LiveRun(m, view, given["notify"])
         self.id = ""
         """The run that this is about; it has its id before it is planned."""
         self.request = ""
         self.proposal: Proposal | None = None
         self.planning: asyncio.Task[Plan] | None = None
         self.is_leaving = False
-        self._settings = settings
+        self._made_with = made_with
+        """The folder, the options and the types of agents of new runs."""
+        self._auto = given["auto"]
 
     def leave(self) -> None:
         """Leave when the current command is done."""
@@ -132,10 +123,9 @@ class ChatSession:
         await self._request_plan()
 
     async def _request_plan(self) -> None:
-        options = self._settings.options
-        self.reply(f"{options['kind']} plans; `maos agent logs -f {planner_of(self.id)}` shows its output")
-        folder, types = self._settings.folder, self._settings.types
-        await self._planned(self.m.runs.plan(self.request, run=self.id, folder=folder, options=options, types=types))
+        kind = self._made_with["options"]["kind"]
+        self.reply(f"{kind} plans; `maos agent logs -f {planner_of(self.id)}` shows its output")
+        await self._planned(self.m.runs.plan(self.request, run=self.id, **self._made_with))
 
     async def _planned(self, work: Coroutine[Any, Any, Plan]) -> None:
         planning = self.planning = asyncio.create_task(work)
@@ -156,9 +146,9 @@ class ChatSession:
 
     async def propose(self, draft: Source) -> None:
         """Show a plan, and ask whether to start it."""
-        plan = validate(draft, self._settings.types)
+        plan = validate(draft, self._made_with["types"])
         self.view.emit({"kind": "plan", "run": self.id, **msgspec.to_builtins(plan.plan)})
-        await self.view.write(lambda: plans.show(plan, self._settings.options))
+        await self.view.write(lambda: plans.show(plan, self._made_with["options"]))
         await self._ask(Proposal("plan", plan, draft))
 
     async def add(self, texts: Sequence[str], *, approved: bool = False) -> None:
@@ -174,7 +164,7 @@ class ChatSession:
 
     async def _ask(self, proposal: Proposal, *, approved: bool = False) -> None:
         """Wait for a yes, unless there is one already."""
-        if approved or self._settings.auto:
+        if approved or self._auto:
             await self._accept(proposal)
         else:
             self.proposal = proposal
@@ -202,8 +192,8 @@ class ChatSession:
             await self._edit(proposal)
         else:
             self.reply("the plan is changed")
-            revised = self.m.runs.revise_plan(text, run=self.id, request=self.request, types=self._settings.types)
-            await self._planned(revised)
+            types = self._made_with["types"]
+            await self._planned(self.m.runs.revise_plan(text, run=self.id, request=self.request, types=types))
 
     async def _edit(self, proposal: Proposal) -> None:
         draft = proposal.draft
@@ -221,8 +211,8 @@ class ChatSession:
         if proposal.what == "replan":
             await self._request_plan()
         elif isinstance(proposal.plan, ValidPlan):
-            settings = self._settings
-            run = await self.m.runs.start(proposal.plan, folder=settings.folder, options=settings.options, id=self.id)
+            folder, options = self._made_with["folder"], self._made_with["options"]
+            run = await self.m.runs.start(proposal.plan, folder=folder, options=options, id=self.id)
             introduce(self.view, run)
             await self.run.execute(self.id)
         else:
