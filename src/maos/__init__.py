@@ -15,26 +15,32 @@ TYPE_CHECKING = False  # as in typing, whose import would cost ten times what th
 if TYPE_CHECKING:
     from typing import Any
 
-    from maos.app import Maos, open
-    from maos.errors import (
-        Conflict,
-        Corrupt,
-        DiskFull,
-        HistoryLost,
-        InvalidInput,
-        KeyReused,
-        LeaseLost,
-        MaosError,
-        NotFound,
-        StoreUnavailable,
-        UnknownFormat,
-    )
-    from maos.journal.codec import Event, EventType
-    from maos.journal.journal import Append
-    from maos.model.changes import DELETE, MISSING, Change, Extend, Replace
-    from maos.state.records import Retention, State
-    from maos.sync import connect
-    from maos.workflows.definition import step, workflow
+    from maos.app import Maos as Maos
+    from maos.app import open as open
+    from maos.errors import Conflict as Conflict
+    from maos.errors import Corrupt as Corrupt
+    from maos.errors import DiskFull as DiskFull
+    from maos.errors import HistoryLost as HistoryLost
+    from maos.errors import InvalidInput as InvalidInput
+    from maos.errors import KeyReused as KeyReused
+    from maos.errors import LeaseLost as LeaseLost
+    from maos.errors import MaosError as MaosError
+    from maos.errors import NotFound as NotFound
+    from maos.errors import StoreUnavailable as StoreUnavailable
+    from maos.errors import UnknownFormat as UnknownFormat
+    from maos.journal.codec import Event as Event
+    from maos.journal.codec import EventType as EventType
+    from maos.journal.journal import Append as Append
+    from maos.model.changes import DELETE as DELETE
+    from maos.model.changes import MISSING as MISSING
+    from maos.model.changes import Change as Change
+    from maos.model.changes import Extend as Extend
+    from maos.model.changes import Replace as Replace
+    from maos.state.records import Retention as Retention
+    from maos.state.records import State as State
+    from maos.sync import connect as connect
+    from maos.workflows.definition import step as step
+    from maos.workflows.definition import workflow as workflow
 
 __version__ = "0.1.0"
 
@@ -53,34 +59,7 @@ _HOMES = {
 }  # fmt: skip
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
-__all__ = [
-    "DELETE",
-    "MISSING",
-    "Append",
-    "Change",
-    "Conflict",
-    "Corrupt",
-    "DiskFull",
-    "Event",
-    "EventType",
-    "Extend",
-    "HistoryLost",
-    "InvalidInput",
-    "KeyReused",
-    "LeaseLost",
-    "Maos",
-    "MaosError",
-    "NotFound",
-    "Replace",
-    "Retention",
-    "State",
-    "StoreUnavailable",
-    "UnknownFormat",
-    "connect",
-    "open",
-    "step",
-    "workflow",
-]
+__all__ = sorted(_HOME, key=lambda name: (not name.isupper(), not name[0].isupper(), name))  # noqa: PLE0605
 
 
 def __getattr__(name: str) -> Any:

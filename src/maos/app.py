@@ -6,7 +6,6 @@ import os
 from collections.abc import Awaitable, Callable, Iterable
 from functools import cached_property
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
 from maos import settings
@@ -224,7 +223,7 @@ class Maos:
 
     @cached_property
     def travel(self) -> TimeTravel:
-        """Runs at other moments: shown as they were, compared, taken back, forked and joined.
+        """Runs at other points in time: shown as they were, compared, rolled back, forked and joined.
 
         Example::
 
@@ -288,9 +287,7 @@ class Maos:
 
         over = (TaskStatus.DONE, TaskStatus.FAILED, TaskStatus.SKIPPED)
         found = await RUN.load(self.journal, run)
-        if found is None:
-            return []
-        return [found.agent(each.name) for each in found.tasks.values() if each.status not in over]
+        return [found.agent(each.name) for each in found.tasks.values() if each.status not in over] if found else []
 
     async def verify(self, agent: str | None = None, *, progress: Callable[[int, int], None] | None = None) -> Report:
         """Check every stored event, snapshot and fold; names stream and version of any damage.
@@ -382,7 +379,7 @@ class open:
     ) -> None:
         self._settings = settings
         self._home = home
-        self._target = target
+        self._name = str(target)
         self._create = create
         self._types = tuple(types)
         self._accept_loss = accept_loss
@@ -392,14 +389,7 @@ class open:
         self._maos: Maos | None = None
 
     async def _open(self) -> Maos:
-        store = await _open_store(
-            self._target,
-            clock=self._clock,
-            accept_loss=self._accept_loss,
-            create=self._create,
-            schema=self._schema,
-            mark_path=self._mark_path,
-        )
+        store = await self._open_store()
         try:
             journal = Journal(store, (*states.TYPES, *TYPES, *self._types))
         except BaseException:
@@ -408,15 +398,38 @@ class open:
         state = states.AgentStates(journal, self._clock)
         return Maos(journal, state, self._clock, self._home, tool_servers=self._tool_servers, settings=self._settings)
 
-    def _tool_servers(self) -> ToolServers | None:
-        """None for a journal in memory: it has no door that another process could go through."""
-        name = str(self._target)
+    async def _open_store(self) -> Store:
+        name, clock, create = self._name, self._clock, self._create
         if name == ":memory:":
+            from maos.store.memory import MemoryStore
+
+            return MemoryStore(clock)
+        if name.startswith(("postgresql://", "postgres://")):
+            from maos import views
+            from maos.store.postgres import PostgresDatabase
+
+            database = PostgresDatabase(
+                name, clock=clock, create=create, schema_name=self._schema, mark_path=self._mark_path
+            )
+            store = await SqlStore.open(database, accept_loss=self._accept_loss)
+            await database.add_views(views.for_postgres())
+            return store
+        if "://" in name:
+            raise InvalidInput(f"{name!r} is neither a path nor a PostgreSQL URL", hint="use a path or postgresql://…")
+        from maos.store.sqlite import SqliteDatabase
+
+        file = SqliteDatabase(Path(name), clock=clock, create=create)
+        return await SqlStore.open(file, accept_loss=self._accept_loss)
+
+    def _tool_servers(self) -> ToolServers | None:
+        """None for a journal in memory, which another process cannot open."""
+        if self._name == ":memory:":
             return None
         from maos.engine.attempt_spec import ToolServers
 
-        is_url = "://" in name
-        return ToolServers(name if is_url else os.path.abspath(name), schema=self._schema if is_url else "")
+        is_url = "://" in self._name
+        place = self._name if is_url else os.path.abspath(self._name)
+        return ToolServers(place, schema=self._schema if is_url else "")
 
     def __await__(self):  # type: ignore[no-untyped-def]
         return self._open().__await__()
@@ -425,34 +438,9 @@ class open:
         self._maos = await self._open()
         return self._maos
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         assert self._maos is not None
         await self._maos.close()
-
-
-async def _open_store(
-    target: str | Path, *, clock: Clock, accept_loss: bool, create: bool, schema: str, mark_path: Path | None
-) -> Store:
-    name = str(target)
-    if name == ":memory:":
-        from maos.store.memory import MemoryStore
-
-        return MemoryStore(clock)
-    if name.startswith(("postgresql://", "postgres://")):
-        from maos import views
-        from maos.store.postgres import PostgresDatabase
-
-        database = PostgresDatabase(name, clock=clock, create=create, schema_name=schema, mark_path=mark_path)
-        store = await SqlStore.open(database, accept_loss=accept_loss)
-        await database.add_views(views.for_postgres())
-        return store
-    if "://" in name:
-        raise InvalidInput(f"{name!r} is neither a path nor a PostgreSQL URL", hint="use a path or postgresql://…")
-    from maos.store.sqlite import SqliteDatabase
-
-    return await SqlStore.open(SqliteDatabase(Path(name), clock=clock, create=create), accept_loss=accept_loss)
 
 
 def _add_views(store: Store) -> None:

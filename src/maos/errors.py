@@ -1,17 +1,5 @@
 """Every error maos raises on purpose.
 
-MaosError
-├── Conflict             the stream is not at the expected version; read it again and decide again
-├── LeaseLost            the lease expired or another process has it; stop acting for that name
-├── KeyReused            an idempotency key was used for a different append
-├── StoreUnavailable     the disk or the database server failed; `written` says what is known
-│   └── DiskFull         no space left; nothing of the append was written
-├── Corrupt              stored bytes do not verify; names stream and version
-├── HistoryLost          acknowledged events are missing at the end of the journal
-├── UnknownFormat        an event, snapshot or schema of an unknown version
-├── NotFound             no such agent, version, event or snapshot
-└── InvalidInput         a value that cannot be stored, or a request that cannot be executed
-
 Each says what happened, which thing it happened to, and what to do next (`hint`).
 """
 

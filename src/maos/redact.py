@@ -1,13 +1,16 @@
 """Removes secrets from text before it is written: known values, and text that has the shape of a key.
 
-The holder uses it on all output of an agent, and the engine on everything it records. So it needs nothing but builtins,
-and makes one pass per kind of secret at the speed of `str.find`. `[redacted:name]` replaces each secret.
+The holder uses it on all output of an agent, and the engine on everything it records. So it needs nothing but builtins
+(`_json` is the C part of `json` alone), and makes one pass per kind of secret at the speed of `str.find`.
+`[redacted:name]` replaces each secret.
 
 A line that comes in parts may have a secret across two parts. So `Redactor.part` holds back the end of its input, and
 remembers when it stopped inside a secret.
 """
 
 from __future__ import annotations
+
+from _json import encode_basestring, encode_basestring_ascii
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,30 +46,20 @@ Span = tuple[int, int, bytes, bytes]
 
 
 class Shape:
-    """A kind of key, recognized by its prefix and the characters after it."""
+    """A kind of key, recognized by one of several prefixes and the characters after it."""
 
-    __slots__ = ("chars", "count_max", "count_min", "digit", "free", "hint", "marker", "prefix")
+    __slots__ = ("chars", "count_max", "count_min", "digit", "free", "marker", "prefixes")
 
     def __init__(
-        self,
-        name: str,
-        prefix: str,
-        chars: bytes,
-        count_min: int,
-        *,
-        count_max: int = 0,
-        free: bool = False,
+        self, name: str, prefixes: str, chars: bytes, count_min: int, count_max: int = 1 << 30, *, free: bool = False,
         digit: bool = False,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.marker = _marker(name)
-        self.hint = prefix
-        """The prefix as text, which is looked for first."""
-        self.prefix = prefix.encode()
+        self.prefixes = prefixes.split()
         self.chars = chars
         self.count_min = count_min
-        """At least this many of the characters follow the prefix."""
         self.count_max = count_max
-        """At most this many follow; 0: no limit."""
+        """At least, and at most, this many of the characters follow the prefix."""
         self.free = free
         """Whether the prefix counts only at the beginning of a word, because it is short."""
         self.digit = digit
@@ -80,26 +73,16 @@ def _marker(name: str) -> bytes:
 _SHAPES = [
     Shape("anthropic-key", "sk-ant-", _WORD, 16),
     Shape("openai-key", "sk-", _WORD, 20, free=True, digit=True),
-    Shape("stripe-key", "sk_live_", _ALNUM, 16),
-    Shape("stripe-key", "sk_test_", _ALNUM, 16),
-    Shape("stripe-key", "rk_live_", _ALNUM, 16),
-    Shape("github-token", "ghp_", _ALNUM, 30),
-    Shape("github-token", "gho_", _ALNUM, 30),
+    Shape("stripe-key", "sk_live_ sk_test_ rk_live_", _ALNUM, 16),
+    Shape("github-token", "ghp_ gho_ ghu_ ghr_", _ALNUM, 30),
     Shape("github-token", "ghs_", _WORD + b".", 30),
-    Shape("github-token", "ghu_", _ALNUM, 30),
-    Shape("github-token", "ghr_", _ALNUM, 30),
     Shape("github-token", "github_pat_", _ALNUM + b"_", 30),
     Shape("gitlab-token", "glpat-", _WORD + b".", 20),
-    Shape("aws-key-id", "AKIA", _UPPER + _DIGITS, 16, count_max=16),
-    Shape("aws-key-id", "ASIA", _UPPER + _DIGITS, 16, count_max=16),
+    Shape("aws-key-id", "AKIA ASIA", _UPPER + _DIGITS, 16, 16),
     Shape("google-key", "AIza", _WORD, 35),
     Shape("google-token", "ya29.", _WORD + b".", 20),
     Shape("google-secret", "GOCSPX-", _WORD, 20),
-    Shape("slack-token", "xoxb-", _WORD, 15),
-    Shape("slack-token", "xoxp-", _WORD, 15),
-    Shape("slack-token", "xoxa-", _WORD, 15),
-    Shape("slack-token", "xoxr-", _WORD, 15),
-    Shape("slack-token", "xoxs-", _WORD, 15),
+    Shape("slack-token", "xoxb- xoxp- xoxa- xoxr- xoxs-", _WORD, 15),
     Shape("slack-token", "xapp-", _WORD, 20),
     Shape("npm-token", "npm_", _ALNUM, 36, free=True),
     Shape("pypi-token", "pypi-AgE", _WORD, 40),
@@ -110,11 +93,7 @@ _BROKEN_SHAPES = [
     Shape("stripe-secret", "whsec_", _BASE64, 20),
     Shape("slack-webhook", "hooks.slack.com/services/", _ALNUM + b"/", 20),
 ]
-_AWS_SECRET = _marker("aws-secret")
 _SCHEMES = (b"Bearer ", b"bearer ", b"Basic ", b"basic ", b"Token ", b"token ")
-_AUTHORIZATION = _marker("authorization")
-_JWT = _marker("jwt")
-_URL_PASSWORD = _marker("url-password")
 _PRIVATE_KEY = _marker("private-key")
 
 
@@ -195,14 +174,10 @@ class Redactor:
                 found.extend((at, at + len(value), marker, b"") for at in _find_all(data, value))
         words = _long_words(data)
         if words:
-            for shape in _SHAPES:
-                if shape.hint in words:
-                    found.extend(_keys(data, shape))
+            found.extend(_keys(data, words, _SHAPES))
             if "eyJ" in words:
                 found.extend(_each(_jwt, data, b"eyJ"))
-        for shape in _BROKEN_SHAPES:
-            if shape.hint in text:
-                found.extend(_keys(data, shape))
+        found.extend(_keys(data, text, _BROKEN_SHAPES))
         for hint, find in _AFTER_MARKS:
             if hint in text:
                 found.extend(_each(find, data, hint.encode()))
@@ -230,33 +205,14 @@ def forms(value: str) -> set[bytes]:
         if len(text) < VALUE_CHARS_MIN:
             continue
         found.add(text.encode("utf-8", "surrogatepass"))
-        for ascii_only in (True, False):
-            once = _json(text, ascii_only=ascii_only)
-            for form in (once, once.replace("/", "\\/"), _json(once, ascii_only=ascii_only)):
+        for quote in (encode_basestring, encode_basestring_ascii):
+            once = quote(text)[1:-1]
+            for form in (once, once.replace("/", "\\/"), quote(once)[1:-1]):
                 found.add(form.encode("utf-8", "surrogatepass"))
         for safe in (b"-._~", b"-._~/", b"-._~!*'()"):
             quoted = _percent_encode(text, safe)
             found.update((quoted, _lower_hex(quoted), quoted.replace(b"%20", b"+")))
     return found
-
-
-def _json(text: str, *, ascii_only: bool) -> str:
-    """Return a text as the content of a JSON string."""
-    pieces = []
-    for char in text:
-        code = ord(char)
-        if char in '"\\':
-            pieces.append("\\" + char)
-        elif char in "\n\r\t\b\f":
-            pieces.append("\\" + "nrtbf"["\n\r\t\b\f".index(char)])
-        elif code < 32 or (ascii_only and 126 < code < 0x10000):
-            pieces.append(f"\\u{code:04x}")
-        elif ascii_only and code >= 0x10000:
-            code -= 0x10000
-            pieces.append(f"\\u{0xD800 + (code >> 10):04x}\\u{0xDC00 + (code & 0x3FF):04x}")
-        else:
-            pieces.append(char)
-    return "".join(pieces)
 
 
 def _percent_encode(text: str, safe: bytes) -> bytes:
@@ -319,21 +275,19 @@ def _long_words(data: bytes) -> str:
     return b" ".join(words).decode("latin-1")
 
 
-def _keys(data: bytes, shape: Shape) -> Iterator[Span]:
-    size = len(shape.prefix)
-    at = data.find(shape.prefix)
-    while at >= 0:
-        end = at + size
-        if not shape.free or _begins_a_word(data, at):
-            end = _run_end(data, at + size, shape.chars)
-            count = end - at - size
-            if (
-                count >= shape.count_min
-                and (not shape.count_max or count <= shape.count_max)
-                and (not shape.digit or _has_digit(data[at:end]))
-            ):
-                yield at, end, shape.marker, shape.chars
-        at = data.find(shape.prefix, end)
+def _keys(data: bytes, text: str, shapes: list[Shape]) -> Iterator[Span]:
+    """Find keys of some shapes; their prefixes are looked for in the text first."""
+    for shape, hint in [(each, hint) for each in shapes for hint in each.prefixes if hint in text]:
+        prefix = hint.encode()
+        at = data.find(prefix)
+        while at >= 0:
+            end = at + len(prefix)
+            if not shape.free or _begins_a_word(data, at):
+                end = _run_end(data, end, shape.chars)
+                is_long_enough = shape.count_min <= end - at - len(prefix) <= shape.count_max
+                if is_long_enough and (not shape.digit or _has_digit(data[at:end])):
+                    yield at, end, shape.marker, shape.chars
+            at = data.find(prefix, end)
 
 
 def _aws_secret(data: bytes, at: int) -> Iterator[Span]:
@@ -341,7 +295,7 @@ def _aws_secret(data: bytes, at: int) -> Iterator[Span]:
     if at < begin <= at + 16:
         end = _run_end(data, begin, _BASE64)
         if end - begin >= 16 and _has_digit(data[begin:end]):
-            yield begin, end, _AWS_SECRET, _BASE64
+            yield begin, end, _marker("aws-secret"), _BASE64
 
 
 def _jwt(data: bytes, at: int) -> Iterator[Span]:
@@ -355,17 +309,13 @@ def _jwt(data: bytes, at: int) -> Iterator[Span]:
     second = _run_end(data, first + 1, _WORD)
     if second - first < 10 or data[second : second + 1] != b".":
         return
-    yield at, _run_end(data, second + 1, _WORD + b"."), _JWT, _WORD + b"."
+    yield at, _run_end(data, second + 1, _WORD + b"."), _marker("jwt"), _WORD + b"."
 
 
-def _bearer(data: bytes, at: int) -> Iterator[Span]:
-    return _token(data, at, 16, digit=True)
-
-
-def _token(data: bytes, at: int, count_min: int, *, digit: bool) -> Iterator[Span]:
+def _token(data: bytes, at: int, count_min: int = 16, *, digit: bool = True) -> Iterator[Span]:
     end = _run_end(data, at, _TOKEN)
     if end - at >= count_min and (not digit or _has_digit(data[at:end])):
-        yield at, end, _AUTHORIZATION, _TOKEN
+        yield at, end, _marker("authorization"), _TOKEN
 
 
 def _authorization(data: bytes, at: int) -> Iterator[Span]:
@@ -382,7 +332,7 @@ def _url_password(data: bytes, at: int) -> Iterator[Span]:
     end = host.rfind(b"@")
     begin = host.find(b":", 0, end) + 1 if end > 0 else 0
     if 0 < begin < end:
-        yield at + begin, at + end, _URL_PASSWORD, b""
+        yield at + begin, at + end, _marker("url-password"), b""
 
 
 def _private_keys(data: bytes) -> Iterator[Span]:
@@ -430,7 +380,7 @@ def _may_be_key(line: bytes) -> bool:
 
 
 _AFTER_MARKS: list[tuple[str, Callable[[bytes, int], Iterator[Span]]]] = [
-    ("earer ", _bearer),
+    ("earer ", _token),
     ("uthorization", _authorization),
     ("ecret_access_key", _aws_secret),
     ("ECRET_ACCESS_KEY", _aws_secret),

@@ -16,7 +16,6 @@ import asyncio
 import inspect
 import threading
 from collections.abc import Callable, Coroutine, Iterator
-from types import TracebackType
 from typing import Any, TypeVar
 
 from maos import app
@@ -74,7 +73,7 @@ class Proxy:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        value = self._thread.run(_get(self._target, name))  # a service is made when it is first used
+        value = self._thread.run(_await(getattr, self._target, name))  # a service is made when it is first used
         if callable(value) and not isinstance(value, type):
             return self._method(value)
         return self._wrap(value)
@@ -82,10 +81,8 @@ class Proxy:
     def __enter__(self) -> Any:
         return self._wrap(self._thread.run(_await(self._target.__aenter__)))
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool | None:
-        is_handled: bool | None = self._thread.run(_await(self._target.__aexit__, kind, error, trace))
+    def __exit__(self, *error: Any) -> bool | None:
+        is_handled: bool | None = self._thread.run(_await(self._target.__aexit__, *error))
         return is_handled
 
     def __iter__(self) -> Iterator[Any]:
@@ -108,10 +105,8 @@ class Proxy:
 
     def _method(self, method: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any, **options: Any) -> Any:
-            plain = [_unwrap(each) for each in args]
-            return self._wrap(
-                self._thread.run(_await(method, *plain, **{name: _unwrap(each) for name, each in options.items()}))
-            )
+            plain, named = map(_unwrap, args), {name: _unwrap(each) for name, each in options.items()}
+            return self._wrap(self._thread.run(_await(method, *plain, **named)))
 
         call.__name__, call.__doc__ = getattr(method, "__name__", ""), method.__doc__
         return call
@@ -128,9 +123,7 @@ class SyncMaos(Proxy):
     def __enter__(self) -> SyncMaos:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: Any) -> None:
         self.close()
 
     def close(self) -> None:
@@ -158,10 +151,6 @@ def connect(target: Any, **options: Any) -> SyncMaos:
         raise
 
 
-async def _get(target: Any, name: str) -> Any:
-    return getattr(target, name)
-
-
 async def _await(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
     """Call a function in the loop's thread, and wait for its result if it has to be waited for."""
     found = function(*args, **options)
@@ -176,9 +165,7 @@ def _is_async(kind: type) -> bool:
     """Whether objects of a class of maos have to be waited for."""
     if not kind.__module__.startswith("maos."):
         return False
-    names = [name for name in dir(kind) if not name.startswith("_")]
-    functions = [inspect.getattr_static(kind, name) for name in names]
-    is_iterated = hasattr(kind, "__aiter__") or hasattr(kind, "__aenter__")
-    return is_iterated or any(
-        inspect.iscoroutinefunction(each) or inspect.isasyncgenfunction(each) for each in functions
-    )
+    if hasattr(kind, "__aiter__") or hasattr(kind, "__aenter__"):
+        return True
+    members = [inspect.getattr_static(kind, name) for name in dir(kind) if not name.startswith("_")]
+    return any(inspect.iscoroutinefunction(each) or inspect.isasyncgenfunction(each) for each in members)

@@ -3,8 +3,7 @@
 import asyncio
 import signal
 
-from maos.cli import signals
-from maos.cli.input import Prompt
+from maos.cli.input import Prompt, heard
 from maos.cli.terminal import LiveTerminal
 
 NAMES = ("/status ", "/stop ")
@@ -21,7 +20,7 @@ async def main() -> None:
         printing.append(loop.create_task(terminal.print(f"interrupted, {'dropped' if dropped else 'nothing typed'}\n")))
 
     loop.add_signal_handler(signal.SIGUSR1, lambda: terminal.ask(Prompt("second", "second › ", ["? asks \x1b[2J it"])))
-    with signals.heard(interrupted=interrupted, sent_away=lambda _number: None):
+    with heard(interrupted=interrupted, sent_away=lambda _number: None):
         terminal.ask(Prompt("first", "first › "))
         terminal.draw([("bold", "the frame"), ("", "\nhas two lines")])
         terminal.start()

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from maos.cli import documents
-from maos.cli.console import Field, Listing
+from maos.cli.render import Column, Listing
 
 
 class Colour(StrEnum):
@@ -32,8 +32,8 @@ THING = Thing("a", Colour.RED, [Part(1, 5), Part(None, 6), Part(0, 7)], {"at_us"
 THINGS: Listing[Thing] = Listing(
     "things",
     (
-        Field("name", lambda each: each.name, style="bold"),
-        Field("parts", lambda each: str(len(each.parts)), right=True),
+        Column("name", lambda each: each.name, style="bold"),
+        Column("parts", lambda each: str(len(each.parts)), right=True),
     ),
     empty="no things",
 )

@@ -15,8 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from maos.cli.plain import clean, shorten, wrap
-from maos.cli.render import size
+from maos.cli.render import clean, shorten, size, wrap
 from tests.cli.conftest import HOSTILE, WAIT_S_MAX, Invoke, Run, Terminal
 
 Start = Callable[..., Terminal]

@@ -14,8 +14,8 @@ import pytest
 from click.testing import CliRunner
 
 from maos.cli.program import program
-from maos.demo import story
-from maos.demo.folder import DemoFolder, DemoRecord
+from maos.demo import command
+from maos.demo.proof import DemoFolder, DemoRecord
 from tests.cli.conftest import Terminal, terminal  # noqa: F401
 from tests.demo.conftest import DEMO, Done, end_all_below, surroundings
 from tests.engine.conftest import processes_below
@@ -123,7 +123,7 @@ def played(copy: DemoFolder, monkeypatch: pytest.MonkeyPatch) -> DemoFolder:
         shutil.copytree(copy.folder, self.folder.folder, dirs_exist_ok=True, symlinks=True)
         return copy.record()
 
-    monkeypatch.setattr(story.Story, "play", play)
+    monkeypatch.setattr(command.Story, "play", play)
     return copy
 
 
@@ -152,9 +152,9 @@ def test_a_proof_that_holds_says_so_in_plain_text(played: DemoFolder, tmp_path: 
 def test_a_story_that_comes_to_nothing_keeps_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def play(self: Any) -> DemoRecord:
         await asyncio.sleep(0)
-        raise story.DemoFailed("the engine ended by itself: out of memory")
+        raise command.DemoFailed("the engine ended by itself: out of memory")
 
-    monkeypatch.setattr(story.Story, "play", play)
+    monkeypatch.setattr(command.Story, "play", play)
     result = CliRunner().invoke(program, ["demo", str(tmp_path / "new"), "--json"])
     assert result.exit_code == 1
     assert "the engine ended by itself: out of memory" in result.stderr

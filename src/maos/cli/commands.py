@@ -1,24 +1,36 @@
-"""What all commands share: they are loaded when needed, have aliases and examples, and accept versions from the end."""
+"""What all commands share: they are loaded when needed, have aliases and examples, and arguments of a few types."""
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from difflib import get_close_matches
 from importlib import import_module
-from types import MappingProxyType
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
+from click.core import ParameterSource
 
-from maos.cli.arguments import VersionType
+from maos.clock import MICROSECONDS, SystemClock, to_us
+from maos.errors import InvalidInput, NotFound
 
+if TYPE_CHECKING:
+    from maos.app import Maos
+
+DOCUMENT, LINES = "Print one JSON document instead.", "Print a JSON document per line instead."
+"""What --json does."""
+PERMISSIONS = ("ask", "edits", "deny")
+TIME_LIMIT = "10m"
 _FROM_NEWEST = re.compile(r"-[0-9]+")
 
 
-class LazyCommand(click.Command):
-    """A command whose help ends with examples."""
+class _WithExamples(click.Command):
+    """A command or a group whose help ends with examples."""
 
     def __init__(self, *args: Any, examples: Sequence[str] = (), **attributes: Any) -> None:
         super().__init__(*args, **attributes)
@@ -26,12 +38,23 @@ class LazyCommand(click.Command):
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         super().format_epilog(ctx, formatter)
-        _write_examples(self.examples, formatter)
+        with formatter.section("Examples"):
+            for line in self.examples:
+                formatter.write(f"{'':>{formatter.current_indent}}{line}\n")
+
+
+class LazyCommand(_WithExamples):
+    """A command whose help ends with examples; what it returns is its exit code."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if any(isinstance(each, click.Argument) and isinstance(each.type, VersionType) for each in self.params):
             args = self._with_versions(args)
         return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> None:
+        code = super().invoke(ctx)
+        if code:
+            ctx.exit(code)
 
     def _with_versions(self, args: list[str]) -> list[str]:
         """Replace `-2` in the place of a version by `newest-2`: click would read it as an option."""
@@ -48,27 +71,20 @@ class LazyCommand(click.Command):
 
 Entry = tuple[str, str]
 """Where a command is, as `module:name`, and the first paragraph of its help."""
-NO_ALIASES: Mapping[str, str] = MappingProxyType({})
 
 
-class LazyGroup(click.Group):
+class LazyGroup(_WithExamples, click.Group):
     """A group that imports a command when it is used; its own help is in the table and imports nothing.
 
     `aliases` are further names that the help does not list: `module:name`, and arguments that come first.
     """
 
     def __init__(
-        self,
-        *args: Any,
-        lazy: Mapping[str, Entry],
-        aliases: Mapping[str, str] = NO_ALIASES,
-        examples: Sequence[str] = (),
-        **attributes: Any,
+        self, *args: Any, lazy: Mapping[str, Entry], aliases: Mapping[str, str] | None = None, **attributes: Any
     ) -> None:
         super().__init__(*args, **attributes)
         self.lazy = lazy
-        self.aliases = aliases
-        self.examples = tuple(examples)
+        self.aliases = aliases or {}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.lazy)
@@ -112,37 +128,206 @@ class LazyGroup(click.Group):
             raise click.UsageError(f"no command {name!r}; {also}", ctx)
         return super().resolve_command(ctx, args)
 
-    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        super().format_epilog(ctx, formatter)
-        _write_examples(self.examples, formatter)
 
-
-def _write_examples(examples: Sequence[str], formatter: click.HelpFormatter) -> None:
-    if examples:
-        with formatter.section("Examples"):
-            for line in examples:
-                formatter.write(f"{'':>{formatter.current_indent}}{line}\n")
-
-
-def forward(ctx: click.Context, path: str, *args: str) -> None:
-    """Run another command of the program in the place of this one; `path` is what a person would type."""
+def forward(path: str, id: str, **given: Any) -> int:
+    """Run another command about an id in the place of the current one, with options that were given; its exit code."""
+    ctx = click.get_current_context()
     root = ctx.find_root()
-    command = root.command
+    found: click.Command | None = root.command
     for name in path.split():
-        assert isinstance(command, click.Group)
-        found = command.get_command(root, name)
-        assert found is not None
-        command = found
-    with command.make_context(path, list(args), parent=root) as context:
-        command.invoke(context)
+        assert isinstance(found, click.Group)
+        found = found.get_command(root, name)
+    assert found is not None
+    argument = next(each.name for each in found.params if isinstance(each, click.Argument))
+    return ctx.invoke(found, **{str(argument): id}, **given) or 0
 
 
-json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead.")
-json_lines_option = click.option("--json", "as_json", is_flag=True, help="Print a JSON document per line instead.")
+def json_command(
+    *examples: str, name: str | None = None, json: str = DOCUMENT, cls: type[LazyCommand] = LazyCommand
+) -> Callable[[Callable[..., int | None]], LazyCommand]:
+    """Make a command of a function that gets the database first, and `as_json` from --json, the last option."""
+
+    def make(function: Callable[..., int | None]) -> LazyCommand:
+        made = click.command(name, cls=cls, examples=examples)(click.pass_obj(function))
+        made.params.append(click.Option(["--json", "as_json"], is_flag=True, help=json))
+        return made
+
+    return make
+
+
+def options(*given: Callable[[Any], Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Several options as one decorator."""
+
+    def add(function: Callable[..., Any]) -> Callable[..., Any]:
+        for option in reversed(given):
+            function = option(function)
+        return function
+
+    return add
+
+
 full_option = click.option("--full", is_flag=True, help="Shorten nothing.")
 yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 dry_run_option = click.option("--dry-run", is_flag=True, help="Only show what would be done.")
+consent_options = options(dry_run_option, yes_option)
 source_option = click.option(
     "--source", default="cli", show_default=True, help="The author of the change, as shown in the history."
 )
 path_option = click.option("--path", metavar="POINTER", help="Only the value at this path, such as /messages/0.")
+
+
+# --- arguments ---------------------------------------------------------------------------------------------------
+
+_VERSION = re.compile(r"(newest)?(-[0-9]+)?")
+_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(s|m|h|d|w)")
+_DURATION_S_MAX = 50 * 366 * 86_400  # beyond it lie times before 1970, and after what a calendar can show
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+
+
+class Version(NamedTuple):
+    """A version as asked for: its number, or how far it lies before the newest."""
+
+    number: int
+    from_newest: bool
+
+    async def resolve(self, m: Maos, agent: str) -> int:
+        """The number it has now."""
+        if not self.from_newest:
+            return self.number
+        newest = await m.state.version(agent)
+        if newest and newest <= self.number:
+            raise NotFound(
+                f"agent {agent!r} has no version newest-{self.number}", hint=f"its versions are 1 to {newest}"
+            )
+        return newest - self.number
+
+
+class _Type(click.ParamType):  # type: ignore[type-arg]  # takes no argument before click 8.4
+    """A kind of argument."""
+
+
+class VersionType(_Type):
+    """A version: 7, newest, newest-2 or just -2."""
+
+    name = "version"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Version:
+        if isinstance(value, Version):
+            return value
+        if value.isascii() and value.isdigit() and len(value) < 19:
+            return Version(int(value), from_newest=False)
+        match = _VERSION.fullmatch(value)
+        if not value or match is None or len(value) > 24:
+            self.fail(f"{value!r} is not a version; it looks like 7, newest or -2 (two before the newest)", param, ctx)
+        return Version(-int(match[2] or 0), from_newest=True)
+
+
+class WhenType(_Type):
+    """A time, in microseconds: ISO 8601 (local unless it says otherwise), or how long ago."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        text = value.strip()
+        ago_us = _duration_us(text.removesuffix("ago").strip())
+        if ago_us is not None:
+            return SystemClock().now_us() - ago_us
+        try:
+            return to_us(datetime.fromisoformat(text))
+        except (ValueError, OverflowError, OSError):
+            self.fail(f"{value!r} is not a time; it looks like 2026-03-01T14:30, 15m, 2h or 3d (ago)", param, ctx)
+
+
+class DurationType(_Type):
+    """A stretch of time, in microseconds."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        found = _duration_us(value.strip())
+        if found is None:
+            self.fail(f"{value!r} is not a duration; it looks like 15m, 2h, 3d or 4w", param, ctx)
+        return found
+
+
+class JsonType(_Type):
+    """JSON, given directly, as @FILE, or as - for standard input."""
+
+    name = "json"
+
+    def __init__(self, *, only_objects: bool = False) -> None:
+        self._only_objects = only_objects
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not isinstance(value, str):
+            return value
+        where = "standard input" if value == "-" else value[1:] if value.startswith("@") else "the argument"
+        try:
+            text = Path(value[1:]).read_text("utf-8") if value.startswith("@") else value
+            data = json.loads(sys.stdin.read() if value == "-" else text)
+        except OSError as error:
+            self.fail(f"{where} cannot be read: {error.strerror}", param, ctx)
+        except RecursionError:
+            self.fail(f"{where} is nested too deeply", param, ctx)
+        except ValueError as error:
+            self.fail(f"{where} is not JSON: {error}; text needs quotes inside: '\"text\"'", param, ctx)
+        if self._only_objects and type(data) is not dict:
+            self.fail(f'{where} is not a JSON object; it looks like {{"status": "idle"}}', param, ctx)
+        return data
+
+
+class TextType(_Type):
+    """A text, or @FILE for what is in a file."""
+
+    name = "text|@file"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        try:
+            return Path(value[1:]).read_text("utf-8") if value.startswith("@") else str(value)
+        except OSError as error:
+            self.fail(f"{value[1:]} cannot be read: {error.strerror}", param, ctx)
+        except UnicodeDecodeError:
+            self.fail(f"{value[1:]} is not text in UTF-8", param, ctx)
+
+
+VERSION = VersionType()
+WHEN = WhenType()
+DURATION = DurationType()
+JSON = JsonType()
+TEXT = TextType()
+JSON_OBJECT = JsonType(only_objects=True)
+
+
+def is_given(name: str) -> bool:
+    """Whether a person said it, rather than leaving it to the settings."""
+    return click.get_current_context().get_parameter_source(name) is not ParameterSource.DEFAULT
+
+
+def seconds(duration_us: int | None) -> float | None:
+    """A duration as services take it."""
+    return None if duration_us is None else duration_us / MICROSECONDS
+
+
+def pointer(path: str) -> str:
+    """A path into a state as a JSON pointer; the leading slash may be left out."""
+    return path if path.startswith("/") or not path else f"/{path}"
+
+
+def named_text(text: str, option: str) -> tuple[str, str]:
+    """The name and the value of NAME=VALUE."""
+    name, equals, rest = text.partition("=")
+    if not equals or not name.isidentifier():
+        raise InvalidInput(f"{text!r} is no argument", hint=f"use {option} NAME=VALUE")
+    return name, rest
+
+
+def _duration_us(text: str) -> int | None:
+    match = _DURATION.fullmatch(text)
+    if match is None:
+        return None
+    seconds = float(match[1]) * _SECONDS[match[2]]
+    return int(seconds * MICROSECONDS) if seconds <= _DURATION_S_MAX else None

@@ -5,26 +5,23 @@ Completing creates nothing and reports no errors: a shell wants names, quickly, 
 
 from __future__ import annotations
 
-import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING
 
 import click
 from click.shell_completion import CompletionItem, get_completion_class
 
-from maos.cli import documents
-from maos.cli.commands import LazyCommand, json_option
+from maos.cli import render
+from maos.cli.commands import json_command
 from maos.cli.database import DatabaseTarget
 from maos.errors import MaosError
 
 if TYPE_CHECKING:
     from maos.app import Maos
-    from maos.model.question import Open
 
 SHOWN_MAX = 200
 WAIT_S_MAX = 2.0
 """Tab does not wait for a server that is away."""
-T = TypeVar("T")
 
 SHELLS = {
     "bash": "maos completion bash > ~/.local/share/bash-completion/completions/maos",
@@ -34,44 +31,35 @@ SHELLS = {
 """The command that installs it for each."""
 
 
-@click.command(
-    cls=LazyCommand,
-    examples=["maos completion bash", *SHELLS.values()],
-)
+@json_command("maos completion bash", *SHELLS.values())
 @click.argument("shell", type=click.Choice(tuple(SHELLS)))
-@json_option
-def completion(shell: str, as_json: bool) -> None:
+def completion(_database: DatabaseTarget, shell: str, as_json: bool) -> None:
     """Print the completion script of a shell.
 
     It completes commands, options, and from the database the ids of runs, tasks, agents, workflow runs and open
     questions. Try it with `eval "$(maos completion bash)"`; the examples install it.
     """
-    from maos.cli.program import program
-
     kind = get_completion_class(shell)
     assert kind is not None
-    script = kind(program, {}, "maos", "_MAOS_COMPLETE").source()
-    if as_json:
-        documents.show({"shell": shell, "script": script, "keep": SHELLS[shell]})
-        return
-    sys.stdout.write(script + "\n")
+    script = kind(click.get_current_context().find_root().command, {}, "maos", "_MAOS_COMPLETE").source()
+    render.show({"shell": shell, "script": script, "keep": SHELLS[shell]}, script, as_json=as_json)
 
 
 def runs(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Runs, by their ids."""
-    return _names(ctx, lambda m: m.runs.ids(incomplete))
+    return _complete(ctx, lambda m: _first(m.runs.ids(incomplete)))
 
 
 def ids(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Runs, tasks as RUN/TASK, agents and workflow runs."""
-    return [CompletionItem(each) for each in (_read(ctx, lambda m: m.ids.complete(incomplete)) or ())[:SHOWN_MAX]]
+    return _complete(ctx, lambda m: m.ids.complete(incomplete))
 
 
 def agents(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Agents that run or ran; for `maos state`, those that have a state."""
     if ctx.parent is not None and ctx.parent.info_name == "state":
-        return _names(ctx, lambda m: m.state.names(incomplete))
-    return _names(ctx, lambda m: m.agents.names(incomplete))
+        return _complete(ctx, lambda m: _first(m.state.names(incomplete)))
+    return _complete(ctx, lambda m: _first(m.agents.names(incomplete)))
 
 
 def tasks(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -82,47 +70,47 @@ def tasks(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[
         planned = [run.agent(name) async for run in m.runs.all() if run.is_open for name in run.tasks]
         return sorted({*begun, *(each for each in planned if each.startswith(incomplete))})
 
-    return [CompletionItem(each) for each in (_read(ctx, work) or ())[:SHOWN_MAX]]
+    return _complete(ctx, work)
 
 
 def questions(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """What waits for an answer, with the question."""
 
-    async def work(m: Maos) -> list[Open]:
-        return await m.questions.open()
+    async def work(m: Maos) -> list[CompletionItem]:
+        found = await m.questions.open()
+        return [CompletionItem(each.ref, help=each.text[:60]) for each in found if each.ref.startswith(incomplete)]
 
-    found = _read(ctx, work) or []
-    return [CompletionItem(each.ref, help=each.text[:60]) for each in found if each.ref.startswith(incomplete)]
-
-
-def _names(ctx: click.Context, names: Callable[[Maos], AsyncIterator[str]]) -> list[CompletionItem]:
-    async def work(m: Maos) -> list[str]:
-        found: list[str] = []
-        async for each in names(m):
-            found.append(each)
-            if len(found) >= SHOWN_MAX:
-                break
-        return sorted(found)
-
-    return [CompletionItem(each) for each in _read(ctx, work) or ()]
+    return _complete(ctx, work)
 
 
-def _read(ctx: click.Context, work: Callable[[Maos], Awaitable[T]]) -> T | None:
-    """Something from the database that the command line names; None when it cannot be had."""
+async def _first(names: AsyncIterator[str]) -> list[str]:
+    found: list[str] = []
+    async for each in names:
+        found.append(each)
+        if len(found) >= SHOWN_MAX:
+            break
+    return sorted(found)
+
+
+def _complete(
+    ctx: click.Context, work: Callable[[Maos], Awaitable[Sequence[str | CompletionItem]]]
+) -> list[CompletionItem]:
+    """Names from the database that the command line names; none when they cannot be had."""
     import asyncio
 
     from maos.app import open as open_
 
-    async def opened() -> T:
+    async def opened() -> Sequence[str | CompletionItem]:
         async with asyncio.timeout(WAIT_S_MAX), open_(target.name, create=False) as m:
             return await work(m)
 
     target = DatabaseTarget(ctx.find_root().params.get("db"))
     try:
         target.check()
-        return asyncio.run(opened())
+        found = asyncio.run(opened())
     except (MaosError, OSError, TimeoutError):
-        return None
+        return []
+    return [CompletionItem(each) if isinstance(each, str) else each for each in found[:SHOWN_MAX]]
 
 
 id_argument = click.argument("id", metavar="ID", shell_complete=ids)

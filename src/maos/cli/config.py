@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,10 @@ import click
 
 from maos import settings
 from maos.cli import documents, render
-from maos.cli.commands import LazyCommand, LazyGroup, json_option
+from maos.cli.commands import LazyGroup, json_command
 from maos.cli.database import DatabaseTarget
 from maos.cli.failures import FAILED, USAGE, note, report
-from maos.cli.plain import clean
+from maos.cli.render import Column, Listing, clean
 from maos.errors import InvalidInput, MaosError, NotFound
 from maos.settings import SettingsFiles, SettingsSource, loader, schema
 from maos.settings.current import render_value
@@ -23,6 +24,15 @@ from maos.settings.loader import Loaded, SettingProblem
 
 HIDDEN = "(hidden)"
 """In the place of addresses, which may have a key in them."""
+
+SETTINGS: Listing[dict[str, Any]] = Listing(
+    "settings",
+    (
+        Column("setting", lambda each: each["name"], style="bold"),
+        Column("value", lambda each: render_value(each["value"]), yields=1),
+        Column("from", lambda each: each["where"] or each["source"], yields=2),
+    ),
+)
 
 
 @click.group(
@@ -43,14 +53,9 @@ def config() -> None:
     """
 
 
-@click.command(
-    cls=LazyCommand,
-    examples=["maos admin config show checkpoint", "maos admin config show cleanup.every_hours --json"],
-)
+@json_command("maos admin config show checkpoint", "maos admin config show cleanup.every_hours --json")
 @click.argument("names", metavar="[NAME]...", nargs=-1)
 @click.option("--changed", is_flag=True, help="Only settings that differ from the default.")
-@json_option
-@click.pass_obj
 def show(database: DatabaseTarget, names: tuple[str, ...], changed: bool, as_json: bool) -> None:
     """Show settings, and where each comes from.
 
@@ -65,13 +70,7 @@ def show(database: DatabaseTarget, names: tuple[str, ...], changed: bool, as_jso
         documents.show({"version": schema.VERSION, "files": files, "settings": entries, "notes": list(loaded.notes)})
         return
 
-    columns = (
-        render.Column("setting", style="bold"), render.Column("value", yields=1), render.Column("from", yields=2),
-    )  # fmt: skip
-    rows = [
-        (each["name"], clean(render_value(each["value"])), clean(each["where"] or each["source"])) for each in entries
-    ]  # fmt: skip
-    render.table(columns, rows)
+    SETTINGS.table(entries)
     for text in loaded.notes:
         note(text)
 
@@ -113,35 +112,28 @@ def _named(entries: list[dict[str, Any]], name: str, *, changed: bool) -> list[d
     return found
 
 
-@click.command(cls=LazyCommand, examples=["maos admin config validate", "maos admin config validate --json"])
+@json_command("maos admin config validate", "maos admin config validate --json")
 @click.argument("file", metavar="[FILE]", required=False, type=click.Path(exists=True, dir_okay=False))
-@json_option
-@click.pass_context
-def validate(ctx: click.Context, file: str | None, as_json: bool) -> None:
+def validate(_database: DatabaseTarget, file: str | None, as_json: bool) -> int:
     """Check settings; every problem is named by file and line.
 
     With FILE, that file is checked as if it was the project's. Exit code 2 when something is wrong, 1 for a file of a
     newer maos.
     """
-    sources = _found().sources
-    if file:
-        sources = [SettingsSource(Path(file), is_project=True)]
-    problems: list[loader.SettingProblem] = []
-    notes: list[str] = []
+    sources = [SettingsSource(Path(file), is_project=True)] if file else _found().sources
+    problems: Sequence[SettingProblem] = ()
+    notes: Sequence[str] = ()
     code = 0
     try:
-        notes += loader.load(sources, {} if file else os.environ).notes
+        notes = loader.load(sources, {} if file else os.environ).notes
     except loader.BadSettings as error:
-        problems += error.problems
-        code = USAGE
+        problems, code = error.problems, USAGE
     except loader.NewerSettings as error:
         where, _, what = error.what.partition(": ")
-        problems.append(loader.SettingProblem(where, what, error.hint))
-        code = FAILED
+        problems, code = [SettingProblem(where, what, error.hint)], FAILED
     if as_json:
-        documents.show({"ok": not problems, "problems": [each._asdict() for each in problems], "notes": notes})
-        ctx.exit(code)
-
+        documents.show({"ok": not problems, "problems": [each._asdict() for each in problems], "notes": list(notes)})
+        return code
     for each in problems:
         report(f"{each.where}: {each.what}", each.hint)
     for text in notes:
@@ -149,12 +141,11 @@ def validate(ctx: click.Context, file: str | None, as_json: bool) -> None:
     if not problems:
         there = [str(each.path) for each in sources if each.path.exists()]
         render.line(f"ok: {clean(', '.join(there))}" if there else "ok: there is no settings file")
-    ctx.exit(code)
+    return code
 
 
-@click.command(cls=LazyCommand, examples=["maos admin config path", "maos admin config path --json"])
-@json_option
-def path(as_json: bool) -> None:
+@json_command("maos admin config path", "maos admin config path --json")
+def path(_database: DatabaseTarget, as_json: bool) -> None:
     """Print which files the settings come from.
 
     The first is your own, the second that of the project, which overrides yours. A file above the current folder that
@@ -162,18 +153,15 @@ def path(as_json: bool) -> None:
     """
     found = _found()
     if as_json:
-        documents.show(
-            {
-                "user": {"path": str(found.user), "exists": found.user.exists()},
-                "project": {"path": str(found.project), "exists": True} if found.project else None,
-                "passed_over": str(found.passed_over) if found.passed_over else None,
-            }
-        )
+        user = {"path": str(found.user), "exists": found.user.exists()}
+        project = {"path": str(found.project), "exists": True} if found.project else None
+        passed_over = str(found.passed_over) if found.passed_over else None
+        documents.show({"user": user, "project": project, "passed_over": passed_over})
         return
 
     render.line("yours    ", clean(str(found.user)), ("" if found.user.exists() else "  (there is none)", "dim"))
-    project = clean(str(found.project)) if found.project else ""
-    render.line("project  ", project, ("" if project else "(there is none in or above this folder)", "dim"))
+    ours = clean(str(found.project)) if found.project else ""
+    render.line("project  ", ours, ("" if ours else "(there is none in or above this folder)", "dim"))
     if found.passed_over:
         note(f"{found.passed_over} belongs to another user and is ignored")
 
@@ -182,13 +170,12 @@ def _found() -> SettingsFiles:
     return settings.find_files(Path.cwd(), settings.config_folder())
 
 
-@click.command(cls=LazyCommand, examples=["maos admin config edit", "maos admin config edit --project"])
+@json_command("maos admin config edit", "maos admin config edit --project")
 @click.option(
     "--project/--user", default=None,
     help="The project's file, a new one in this folder if there is none; or your own, even if the project has one.",
 )  # fmt: skip
-@json_option
-def edit(project: bool | None, as_json: bool) -> None:
+def edit(_database: DatabaseTarget, project: bool | None, as_json: bool) -> None:
     """Edit a settings file in your editor ($VISUAL or $EDITOR).
 
     The project's if there is one, else your own; a new file lists all settings and their defaults. The text is checked
@@ -198,17 +185,15 @@ def edit(project: bool | None, as_json: bool) -> None:
     is_project = found.project is not None if project is None else project
     path = found.project or Path.cwd() / settings.FILE_NAME if is_project else found.user
     source = SettingsSource(path, is_project=is_project)
-    before = source.path.read_text(encoding="utf-8") if source.path.exists() else ""
+    before = path.read_text(encoding="utf-8") if path.exists() else ""
     text = _edited(before or loader.template(is_project=is_project), source)
     changed = text is not None and text != before
     if text is not None and changed:
-        if source.path.exists() and source.path.read_text(encoding="utf-8") != before:
-            raise InvalidInput(f"{source.path} was changed by another program meanwhile", hint="edit it again")
-        loader.write(source.path, text)
-    if as_json:
-        documents.show({"path": str(source.path), "changed": changed})
-    else:
-        click.echo(f"{clean(str(source.path))} is written" if changed else "nothing was changed")
+        if path.exists() and path.read_text(encoding="utf-8") != before:
+            raise InvalidInput(f"{path} was changed by another program meanwhile", hint="edit it again")
+        loader.write(path, text)
+    done = f"{clean(str(path))} is written" if changed else "nothing was changed"
+    render.show({"path": str(path), "changed": changed}, done, as_json=as_json)
 
 
 def _edited(text: str, source: SettingsSource) -> str | None:
@@ -234,4 +219,4 @@ def _problems(text: str, source: SettingsSource) -> list[SettingProblem]:
     try:
         return loader.check(text, source).problems
     except MaosError as error:
-        return [loader.SettingProblem(str(source.path), error.what, error.hint)]
+        return [SettingProblem(str(source.path), error.what, error.hint)]

@@ -17,7 +17,7 @@ import click
 
 from maos import settings
 from maos.cli.failures import FAILED, note
-from maos.cli.plain import clean
+from maos.cli.render import clean
 from maos.errors import Corrupt, InvalidInput, UnknownFormat
 
 if TYPE_CHECKING:
@@ -33,12 +33,12 @@ class DatabaseTarget:
     """The database and the settings that a command works with; files are read when they are needed."""
 
     def __init__(self, given: str | None) -> None:
-        self._given = given
+        self.given = given
 
     @cached_property
     def name(self) -> str:
         """The database: as given, from MAOS_DB, or as the settings say."""
-        given = self._given or os.environ.get("MAOS_DB")
+        given = self.given or os.environ.get("MAOS_DB")
         if not given and not settings.are_there():  # nothing to read: most commands need no other setting
             given = settings.DATABASE_DEFAULT
         return given or self.settings.values.database.path
@@ -48,53 +48,48 @@ class DatabaseTarget:
         """Everything that can be set."""
         from maos.settings.current import here
 
-        return here({"database.path": ("--db", self._given)} if self._given else None)
+        return here({"database.path": ("--db", self.given)} if self.given else None)
 
     def read(self, work: Callable[[Maos], Awaitable[T]], *, accept_loss: bool = False) -> T:
         """Run work that changes nothing; Ctrl+C ends it wherever it is."""
         with _interruptible():
+            self.check()
             return self._run(work, accept_loss=accept_loss)
 
-    def write(self, work: Callable[[Maos], Awaitable[T]], *, create: bool = False, in_memory: bool = False) -> T:
-        """Run work that writes; Ctrl+C waits for a write that is under way.
-
-        `in_memory`: it is of use also when nothing is saved.
-        """
-        if in_memory and self.name == IN_MEMORY:
-            note("in-memory database: nothing is saved, and an interrupted run cannot be resumed")
-            return self._run(work, create=create, in_memory=True)
-        log = self._log()
-        if not log:
-            return self._run(work, create=create)
-
-        async def logged(m: Maos) -> T:
-            return await m.logged(log, work(m))
-
-        return self._run(logged, create=create)
-
-    def _log(self) -> str:
-        """The log file; empty for none."""
-        if "MAOS_LOG_FILE" not in os.environ and not settings.are_there():
-            return ""
-        return self.settings.values.log.file
-
-    def _run(
+    def write(
         self,
         work: Callable[[Maos], Awaitable[T]],
         *,
         create: bool = False,
-        accept_loss: bool = False,
         in_memory: bool = False,
+        dry_run: bool = False,
     ) -> T:
-        if not in_memory:
-            self.check(create=create)
+        """Run work that writes; Ctrl+C waits for a write that is under way.
+
+        `in_memory`: it is of use also when nothing is saved. `dry_run`: it writes nothing, so an empty database does if
+        there is none.
+        """
+        if dry_run:
+            return self.read(work) if self.exists else self._run(work, name=IN_MEMORY)
+        if in_memory and self.name == IN_MEMORY:
+            note("in-memory database: nothing is saved, and an interrupted run cannot be resumed")
+            return self._run(work)
+        self.check(create=create)
+        has_log = "MAOS_LOG_FILE" in os.environ or settings.are_there()
+        log = self.settings.values.log.file if has_log else ""
+        return self._run((lambda m: m.logged(log, work(m))) if log else work, create=create)
+
+    def _run(
+        self, work: Callable[[Maos], Awaitable[T]], *, name: str = "", create: bool = False, accept_loss: bool = False
+    ) -> T:
         import asyncio
 
         from maos.app import open as open_
 
         async def opened() -> T:
+            target = name or self.name
             try:
-                m = await open_(self.name, accept_loss=accept_loss, create=create, settings=lambda: self.settings)
+                m = await open_(target, accept_loss=accept_loss, create=create, settings=lambda: self.settings)
             except Corrupt as error:  # verifying it, as the usual hint says, needs an open one
                 hint = "put back a copy of it, or name another database with --db"
                 raise Corrupt(error.what, hint=hint) from error
@@ -119,21 +114,6 @@ class DatabaseTarget:
                 f"{self.name} is a database of the original maos, which this one does not change",
                 hint=f"bring its orchestrations into one of this maos: `maos --db runs.db admin import {self.name}`",
             )
-
-    def preview(self, work: Callable[[Maos], Awaitable[T]]) -> T:
-        """Run work that changes nothing, on an empty database if there is none: none is created for it."""
-        import asyncio
-
-        from maos.app import open as open_
-
-        if self.exists:
-            return self.read(work)
-
-        async def on_nothing() -> T:
-            async with open_(":memory:") as m:
-                return await work(m)
-
-        return asyncio.run(on_nothing())
 
     @property
     def exists(self) -> bool:

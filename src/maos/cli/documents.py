@@ -7,6 +7,8 @@ import sys
 from typing import Any
 
 from maos.clock import to_datetime
+from maos.model.changes import MISSING
+from maos.model.view import plain
 
 Document = dict[str, Any]
 
@@ -14,15 +16,21 @@ DURATIONS = ("downtime_us", "duration_us", "ttl_us")
 """Fields that end as those of times do, and are not."""
 
 
-def show(document: Document) -> None:
-    """Print one document, over several lines."""
-    sys.stdout.write(json.dumps(document, indent=2) + "\n")  # in ASCII: no text in it can steer a terminal
+def show(value: Any) -> None:
+    """Print one document, or a read model as one, over several lines."""
+    # in ASCII: no text in it can steer a terminal
+    sys.stdout.write(json.dumps(of(value), indent=2, default=_plain) + "\n")
 
 
 def show_line(document: Document) -> None:
     """Print one document on one line, at once."""
-    sys.stdout.write(json.dumps(document) + "\n")
+    sys.stdout.write(json.dumps(document, default=_plain) + "\n")
     sys.stdout.flush()
+
+
+def _plain(value: Any) -> Any:
+    """What JSON has for data of a state: null for nothing at all, as the `kind` of the change says."""
+    return None if value is MISSING else plain(value)
 
 
 def time(time_us: int | None, name: str = "time") -> Document:
@@ -35,14 +43,14 @@ def iso(time_us: int) -> str:
     return to_datetime(time_us).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
-def of(value: Any) -> Any:
-    """A read model as plain data: its fields in their order. Those that end in `_us` are times, in both forms.
+def of(value: Any, *only: str) -> Any:
+    """A read model as plain data: its fields in their order, or some. Those that end in `_us` are times, in both forms.
 
     The time `saved_us` becomes `saved` and `saved_us`; beside a field `saved` it becomes `saved_at` and `saved_at_us`.
 
     What is inside a plain mapping is data of users or of other programs, and stays as it is.
     """
-    names = getattr(value, "__struct_fields__", None) or getattr(value, "_fields", None)
+    names = only or getattr(value, "__struct_fields__", None) or getattr(value, "_fields", None)
     if names is not None:
         document: Document = {}
         for name in names:

@@ -11,10 +11,12 @@ from typing import Any
 import click
 
 from maos import errors
-from maos.cli.plain import clean, wrap
+from maos.cli.render import clean, coloured, wrap
 
 FAILED, USAGE, NOT_FOUND, CONFLICT, UNAVAILABLE, INTERRUPTED, PIPE_CLOSED = 1, 2, 3, 4, 5, 130, 141
 STOPPED, LIMIT_REACHED, NEEDS_PERSON, MAY_PASS = 6, 7, 8, 9
+SIGNALLED = 128
+"""Added to the number of the signal that ended a command, as shells do."""
 
 EXIT_CODES = (
     (0, "done"),
@@ -76,30 +78,26 @@ def exit_code_of(work: Callable[[], Any]) -> int:
 
 def code_for(error: BaseException) -> int:
     """The exit code of a kind of error."""
-    for kinds, code in _CODES:
-        if isinstance(error, kinds):
-            return code
-    return FAILED
+    return next((code for kinds, code in _CODES if isinstance(error, kinds)), FAILED)
 
 
 def report(what: str, hint: str = "") -> None:
     """Print on standard error what went wrong and what to do about it."""
-    styled = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
-    label = click.style("error:", fg="red", bold=True) if styled else "error:"
-    _echo("error: ", label, what)
+    _echo("error:", what, fg="red", bold=True)
     if hint:
-        _echo("hint: ", click.style("hint:", bold=True) if styled else "hint:", hint)
+        _echo("hint:", hint, bold=True)
 
 
 def note(what: str) -> None:
     """Print something beside the result, on standard error."""
-    _echo("note: ", "note:", what)
+    _echo("note:", what)
 
 
-def _echo(plain: str, label: str, text: str) -> None:
+def _echo(label: str, text: str, **style: Any) -> None:
     """Print a label and a text on standard error; on a terminal, lines end between words."""
-    whole = wrap(f"{plain}{clean(text)}", sys.stderr, indent=" " * len(plain))
-    click.echo(f"{label} {whole.removeprefix(plain)}", err=True)
+    whole = wrap(f"{label} {clean(text)}", sys.stderr, indent=" " * (len(label) + 1))
+    styled = click.style(label, **style) if coloured(sys.stderr) else label
+    click.echo(f"{styled}{whole.removeprefix(label)}", err=True)
 
 
 def _usage(error: click.ClickException) -> int:

@@ -1,14 +1,15 @@
-"""Lines that a command reads from a person or a pipe, and what each line means."""
+"""What a command hears from outside: lines of a person or a pipe, with what each means, and signals."""
 
 from __future__ import annotations
 
 import asyncio
 import codecs
 import os
+import signal
 import stat
 import sys
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from typing import NamedTuple
 
 READ_BYTES_MAX = 65_536
@@ -34,54 +35,33 @@ class InputLine(NamedTuple):
     prompt: Prompt | None = None
 
 
-class InputLines:
-    """Where lines come from. What is not overridden does nothing."""
-
-    by_person = True
-    """Whether a person types the lines, and can be asked."""
-
-    def start(self) -> None:
-        """Begin to read."""
-        raise NotImplementedError
-
-    async def stop(self) -> None:
-        """Stop reading; what was not read stays in the pipe or the terminal."""
-        raise NotImplementedError
-
-    async def next(self) -> InputLine | None:
-        """Return the next line; None at the end of the input."""
-        raise NotImplementedError
-
-    def hidden(self) -> AbstractAsyncContextManager[None]:
-        """Hand the terminal over to another program."""
-        raise NotImplementedError
-
-    def ask(self, prompt: Prompt | None) -> None:
-        """Set what the next line means; with None, no line is read."""
-
-    def forget(self) -> None:
-        """Drop lines that were typed before their prompt was visible."""
-
-    def drop(self) -> bool:
-        """Drop the line that is being typed; False when it is empty."""
-        return False
-
-    def remember(self, lines: Sequence[str]) -> None:
-        """Put lines into the history."""
-
-
-class PipedLines(InputLines):
-    """Lines of a pipe, of a file, or of a terminal that cannot be drawn on."""
+class PipedLines:
+    """Lines of a pipe, of a file, or of a terminal that cannot be drawn on; `LiveTerminal` has the same methods."""
 
     def __init__(self) -> None:
         self.by_person = sys.stdin is not None and sys.stdin.isatty()
+        """Whether a person types the lines, and can be asked."""
         self._queue: asyncio.Queue[InputLine | None] = asyncio.Queue()
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._rest = ""
         self._fd = -1
         self._paused = False
 
+    def ask(self, prompt: Prompt | None) -> None:
+        """Set what the next line means; with None, no line is read. A pipe sees no prompt."""
+
+    def forget(self) -> None:
+        """Drop lines that were typed before their prompt was visible; a pipe has none."""
+
+    def drop(self) -> bool:
+        """Drop the line that is being typed; False when it is empty."""
+        return False
+
+    def remember(self, lines: Sequence[str]) -> None:
+        """Put lines into the history; a pipe has none."""
+
     def start(self) -> None:
+        """Begin to read."""
         try:
             self._fd = sys.stdin.fileno()
             asyncio.get_running_loop().add_reader(self._fd, self._read)
@@ -92,15 +72,18 @@ class PipedLines(InputLines):
             self._queue.put_nowait(None)
 
     async def stop(self) -> None:
+        """Stop reading; what was not read stays in the pipe."""
         self._detach()
 
     @asynccontextmanager
     async def hidden(self) -> AsyncIterator[None]:
+        """Hand the input over to another program."""
         self._detach()
         yield
         self.start()
 
     async def next(self) -> InputLine | None:
+        """Return the next line; None at the end of the input."""
         line = await self._queue.get()
         if self._paused and self._queue.qsize() < WAITING_MAX // 2:
             self._paused = False
@@ -124,3 +107,25 @@ class PipedLines(InputLines):
         elif self._queue.qsize() > WAITING_MAX and not stat.S_ISREG(os.fstat(self._fd).st_mode):
             self._paused = True
             asyncio.get_running_loop().remove_reader(self._fd)
+
+
+@contextmanager
+def heard(*, interrupted: Callable[[], None], sent_away: Callable[[signal.Signals], None]) -> Iterator[None]:
+    """Ctrl+C interrupts; SIGTERM and a closed terminal send away.
+
+    One that is ignored stays so: `nohup`, and jobs in the background of a script.
+    """
+    loop = asyncio.get_running_loop()
+    handlers: dict[signal.Signals, Callable[[], None]] = {
+        signal.SIGINT: interrupted,
+        signal.SIGTERM: lambda: sent_away(signal.SIGTERM),
+        signal.SIGHUP: lambda: sent_away(signal.SIGHUP),
+    }
+    ours = [each for each in handlers if signal.getsignal(each) is not signal.SIG_IGN]
+    for each in ours:
+        loop.add_signal_handler(each, handlers[each])
+    try:
+        yield
+    finally:
+        for each in ours:
+            loop.remove_signal_handler(each)

@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from maos.cli import completion, documents, render
-from maos.cli.arguments import DURATION, JSON_OBJECT, WHEN, seconds
-from maos.cli.commands import LazyCommand, LazyGroup, full_option, json_lines_option, json_option
-from maos.cli.console import Field, Listing
+from maos.cli.commands import DURATION, JSON_OBJECT, LINES, WHEN, LazyGroup, full_option, json_command, seconds
 from maos.cli.database import DatabaseTarget
-from maos.cli.plain import clean, shorten
+from maos.cli.render import Column, Listing, clean, shorten
 from maos.errors import InvalidInput
 from maos.model.message import TYPES
 
@@ -25,17 +23,30 @@ if TYPE_CHECKING:
 LAST = 50
 NO_RECEIVERS = "no receivers"
 
+
+def _document(said: Message) -> documents.Document:
+    data = said.data
+    data.pop("at_us", None)
+    return {**data, **documents.time(said.at_us)}
+
+
+def _letter(each: DeadLetter) -> documents.Document:
+    known = {"agent": each.name, "number": each.version, "why": each.why, "tries": each.tries}
+    return {**known, **documents.time(each.since_us), "message": _document(each.message)}
+
+
 LETTERS: Listing[DeadLetter] = Listing(
     "letters",
     (
-        Field("agent", lambda each: each.name, style="bold", yields=1),
-        Field("number", lambda each: str(each.version), right=True),
-        Field("since", lambda each: render.when(each.since_us)),
-        Field("from", lambda each: each.message.sender, yields=1),
-        Field("why", lambda each: shorten(each.why, 60), yields=2),
-        Field("text", lambda each: shorten(each.message.text, 60), style="dim", yields=3),
+        Column("agent", lambda each: each.name, style="bold", yields=1),
+        Column("number", lambda each: str(each.version), right=True),
+        Column("since", lambda each: render.when(each.since_us)),
+        Column("from", lambda each: each.message.sender, yields=1),
+        Column("why", lambda each: shorten(each.why, 60), yields=2),
+        Column("text", lambda each: shorten(each.message.text, 60), style="dim", yields=3),
     ),
     empty="no dead letters",
+    of=_letter,
 )
 
 
@@ -43,10 +54,7 @@ LETTERS: Listing[DeadLetter] = Listing(
     cls=LazyGroup,
     lazy={
         "list": ("maos.cli.messages:list_", "List messages, and which receivers have yet to acknowledge them."),
-        "send": (
-            "maos.cli.messages:send",
-            "Send a message to an agent, to a topic, or to all agents of a run.",
-        ),
+        "send": ("maos.cli.messages:send", "Send a message to an agent, to a topic, or to all agents of a run."),
         "dead": ("maos.cli.messages:dead", "List messages that could not be delivered, or requeue one."),
     },
     examples=[
@@ -59,14 +67,12 @@ def messages() -> None:
     """Read and send messages of agents."""
 
 
-@click.command(
-    "list",
-    cls=LazyCommand,
-    examples=[
-        "maos message list",
-        "maos message list --run r-1 --type discovery --since 2h",
-        "maos message list --agent reviewer --full",
-    ],
+@json_command(
+    "maos message list",
+    "maos message list --run r-1 --type discovery --since 2h",
+    "maos message list --agent reviewer --full",
+    name="list",
+    json=LINES,
 )
 @click.option("--run", metavar="ID", shell_complete=completion.runs, help="Only messages of this run.")
 @click.option("--agent", default="", metavar="NAME", shell_complete=completion.agents,
@@ -77,8 +83,6 @@ def messages() -> None:
 @click.option("--last", type=click.IntRange(min=1), default=LAST, metavar="N", show_default=True, help="How many.")
 @click.option("-f", "--follow", is_flag=True, help="Follow new messages as they are sent; Ctrl+C ends it.")
 @full_option
-@json_lines_option
-@click.pass_obj
 def list_(
     database: DatabaseTarget,
     /,
@@ -115,13 +119,10 @@ def list_(
     database.read(work)
 
 
-@click.command(
-    cls=LazyCommand,
-    examples=[
-        "maos message send fixer 'Leave the old parser alone'",
-        "maos message send --topic releases 'The branch is frozen' --type coordination",
-        "git log -1 | maos message send fixer -",
-    ],
+@json_command(
+    "maos message send fixer 'Leave the old parser alone'",
+    "maos message send --topic releases 'The branch is frozen' --type coordination",
+    "git log -1 | maos message send fixer -",
 )
 @click.argument("to", metavar="TO", shell_complete=completion.tasks)
 @click.argument("text", metavar="TEXT")
@@ -131,8 +132,6 @@ def list_(
 @click.option("--sender", default="person", show_default=True, help="Who sends it; text of agents is quoted.")
 @click.option("--metadata", type=JSON_OBJECT, help="A JSON object that goes with it.")
 @click.option("--ttl", type=DURATION, help="After this time it becomes a dead letter: 15m, 2h, 3d.")
-@json_option
-@click.pass_obj
 def send(
     database: DatabaseTarget,
     /,
@@ -161,17 +160,13 @@ def send(
         return await send(sender, to, text, ttl_s=seconds(ttl), **options)
 
     sent = database.write(work)
-    if as_json:
-        documents.show({"id": sent.id, "to": list(sent.to)})
-        return
-    render.line("message ", (sent.id, "bold"), f" for {clean(', '.join(sent.to)) or NO_RECEIVERS}")
+    for_ = f" for {clean(', '.join(sent.to)) or NO_RECEIVERS}"
+    render.show({"id": sent.id, "to": list(sent.to)}, "message ", (sent.id, "bold"), for_, as_json=as_json)
 
 
-@click.command(cls=LazyCommand, examples=["maos message dead", "maos message dead --agent fixer --json"])
+@json_command("maos message dead", "maos message dead --agent fixer --json")
 @click.option("--agent", metavar="NAME", help="Only those for this agent.")
 @click.option("--again", type=click.IntRange(min=1), metavar="N", help="Requeue dead letter N of --agent.")
-@json_option
-@click.pass_obj
 def dead(database: DatabaseTarget, agent: str | None, again: int | None, as_json: bool) -> None:
     """List messages that could not be delivered, or requeue one."""
     if again is not None and agent is None:
@@ -183,26 +178,10 @@ def dead(database: DatabaseTarget, agent: str | None, again: int | None, as_json
         return [each async for each in m.bus.dead_letters(agent)]
 
     found = database.write(work)
-    if as_json:
-        rows = [
-            {"agent": each.name, "number": each.version, "why": each.why, "tries": each.tries,
-             **documents.time(each.since_us), "message": _document(each.message)}
-            for each in found
-        ]  # fmt: skip
-        documents.show({"letters": rows})
-    elif again is not None:
+    if again is not None and not as_json:
         render.line(f"requeued dead letter {again} for ", (clean(agent or ""), "bold"))
     else:
-        LETTERS.show(found, as_json=False)
-
-
-# --- rendering ---------------------------------------------------------------------------------------------------
-
-
-def _document(said: Message) -> documents.Document:
-    data = said.data
-    data.pop("at_us", None)
-    return {**data, **documents.time(said.at_us)}
+        LETTERS.show(found, as_json=as_json)
 
 
 def _show(each: MessageInfo, *, full: bool, as_json: bool) -> None:

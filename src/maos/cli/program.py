@@ -1,28 +1,29 @@
-"""The command `maos` itself: the table of its commands, and what it prints alone."""
+"""The command `maos` itself: the table of its commands, `maos admin`, and `maos mcp`."""
 
 from __future__ import annotations
 
+import os
 from functools import partial
 from typing import Any
 
 import click
 
 import maos
-from maos.cli import failures
-from maos.cli.commands import Entry, LazyGroup
+from maos.cli import documents, failures, render
+from maos.cli.commands import Entry, LazyGroup, json_command
 from maos.cli.database import DatabaseTarget
 
 SECTIONS: dict[str, dict[str, Entry]] = {
     "Start": {
         "run": ("maos.cli.runs.start:run", "Run a request, a plan file, or one command."),
-        "chat": ("maos.cli.chat.command:chat", "Begin a run and steer it in conversation."),
-        "demo": ("maos.cli.demo:demo", "See a run survive kill -9, with a proof."),
+        "chat": ("maos.cli.chat:chat", "Begin a run and steer it in conversation."),
+        "demo": ("maos.demo.command:demo", "See a run survive kill -9, with a proof."),
     },
     "Look": {
         "ps": ("maos.cli.status:ps", "List runs, open ones first."),
         "status": ("maos.cli.status:status", "Show what runs and what needs you, or one run, task or agent."),
-        "logs": ("maos.cli.runs.output:logs", "Print what a run or an agent did, in order."),
-        "attach": ("maos.cli.runs.output:attach", "Follow a run or an agent until it ends."),
+        "logs": ("maos.cli.runs.results:logs", "Print what a run or an agent did, in order."),
+        "attach": ("maos.cli.runs.results:attach", "Follow a run or an agent until it ends."),
         "diff": ("maos.cli.runs.results:diff", "Show what a run or an agent changed, or compare two runs."),
     },
     "Answer": {
@@ -30,7 +31,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "answer": ("maos.cli.questions:answer", "Answer a question."),
     },
     "Control": {
-        "resume": ("maos.cli.runs.resume:resume", "Resume a paused, interrupted or failed run."),
+        "resume": ("maos.cli.runs.start:resume", "Resume a paused, interrupted or failed run."),
         "pause": ("maos.cli.runs.control:pause", "Pause a run; `maos resume` continues it."),
         "cancel": ("maos.cli.runs.control:cancel", "Cancel a run, or one task of it."),
         "retry": ("maos.cli.runs.control:retry", "Retry the failed tasks of a run, or one of them."),
@@ -39,7 +40,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "merge": ("maos.cli.runs.results:merge", "Merge the work of a run or an agent into your branch."),
     },
     "Points in time": {
-        "checkpoint": ("maos.cli.runs.checkpoints:checkpoint", "Name the state of a run, or list its checkpoints."),
+        "checkpoint": ("maos.cli.runs.travel:checkpoint", "Name the state of a run, or list its checkpoints."),
         "rollback": ("maos.cli.runs.travel:rollback", "Roll a run back to an earlier point in time."),
         "fork": ("maos.cli.runs.travel:fork", "Start a second run from any point in time of a run."),
         "join": ("maos.cli.runs.travel:join", "Merge what a fork has done into a run, or vice versa."),
@@ -52,7 +53,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "admin": ("maos.cli.program:admin", "Check, back up, move, clean up and configure."),
     },
     "Other programs": {
-        "mcp": ("maos.cli.mcp:mcp", "Run the MCP server of one agent on standard input and output."),
+        "mcp": ("maos.cli.program:mcp", "Run the MCP server of one agent on standard input and output."),
         "completion": ("maos.cli.completion:completion", "Print the completion script of a shell."),
     },
 }  # fmt: skip
@@ -102,14 +103,14 @@ class RootGroup(LazyGroup):
         "questions": "maos.cli.questions:inbox",
         "messages": "maos.cli.messages:messages",
         "recover": "maos.cli.status:recover",
-        "doctor": "maos.cli.doctor:doctor",
-        "verify": "maos.cli.state.maintenance:verify",
+        "doctor": "maos.cli.admin:doctor",
+        "verify": "maos.cli.state.queries:verify",
         "copy": "maos.cli.transfer:copy",
         "export": "maos.cli.transfer:export",
         "import": "maos.cli.transfer:import_",
         "config": "maos.cli.config:config",
-        "notify": "maos.cli.notify:notify",
-        "effects": "maos.cli.effects:effects",
+        "notify": "maos.cli.admin:notify",
+        "effects": "maos.cli.admin:effects",
     },
     examples=[
         "maos run 'Add a --verbose option, with tests'",
@@ -140,20 +141,44 @@ def program(ctx: click.Context, db: str | None) -> None:
 @click.group(
     cls=LazyGroup,
     lazy={
-        "doctor": ("maos.cli.doctor:doctor", "Check the installation, the database, and leftovers."),
-        "verify": ("maos.cli.state.maintenance:verify", "Check that everything is as it was written."),
+        "doctor": ("maos.cli.admin:doctor", "Check the installation, the database, and leftovers."),
+        "verify": ("maos.cli.state.queries:verify", "Check that everything is as it was written."),
         "copy": ("maos.cli.transfer:copy", "Copy the database to a new file while it is in use."),
         "export": ("maos.cli.transfer:export", "Export a run or a workflow run to one file."),
         "import": ("maos.cli.transfer:import_", "Import a run from another machine, or the runs of maos-cli."),
-        "cleanup": ("maos.cli.runs.cleanup:cleanup", "Remove the worktrees of runs that were completed long ago."),
-        "pin": ("maos.cli.runs.cleanup:pin", "Exempt a run from cleanup."),
-        "save-interval": ("maos.cli.runs.checkpoints:save_interval", "Set or show how often files are saved."),
+        "cleanup": ("maos.cli.runs.control:cleanup", "Remove the worktrees of runs that were completed long ago."),
+        "pin": ("maos.cli.runs.control:pin", "Exempt a run from cleanup."),
+        "save-interval": ("maos.cli.runs.control:save_interval", "Set or show how often files are saved."),
         "config": ("maos.cli.config:config", "Show, check and change settings."),
-        "notify": ("maos.cli.notify:notify", "Test notifications, and list those that were sent."),
-        "effects": ("maos.cli.effects:effects", "List side effects: tool calls, commands and workflow steps."),
+        "notify": ("maos.cli.admin:notify", "Test notifications, and list those that were sent."),
+        "effects": ("maos.cli.admin:effects", "List side effects: tool calls, commands and workflow steps."),
     },
-    aliases={"keep": "maos.cli.runs.cleanup:pin"},
+    aliases={"keep": "maos.cli.runs.control:pin"},
     examples=["maos admin doctor", "maos admin copy backup.db", "maos admin cleanup --dry-run"],
 )  # fmt: skip
 def admin() -> None:
     """Check, back up, move, clean up and configure."""
+
+
+@json_command("maos mcp --list", "maos mcp --json")
+@click.option("--list", "only_list", is_flag=True, help="List the tools instead.")
+def mcp(database: DatabaseTarget, only_list: bool, as_json: bool) -> int:
+    """Run the MCP server of one agent on standard input and output.
+
+    Agents' programs start it; maos configures them to. Its tools let an agent report findings and progress, send
+    messages to other agents, ask a person, and store what it must remember. It writes to the journal itself, so it
+    works while no engine runs.
+
+    Its agent is named by the variables MAOS_AGENT, MAOS_ATTEMPT and, in a run, MAOS_RUN.
+    """
+    from maos.mcp import server, tools
+
+    if as_json:
+        documents.show({"tools": [tool.describe() for tool in tools.TOOLS]})
+    elif only_list:
+        for tool in tools.TOOLS:
+            render.line(tool.usage)
+            render.line(f"    {tool.description}")
+    else:
+        return server.main({**os.environ, "MAOS_DB": database.name})
+    return 0

@@ -10,30 +10,22 @@ import click
 
 from maos.cli import completion, documents, render
 from maos.cli.agent import words
-from maos.cli.commands import LazyCommand, json_option
+from maos.cli.commands import json_command
 from maos.cli.database import DatabaseTarget
-from maos.cli.plain import clean
+from maos.cli.render import clean
 from maos.model.question import short, short_of_owner
 
 if TYPE_CHECKING:
-    from maos.app import Maos
     from maos.model.question import Open
-    from maos.views.questions import Given
 
 
-@click.command(cls=LazyCommand, examples=["maos inbox", "maos inbox --json"])
-@json_option
-@click.pass_obj
+@json_command("maos inbox", "maos inbox --json")
 def inbox(database: DatabaseTarget, as_json: bool) -> None:
     """List open questions.
 
     Questions of runs, gates of tasks, and permissions that agents ask for, the oldest first.
     """
-
-    async def work(m: Maos) -> list[Open]:
-        return await m.questions.open()
-
-    found = database.read(work)
+    found = database.read(lambda m: m.questions.open())
     if as_json:
         documents.show({"questions": documents_of(found)})
     elif not found:
@@ -42,19 +34,14 @@ def inbox(database: DatabaseTarget, as_json: bool) -> None:
         show_open(found, found)
 
 
-@click.command(
-    cls=LazyCommand,
-    examples=[
-        'maos answer q-3fa2 "PostgreSQL 16"',
-        "maos answer gate/api no --why 'The button is blue'",
-        "maos answer r-1a2b3c.api yes",
-    ],
+@json_command(
+    'maos answer q-3fa2 "PostgreSQL 16"',
+    "maos answer gate/api no --why 'The button is blue'",
+    "maos answer r-1a2b3c.api yes",
 )
 @click.argument("id", metavar="ID", shell_complete=completion.questions)
 @click.argument("answer", metavar="ANSWER")
 @click.option("--why", default="", help="With yes or no: a reason that the agent is told.")
-@json_option
-@click.pass_obj
 def answer(database: DatabaseTarget, id: str, answer: str, why: str, as_json: bool) -> None:
     """Answer a question.
 
@@ -62,19 +49,11 @@ def answer(database: DatabaseTarget, id: str, answer: str, why: str, as_json: bo
     number; gates and permissions take yes or no. The first answer counts. It is recorded at once, also while no engine
     executes the run.
     """
-
-    async def work(m: Maos) -> Given:
-        return await m.questions.answer(id, answer, why=why)
-
-    given = database.write(work)
+    given = database.write(lambda m: m.questions.answer(id, answer, why=why))
     ref = given.question.ref
-    if as_json:
-        documents.show(
-            {"id": ref, "answer": given.answer, "running": given.running, "resumable": given.resumable or None}
-        )
-        return
-    render.line((clean(ref), "bold"), f" is answered: {clean(given.answer)}")
-    if given.resumable:
+    found = {"id": ref, "answer": given.answer, "running": given.running, "resumable": given.resumable or None}
+    render.show(found, (clean(ref), "bold"), f" is answered: {clean(given.answer)}", as_json=as_json)
+    if given.resumable and not as_json:
         render.line("no engine runs it; to resume: ", (given.resumable, "bold"))
 
 

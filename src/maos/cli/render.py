@@ -1,21 +1,34 @@
 """What people see. Rich draws on a terminal; anywhere else it is plain text in columns, without colour or lines.
 
-All text that comes from the data passes through `clean` first, and none of it is read as Rich markup.
+All text that comes from the data passes through `clean` first, and none of it is read as Rich markup: its author does
+not get to steer the reader's terminal.
+
+A `Listing` describes one noun: a list of it is rendered from that as a table for people, and as JSON for programs.
+
+    AGENTS: Listing[AgentStatus] = Listing(
+        "agents",
+        (Column("agent", lambda each: each.agent, style="bold", yields=1), Column("status", lambda each: each.status)),
+        empty="no agents; `maos agent run -- COMMAND` runs one",
+    )
+    AGENTS.show(found, as_json=as_json)
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import sys
-from collections.abc import Iterable, Sequence
+import textwrap
+import unicodedata
+from collections.abc import Callable, Sequence
 from functools import cache
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TextIO, TypeVar
 
 import click
 
-from maos.cli.plain import clean, shorten
+from maos.cli import documents
 from maos.clock import SystemClock, to_datetime
 
 if TYPE_CHECKING:
@@ -41,18 +54,60 @@ _STYLES: dict[str, dict[str, Any]] = {
     "good": {"fg": "green"},
 }
 
+T = TypeVar("T")
 Part = tuple[str, str]
 """Text and the Rich style it has on a terminal."""
 
 
-class Column(NamedTuple):
-    """A column of a table."""
+# --- text --------------------------------------------------------------------------------------------------------
 
-    title: str
-    right: bool = False
-    style: str = ""
-    yields: int = 0
-    """Whether it may be cut when the terminal is narrow; the highest number first."""
+_HARMLESS = "\u200c\u200d"  # joiners, which some scripts and many emoji need
+
+
+def clean(text: str, *, lines: bool = False) -> str:
+    """The text with everything that is not seen spelled out: control characters, escape sequences, text direction.
+
+    Line breaks stay only when `lines` are wanted.
+    """
+    if text.isprintable():
+        return text
+    return "".join(char if _harmless(char, lines) else _spelled(char) for char in text)
+
+
+def wrap(text: str, stream: TextIO, *, indent: str = "") -> str:
+    """The text in lines that end between words, for a stream that is a terminal; a command in backticks stays whole."""
+    if not stream.isatty():
+        return text
+    try:
+        width = os.get_terminal_size(stream.fileno()).columns
+    except OSError:
+        return text
+    whole = re.sub("`[^`]*`", lambda found: found[0].replace(" ", "\0"), text)
+    lines = textwrap.wrap(
+        whole, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False, drop_whitespace=True
+    )
+    return "\n".join(lines).replace("\0", " ")
+
+
+def shorten(text: str, width: int | None) -> str:
+    """The text, cut to a number of characters; None for all of it."""
+    if width is None or len(text) <= width:
+        return text
+    return text[: max(1, width - 1)] + "…"
+
+
+def _harmless(char: str, lines: bool) -> bool:
+    return char.isprintable() or char in _HARMLESS or (lines and char == "\n") or unicodedata.category(char) == "Zs"
+
+
+def _spelled(char: str) -> str:
+    if char in "\n\r\t":
+        return {"\n": "\\n", "\r": "\\r", "\t": "\\t"}[char]
+    code = ord(char)
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+# --- lines -------------------------------------------------------------------------------------------------------
 
 
 def terminal() -> bool:
@@ -89,12 +144,66 @@ def line(*parts: str | Part) -> None:
     console().print(Text.assemble(*pairs), soft_wrap=True)
 
 
-def table(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> None:
-    """Rows under titles."""
-    cells = [[clean(cell) for cell in row] for row in rows]
-    if not terminal():
-        _plain_table(columns, cells)
-        return
+def show(document: documents.Document, *parts: str | Part, as_json: bool) -> None:
+    """Print a result: one document for programs, or one line for people."""
+    if as_json:
+        documents.show(document)
+    else:
+        line(*parts)
+
+
+# --- lists -------------------------------------------------------------------------------------------------------
+
+
+class Column(NamedTuple, Generic[T]):
+    """A column of a table."""
+
+    title: str
+    text: Callable[[T], str]
+    """What people see of a row; it is cleaned when it is printed."""
+    right: bool = False
+    style: str = ""
+    yields: int = 0
+    """Whether it may be cut when the terminal is narrow; the highest number first."""
+
+
+class Listing(NamedTuple, Generic[T]):
+    """How a list of one noun is rendered. Columns are for people; programs get the rows, as `of` makes them."""
+
+    noun: str
+    columns: Sequence[Column[T]]
+    empty: str = ""
+    of: Callable[[T], documents.Document] = documents.of
+
+    def show(self, rows: Sequence[T], *, as_json: bool, empty: str = "", **more: Any) -> None:
+        """Print rows, or `empty` for none; with `as_json`, as one document under the noun, with `more` beside them."""
+        if as_json:
+            documents.show({**self.document(rows), **more})
+        elif rows:
+            self.table(rows)
+        elif empty or self.empty:
+            line(empty or self.empty)
+
+    def document(self, rows: Sequence[T]) -> documents.Document:
+        """The rows as JSON, under the noun."""
+        return {self.noun: [self.of(row) for row in rows]}
+
+    def table(self, rows: Sequence[T], *, shown_max: int | None = None) -> None:
+        """Print rows under the titles of their columns, at most so many."""
+        cells = [[clean(cell) for cell in self.cells(row)] for row in rows[:shown_max]]
+        if terminal():
+            _drawn_table(self.columns, cells)
+        else:
+            _plain_table(self.columns, cells)
+        if shown_max is not None and len(rows) > shown_max:
+            line((f"… and {len(rows) - shown_max} more (--json prints all)", "dim"))
+
+    def cells(self, row: T) -> list[str]:
+        """What people see of a row."""
+        return [each.text(row) for each in self.columns]
+
+
+def _drawn_table(columns: Sequence[Column[Any]], rows: list[list[str]]) -> None:
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -105,12 +214,12 @@ def table(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> None:
             column.title, justify="right" if column.right else "left", style=column.style, no_wrap=True,
             overflow="ellipsis",
         )  # fmt: skip
-    for row in _fitted(columns, cells, console().width - 2 * len(columns)):
+    for row in _fitted(columns, rows, console().width - 2 * len(columns)):
         drawn.add_row(*(Text(cell) for cell in row))
     console().print(drawn)
 
 
-def _fitted(columns: Sequence[Column], rows: list[list[str]], room: int) -> list[list[str]]:
+def _fitted(columns: Sequence[Column[Any]], rows: list[list[str]], room: int) -> list[list[str]]:
     """Rows whose yielding columns were cut until everything has room."""
     from rich.cells import cell_len, set_cell_size
 
@@ -133,7 +242,7 @@ def _fitted(columns: Sequence[Column], rows: list[list[str]], room: int) -> list
     ]
 
 
-def _plain_table(columns: Sequence[Column], rows: list[list[str]]) -> None:
+def _plain_table(columns: Sequence[Column[Any]], rows: list[list[str]]) -> None:
     from rich.cells import cell_len  # wide characters take two places
 
     whole = [[column.title for column in columns], *rows]
@@ -197,18 +306,13 @@ def pretty(value: Any) -> None:
 
 
 def state(state: State) -> None:
-    """A state: what it is, then its data."""
-    heading(state)
-    pretty(state.raw())
-
-
-def heading(state: State) -> None:
-    """Agent, version, time, and who changed it last."""
+    """A state: its agent, version and time, who changed it last, then its data."""
     by = f" by {clean(state.source)}" if state.source else ""
     line(
         (clean(state.agent), "bold"), f" at version {state.version}, ",
         (f"{state.type} {when(state.time_us)}{by}", "dim"),
     )  # fmt: skip
+    pretty(state.raw())
 
 
 # --- changes -----------------------------------------------------------------------------------------------------

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import click
 
-from maos.cli import completion, effects, questions, render
+from maos.cli import completion, questions, render
 from maos.cli import documents as shared
 from maos.cli.agent import status as agents
 from maos.cli.agent import words
-from maos.cli.commands import LazyCommand, LazyGroup, forward, json_option
+from maos.cli.commands import DOCUMENT, LazyGroup, forward, json_command
 from maos.cli.database import DatabaseTarget
+from maos.cli.render import clean
 from maos.cli.runs import page
 from maos.cli.runs.travel import point
 from maos.errors import InvalidInput
@@ -21,12 +22,14 @@ from maos.ids import RUN, TASK, WORKFLOW, Target
 if TYPE_CHECKING:
     from maos.app import Maos
     from maos.runs.status import RunView
+    from maos.views.effects import ExternalEffect
     from maos.views.overview import Overview
 
 STATUSES = ("planning", "running", "paused", "completed", "failed", "cancelled")
 STATES = (
     "initializing", "idle", "working", "waiting_for_user", "waiting_for_tasks", "blocked", "interrupted",
 )  # fmt: skip
+UNKNOWN_SHOWN_MAX = 5
 NEXT_SHOWN_MAX = 3
 
 BEGINNING = """\
@@ -42,26 +45,22 @@ There is no database in this folder yet. Create one by running something:
 # --- one run, or everything --------------------------------------------------------------------------------------
 
 
-@click.command(
-    cls=LazyCommand,
-    examples=[
-        "maos status",
-        "maos status r-1a2b3c --tasks --messages",
-        "maos status r-1a2b3c/api",
-        "maos status r-1a2b3c --watch",
-        "maos status r-1a2b3c --at before-refactoring --tasks",
-    ],
+@json_command(
+    "maos status",
+    "maos status r-1a2b3c --tasks --messages",
+    "maos status r-1a2b3c/api",
+    "maos status r-1a2b3c --watch",
+    "maos status r-1a2b3c --at before-refactoring --tasks",
+    json=f"{DOCUMENT.removesuffix('.')}; with --watch, one per line.",
 )
 @click.argument("id", metavar="[ID]", required=False, default="", shell_complete=completion.ids)
 @click.option("--watch", is_flag=True, help="Update until the run has ended or is paused.")
 @click.option("--tasks", is_flag=True, help="Also every task.")
 @click.option("--messages", is_flag=True, help="Also the messages between agents.")
 @click.option("--at", metavar="POINT", help="As it was then: a checkpoint, a version, @POSITION, or a time.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead; with --watch, one per line.")
-@click.pass_context
 def status(
-    ctx: click.Context, id: str, watch: bool, tasks: bool, messages: bool, at: str | None, as_json: bool
-) -> None:
+    database: DatabaseTarget, id: str, watch: bool, tasks: bool, messages: bool, at: str | None, as_json: bool
+) -> int:
     """Show what runs and what needs you, or one run, task or agent.
 
     Without ID: open questions, runs that are blocked, interrupted or failed in the last week, runs that are executed,
@@ -72,10 +71,9 @@ def status(
     """
     if at and watch:
         raise InvalidInput("the past does not change, so there is nothing to watch", hint="leave out --watch")
-    database: DatabaseTarget = ctx.obj
     if not (id or watch or tasks or at):
         _print_overview(database, messages=messages, as_json=as_json)
-        return
+        return 0
 
     async def work(m: Maos) -> Target | None:
         target = await m.find(id) if id else Target(RUN, (await m.runs.newest()).id)
@@ -85,7 +83,7 @@ def status(
             return target
         run = await m.runs.get(target.id)
         if watch:
-            from maos.cli.runs.watch import watch as follow
+            from maos.cli.runs.live import watch as follow
 
             await follow(m, run, tasks=tasks, messages=messages, as_json=as_json)
             return None
@@ -103,9 +101,9 @@ def status(
         return None
 
     other = database.read(work)
-    if other is not None:
-        command = "workflow show" if other.kind == WORKFLOW else "agent show"
-        forward(ctx, command, other.id, *(["--json"] if as_json else []))
+    if other is None:
+        return 0
+    return forward("workflow show" if other.kind == WORKFLOW else "agent show", other.id, as_json=as_json)
 
 
 async def _print_unstarted(m: Maos, target: Target, *, as_json: bool) -> Target | None:
@@ -145,8 +143,6 @@ async def _overview(m: Maos) -> Overview:
 
 
 def _print_document(found: Overview, *, messages: bool) -> None:
-    from maos.cli.workflow import status as workflows  # loads the services
-
     def of(state: str) -> list[str]:
         return [each.run.id for each in found.runs if each.now.state == state]
 
@@ -156,10 +152,10 @@ def _print_document(found: Overview, *, messages: bool) -> None:
             "waiting_for_user": [each.run.id for each in found.runs if each.now.needs_person],
             "blocked": of("blocked"),
             "failed": of("failed"),
-            "interrupted": of("interrupted") + [each.id for each in found.flows if workflows.needs_resume(each)],
+            "interrupted": of("interrupted") + [each.id for each in found.flows if each.needs_resume],
             **page.RUNS.document(found.runs),
             "agents": shared.of(found.agents),
-            "workflows": [workflows.summary(each) for each in found.flows],
+            "workflows": shared.of(found.flows),
             "unknown": shared.of(found.unknown),
             "failed_before": found.failed_before,
             **(page.MESSAGES.document(found.messages) if messages else {}),
@@ -172,13 +168,13 @@ def _print_needs(found: Overview) -> None:
     from maos.cli.workflow import status as workflows  # loads the services
 
     needy = [each for each in found.runs if each.now.state in ("blocked", "failed", "interrupted")]
-    stopped = [each for each in found.flows if workflows.needs_resume(each)]
+    stopped = [each for each in found.flows if each.needs_resume]
     questions.show_open(found.questions, found.questions)
     for each in needy:
         _print_trouble(each)
     for flow in stopped:
         workflows.show_stopped(flow)
-    effects.warn(found.unknown)
+    _print_unknown(found.unknown)
     if found.questions or needy or stopped or found.unknown:
         render.line()
 
@@ -191,6 +187,16 @@ def _print_trouble(each: RunView) -> None:
     if now.to_do and now.state != "interrupted":
         render.line(("  to do: ", "dim"), words.one_line(page.to_do(each), None))
     render.line(("  resume with: ", "dim"), (each.resumable, "bold"))
+
+
+def _print_unknown(unknown: Sequence[ExternalEffect]) -> None:
+    """Print effects whose outcome is unknown, and where to see more."""
+    for each in unknown[:UNKNOWN_SHOWN_MAX]:
+        given = words.one_line(each.given, render.room_for_value(50))
+        what = f"{clean(each.what)}{f'({given})' if given else ''}"
+        render.line(("! ", "bold red"), (clean(each.by), "bold"), " unknown whether it took effect: ", what)
+    if len(unknown) > UNKNOWN_SHOWN_MAX:
+        render.line(("  … ", "dim"), f"and {len(unknown) - UNKNOWN_SHOWN_MAX} more: maos admin effects --unknown")
 
 
 def _print_open(found: Overview) -> bool:
@@ -206,17 +212,17 @@ def _print_open(found: Overview) -> bool:
     if found.flows:
         if found.runs or found.agents:
             render.line()
-        workflows.show_list(found.flows)
+        workflows.WORKFLOWS.table(found.flows)
     return bool(found.runs or found.agents or found.flows)
 
 
 @click.group(
     cls=LazyGroup,
-    lazy={"cleanup": ("maos.cli.runs.cleanup:cleanup", "Remove the worktrees of runs that were completed long ago.")},
+    lazy={"cleanup": ("maos.cli.runs.control:cleanup", "Remove the worktrees of runs that were completed long ago.")},
     examples=["maos status"],
     invoke_without_command=True,
 )
-@json_option
+@click.option("--json", "as_json", is_flag=True, help=DOCUMENT)
 @click.pass_context
 def recover(ctx: click.Context, as_json: bool) -> None:
     """The older name of `maos status`: interrupted runs and agents, each with the command that resumes it."""
@@ -227,7 +233,7 @@ def recover(ctx: click.Context, as_json: bool) -> None:
 # --- the list ----------------------------------------------------------------------------------------------------
 
 
-@click.command(cls=LazyCommand, examples=["maos ps", "maos ps --all --json", "maos ps --status running --agents"])
+@json_command("maos ps", "maos ps --all --json", "maos ps --status running --agents")
 @click.option("--all", "-a", "everything", is_flag=True, help="Also runs that ended more than a week ago.")
 @click.option(
     "--status",
@@ -237,8 +243,6 @@ def recover(ctx: click.Context, as_json: bool) -> None:
     help=f"Only runs with a status ({', '.join(STATUSES)}) or in a state ({', '.join(STATES)}).",
 )
 @click.option("--agents", is_flag=True, help="Also the agents that are at work.")
-@json_option
-@click.pass_obj
 def ps(database: DatabaseTarget, everything: bool, wanted: str | None, agents: bool, as_json: bool) -> None:
     """List runs, open ones first.
 
@@ -287,10 +291,10 @@ def print_home(database: DatabaseTarget) -> None:
     if not _print_open(found):
         render.line("nothing is running")
     render.line()
-    commands = list(_next_commands(found))[:NEXT_SHOWN_MAX]
-    width = max(len(command) for command, _what in commands)
-    for command, what in commands:
-        render.line("  ", (f"{command:<{width}}", "bold"), f"  {what}")
+    rows = list(_next_commands(found))[:NEXT_SHOWN_MAX]
+    width = max(len(typed) for typed, _what in rows)
+    for typed, what in rows:
+        render.line("  ", (f"{typed:<{width}}", "bold"), f"  {what}")
 
 
 def _next_commands(found: Overview) -> Iterator[tuple[str, str]]:

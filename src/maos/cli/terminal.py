@@ -32,8 +32,8 @@ from prompt_toolkit.output.flush_stdout import flush_stdout
 from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.widgets import SearchToolbar
 
-from maos.cli.input import InputLine, InputLines, Prompt
-from maos.cli.plain import clean
+from maos.cli.input import InputLine, Prompt
+from maos.cli.render import clean
 
 LINE_CHARS_MAX = 20_000
 PROMPT_LINES_MAX = 4
@@ -43,8 +43,11 @@ Complete = Callable[[str], Sequence[str]]
 """Returns what the beginning of a line can become."""
 
 
-class LiveTerminal(InputLines):
+class LiveTerminal:
     """Standard output and input, from `start` to `stop`. Only for an output that `render.coloured` accepts."""
+
+    by_person = True
+    """Whether a person types the lines, and can be asked."""
 
     def __init__(self, complete: Complete = lambda _beginning: ()) -> None:
         self._complete = complete
@@ -115,6 +118,7 @@ class LiveTerminal(InputLines):
 
     @asynccontextmanager
     async def hidden(self) -> AsyncIterator[None]:
+        """Hand the terminal over to another program."""
         async with in_terminal():
             await self._output.drain()
             yield
@@ -127,10 +131,12 @@ class LiveTerminal(InputLines):
         self._refresh()
 
     def forget(self) -> None:
+        """Drop lines that were typed before their prompt was visible."""
         while not self._queue.empty():
             self._queue.get_nowait()
 
     def drop(self) -> bool:
+        """Drop the line that is being typed; False when it is empty."""
         if not self._buffer.text:
             return False
         self._buffer.reset()
@@ -138,6 +144,7 @@ class LiveTerminal(InputLines):
         return True
 
     def remember(self, lines: Sequence[str]) -> None:
+        """Put lines into the history."""
         for line in lines:
             self._buffer.history.append_string(line)
         self._buffer.reset()

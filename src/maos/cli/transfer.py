@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,28 +12,28 @@ import click
 
 from maos.cli import completion, documents, render
 from maos.cli.agent import words
-from maos.cli.commands import LazyCommand, dry_run_option, json_option
-from maos.cli.console import Field, Listing
+from maos.cli.commands import dry_run_option, json_command
 from maos.cli.database import DatabaseTarget
 from maos.cli.failures import note
-from maos.cli.plain import clean
-from maos.cli.runs import bundles
+from maos.cli.render import Column, Listing, clean
 from maos.errors import InvalidInput
 
 if TYPE_CHECKING:
     from maos.app import Maos
+    from maos.model.run import Run
+    from maos.runs.consent import Act
+    from maos.transfer.bundle_import import Imported
     from maos.transfer.exporter import Exported
-    from maos.transfer.importers import ImportedRun, RunSource
+    from maos.transfer.importers import ImportedRun
 
 SUFFIX = ".maos"
+WORDS = {"new": "imported", "more": "brought up to date", "same": "already here", "moved_on": "resumed here since"}
+WORDS_WIDTH = 100
+COMMAND_WIDTH = 2_000
 
 
-@click.command(
-    cls=LazyCommand, examples=["maos admin copy backup.db", "maos --db /srv/agents.db admin copy backup.db --json"]
-)
+@json_command("maos admin copy backup.db", "maos --db /srv/agents.db admin copy backup.db --json")
 @click.argument("target", metavar="TARGET")
-@json_option
-@click.pass_obj
 def copy(database: DatabaseTarget, target: str, as_json: bool) -> None:
     """Copy the database to a new file while it is in use.
 
@@ -44,31 +46,21 @@ def copy(database: DatabaseTarget, target: str, as_json: bool) -> None:
     if not path.parent.is_dir():
         raise InvalidInput(f"there is no folder {path.parent}", hint="create it first")
 
-    async def work(m: Maos) -> int:
-        return await m.copy_to(path)
-
-    position = database.read(work)
+    position = database.read(lambda m: m.copy_to(path))
     size = path.stat().st_size
-    if as_json:
-        documents.show({"target": target, "position": position, "bytes": size})
-        return
-    render.line(f"copied everything up to position {position} to {clean(target)} ({render.size(size)})")
+    copied = f"copied everything up to position {position} to {clean(target)} ({render.size(size)})"
+    render.show({"target": target, "position": position, "bytes": size}, copied, as_json=as_json)
 
 
-@click.command(
-    cls=LazyCommand,
-    examples=[
-        "maos admin export r-1a2b3c",
-        "maos admin export r-1a -o parser.maos --json",
-        "maos admin export r-1a -o - | ssh other 'cd project && maos admin import -'",
-    ],
+@json_command(
+    "maos admin export r-1a2b3c",
+    "maos admin export r-1a -o parser.maos --json",
+    "maos admin export r-1a -o - | ssh other 'cd project && maos admin import -'",
 )
 @click.argument("id", metavar="ID", shell_complete=completion.runs)
 @click.option("-o", "--output", metavar="FILE", default="", help="The file; - is standard output.  [default: ID.maos]")
 @click.option("--to-stdout", is_flag=True, help="The same as -o -.")
 @click.option("--without-files", is_flag=True, help="Without the commits of its files: only what is in the journal.")
-@json_option
-@click.pass_obj
 def export(database: DatabaseTarget, id: str, output: str, to_stdout: bool, without_files: bool, as_json: bool) -> None:
     """Export a run or a workflow run to one file.
 
@@ -92,37 +84,27 @@ def export(database: DatabaseTarget, id: str, output: str, to_stdout: bool, with
         return str(path), await m.transfer.export(found, path, files=not without_files)
 
     target, made = database.read(work)
-    if as_json:
-        counts = {"streams": len(made.manifest.streams), "refs": len(made.manifest.refs)}
-        document = {**documents.of(made.manifest), **counts, "events": made.events, "bytes": made.bytes}
-        documents.show({"file": target, **document, "sha256": made.sha256})
-    elif not is_piped:
-        _show_exported(target, made)
-    for text in made.manifest.left_out:
-        note(f"left out: {clean(text)}")
-    if made.manifest.carried_out:
-        note(f"an engine executes {made.manifest.id}: what it does from now on is not in the file; pause it to move it")
-
-
-def _show_exported(target: str, made: Exported) -> None:
     manifest = made.manifest
-    commits = f", {render.many(len(manifest.refs), 'commit')}" if manifest.refs else ""
-    render.line(
-        (clean(manifest.id), "bold"),
-        f": {render.many(made.events, 'event')} of {render.many(len(manifest.streams), 'stream')}{commits} "
-        f"→ {clean(target)} ({render.size(made.bytes)})",
-    )
+    streams, refs = len(manifest.streams), len(manifest.refs)
+    if as_json:
+        document = {**documents.of(manifest), "streams": streams, "refs": refs, "events": made.events}
+        documents.show({"file": target, **document, "bytes": made.bytes, "sha256": made.sha256})
+    elif not is_piped:
+        counts = f"{render.many(made.events, 'event')} of {render.many(streams, 'stream')}"
+        counts += f", {render.many(refs, 'commit')}" if refs else ""
+        render.line((clean(manifest.id), "bold"), f": {counts} → {clean(target)} ({render.size(made.bytes)})")
+    for text in manifest.left_out:
+        note(f"left out: {clean(text)}")
+    if manifest.carried_out:
+        note(f"an engine executes {manifest.id}: what it does from now on is not in the file; pause it to move it")
 
 
-@click.command(
-    "import",
-    cls=LazyCommand,
-    examples=[
-        "maos admin import r-1a2b3c.maos --dry-run",
-        "maos admin import r-1a2b3c.maos --cwd ~/project",
-        "maos --db runs.db admin import maos.db --dry-run",
-        "maos --db runs.db admin import ~/project/maos.db --orchestration 7a0d8a68 --json",
-    ],
+@json_command(
+    "maos admin import r-1a2b3c.maos --dry-run",
+    "maos admin import r-1a2b3c.maos --cwd ~/project",
+    "maos --db runs.db admin import maos.db --dry-run",
+    "maos --db runs.db admin import ~/project/maos.db --orchestration 7a0d8a68 --json",
+    name="import",
 )
 @click.argument("source", metavar="FILE")
 @click.option(
@@ -133,8 +115,6 @@ def _show_exported(target: str, made: Exported) -> None:
               help="The folder that its agents work in: in a git repository, if their files were in one.  "
               "[default: the current one; that of FILE for a maos.db]")  # fmt: skip
 @dry_run_option
-@json_option
-@click.pass_obj
 def import_(database: DatabaseTarget, source: str, wanted: str, cwd: str | None, dry_run: bool, as_json: bool) -> None:
     """Import a run from another machine, or the runs of maos-cli.
 
@@ -149,31 +129,29 @@ def import_(database: DatabaseTarget, source: str, wanted: str, cwd: str | None,
     if source == "-" or is_bundle(Path(source).expanduser()):
         if wanted:
             raise InvalidInput("a bundle has one run", hint="leave out --orchestration")
-        bundles.bring(database, source, cwd or ".", dry_run=dry_run, as_json=as_json)
+        _import_bundle(database, source, cwd or ".", dry_run=dry_run, as_json=as_json)
         return
     path = Path(source).expanduser()
     _check_target(database, path)
     found = importers.read(path)
     folder = Path(cwd).absolute() if cwd else path.absolute().parent
 
-    async def work(m: Maos) -> list[ImportedRun]:
-        return await m.transfer.import_runs(found, folder=folder, wanted=wanted, dry_run=dry_run)
-
-    if dry_run:
-        brought = database.preview(work)
-    else:
-        brought = database.write(work, create=True)
+    brought = database.write(
+        lambda m: m.transfer.import_runs(found, folder=folder, wanted=wanted, dry_run=dry_run),
+        create=True,
+        dry_run=dry_run,
+    )
     if as_json:
-        documents.show(
-            {
-                "file": str(path),
-                "dry_run": dry_run,
-                "orchestrations": [_row(each) for each in brought],
-                "left_out": found.left_out,
-            }
-        )
+        rows = [_row(each) for each in brought]
+        documents.show({"file": str(path), "dry_run": dry_run, "orchestrations": rows, "left_out": found.left_out})
+        return
+    if brought:
+        _imported(dry_run=dry_run).table(brought)
     else:
-        _show_imported(path, found, brought, dry_run=dry_run)
+        render.line(f"{clean(str(path))} has no orchestrations")
+    for what, count in found.left_out.items():
+        render.line((f"left out: {what} ({count})", "dim"))
+    _show_what_next(brought, dry_run=dry_run)
 
 
 def _check_target(database: DatabaseTarget, path: Path) -> None:
@@ -189,56 +167,27 @@ def _check_target(database: DatabaseTarget, path: Path) -> None:
 
 def _row(each: ImportedRun) -> documents.Document:
     run = each.run
-    return {
-        "id": run.id,
-        "original_id": each.original_id,
-        "original_status": each.original_status or None,
-        "what": each.what,
-        "status": run.status,
-        "request": run.request,
-        "created_us": run.created_us,
-        "tasks": len(run.tasks),
-        "done": run.done,
-        "interrupted": each.unfinished,
-        "sessions": each.sessions,
-        "messages": each.messages,
-        "messages_waiting": each.waiting,
-        "cost_usd": run.cost_usd,
-    }
+    known = {"id": run.id, **documents.of(each, "original_id", "what", "sessions", "messages")}
+    known |= {"original_status": each.original_status or None, "interrupted": each.unfinished}
+    known |= {**documents.of(run, "status", "request", "done", "cost_usd"), "created_us": run.created_us}
+    return {**known, "tasks": len(run.tasks), "messages_waiting": each.waiting}
 
 
 def _imported(*, dry_run: bool) -> Listing[ImportedRun]:
-    def now(each: ImportedRun) -> str:
-        return (
-            f"would be {bundles.WORDS[each.what]}"
-            if dry_run and each.what in ("new", "more")
-            else bundles.WORDS[each.what]
-        )
-
     return Listing(
         "orchestrations",
         (
-            Field("id", lambda each: each.run.id, style="bold"),
-            Field("status", lambda each: each.run.status),
-            Field("tasks", lambda each: f"{each.run.done}/{len(each.run.tasks)}", right=True),
-            Field("messages", lambda each: str(each.messages), right=True),
-            Field("waiting", lambda each: str(each.waiting), right=True),
-            Field("cost", lambda each: words.money(each.run.cost_usd) if each.run.cost_usd else "", right=True),
-            Field("begun", lambda each: render.when(each.run.created_us)),
-            Field("request", lambda each: words.one_line(each.run.request, 60), yields=2),
-            Field("now", now, style="dim", yields=1),
+            Column("id", lambda each: each.run.id, style="bold"),
+            Column("status", lambda each: each.run.status),
+            Column("tasks", lambda each: f"{each.run.done}/{len(each.run.tasks)}", right=True),
+            Column("messages", lambda each: str(each.messages), right=True),
+            Column("waiting", lambda each: str(each.waiting), right=True),
+            Column("cost", lambda each: words.money(each.run.cost_usd) if each.run.cost_usd else "", right=True),
+            Column("begun", lambda each: render.when(each.run.created_us)),
+            Column("request", lambda each: words.one_line(each.run.request, 60), yields=2),
+            Column("now", lambda each: _now(each.what, dry_run=dry_run), style="dim", yields=1),
         ),
     )
-
-
-def _show_imported(path: Path, found: RunSource, brought: list[ImportedRun], *, dry_run: bool) -> None:
-    if not brought:
-        render.line(f"{clean(str(path))} has no orchestrations")
-    else:
-        _imported(dry_run=dry_run).table(brought)
-    for what, count in found.left_out.items():
-        render.line((f"left out: {what} ({count})", "dim"))
-    _show_what_next(brought, dry_run=dry_run)
 
 
 def _show_what_next(brought: list[ImportedRun], *, dry_run: bool) -> None:
@@ -254,3 +203,79 @@ def _show_what_next(brought: list[ImportedRun], *, dry_run: bool) -> None:
         )
     if not dry_run:
         render.line(f"`maos resume {open_ones[0].run.id} --dry-run` shows what resuming it would do")
+
+
+def _now(what: str, *, dry_run: bool) -> str:
+    return ("would be " if dry_run and what in ("new", "more") else "") + WORDS[what]
+
+
+# --- bundles -----------------------------------------------------------------------------------------------------
+
+
+def _import_bundle(database: DatabaseTarget, source: str, cwd: str, *, dry_run: bool, as_json: bool) -> None:
+    """Import a bundle, or show what is in it."""
+    from maos.model.run import Run
+    from maos.runs import consent
+
+    if source == "-" and sys.stdin.isatty():
+        hint = "`maos admin import FILE`, or `… | maos admin import -`"
+        raise InvalidInput("standard input is a terminal, not a bundle", hint=hint)
+    path, folder = Path("/dev/stdin") if source == "-" else Path(source).expanduser(), Path(cwd).absolute()
+
+    brought = database.write(
+        lambda m: m.transfer.import_(path, folder=folder, dry_run=dry_run), create=True, dry_run=dry_run
+    )
+    root, manifest = brought.root, brought.manifest
+    acts = consent.of_run(root, brought.attempts, brought.commands) if isinstance(root, Run) else []
+    if as_json:
+        streams = {each.name: each.events for each in manifest.streams}
+        found = {**documents.of(manifest), "streams": streams, **documents.of(brought, "what", "sha256", "events")}
+        more = {"refs_new": brought.refs, "starts": documents.of(acts)}
+        documents.show({"file": source, "dry_run": dry_run, **found, **more})
+    else:
+        _show_bundle(brought, acts, dry_run=dry_run)
+
+
+def _show_bundle(brought: Imported, acts: Sequence[Act], *, dry_run: bool) -> None:
+    from maos.model.run import Run
+
+    manifest, root = brought.manifest, brought.root
+    tasks = f", {root.done} of {len(root.tasks)} tasks done" if isinstance(root, Run) else ""
+    what = f"  {manifest.kind}, {clean(manifest.status)}{tasks}: {words.one_line(manifest.title, 60)}  "
+    render.line((clean(manifest.id), "bold"), what, (_now(brought.what, dry_run=dry_run), "dim"))
+    render.line(f"  written by {clean(manifest.made_by)}, {render.when(manifest.made_us)}; sha256 {brought.sha256}")
+    total = sum(each.events for each in manifest.streams)
+    new = f", {brought.events} of them new here" if brought.what == "more" else ""
+    commits = f"; {render.many(len(manifest.refs), 'commit')}" if manifest.refs else "; no commits"
+    events, streams = render.many(total, "event"), render.many(len(manifest.streams), "stream")
+    render.line(f"  {events} in {streams}{new}{commits}")
+    if dry_run:
+        for each in manifest.streams:
+            render.line((f"    {clean(each.name)} ({each.events})", "dim"))
+    for text in manifest.left_out:
+        render.line((f"  left out: {clean(text)}", "dim"))
+    if manifest.carried_out:
+        render.line(("  an engine executed it then, and may have continued: resume only one of the copies", "yellow"))
+    if isinstance(root, Run) and brought.what in ("new", "more"):
+        show_acts(root, acts)
+    if dry_run or brought.what == "same":
+        return
+    command = "maos resume" if manifest.kind == "run" else "maos workflow resume"
+    more = "" if manifest.kind == "run" else " --from FILE.py"
+    if brought.what != "moved_on" and root.status not in ("completed", "cancelled"):
+        render.line(f"`{command} {manifest.id}{more}` resumes it, after asking you to agree to what it starts")
+
+
+def show_acts(run: Run, acts: Sequence[Act]) -> None:
+    """Print what resuming a run starts, by which kind of agent, and what each may do unasked."""
+    if not acts:
+        return
+    render.line(f"resuming {clean(run.id)} starts:")
+    width = max(len(each.task) for each in acts)
+    for each in acts:
+        said = shlex.join(each.command) if each.command else words.one_line(each.words, WORDS_WIDTH)
+        may = [f"permission {each.permission}"] if each.permission and not each.command else []
+        may += [f"tools {', '.join(each.tools)}"] if each.tools else []
+        who = f"{each.kind}{' ' + each.what if each.what != 'task' else ''}{', ' + '; '.join(may) if may else ''}"
+        render.line("  ", (clean(each.task).ljust(width), "bold"), f"  {clean(said)[:COMMAND_WIDTH]}  ",
+                    (f"({clean(who)})", "dim"))  # fmt: skip

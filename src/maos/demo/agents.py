@@ -190,13 +190,7 @@ def analyst(agent: DemoAgent) -> None:
 
 def _callers(code: dict[Path, str], name: str) -> str:
     """The files that call a function."""
-    found = [
-        path.name
-        for path, text in code.items()
-        for node in ast.walk(ast.parse(text))
-        if isinstance(node, ast.Call) and name in (getattr(node.func, "id", ""), getattr(node.func, "attr", ""))
-    ]
-    return ", ".join(dict.fromkeys(found)) or "nowhere"
+    return ", ".join(path.name for path, text in code.items() if re.search(rf"(?<!def )\b{name}\(", text)) or "nowhere"
 
 
 def developer(agent: DemoAgent) -> None:
@@ -209,7 +203,7 @@ def developer(agent: DemoAgent) -> None:
     for where in agent.receive_all(sample.NO_DOCSTRING):
         path, function = re.sub(r":\d+", "", where).split(" ")
         code = Path(path).read_text(encoding="utf-8")
-        docstring = rf'\g<0>    """{sample.DOCSTRINGS[function]}"""\n'
+        docstring = rf'\g<0>    """Return the {function.replace("_", " ")}."""\n'
         agent.write(path, re.sub(rf"def {function}\(.*\n", docstring, code))
     agent.receive("Answer to your question")  # the same answer, now in its inbox
     code = Path("till/money.py").read_text(encoding="utf-8")

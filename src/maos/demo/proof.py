@@ -1,25 +1,124 @@
-"""The proof: what the journal and the repository hold, against the notes that the agents wrote about themselves.
+"""The folder of a demonstration, and the proof: the journal and the repository against the notes of the agents.
 
-It needs nothing but the folder that a demonstration has left, so it can be repeated, and tried on a folder in which
-something was changed.
+The proof needs nothing but the folder that a demonstration has left, so it can be repeated, and tried on a folder in
+which something was changed.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
+import json
+import os
 import signal
 import sys
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from asyncio.subprocess import DEVNULL, PIPE, STDOUT
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
+
+from maos import app, settings
 from maos.app import Maos
 from maos.bus.history import Received
-from maos.demo.folder import DemoFolder, DemoRecord
 from maos.demo.sample import ROLES
 from maos.errors import MaosError
 from maos.model.message import PERSON, Message
 from maos.model.run import agent_name
+
+COMMAND_S_MAX = 60.0
+_NOT_PASSED_ON = ("MAOS_", "GIT_")
+_GIT = ("git", "-c", "user.name=maos demo", "-c", "user.email=demo@localhost")
+
+
+class DemoFailed(MaosError):
+    """The demonstration could not be completed."""
+
+    hint = "its folder has plan.toml, and a log of each engine; `maos agent logs AGENT` shows what an agent printed"
+
+
+class DemoEngine(msgspec.Struct, forbid_unknown_fields=True):
+    """A process that executed the run, and its exit status: below zero, the signal."""
+
+    pid: int
+    status: int
+
+
+class DemoRecord(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """What the demonstration itself did and saw, for the proof."""
+
+    run: str
+    base: str
+    """The commit that the agents began with."""
+    engines: list[DemoEngine]
+    lines_at_kill: int
+    """How many lines the agents had printed by then, by their own count."""
+    lines_at_resume: int
+
+
+class DemoFolder:
+    """Where the parts of a demonstration are: sample repository, journal, MAOS_HOME, and the notes of the agents."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.repository = folder / "till"
+        self.database = folder / "maos.db"
+        self.home = folder / "home"
+        self.notes = folder / "notes"
+
+    def open(self, *, create: bool = False) -> app.open:
+        """Open the journal, with the files of agents in this folder."""
+        home = settings.folder_of(str(self.database), {"MAOS_HOME": str(self.home)})
+        return app.open(self.database, create=create, home=home)
+
+    def noted(self, key: str, *agents: str) -> list[dict[str, Any]]:
+        """The notes so far that have a key, of some agents or of all, each with its agent."""
+        found = []
+        for agent in agents or ROLES:
+            file = self.notes / f"{agent}.jsonl"
+            lines = file.read_bytes().split(b"\n")[:-1] if file.exists() else []
+            found += [{"agent": agent, **note} for note in map(json.loads, lines) if key in note]
+        return found
+
+    def environment(self) -> dict[str, str]:
+        """Our environment, without variables that would lead a command to another database or repository."""
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(_NOT_PASSED_ON)}
+        return {**kept, "MAOS_HOME": str(self.home)}
+
+    async def run(self, *command: str, cwd: Path | None = None) -> tuple[int, str]:
+        """Run a command in the folder; return its exit status and its output."""
+        process = await asyncio.create_subprocess_exec(
+            *command, cwd=cwd or self.folder, env=self.environment(), stdin=DEVNULL, stdout=PIPE, stderr=STDOUT,
+            start_new_session=True,
+        )  # fmt: skip
+        try:
+            output, _none = await asyncio.wait_for(process.communicate(), COMMAND_S_MAX)
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+        assert process.returncode is not None
+        return process.returncode, output.decode(errors="surrogateescape")
+
+    async def git(self, *arguments: str) -> str:
+        """Run git in the sample repository; return its output."""
+        status, output = await self.run(*_GIT, *arguments, cwd=self.repository)
+        if status:
+            raise DemoFailed(f"`git {arguments[0]}` exited with {status}: {output.strip()}")
+        return output
+
+    def record(self) -> DemoRecord:
+        """Read what the demonstration recorded about itself."""
+        return msgspec.json.decode((self.folder / "demo.json").read_bytes(), type=DemoRecord)
+
+    def keep(self, record: DemoRecord) -> None:
+        """Write what the demonstration records about itself."""
+        (self.folder / "demo.json").write_bytes(msgspec.json.format(msgspec.json.encode(record)))
+
+
+# --- the proof ---------------------------------------------------------------------------------------------------
 
 
 class Count(NamedTuple):
@@ -60,21 +159,17 @@ class ProofVerdict(NamedTuple):
         return bool(self.counts) and all(each.ok for each in self.counts) and all(each.ok for each in self.checks)
 
 
-Events = Mapping[str, list[Mapping[str, Any]]]
-"""The data of events, by their type."""
-
-
 class RecordedRun(NamedTuple):
     """What maos has recorded of the run: events of the run and of the attempts of each agent, messages, inboxes."""
 
-    run: Events
-    agents: dict[str, Events]
+    run: Sequence[Any]
+    agents: dict[str, Sequence[Any]]
     messages: list[Message]
     inboxes: dict[str, list[Received]]
 
     def lines(self, agent: str) -> list[str]:
         """The lines of an agent's output."""
-        facts = [fact for data in self.agents[agent]["attempt_output"] for fact in data["facts"]]
+        facts = [fact for data in _data(self.agents[agent], "attempt_output") for fact in data["facts"]]
         return [fact["text"] for fact in facts if fact["kind"] == "line"]
 
 
@@ -90,25 +185,21 @@ async def prove(folder: DemoFolder) -> ProofVerdict:
     damage = ", ".join(f"{each.stream}@{each.version} {each.what}" for each in report.damage[:3])
     whole = Check("chain of hashes whole", report.ok, damage or f"{report.events} events, every hash matches")
     counts = [*_counts(folder, record.run, recorded), await _files(folder, record)]
-    checks = [*_checks(folder, record, recorded), whole, await _clean(folder), await _tests(folder)]
-    return ProofVerdict(counts, checks)
+    return ProofVerdict(counts, [*_checks(folder, record, recorded), whole, *await _merged(folder)])
 
 
 async def _read(m: Maos, run: str) -> RecordedRun:
     names = {agent: agent_name(run, agent) for agent in ROLES}
     return RecordedRun(
-        _by_type(await m.runs.versions(run)),
-        {agent: _by_type([each async for each in m.agents.records(name)]) for agent, name in names.items()},
+        await m.runs.versions(run),
+        {agent: [each async for each in m.agents.records(name)] for agent, name in names.items()},
         [each.message async for each in m.bus.history(run=run)],
         {agent: await m.bus.received(name) for agent, name in names.items()},
     )
 
 
-def _by_type(events: Iterable[Any]) -> Events:
-    found = defaultdict[str, list[Mapping[str, Any]]](list)
-    for event in events:
-        found[event.type].append(event.data)
-    return found
+def _data(events: Iterable[Any], type: str) -> list[Any]:
+    return [each.data for each in events if each.type == type]
 
 
 def compare(what: str, where: str, noted: Iterable[str], found: Iterable[str]) -> Count:
@@ -121,14 +212,18 @@ def compare(what: str, where: str, noted: Iterable[str], found: Iterable[str]) -
 def _counts(folder: DemoFolder, run: str, recorded: RecordedRun) -> Iterator[Count]:
     """Compare every line, message, question and answer, and every start of an agent."""
     for agent in ROLES:
-        yield compare(f"lines of the {agent}", "journal", folder.noted(agent, "line"), recorded.lines(agent))
+        noted = [each["line"] for each in folder.noted("line", agent)]
+        yield compare(f"lines of the {agent}", "journal", noted, recorded.lines(agent))
     yield from _messages(folder, run, recorded)
-    asked = [each["question"] for each in recorded.run["question_asked"]]
-    yield compare("questions", "journal", [each for agent in ROLES for each in folder.noted(agent, "asked")], asked)
-    answered = [each["answer"] for each in recorded.run["question_answered"]]
-    yield compare("answers", "journal", [each for agent in ROLES for each in folder.noted(agent, "answer")], answered)
-    began = [f"{agent}, pid {pid}" for agent in ROLES for pid in folder.noted(agent, "began")]
-    started = [f"{agent}, pid {each['pid']}" for agent in ROLES for each in recorded.agents[agent]["attempt_started"]]
+    for what, key, type, field in (
+        ("questions", "asked", "question_asked", "question"),
+        ("answers", "answer", "question_answered", "answer"),
+    ):
+        found = [each[field] for each in _data(recorded.run, type)]
+        yield compare(what, "journal", [each[key] for each in folder.noted(key)], found)
+    began = [f"{each['agent']}, pid {each['began']}" for each in folder.noted("began")]
+    started = [f"{agent}, pid {each['pid']}" for agent in ROLES
+               for each in _data(recorded.agents[agent], "attempt_started")]  # fmt: skip
     yield compare("agents started", "journal", began, started)
 
 
@@ -136,11 +231,9 @@ def _messages(folder: DemoFolder, run: str, recorded: RecordedRun) -> Iterator[C
     """Every message: sent, put into each inbox, read from there, and acknowledged."""
     short = agent_name(run, "")
     sent = [
-        f"{agent} → {to}: {note['sent']}"
-        for agent in ROLES
-        for note in folder.notes_of(agent)
-        if "sent" in note
-        for to in ([note["to"]] if note["to"] else sorted(set(ROLES) - {agent}))
+        f"{note['agent']} → {to}: {note['sent']}"
+        for note in folder.noted("sent")
+        for to in ([note["to"]] if note["to"] else sorted(set(ROLES) - {note["agent"]}))
     ]
     routed = [
         f"{each.sender.removeprefix(short)} → {to.removeprefix(short)}: {each.text}"
@@ -148,7 +241,7 @@ def _messages(folder: DemoFolder, run: str, recorded: RecordedRun) -> Iterator[C
         if each.sender != PERSON
         for to in each.to
     ]
-    read = [f"{agent} ← {note['text']}" for agent in ROLES for note in folder.notes_of(agent) if "got" in note]
+    read = [f"{note['agent']} ← {note['text']}" for note in folder.noted("got")]
     received = [(f"{agent} ← {each.text}", each) for agent in ROLES for each in recorded.inboxes[agent]]
     acknowledged = [text for text, each in received for _ack in range(each.acks)]
     yield compare("messages sent, by receiver", "journal", sent, routed)
@@ -158,15 +251,14 @@ def _messages(folder: DemoFolder, run: str, recorded: RecordedRun) -> Iterator[C
 
 async def _files(folder: DemoFolder, record: DemoRecord) -> Count:
     """Every file that an agent wrote, as it is in the repository now; and no other was touched."""
-    notes = [note for agent in ROLES for note in folder.notes_of(agent) if "file" in note]
-    last = {note["file"]: note["sha256"] for note in notes}
+    last = {note["file"]: note["sha256"] for note in folder.noted("file")}
     changed = await folder.git("diff", "-z", "--name-only", "--no-renames", record.base, "HEAD")
-    there = (await folder.git("ls-tree", "-z", "-r", "--name-only", "HEAD")).split(b"\0")
+    there = (await folder.git("ls-tree", "-z", "-r", "--name-only", "HEAD")).split("\0")
     found = []
-    for path in changed.split(b"\0")[:-1]:
-        content = await folder.git("show", f"HEAD:{path.decode()}") if path in there else None
-        digest = "removed" if content is None else hashlib.sha256(content).hexdigest()
-        found.append(f"{path.decode()} ({digest[:12]})")
+    for path in changed.split("\0")[:-1]:
+        content = await folder.git("show", f"HEAD:{path}") if path in there else None
+        digest = "removed" if content is None else hashlib.sha256(content.encode(errors="surrogateescape")).hexdigest()
+        found.append(f"{path} ({digest[:12]})")
     noted = [f"{path} ({digest[:12]})" for path, digest in last.items()]
     return compare("files, byte for byte", "repository", noted, found)
 
@@ -174,30 +266,28 @@ async def _files(folder: DemoFolder, record: DemoRecord) -> Count:
 def _checks(folder: DemoFolder, record: DemoRecord, recorded: RecordedRun) -> Iterator[Check]:
     """Check that one engine was killed and another attached to the agents, which had worked on in between."""
     first, second = record.engines
-    owners = [each["owner"]["pid"] for each in recorded.run["run_claimed"]]
+    owners = [each["owner"]["pid"] for each in _data(recorded.run, "run_claimed")]
     killed = first.status == -signal.SIGKILL and second.status == 0 and first.pid != second.pid
     shown = f"SIGKILL ended pid {first.pid}, pid {second.pid} resumed"
     yield Check("engine killed, another took over", killed and owners == [first.pid, second.pid], shown)
-    claims = [[each["owner"]["pid"] for each in recorded.agents[agent]["attempt_claimed"]] for agent in ROLES]
+    claims = [[each["owner"]["pid"] for each in _data(recorded.agents[agent], "attempt_claimed")] for agent in ROLES]
     attached = claims.count([second.pid])
     shown = f"{attached} of {len(ROLES)} are the same processes"
     yield Check("agents re-attached, not restarted", attached == len(ROLES), shown)
     lines = record.lines_at_resume - record.lines_at_kill
     yield Check("agents worked in between", lines > 0, f"{lines} lines were printed without an engine")
-    wrong = [agent for agent in ROLES if recorded.lines(agent) != folder.noted(agent, "line")]
+    wrong = [each for each in ROLES if recorded.lines(each) != [note["line"] for note in folder.noted("line", each)]]
     yield Check("lines in their order", not wrong, f"not of the {', '.join(wrong)}" if wrong else "of all agents")
 
 
-async def _clean(folder: DemoFolder) -> Check:
-    """The files on disk are those of the commit."""
-    changed = (await folder.git("status", "--porcelain")).decode(errors="replace").splitlines()
-    return Check("working tree as committed", not changed, ", ".join(changed) or "nothing beside it")
-
-
-async def _tests(folder: DemoFolder) -> Check:
-    """What the agents made together works."""
+async def _merged(folder: DemoFolder) -> list[Check]:
+    """The files on disk are those of the commit, and what the agents made together works."""
+    changed = (await folder.git("status", "--porcelain")).splitlines()
     command = (sys.executable, "-B", "-m", "unittest", "discover", "-s", "tests", "-t", ".")
     status, output = await folder.run(*command, cwd=folder.repository)
-    lines = output.decode(errors="replace").strip().splitlines()
+    lines = output.strip().splitlines() or ["it printed nothing"]
     ran = next((line for line in lines if line.startswith("Ran ")), "no tests ran").partition(" in ")[0].lower()
-    return Check("merged code passes its tests", status == 0, f"{ran}: {lines[-1] if lines else ''}")
+    return [
+        Check("working tree as committed", not changed, ", ".join(changed) or "nothing beside it"),
+        Check("merged code passes its tests", status == 0, f"{ran}: {lines[-1]}"),
+    ]

@@ -22,27 +22,11 @@ UNDECIDED_CODE = """\
     return cents * percent // 100
 """
 ROUNDING = {
-    "half up": """\
-    return (cents * percent + 50) // 100
-""",
-    "half to even": """\
-    whole, rest = divmod(cents * percent, 100)
-    return whole + (rest > 50 or (rest == 50 and whole % 2 == 1))
-""",
+    "half up": "    return (cents * percent + 50) // 100\n",
+    "half to even": "    return round(cents * percent / 100)\n",
 }
 """What a person may answer, and the code it leads to."""
 ANSWER = "half up"
-
-DOCSTRINGS = {
-    "share": "So many percent of an amount, in whole cents.",
-    "with_tax": "An amount with the tax on it.",
-    "discounted": "An amount with a discount taken off.",
-    "total": "What all of it costs.",
-    "total_for_members": "What all of it costs those who come often.",
-    "dearest": "What costs most, by the piece.",
-    "line": "One kind of thing, with what it costs.",
-}
-"""What the developer knows to say of the functions."""
 
 FILES = {
     ".gitignore": "__pycache__/\n",
@@ -89,22 +73,6 @@ def total_for_members(basket):
 def dearest(basket):
     return max(basket, key=lambda each: each[1])[0]
 ''',
-    "till/receipt.py": '''\
-"""A receipt: what a customer has bought, on paper."""
-
-from till.basket import total
-from till.money import shown, with_tax
-
-
-def line(name, cents, count):
-    return f"{count} {name} {shown(cents * count)}"
-
-
-def receipt(basket, tax):
-    """All lines, and the sum with tax."""
-    lines = [line(*each) for each in basket]
-    return "\\n".join([*lines, f"total {shown(with_tax(total(basket), tax))}"])
-''',
     "tests/__init__.py": "",
 }
 """The repository as its user left it."""
@@ -138,12 +106,6 @@ TESTS = {
         ("members_pay_less", f"basket.total_for_members({_BASKET})", "1260"),
         ("the_dearest_is_found", f"basket.dearest({_BASKET})", "'cup'"),
         ("adding_leaves_the_old_one_alone", "basket.added([], 'tea', 250)", "[('tea', 250, 1)]"),
-    ),
-    "tests/test_receipt.py": _test(
-        "receipt",
-        ("a_line_has_count_name_and_sum", "receipt.line('tea', 250, 2)", "'2 tea 5.00'"),
-        ("the_last_line_is_the_sum", f"receipt.receipt({_BASKET}, 20).splitlines()[-1]", "'total 16.80'"),
-        ("there_is_a_line_for_each_thing", f"len(receipt.receipt({_BASKET}, 20).splitlines())", "3"),
     ),
 }
 """What the tester writes before it knows the rule."""

@@ -57,9 +57,11 @@ def serve(channel: RpcChannel, environment: Mapping[str, str]) -> None:
         if message is None:
             continue
         if message.method == "tools/call" and message.id is not None:
+            import asyncio
+
             from maos.mcp.session import ToolSession
 
-            return ToolSession(channel, environment, respond).serve(message)
+            return asyncio.run(ToolSession(channel, environment, respond).serve(message))
         respond(message)
 
 

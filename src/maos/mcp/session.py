@@ -74,11 +74,8 @@ class ToolSession:
         self._calls: dict[Id, tuple[asyncio.Task[None], RunningCall]] = {}
         self._times: deque[float] = deque(maxlen=CALLS_PER_MINUTE_MAX)
 
-    def serve(self, first: RpcMessage) -> None:
+    async def serve(self, first: RpcMessage) -> None:
         """Execute calls until the input ends."""
-        asyncio.run(self._serve(first))
-
-    async def _serve(self, first: RpcMessage) -> None:
         messages: asyncio.Queue[RpcMessage | None] = asyncio.Queue(WAITING_MESSAGES_MAX)
         reader = threading.Thread(target=self._read, args=(asyncio.get_running_loop(), messages), daemon=True)
         reader.start()
@@ -164,7 +161,9 @@ class ToolSession:
         await tools.acknowledge()
         arguments = self._clean(arguments) | ({"on_wait": call.on_wait} if tool.waits else {})
         reply = await getattr(tools, tool.name)(**arguments)
-        return reply if isinstance(reply, ToolReply) else ToolReply(_json(reply))
+        if isinstance(reply, ToolReply):
+            return reply
+        return ToolReply(json.dumps(msgspec.to_builtins(reply), ensure_ascii=False))
 
     def _check_pace(self) -> None:
         if len(self._calls) > CALLS_MAX:
@@ -195,7 +194,3 @@ class ToolSession:
         if isinstance(value, dict):
             return {self._clean(name): self._clean(each) for name, each in value.items()}
         return value
-
-
-def _json(value: Any) -> str:
-    return json.dumps(msgspec.to_builtins(value), ensure_ascii=False)

@@ -33,19 +33,10 @@ INSTRUCTIONS = (
 class ToolSpec:
     """A tool: its name, its description, and a schema of its arguments."""
 
-    __slots__ = ("description", "name", "needs_run", "properties", "read_only", "required", "waits")
-
     def __init__(
-        self,
-        name: str,
-        description: str,
-        properties: dict[str, dict[str, Any]],
-        *,
-        required: tuple[str, ...] = (),
-        read_only: bool = False,
-        needs_run: bool = False,
-        waits: bool = False,
-    ) -> None:
+        self, name: str, description: str, properties: dict[str, dict[str, Any]], *, required: tuple[str, ...] = (),
+        read_only: bool = False, needs_run: bool = False, waits: bool = False,
+    ) -> None:  # fmt: skip
         self.name = name
         self.description = description
         self.properties = properties
@@ -55,6 +46,12 @@ class ToolSpec:
         """Whether only an agent of a run has it."""
         self.waits = waits
         """Whether it may wait for another agent or a person."""
+
+    @property
+    def usage(self) -> str:
+        """How it is called; what may be left out has a question mark."""
+        named = [name if name in self.required else f"{name}?" for name in self.properties]
+        return f"{self.name}({', '.join(named)})"
 
     def describe(self) -> dict[str, Any]:
         """Return the tool as the protocol lists it."""
@@ -204,7 +201,7 @@ _KINDS: Mapping[str, tuple[type, ...]] = {
 def check_arguments(tool: ToolSpec, arguments: Any) -> dict[str, Any]:
     """Return the arguments with defaults filled in; raise InvalidInput with everything that is wrong with them."""
     if not isinstance(arguments, dict):
-        raise InvalidInput(f"the arguments of {tool.name} are not an object", hint=_usage(tool))
+        raise InvalidInput(f"the arguments of {tool.name} are not an object", hint=f"call it as {tool.usage}")
     problems = [f"{name!r:.60} is not an argument of it" for name in arguments if name not in tool.properties]
     problems += [f"{name} is missing" for name in tool.required if name not in arguments]
     given: dict[str, Any] = {}
@@ -215,7 +212,7 @@ def check_arguments(tool: ToolSpec, arguments: Any) -> dict[str, Any]:
         elif "default" in schema:
             given[name] = schema["default"]
     if problems:
-        raise InvalidInput(f"{tool.name}: {'; '.join(problems[:5])}", hint=_usage(tool))
+        raise InvalidInput(f"{tool.name}: {'; '.join(problems[:5])}", hint=f"call it as {tool.usage}")
     return given
 
 
@@ -249,26 +246,12 @@ def _text_problems(value: str, schema: Mapping[str, Any]) -> list[str]:
 
 
 def _size_problems(value: Any) -> list[str]:
-    if _depth(value) > DEPTH_MAX:
+    if not _is_flat(value):
         return [f"is nested deeper than {DEPTH_MAX} levels"]
     size = len(json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogatepass"))
     return [f"takes {size} bytes; at most {VALUE_BYTES_MAX} are allowed"] if size > VALUE_BYTES_MAX else []
 
 
-def _depth(value: Any) -> int:
-    depth, level = 0, [value]
-    while level and depth <= DEPTH_MAX:
-        depth += 1
-        inside: list[Any] = []
-        for each in level:
-            if isinstance(each, dict):
-                inside += each.values()
-            elif isinstance(each, list):
-                inside += each
-        level = inside
-    return depth
-
-
-def _usage(tool: ToolSpec) -> str:
-    named = [name if name in tool.required else f"{name}?" for name in tool.properties]
-    return f"call it as {tool.name}({', '.join(named)})"
+def _is_flat(value: Any, levels: int = DEPTH_MAX) -> bool:
+    inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return levels > 0 and all(_is_flat(each, levels - 1) for each in inside)

@@ -12,12 +12,12 @@ from maos.engine.ownership import Liveness
 from maos.journal.journal import Journal
 from maos.model.question import Open
 from maos.model.status import RunStatus
-from maos.model.workflow import WorkflowRun
 from maos.runs.service import Runs
 from maos.runs.status import RunView
 from maos.views import effects
 from maos.views.agents import Agents, AgentStatus
 from maos.views.effects import EffectOutcome, ExternalEffect
+from maos.views.workflows import WorkflowInfo, of_function
 from maos.workflows.service import Workflows
 
 RECENT_US = 7 * 86_400 * MICROSECONDS
@@ -36,7 +36,7 @@ class Overview(NamedTuple):
     """The newest between agents."""
     failed_before: int
     """Runs that failed longer ago."""
-    flows: list[WorkflowRun]
+    flows: list[WorkflowInfo]
     """Workflow runs that have not ended, but for parts of others."""
     unknown: list[ExternalEffect]
     """What was begun by a process that has exited, and may or may not have taken effect."""
@@ -70,7 +70,7 @@ async def overview(journal: Journal, runs: Runs, agents: Agents, workflows: Work
         questions=asked,
         messages=await _newest(runs, [each.run.id for each in known]),
         failed_before=len(old),
-        flows=[flow for flow in flows if not flow.parent],
+        flows=[of_function(flow) for flow in flows if not flow.parent],
         unknown=[each for each in unknown if each.outcome is EffectOutcome.UNKNOWN],
     )
 

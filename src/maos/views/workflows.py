@@ -6,7 +6,7 @@ import msgspec
 
 from maos.errors import NotFound
 from maos.model.run import Run
-from maos.model.workflow import STARTED, Step, WorkflowRun
+from maos.model.workflow import CHANGED, STARTED, Step, WorkflowRun
 from maos.runs.service import Runs
 from maos.runs.status import RunView
 from maos.workflows.file_changes import Origin, origin
@@ -41,6 +41,11 @@ class WorkflowInfo(msgspec.Struct, kw_only=True):
     started_us: int
     changed_us: int
     ended_us: int | None
+
+    @property
+    def needs_resume(self) -> bool:
+        """Whether it stopped without a command, and does not continue until it is resumed."""
+        return self.status in (INTERRUPTED, CHANGED)
 
 
 async def list_all(runs: Runs, workflows: Workflows, status: str = "") -> list[WorkflowInfo]:

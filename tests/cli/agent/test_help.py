@@ -7,8 +7,8 @@ import sys
 import click
 import pytest
 
-from maos.cli.agent.lifecycle import GRACE_US, TIME_LIMIT
-from maos.cli.arguments import DURATION
+from maos.cli.agent.lifecycle import GRACE_US
+from maos.cli.commands import DURATION, TIME_LIMIT
 from maos.cli.program import program
 from maos.engine.attempt_spec import TIME_LIMIT_S
 from maos.engine.live import GRACE_S

@@ -185,7 +185,7 @@ def test_work_in_a_worktree_is_looked_at_and_merged(here: Path, call: Call) -> N
     merged = call("agent", "merge", "writer")
     assert merged.stdout.startswith("writer: 2 files merged as commit ")
     assert (here / "old.txt").read_text() == "one\ntwo\n"
-    assert call("agent", "merge", "writer").stdout == "nothing to merge: everything is there already\n"
+    assert call("agent", "merge", "writer").stdout == "nothing to merge: your branch has everything already\n"
 
 
 def test_there_is_nothing_to_merge_from_the_folder_itself(here: Path, call: Call) -> None:

@@ -59,7 +59,7 @@ def test_agents_are_told_something_while_they_work(repository: Path, talk: Talk,
     chat.say("Build a door", "yes")
     chat.wait_for("discovery")
     chat.say("@api use oak", "@all no hurry", "paint it", "@nobody x")
-    assert chat.wait_for("error")["what"] == "no agent is called 'nobody'"
+    assert chat.wait_for("error")["what"] == "there is no agent 'nobody'"
     assert [each["text"] for each in chat.seen if each["kind"] == "reply"][-3:] == [
         "sent to api",
         "sent to api, docs",

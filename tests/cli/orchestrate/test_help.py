@@ -7,9 +7,9 @@ import sys
 import click
 import pytest
 
-from maos.cli.agent.lifecycle import TIME_LIMIT as AGENTS_TIME_LIMIT
+from maos.cli.commands import PERMISSIONS
 from maos.cli.program import program
-from maos.cli.runs.options import CONCURRENCY, PERMISSIONS, TIME_LIMIT
+from maos.cli.runs.start import CONCURRENCY
 from maos.runs import agent_types
 from maos.settings import schema
 from tests.cli.test_help import EXAMPLES, HEAVY
@@ -48,4 +48,3 @@ def test_help_loads_nothing_heavy(path: tuple[str, ...]) -> None:
 def test_defaults_are_those_of_the_engine() -> None:
     assert schema.OrchestrateSettings().concurrency == CONCURRENCY
     assert PERMISSIONS == agent_types.PERMISSIONS
-    assert TIME_LIMIT == AGENTS_TIME_LIMIT

@@ -63,7 +63,8 @@ def test_a_run_is_cancelled_and_removed(begin: Begin, call: Call, ask: Ask, unti
     engine = begin()
     until(engine.run, "working")
     assert "is being executed" in call("rm", engine.run, "--yes").stderr
-    assert call("cancel", engine.run).stdout == f"{engine.run} is cancelled\n"
+    resume = f"resume with: maos resume {engine.run}\n"
+    assert call("cancel", engine.run).stdout == f"{engine.run} is cancelled\n{resume}"
     assert engine.wait() == "cancelled"
     assert call("rm", engine.run).returncode == 2, "a person agrees first"
     assert ask("rm", engine.run, "--dry-run")["dry_run"] is True

@@ -155,7 +155,7 @@ def test_an_orchestration_is_no_workflow(shop_here: Path, call: Call) -> None:
     ("args", "status", "what"),
     [
         (["workflow", "show", "nope"], 3, "there is no workflow run or run 'nope'"),
-        (["workflow", "show", ""], 2, "an empty id"),
+        (["workflow", "show", ""], 3, "there is no id ''"),
         (["workflow", "show", "o"], 2, "'o' could be any of 2 ids: o1, o2"),
         (["workflow", "resume", "nope"], 3, "there is no workflow run or run 'nope'"),
         (["workflow", "resume", "o1", "--workflow-id", "o2"], 2, "are two workflows"),

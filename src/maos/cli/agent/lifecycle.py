@@ -8,17 +8,15 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
-from click.core import ParameterSource
 
-from maos.cli import documents, render
+from maos.cli import commands, documents, render
 from maos.cli.agent import words
 from maos.cli.agent.status import ending, on_agent
-from maos.cli.arguments import DURATION, TEXT, seconds
-from maos.cli.commands import LazyCommand, json_lines_option, json_option
+from maos.cli.commands import LINES, LazyCommand, is_given, json_command, options, seconds
 from maos.cli.completion import agent_argument
 from maos.cli.database import DatabaseTarget
 from maos.cli.failures import note
-from maos.cli.plain import clean
+from maos.cli.render import clean
 from maos.clock import MICROSECONDS
 from maos.errors import InvalidInput
 from maos.model.question import yes_or_no
@@ -29,25 +27,20 @@ if TYPE_CHECKING:
     from maos.cli.agent.live import Begin
     from maos.views.agents import Attachment
 
-PERMISSIONS = ("ask", "edits", "deny")
-TIME_LIMIT = "10m"
 DASHES = "maos.cli.agent.dashes"
 GRACE_US = 10 * MICROSECONDS
 
-turns_option = click.option(
-    "--turns", "turns_max", type=click.IntRange(min=1), metavar="N", help="End it after so many turns."
-)
-budget_option = click.option(
-    "--budget", "budget_usd", type=click.FloatRange(min=0, min_open=True), metavar="USD",
-    help="End it when it has cost so much.",
+limit_options = options(
+    click.option("--turns", "turns_max", type=click.IntRange(min=1), metavar="N", help="End it after so many turns."),
+    click.option(
+        "--budget", "budget_usd", type=click.FloatRange(min=0, min_open=True), metavar="USD",
+        help="End it when it has cost so much.",
+    ),
 )  # fmt: skip
 env_option = click.option(
     "--env", "pass_variables", multiple=True, metavar="NAME",
     help="An environment variable that it may see. Can be repeated; others it does not see.",
 )  # fmt: skip
-grace_option = click.option(
-    "--grace", type=DURATION, default=GRACE_US, help="How long it may take to end before it is killed.  [default: 10s]"
-)
 
 
 class RunCommand(LazyCommand):
@@ -68,44 +61,40 @@ class RunCommand(LazyCommand):
             ) from error
 
 
-# --- in the foreground -------------------------------------------------------------------------------------------
-
-
-@click.command(
+@json_command(
+    "maos agent run -- make test",
+    "maos agent run 'make lint && make test'",
+    "maos agent run --name nightly --time-limit 2h --json -- ./nightly.sh --all",
+    "maos agent run --kind claude --budget 2 'Fix the failing test in tests/api'",
+    "maos agent run --kind 'acp:opencode acp' 'Write the missing docstrings'",
+    "maos agent run --kind python jobs:nightly 'everything since Monday'",
+    json=LINES,
     cls=RunCommand,
-    examples=[
-        "maos agent run -- make test",
-        "maos agent run 'make lint && make test'",
-        "maos agent run --name nightly --time-limit 2h --json -- ./nightly.sh --all",
-        "maos agent run --kind claude --budget 2 'Fix the failing test in tests/api'",
-        "maos agent run --kind 'acp:opencode acp' 'Write the missing docstrings'",
-        "maos agent run --kind python jobs:nightly 'everything since Monday'",
-    ],
 )
 @click.argument("words", metavar="TASK | -- COMMAND...", nargs=-1, required=True)
 @click.option("--kind", default="shell", show_default=True, help="What it is; `maos agent kinds` lists them.")
 @click.option("--name", default="", help="Its name.  [default: made up]")
 @click.option("--model", default="", help="The model its program should use.")
-@click.option("--instructions", type=TEXT, default="", help="A role or rules for it, or @FILE.")
+@click.option("--instructions", type=commands.TEXT, default="", help="A role or rules for it, or @FILE.")
 @click.option(
-    "--time-limit", type=DURATION, default=TIME_LIMIT, show_default=True, help="End it after so long; 0s: never."
-)
-@turns_option
-@budget_option
+    "--time-limit", type=commands.DURATION, default=commands.TIME_LIMIT, show_default=True,
+    help="End it after so long; 0s: never.",
+)  # fmt: skip
+@limit_options
 @click.option(
     "--allow", "tools_allowed", multiple=True, metavar="TOOL", help="A tool it may use unasked. Can be repeated."
 )
 @click.option(
-    "--permission", type=click.Choice(PERMISSIONS), default=PERMISSIONS[0], show_default=True,
+    "--permission", type=click.Choice(commands.PERMISSIONS), default=commands.PERMISSIONS[0], show_default=True,
     help="What happens to other tools: ask a person, let it edit files of its workspace, or deny them.",
 )  # fmt: skip
 @click.option("--cwd", type=click.Path(exists=True, file_okay=False), default=".", help="The folder to work in.")
 @click.option("--in-place", is_flag=True, help="Work in the folder itself, not in a git worktree of its own.")
 @env_option
 @click.option("--input", "takes_input", is_flag=True, help="Let a command read messages from its standard input.")
-@json_lines_option
-@click.pass_context
-def run(ctx: click.Context, /, words: tuple[str, ...], kind: str, time_limit: int, as_json: bool, **given: Any) -> None:
+def run(
+    database: DatabaseTarget, /, words: tuple[str, ...], kind: str, time_limit: int, as_json: bool, **given: Any
+) -> int:
     """Run an agent and follow its output; it keeps running if maos exits.
 
     Words after -- are a program and its arguments; a single TASK is a line for the shell, or the task of the agent
@@ -114,26 +103,24 @@ def run(ctx: click.Context, /, words: tuple[str, ...], kind: str, time_limit: in
     Ctrl+C stops the agent, a second Ctrl+C kills it. If this process dies or its terminal is closed, the agent keeps
     running: `maos agent list` shows it as detached, and `maos agent attach` attaches to it with nothing lost.
     """
-    task, argv = _order(kind, words, dashes=ctx.meta[DASHES])
+    task, argv = _order(kind, words, dashes=click.get_current_context().meta[DASHES])
     given = {name: value for name, value in given.items() if value is not None}
-    if ctx.get_parameter_source("time_limit") is not ParameterSource.DEFAULT:
+    if is_given("time_limit"):
         given["time_limit_s"] = seconds(time_limit)
 
     async def begin(m: Maos) -> Attachment:
         from maos.views.agents import Attachment
 
-        options = {"time_limit_s": m.settings.values.agent.time_limit_s, **given}
-        running = await m.agents.start(task, kind=kind, argv=argv, **options)
+        given.setdefault("time_limit_s", m.settings.values.agent.time_limit_s)
+        running = await m.agents.start(task, kind=kind, argv=argv, **given)
         return Attachment(running.attempt.agent, running.attempt.id, 0, running)
 
-    _in_foreground(ctx, begin, as_json=as_json, create=True)
+    return _in_foreground(database, begin, as_json=as_json, create=True)
 
 
-@click.command(cls=LazyCommand, examples=["maos agent attach nightly", "maos agent attach ni --json"])
+@json_command("maos agent attach nightly", "maos agent attach ni --json", json=LINES)
 @agent_argument
-@json_lines_option
-@click.pass_context
-def attach(ctx: click.Context, agent: str, as_json: bool) -> None:
+def attach(database: DatabaseTarget, agent: str, as_json: bool) -> int:
     """Attach to a detached agent and follow its output.
 
     What it said meanwhile comes first. While another process runs it, its output is followed as by `maos agent logs
@@ -146,26 +133,23 @@ def attach(ctx: click.Context, agent: str, as_json: bool) -> None:
             note(f"{attachment.held}; following its output")
         return attachment
 
-    _in_foreground(ctx, begin, as_json=as_json)
+    return _in_foreground(database, begin, as_json=as_json)
 
 
-@click.command(
-    cls=LazyCommand,
-    examples=[
-        "maos agent resume nightly",
-        "maos agent resume fixer 'The test on line 40 still fails'",
-        "maos agent resume fixer --time-limit 1h --budget 5 --json",
-    ],
+@json_command(
+    "maos agent resume nightly",
+    "maos agent resume fixer 'The test on line 40 still fails'",
+    "maos agent resume fixer --time-limit 1h --budget 5 --json",
+    json=LINES,
 )
 @agent_argument
 @click.argument("more", metavar="[MORE]", required=False, default="")
-@click.option("--time-limit", type=DURATION, help="End it after so long; 0s for never.  [default: as before]")
-@turns_option
-@budget_option
+@click.option("--time-limit", type=commands.DURATION, help="End it after so long; 0s for never.  [default: as before]")
+@limit_options
 @env_option
-@json_lines_option
-@click.pass_context
-def resume(ctx: click.Context, /, agent: str, more: str, time_limit: int | None, as_json: bool, **given: Any) -> None:
+def resume(
+    database: DatabaseTarget, /, agent: str, more: str, time_limit: int | None, as_json: bool, **given: Any
+) -> int:
     """Resume a stopped or failed agent and follow its output.
 
     It resumes its own session if its program can, and is told what happened and what is unknown; MORE is added to that.
@@ -177,17 +161,16 @@ def resume(ctx: click.Context, /, agent: str, more: str, time_limit: int | None,
         name = await m.agents.find(agent)
         return await m.agents.resume_attached(name, task=task, time_limit_s=seconds(time_limit), **given)
 
-    _in_foreground(ctx, begin, as_json=as_json)
+    return _in_foreground(database, begin, as_json=as_json)
 
 
-def _in_foreground(ctx: click.Context, begin: Begin, *, as_json: bool, create: bool = False) -> None:
+def _in_foreground(database: DatabaseTarget, begin: Begin, *, as_json: bool, create: bool = False) -> int:
     async def work(m: Maos) -> int:
         from maos.cli.agent.live import Foreground  # loads asyncio
 
         return await Foreground(m, as_json=as_json).run(begin)
 
-    database: DatabaseTarget = ctx.obj
-    ctx.exit(database.write(work, create=create))
+    return database.write(work, create=create)
 
 
 def _order(kind: str, words: Sequence[str], *, dashes: bool) -> tuple[str, Sequence[str]]:
@@ -218,11 +201,12 @@ def _from_stdin(text: str) -> str:
 # --- commands to agents ------------------------------------------------------------------------------------------
 
 
-@click.command(cls=LazyCommand, examples=["maos agent stop nightly", "maos agent stop nightly --grace 1m --json"])
+@json_command("maos agent stop nightly", "maos agent stop nightly --grace 1m --json")
 @agent_argument
-@grace_option
-@json_option
-@click.pass_obj
+@click.option(
+    "--grace", type=commands.DURATION, default=GRACE_US,
+    help="How long it may take to end before it is killed.  [default: 10s]",
+)  # fmt: skip
 def stop(database: DatabaseTarget, agent: str, grace: int, as_json: bool) -> None:
     """Stop an agent and wait until it has ended; it can be resumed.
 
@@ -232,7 +216,7 @@ def stop(database: DatabaseTarget, agent: str, grace: int, as_json: bool) -> Non
     grace_s = seconds(grace) or 0.0
     ran, now = database.write(on_agent(agent, lambda m, name: m.agents.stop_and_wait(name, grace_s=grace_s)))
     if as_json:
-        documents.show(documents.of(now))
+        documents.show(now)
         return
     how, name = ending(now), (clean(now.agent), "bold")
     if not ran:
@@ -243,14 +227,9 @@ def stop(database: DatabaseTarget, agent: str, grace: int, as_json: bool) -> Non
         render.line(("resume with: ", "dim"), now.resumable)
 
 
-@click.command(
-    cls=LazyCommand,
-    examples=["maos agent send fixer 'Leave the old parser alone'", "git diff | maos agent send fixer -"],
-)
+@json_command("maos agent send fixer 'Leave the old parser alone'", "git diff | maos agent send fixer -")
 @agent_argument
 @click.argument("text", metavar="TEXT")
-@json_option
-@click.pass_obj
 def send(database: DatabaseTarget, agent: str, text: str, as_json: bool) -> None:
     """Send a message to an agent.
 
@@ -266,23 +245,18 @@ def send(database: DatabaseTarget, agent: str, text: str, as_json: bool) -> None
         return name, *await m.agents.tell(name, text)
 
     name, number, running = database.write(work)
-    if as_json:
-        documents.show({"agent": name, "message": number, "running": running})
-        return
     when = "as soon as it can accept one" if running else "when it is resumed: "
     resume = "" if running else f"maos agent resume {name}"
-    render.line(f"message {number} for ", (clean(name), "bold"), f"; delivered {when}", (resume, "bold"))
+    render.show(
+        {"agent": name, "message": number, "running": running}, f"message {number} for ", (clean(name), "bold"),
+        f"; delivered {when}", (resume, "bold"), as_json=as_json,
+    )  # fmt: skip
 
 
-@click.command(
-    cls=LazyCommand,
-    examples=["maos agent answer fixer yes", "maos agent answer fixer toolu_01 no --why 'Use git mv instead'"],
-)
+@json_command("maos agent answer fixer yes", "maos agent answer fixer toolu_01 no --why 'Use git mv instead'")
 @agent_argument
 @click.argument("what", metavar="[REQUEST] yes|no", nargs=-1, required=True)
 @click.option("--why", default="", help="A reason that the agent is told.")
-@json_option
-@click.pass_obj
 def answer(database: DatabaseTarget, agent: str, what: tuple[str, ...], why: str, as_json: bool) -> None:
     """Answer an agent that asks for permission to use a tool.
 
@@ -292,11 +266,8 @@ def answer(database: DatabaseTarget, agent: str, what: tuple[str, ...], why: str
     if len(what) > 2 or allow is None:
         raise click.UsageError("say yes or no, and before it at most which request is meant")
     request = "".join(what[:-1])
-    question = database.write(
-        on_agent(agent, lambda m, name: m.questions.answer_permission(name, allow, request=request, why=why))
-    )
-    tool = words.tool(question.tool, question.input)
-    if as_json:
-        documents.show({"agent": question.owner, "allow": allow, "tool": tool})
-    else:
-        render.line((clean(question.owner), "bold"), f" may {'' if allow else 'not '}use {tool}")
+    work = on_agent(agent, lambda m, name: m.questions.answer_permission(name, allow, request=request, why=why))
+    question = database.write(work)
+    tool, by = words.tool(question.tool, question.input), question.owner
+    said = f" may {'' if allow else 'not '}use {tool}"
+    render.show({"agent": by, "allow": allow, "tool": tool}, (clean(by), "bold"), said, as_json=as_json)

@@ -14,58 +14,45 @@ import errno
 import os
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
-from typing import Any, Protocol, TextIO
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from typing import Any, TextIO
 
 import click
 
 from maos.app import Maos
-from maos.cli import documents, signals
+from maos.cli import documents
 from maos.cli.agent import status, words
-from maos.cli.arguments import WHEN
-from maos.cli.commands import LazyCommand, json_lines_option
+from maos.cli.agent.words import Fact
+from maos.cli.commands import LINES, WHEN, json_command
 from maos.cli.completion import agent_argument
 from maos.cli.database import DatabaseTarget
-from maos.cli.failures import INTERRUPTED
-from maos.cli.plain import clean, shorten, wrap
-from maos.cli.render import styled
+from maos.cli.failures import INTERRUPTED, SIGNALLED
+from maos.cli.input import heard
+from maos.cli.render import clean, shorten, styled, wrap
 from maos.errors import InvalidInput, LeaseLost
 from maos.model.events import facts
 from maos.model.question import yes_or_no
 from maos.views.agents import UNATTENDED, AgentEvent, Attachment
 
-Fact = Mapping[str, Any]
-"""A fact as plain data."""
-
 TOOL_CHARS = 160
 WIDTH_MIN = 40
 ANSWER_BYTES_MAX = 4096
-SIGNALLED = 128
-"""Added to the number of the signal that ends this process, as shells do."""
 
 Begin = Callable[[Maos], Awaitable[Attachment]]
-Show = Callable[[AgentEvent], Awaitable[None]]
 
 
-# --- output ------------------------------------------------------------------------------------------------------
-
-
-@click.command(
-    cls=LazyCommand,
-    examples=[
-        "maos agent logs nightly",
-        "maos agent logs nightly -f",
-        "maos agent logs nightly --since 10m --json",
-        "maos agent logs nightly --attempt 1 --raw > nightly.txt",
-    ],
+@json_command(
+    "maos agent logs nightly",
+    "maos agent logs nightly -f",
+    "maos agent logs nightly --since 10m --json",
+    "maos agent logs nightly --attempt 1 --raw > nightly.txt",
+    json=LINES,
 )
 @agent_argument
 @click.option("-f", "--follow", is_flag=True, help="Continue until its attempt has ended, whichever process runs it.")
 @click.option("--attempt", "number", type=click.IntRange(min=1), metavar="N", help="Only this attempt.")
 @click.option("--since", type=WHEN, help="Only what came at or after a time: ISO 8601, or 15m, 2h, 3d ago.")
 @click.option("--raw", is_flag=True, help="Exactly the bytes it printed, and nothing else; not for terminals.")
-@json_lines_option
-@click.pass_obj
 def logs(
     database: DatabaseTarget, agent: str, follow: bool, number: int | None, since: int | None, raw: bool, as_json: bool
 ) -> None:
@@ -82,41 +69,24 @@ def logs(
         )
 
     async def work(m: Maos) -> None:
-        show = printer(OutputPrinter(beside=sys.stdout), as_json=as_json, raw=raw)
+        write = _print_document if as_json else _print_bytes if raw else OutputPrinter(beside=sys.stdout).show
         name = await m.agents.find(agent)
         async for event in m.agents.output(name, attempt=number, follow=follow):
             if event.at_us >= (since or 0):
-                await show(event)
+                await asyncio.to_thread(write, event)
 
     database.read(work)
 
 
-def printer(lines: OutputPrinter, *, as_json: bool, raw: bool = False) -> Show:
-    """Line 8/8: what prints events of an agent, on a thread: a terminal that blocks blocks nothing else."""
-    write = _print_documents if as_json else _print_bytes if raw else lines.show
-
-    async def show(event: AgentEvent) -> None:
-        await asyncio.to_thread(write, event)
-
-    return show
-
-
-def _print_documents(event: AgentEvent) -> None:
-    for document in _documents(event):
-        documents.show_line(document)
-
-
-def _documents(event: AgentEvent) -> Iterator[documents.Document]:
-    """An event of an attempt: itself, or each of the facts in it."""
-    if event.type == UNATTENDED:
-        return
+def _print_document(event: AgentEvent) -> None:
+    """Print an event of an attempt as JSON: itself, or each of the facts in it."""
     head = {"event": event.id, "agent": event.agent, "attempt": event.attempt}
-    if event.type != "attempt_output":
+    if event.type == "attempt_output":
+        for fact in event.data["facts"]:
+            documents.show_line({**head, **documents.time(event.at_us), **fact})
+    elif event.type != UNATTENDED:
         data = {key: value for key, value in event.data.items() if key not in ("agent", "number", "at_us")}
-        yield {**head, **documents.time(event.time_us), "kind": event.type, **data}
-        return
-    for fact in event.data["facts"]:
-        yield {**head, **documents.time(event.at_us), **fact}
+        documents.show_line({**head, **documents.time(event.time_us), "kind": event.type, **data})
 
 
 def _print_bytes(event: AgentEvent) -> None:
@@ -160,14 +130,14 @@ class OutputPrinter:
                 self.note(words.STOPPING.get(data["why"], f"is being ended: {data['why']}"), "warning")
             case "attempt_answered":
                 asked = self._asked.pop(data["request"], data["request"])
-                self.note(f"{'allowed' if data['allow'] else 'refused'}: {asked}{words.because(data)}")
+                why = f" ({words.one_line(data['why'], 200)})" if data.get("why") else ""
+                self.note(f"{'allowed' if data['allow'] else 'refused'}: {asked}{why}")
             case "attempt_ended" if not self._in_foreground:
                 style = {"done": "good", "failed": "bad"}.get(data["status"], "warning")
-                self.note(words.ending(data), style)
+                self.note(words.ending(data["status"], data.get("failure", ""), data.get("message", "")), style)
             case "unattended" if data["resumable"]:
-                self.note(
-                    f"{data['status'].meaning or data['status']}; {words.continue_with(data['resumable'])}", "warning"
-                )
+                meaning = data["status"].meaning or data["status"]
+                self.note(f"{meaning}; {words.continue_with(data['resumable'])}", "warning")
         sys.stdout.flush()
         sys.stderr.flush()
 
@@ -176,39 +146,40 @@ class OutputPrinter:
         _write(self._beside, clean(text), style)
 
     def _print_facts(self, facts: Sequence[Fact], messages: Mapping[int, str]) -> None:
-        in_foreground = self._in_foreground
-        for index, fact in enumerate(facts):
+        """Print what an agent said and did; a discovery stands out in the line that it is in."""
+        keywords = [_keyword(fact) for fact in facts if fact["kind"] == "discovery"]
+        said = ""
+        for fact in facts:
+            if fact["kind"] != "discovery":
+                said = fact.get("text", "").lower() if fact["kind"] in ("line", "text") else ""
             match fact["kind"]:
                 case "line":
                     stream = self._beside if fact.get("stderr") else sys.stdout
-                    plain = "dim" if fact.get("stderr") and not in_foreground else ""
-                    _write(stream, words.tidy(fact.get("text", "")), "found" if _found(facts, index) else plain)
+                    plain = "dim" if fact.get("stderr") and not self._in_foreground else ""
+                    style = "found" if any(word in said for word in keywords) else plain
+                    _write(stream, words.tidy(fact.get("text", "")), style)
                 case "text":
-                    self._text(fact, _found(facts, index))
+                    self._text(fact, keywords)
                 case "input" if fact["id"].startswith("inbox/"):
                     version = int(fact["id"].removeprefix("inbox/"))
                     self.note(f"» {words.one_line(messages.get(version, ''), None)}")
-                case "discovery" if not _was_shown(facts, index):
+                case "discovery" if _keyword(fact) not in said:  # an agent can also report one without saying it
                     self.note(f"★ {fact.get('keyword', '')}: {fact.get('text', '')}", "found")
                 case "tool_use":
                     self._tool(fact)
-                case "tool_result":
-                    self._tools.pop(fact["id"], None)
-                    self._notes(fact)
                 case "permission_requested":
                     self._asked[fact["id"]] = words.tool(fact.get("tool", ""), fact.get("input"))
-                    if not in_foreground:
+                    if not self._in_foreground:
                         self.note(f"asks to use {self._asked[fact['id']]}", "warning")
                 case "turn_ended":
                     self._turn_ended(fact)
                 case "unknown":
                     self.note(fact.get("text", ""))
-                case _:
-                    self._notes(fact)
-
-    def _notes(self, fact: Fact) -> None:
-        for text, style in words.of_fact(fact, _width()):
-            self.note(text, style)
+                case kind:
+                    if kind == "tool_result":
+                        self._tools.pop(fact["id"], None)
+                    for text, style in words.of_fact(fact, _width()):
+                        self.note(text, style)
 
     def _text(self, fact: Fact, found: Sequence[str]) -> None:
         """What the agent says."""
@@ -235,20 +206,8 @@ class OutputPrinter:
             self.note(shorten(f"→ {text}", _width()))
 
 
-def _found(facts: Sequence[Fact], index: int) -> list[str]:
-    """The keywords of the discoveries in the text at an index: they follow it."""
-    found: list[str] = []
-    while (index := index + 1) < len(facts) and facts[index]["kind"] == "discovery":
-        found.append(f"{facts[index].get('keyword', '')}:".lower())
-    return found
-
-
-def _was_shown(facts: Sequence[Fact], index: int) -> bool:
-    """Whether a discovery is part of a line that was shown; an agent can also report one without saying it."""
-    keyword = f"{facts[index].get('keyword', '')}:".lower()
-    while index > 0 and facts[index]["kind"] == "discovery":
-        index -= 1
-    return facts[index]["kind"] in ("line", "text") and keyword in str(facts[index].get("text", "")).lower()
+def _keyword(fact: Fact) -> str:
+    return f"{fact.get('keyword', '')}:".lower()
 
 
 def _write(stream: TextIO, text: str, style: str) -> None:
@@ -257,34 +216,25 @@ def _write(stream: TextIO, text: str, style: str) -> None:
 
 def _width() -> int:
     """The characters that a line about a tool may have."""
-    if not sys.stderr.isatty():
-        return TOOL_CHARS
     try:
         return max(WIDTH_MIN, os.get_terminal_size(sys.stderr.fileno()).columns - 1)
-    except OSError:
+    except OSError:  # no terminal
         return TOOL_CHARS
 
 
 # --- questions ---------------------------------------------------------------------------------------------------
 
 
-class Answer(Protocol):
-    """Gives an agent the answer it waits for."""
-
-    def __call__(self, request: str, *, allow: bool, why: str = "") -> Coroutine[Any, Any, None]: ...
-
-
 class PermissionPrompt:
     """Asks the person at the terminal for the permissions that an agent requests, one at a time."""
 
-    def __init__(self, agent: str, answer: Answer, *, interactive: bool) -> None:
+    def __init__(self, agent: str, answer: Callable[..., Coroutine[Any, Any, None]], *, interactive: bool) -> None:
         self._agent = agent
         self._answer = answer
         self._interactive = interactive and sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
         self._open: dict[str, Fact] = {}
         self._current = ""
         self._answering: set[asyncio.Task[None]] = set()
-        self._stop_reading: Callable[[], object] | None = None
 
     def see(self, event: AgentEvent) -> None:
         """Update the open questions from an event: requests, and answers from here or elsewhere."""
@@ -315,17 +265,15 @@ class PermissionPrompt:
         self._next()
 
     def _next(self) -> None:
-        if not self._open and self._stop_reading is not None:
-            self._stop_reading()
-            self._stop_reading = None
-        if self._current or not self._open:
+        """Ask the next question, or read no more from the keyboard."""
+        if not self._interactive or self._current:
             return
-        self._current, fact = next(iter(self._open.items()))
-        self._prompt(f"allow {words.tool(fact.get('tool', ''), fact.get('input'))}?")
-        if self._stop_reading is None:
-            loop, keyboard = asyncio.get_running_loop(), sys.stdin.fileno()
+        loop, keyboard = asyncio.get_running_loop(), sys.stdin.fileno()
+        loop.remove_reader(keyboard)
+        if self._open:
+            self._current, fact = next(iter(self._open.items()))
+            self._prompt(f"allow {words.tool(fact.get('tool', ''), fact.get('input'))}?")
             loop.add_reader(keyboard, self._read, keyboard)
-            self._stop_reading = lambda: loop.remove_reader(keyboard)
 
     def _print_command(self, request: str) -> None:
         click.echo(f"  answer with: maos agent answer {self._agent} {clean(request)} yes|no", err=True)
@@ -374,15 +322,15 @@ class Foreground:
         self._begun: Attachment | None = None
         self._starting: asyncio.Task[Attachment] | None = None
         self._interrupts = 0
-        self._left = 0
-        self._leaving = asyncio.Event()
-        self._stops: list[asyncio.Task[None]] = []
+        self._leaving: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        """The signal that makes this process detach."""
+        self._tasks: list[asyncio.Task[None]] = []
         self._prompt: PermissionPrompt | None = None
-        self._lines: OutputPrinter | None = None
+        self._lines = OutputPrinter(beside=sys.stderr)
 
     async def run(self, begin: Begin) -> int:
         """Run it until it has ended, or until a signal makes this process detach; the exit code."""
-        with signals.heard(interrupted=self._interrupted, sent_away=self._leave):
+        with heard(interrupted=self._interrupted, sent_away=self._leave):
             self._starting = asyncio.ensure_future(begin(self._m))
             try:
                 begun = self._begun = await self._starting
@@ -391,15 +339,17 @@ class Foreground:
                     return INTERRUPTED
                 raise
             try:
-                return await self._watch(begun)
+                code = await self._watch(begun)
             finally:
                 if self._prompt is not None:
                     self._prompt.close()
-                for task in self._stops:
+                for task in self._tasks:
                     task.cancel()
-                await asyncio.gather(*self._stops, return_exceptions=True)
+                await asyncio.gather(*self._tasks, return_exceptions=True)
+            return await self._conclude(begun) if code is None else code
 
-    async def _watch(self, begun: Attachment) -> int:
+    async def _watch(self, begun: Attachment) -> int | None:
+        """Follow it until it has ended; the exit code when a signal or a closed terminal ends the following before."""
         running = begun.running
         if running is not None:
             self._prompt = PermissionPrompt(begun.agent, running.answer, interactive=not self._as_json)
@@ -408,19 +358,20 @@ class Foreground:
             for asked in running.attempt.permissions.values():
                 if asked.is_open:
                     self._prompt.asked({"id": asked.id, "tool": asked.tool, "input": asked.input})
-        self._lines = OutputPrinter(beside=sys.stderr)
         if self._interrupts and running is not None:
-            self._stop()
-        following = asyncio.create_task(self._follow(begun, self._lines))
+            self._stop(begun)
+        following = asyncio.create_task(self._follow(begun))
         ended = asyncio.create_task(self._ended(begun))
-        leaving = asyncio.create_task(self._leaving.wait())
+        leaving: asyncio.Future[Any] = self._leaving
+        self._tasks += [following, ended]
         try:
-            await asyncio.wait([following, leaving, ended], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([leaving, following, ended], return_when=asyncio.FIRST_COMPLETED)
             if not leaving.done() and not following.done():
                 ended.result()
-                await asyncio.wait([following, leaving], return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait([leaving, following], return_when=asyncio.FIRST_COMPLETED)
             if leaving.done() and (running is None or running.attempt.is_open):
-                return self._detach(begun)
+                self._detach(begun)
+                return SIGNALLED + self._leaving.result()
             if following.done():  # else it has ended, and the rest of its output is not wanted
                 following.result()
             await ended
@@ -429,17 +380,13 @@ class Foreground:
             if isinstance(error, OSError) and error.errno == errno.EIO:  # the terminal was closed
                 return SIGNALLED + signal.SIGHUP
             raise
-        finally:
-            for task in (following, ended, leaving):
-                task.cancel()
-            await asyncio.gather(following, ended, leaving, return_exceptions=True)
-        return await self._conclude(begun)
+        return None
 
-    async def _follow(self, begun: Attachment, lines: OutputPrinter) -> None:
-        """Print everything that happens to the attempt until it has ended."""
-        show = printer(lines, as_json=self._as_json)
+    async def _follow(self, begun: Attachment) -> None:
+        """Line 8/8: print what happens to the attempt, on a thread: a terminal that blocks blocks nothing else."""
+        write = _print_document if self._as_json else self._lines.show
         async for event in self._m.agents.follow(begun.attempt, after=begun.after, owner=begun.owner):
-            await show(event)
+            await asyncio.to_thread(write, event)
             if self._prompt is not None:
                 self._prompt.see(event)
 
@@ -468,32 +415,31 @@ class Foreground:
         self._interrupts += 1
         if self._prompt is not None:
             self._prompt.close()
-        if self._lines is not None:
-            self._stop()
+        if self._begun is not None:
+            self._stop(self._begun)
         elif self._interrupts > 1 and self._starting is not None:
             self._starting.cancel()
         else:
             self._tell("stopping it as soon as it has started")
 
-    def _stop(self) -> None:
-        if self._begun is None or self._begun.running is None or not self._begun.running.attempt.is_open:
+    def _stop(self, begun: Attachment) -> None:
+        if begun.running is None or not begun.running.attempt.is_open:
             self._leave(signal.SIGINT)
             return
-        if self._lines is not None:
-            self._lines.stop_expected = True
+        self._lines.stop_expected = True
         if self._interrupts > 1:
             self._tell("killing it")
-            work = self._begun.running.stop(grace_s=0.0)
+            work = begun.running.stop(grace_s=0.0)
         else:
-            self._tell(f"stopping {self._begun.agent}; Ctrl+C again kills it")
-            work = self._begun.running.stop()
-        self._stops.append(asyncio.create_task(work))
+            self._tell(f"stopping {begun.agent}; Ctrl+C again kills it")
+            work = begun.running.stop()
+        self._tasks.append(asyncio.create_task(work))
 
     def _leave(self, number: signal.Signals) -> None:
-        self._left = number
-        self._leaving.set()
+        if not self._leaving.done():
+            self._leaving.set_result(number)
 
-    def _detach(self, begun: Attachment) -> int:
+    def _detach(self, begun: Attachment) -> None:
         """Print how to attach again; the caller closes what is open, and the agent keeps running."""
         attach = f"maos agent attach {begun.agent}"
         try:
@@ -506,7 +452,6 @@ class Foreground:
         except OSError as error:
             if error.errno not in (errno.EPIPE, errno.EIO):
                 raise  # else no reader is left
-        return SIGNALLED + self._left
 
     def _tell(self, text: str) -> None:
         if not self._as_json:

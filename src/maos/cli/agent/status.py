@@ -5,18 +5,17 @@ from __future__ import annotations
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
 from maos.cli import documents, render
 from maos.cli.agent import words
-from maos.cli.commands import LazyCommand, full_option, json_option
+from maos.cli.commands import full_option, json_command
 from maos.cli.completion import agent_argument
-from maos.cli.console import Field, Listing
 from maos.cli.database import DatabaseTarget
 from maos.cli.failures import CONFLICT, FAILED, LIMIT_REACHED, MAY_PASS, NEEDS_PERSON, STOPPED, report
-from maos.cli.plain import clean, wrap
+from maos.cli.render import Column, Listing, clean, wrap
 from maos.model import failure as failures
 from maos.model.status import AgentState
 
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from maos.agents.kinds import Installed
     from maos.app import Maos
     from maos.model.attempt import Attempt
-    from maos.views.agents import AgentDetails, AgentMerge, AgentStatus, AttemptInfo
+    from maos.views.agents import AgentDetails, AgentStatus, AttemptInfo
 
 T = TypeVar("T")
 
@@ -48,20 +47,21 @@ def _doing(each: AgentStatus) -> str:
 
 
 def _tokens(each: AgentStatus) -> str:
-    total = words.tokens(each.tokens)
+    spent = each.tokens
+    total = spent.input + spent.output + spent.cache_read + spent.cache_write
     return words.count(total) if total else ""
 
 
 AGENTS: Listing[AgentStatus] = Listing(
     "agents",
     (
-        Field("agent", lambda each: each.agent, style="bold", yields=1),
-        Field("kind", lambda each: each.kind, yields=1),
-        Field("status", lambda each: each.status),
-        Field("since", lambda each: render.when(each.since_us)),
-        Field("cost", lambda each: words.money(each.cost_usd) if each.cost_usd else "", right=True),
-        Field("tokens", _tokens, right=True),
-        Field("doing", _doing, style="dim", yields=2),
+        Column("agent", lambda each: each.agent, style="bold", yields=1),
+        Column("kind", lambda each: each.kind, yields=1),
+        Column("status", lambda each: each.status),
+        Column("since", lambda each: render.when(each.since_us)),
+        Column("cost", lambda each: words.money(each.cost_usd) if each.cost_usd else "", right=True),
+        Column("tokens", _tokens, right=True),
+        Column("doing", _doing, style="dim", yields=2),
     ),
 )
 
@@ -70,14 +70,21 @@ def _able(ability: str, each: Installed) -> str:
     return "yes" if getattr(each.capabilities, ability) else ""
 
 
+def _kind(each: Installed) -> documents.Document:
+    able = {name: getattr(each.capabilities, name) for name in ABILITIES}
+    said = {name: getattr(each, name) or None for name in ("found", "missing", "hint")}
+    return {"kind": each.name, "summary": each.summary, **said, **able}
+
+
 KINDS: Listing[Installed] = Listing(
     "kinds",
     (
-        Field("kind", lambda each: each.name, style="bold"),
-        *(Field(name, partial(_able, name)) for name in ABILITIES),
-        Field("here", lambda each: "missing" if each.missing else each.found or "yes", yields=2),
-        Field("what it is", lambda each: each.summary, style="dim", yields=1),
+        Column("kind", lambda each: each.name, style="bold"),
+        *(Column(name, partial(_able, name)) for name in ABILITIES),
+        Column("here", lambda each: "missing" if each.missing else each.found or "yes", yields=2),
+        Column("what it is", lambda each: each.summary, style="dim", yields=1),
     ),
+    of=_kind,
 )
 
 
@@ -90,13 +97,8 @@ def on_agent(agent: str, act: Callable[[Maos, str], Awaitable[T]]) -> Callable[[
     return work
 
 
-# --- the list ----------------------------------------------------------------------------------------------------
-
-
-@click.command("list", cls=LazyCommand, examples=["maos agent list", "maos agent list --all --json"])
+@json_command("maos agent list", "maos agent list --all --json", name="list")
 @click.option("--all", "everything", is_flag=True, help="Also those that ended more than a day ago.")
-@json_option
-@click.pass_obj
 def list_(database: DatabaseTarget, everything: bool, as_json: bool) -> None:
     """List the agents that run, and those that ran.
 
@@ -126,11 +128,9 @@ def show_list(found: Sequence[AgentStatus], *, older: int = 0) -> None:
 # --- the page ----------------------------------------------------------------------------------------------------
 
 
-@click.command(cls=LazyCommand, examples=["maos agent show nightly", "maos agent show nightly --json"])
+@json_command("maos agent show nightly", "maos agent show nightly --json")
 @agent_argument
 @full_option
-@json_option
-@click.pass_obj
 def show(database: DatabaseTarget, agent: str, full: bool, as_json: bool) -> None:
     """Show everything that is known of an agent.
 
@@ -139,7 +139,7 @@ def show(database: DatabaseTarget, agent: str, full: bool, as_json: bool) -> Non
     """
     now = database.read(on_agent(agent, lambda m, name: m.agents.details(name)))
     if as_json:
-        documents.show(documents.of(now))
+        documents.show(now)
         return
     model = f" with {now.model}" if now.model else ""
     status = (now.status, STYLES.get(now.status, ""))
@@ -152,13 +152,11 @@ def show(database: DatabaseTarget, agent: str, full: bool, as_json: bool) -> Non
 
 
 class PageRow(NamedTuple):
-    """A line of the page about an agent."""
+    """A line of the page about an agent; one that is to be copied is printed whole, and an empty one not at all."""
 
     label: str
     text: str
-    """Empty: the line is left out."""
     whole: bool = False
-    """Whether it is to be copied, and printed whole when it does not fit."""
 
 
 def _rows(now: AgentDetails, most: int | None) -> Iterator[PageRow]:
@@ -206,8 +204,8 @@ def _list(label: str, lines: list[str], most: int | None) -> Iterator[PageRow]:
 def _hint(now: AgentDetails) -> str:
     """What a person can do about a failure, with the agent's name in the commands."""
     advice = now.failure.hint if now.failure else ""
-    for command in ("logs", "resume"):
-        advice = advice.replace(f"`maos agent {command}`", f"`maos agent {command} {now.agent}`")
+    for verb in ("logs", "resume"):
+        advice = advice.replace(f"`maos agent {verb}`", f"`maos agent {verb} {now.agent}`")
     return advice
 
 
@@ -243,22 +241,14 @@ def _figures(now: AgentStatus) -> list[str]:
     return [*cost, f"{tokens} tokens"] if tokens else cost
 
 
-# --- files -------------------------------------------------------------------------------------------------------
-
-
-@click.command(
-    cls=LazyCommand,
-    examples=["maos agent diff fixer", "maos agent diff fixer --patch | less", "maos agent diff fixer --json"],
-)
+@json_command("maos agent diff fixer", "maos agent diff fixer --patch | less", "maos agent diff fixer --json")
 @agent_argument
 @click.option("--patch", is_flag=True, help="Show the changes themselves, as a patch that git can apply.")
-@json_option
-@click.pass_obj
 def diff(database: DatabaseTarget, agent: str, patch: bool, as_json: bool) -> None:
     """Show which files an agent has changed, up to its last checkpoint."""
     found = database.read(on_agent(agent, lambda m, name: m.agents.diff(name, patch=patch)))
     if as_json:
-        documents.show(documents.of(found))
+        documents.show(found)
     elif found.patch is not None:
         sys.stdout.write(clean(found.patch, lines=True) if sys.stdout.isatty() else found.patch)
     elif not found.files:
@@ -270,41 +260,34 @@ def diff(database: DatabaseTarget, agent: str, patch: bool, as_json: bool) -> No
             render.line((f"{sign} ", style), clean(each.path), (f"  {counts}", "dim"))
 
 
-@click.command(
-    cls=LazyCommand, examples=["maos agent merge fixer", "maos agent merge fixer --message 'Fix the parser' --json"]
-)
+@json_command("maos agent merge fixer", "maos agent merge fixer --message 'Fix the parser' --json")
 @agent_argument
 @click.option("--into", type=click.Path(exists=True, file_okay=False), default=".", help="The folder to merge into.")
 @click.option("--message", default="", help="The message of the commit.  [default: the agent's task]")
-@json_option
-@click.pass_context
-def merge(ctx: click.Context, agent: str, into: str, message: str, as_json: bool) -> None:
+def merge(database: DatabaseTarget, agent: str, into: str, message: str, as_json: bool) -> int:
     """Merge the work of an agent into the branch checked out here.
 
     As one commit, all of it or nothing: files that both sides changed are named, and so are changes of yours that are
     in the way.
     """
-    done = ctx.obj.write(on_agent(agent, lambda m, name: m.agents.merge(name, into=into, message=message)))
+    done = database.write(on_agent(agent, lambda m, name: m.agents.merge(name, into=into, message=message)))
     if as_json:
-        documents.show(documents.of(done))
+        documents.show(done)
     else:
-        _show_merge(done)
-    if done.outcome != "merged":
-        ctx.exit(CONFLICT)
+        name = done.agent
+        by_hand = f"tell it what changed, or apply its patch: `maos agent diff {name} --patch`"
+        show_merge(name, done.outcome, done, f"`maos agent resume {name}` and {by_hand}")
+    return 0 if done.outcome == "merged" else CONFLICT
 
 
-def _show_merge(done: AgentMerge) -> None:
-    name = done.agent
-    if done.outcome == "blocked":
+def show_merge(name: str, outcome: str, done: Any, by_hand: str) -> None:
+    """Print what merging the work of an agent or a run did; `by_hand` is what to do about a conflict."""
+    if outcome == "blocked":
         report(f"{done.why}: {', '.join(done.files)}" if done.files else done.why, done.hint)
-    elif done.outcome == "conflicted":
-        report(
-            f"both sides changed {', '.join(done.files)}; nothing was merged",
-            f"commit yours, then `maos agent resume {name}` and tell it what changed, or apply its patch: "
-            f"`maos agent diff {name} --patch`",
-        )
+    elif outcome == "conflicted":
+        report(f"both sides changed {', '.join(done.files)}; nothing was merged", f"commit yours, then {by_hand}")
     elif not done.files:
-        render.line("nothing to merge: everything is there already")
+        render.line("nothing to merge: your branch has everything already")
     else:
         files = render.many(len(done.files), "file")
         render.line((clean(name), "bold"), f": {files} merged as commit {done.commit[:12]}")
@@ -331,8 +314,7 @@ def exit_code(now: AgentStatus) -> int:
 def ending(each: AgentStatus | AttemptInfo) -> str:
     """How an agent or an attempt ended, in a few words."""
     failure = each.failure
-    said = {"failure": failure.name, "message": failure.message} if failure else {}
-    return words.ending({"status": each.status, **said})
+    return words.ending(each.status, failure.name, failure.message) if failure else words.ending(each.status)
 
 
 def show_end(now: AgentDetails) -> None:
@@ -362,12 +344,8 @@ def place_of(attempt: Attempt) -> list[str]:
     return [where, *(() if attempt.kind == "shell" else workspace.get("notes", ()))]
 
 
-# --- kinds -------------------------------------------------------------------------------------------------------
-
-
-@click.command(cls=LazyCommand, examples=["maos agent kinds", "maos agent kinds --json"])
-@json_option
-def kinds(as_json: bool) -> None:
+@json_command("maos agent kinds", "maos agent kinds --json")
+def kinds(_database: DatabaseTarget, as_json: bool) -> None:
     """List the kinds of agents, and which are on this machine.
 
     resume: resumes its own session after it was killed. steer: accepts messages while it works. cost: reports what it
@@ -376,15 +354,7 @@ def kinds(as_json: bool) -> None:
     from maos.agents import kinds as known  # loads what finds each kind's program
 
     found = known.installed()
-    if as_json:
-        rows = [
-            {"kind": each.name, "summary": each.summary, "found": each.found or None, "missing": each.missing or None,
-             "hint": each.hint or None, **{name: getattr(each.capabilities, name) for name in ABILITIES}}
-            for each in found
-        ]  # fmt: skip
-        documents.show({"kinds": rows})
-        return
-    KINDS.table(found)
+    KINDS.show(found, as_json=as_json)
     for each in found:
-        if each.missing:
+        if each.missing and not as_json:
             render.line((f"{each.name}: {each.missing}; ", "dim"), each.hint)

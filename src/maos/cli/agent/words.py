@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from maos.cli import render
-from maos.cli.plain import clean, shorten
+from maos.cli.render import clean, shorten
 from maos.model.failure import TABLE
 
-if TYPE_CHECKING:
-    from maos.model.attempt import Tokens
-
-    Fact = Mapping[str, Any]
-
-TAB_COLUMNS = 8
-CENT = 0.01
+Fact = Mapping[str, Any]
+"""A fact as plain data."""
 
 STOPPING = {
     "asked": "stopping, as requested",
@@ -32,7 +27,7 @@ TELLING = ("command", "file_path", "path", "pattern", "query", "url", "descripti
 
 def tidy(text: str) -> str:
     """A line of output as a terminal would show it: tabs are spaces, and the line's end is not part of it."""
-    return clean(text.removesuffix("\r").expandtabs(TAB_COLUMNS))
+    return clean(text.removesuffix("\r").expandtabs(8))
 
 
 def one_line(text: str, width: int | None) -> str:
@@ -54,9 +49,9 @@ def of_fact(fact: Fact, width: int) -> Sequence[tuple[str, str]]:
         case "permission_denied":
             return [(f"was refused {fact.get('tool', 'a tool')}: {one_line(fact.get('message', ''), width)}", "bad")]
         case "session":
-            new = [("its session could not be resumed; a new one begins", "warning")]
-            model = [(f"model {fact.get('model')}", "dim")]
-            return [*(new if fact.get("instead_of") else ()), *(model if fact.get("model") else ())]
+            new = "its session could not be resumed; a new one begins" if fact.get("instead_of") else ""
+            model = f"model {fact['model']}" if fact.get("model") else ""
+            return [(text, style) for text, style in ((new, "warning"), (model, "dim")) if text]
         case "plan":
             return [(shorten(_plan(fact), width), "dim")]
     return []
@@ -77,10 +72,8 @@ def _plan(fact: Fact) -> str:
     """How far an agent is with its plan."""
     entries = fact.get("entries", [])
     done = sum(each.get("status") == "completed" for each in entries)
-    now: dict[str, str] = next((each for each in entries if each.get("status") == "in_progress"), {})
-    return (
-        f"plan: {done} of {len(entries)} done{', now: ' + one_line(now['content'], 200) if now.get('content') else ''}"
-    )
+    now = next((each.get("content", "") for each in entries if each.get("status") == "in_progress"), "")
+    return f"plan: {done} of {len(entries)} done{f', now: {one_line(now, 200)}' if now else ''}"
 
 
 def _retry(fact: Fact) -> str:
@@ -101,23 +94,17 @@ def continue_with(command: str) -> str:
     return f"{command.split()[2]} with: {command}"
 
 
-def because(data: Mapping[str, Any]) -> str:
-    """The reason that was given, if one was."""
-    return f" ({one_line(data['why'], 200)})" if data.get("why") else ""
-
-
-def ending(data: Mapping[str, Any]) -> str:
+def ending(status: str, failure: str = "", message: str = "") -> str:
     """How an attempt ended, in a few words."""
-    if data["status"] == "done":
+    if status == "done":
         return "done"
-    if data.get("failure") == "stopped":
+    if failure == "stopped":
         return "stopped on request"
-    failure = TABLE.get(data.get("failure", ""))
-    meaning = failure.meaning if failure else data.get("failure") or "reason unknown"
-    said = one_line(data.get("message", ""), 400)
-    if said and data.get("failure") == "failed":  # the message says all there is: exit code 1
-        return f"{data['status']}: {said}"
-    return f"{data['status']}: {meaning}{f' ({said})' if said and said != meaning else ''}"
+    known, said = TABLE.get(failure), one_line(message, 400)
+    meaning = known.meaning if known else failure or "reason unknown"
+    if said and failure == "failed":  # the message says all there is: exit code 1
+        return f"{status}: {said}"
+    return f"{status}: {meaning}{f' ({said})' if said and said != meaning else ''}"
 
 
 def duration(seconds: float) -> str:
@@ -134,7 +121,7 @@ def duration(seconds: float) -> str:
 
 def money(usd: float) -> str:
     """An amount of dollars; the smallest ones with more digits."""
-    return f"${usd:.2f}" if usd >= CENT or not usd else f"${usd:.4f}"
+    return f"${usd:.2f}" if usd >= 0.01 or not usd else f"${usd:.4f}"
 
 
 def count(number: int) -> str:
@@ -145,8 +132,3 @@ def count(number: int) -> str:
         if number < 999.5 * size:
             return f"{number / size:.1f}{unit}" if number < 9.95 * size else f"{number / size:.0f}{unit}"
     return f"{number / 1e9:.1f}G"
-
-
-def tokens(tokens: Tokens) -> int:
-    """All tokens that went in and came out."""
-    return tokens.input + tokens.output + tokens.cache_read + tokens.cache_write

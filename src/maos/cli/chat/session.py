@@ -7,52 +7,43 @@ first, so a conversation that is killed is continued by the next one.
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Coroutine, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 import msgspec
 
-from maos.cli.chat import history
-from maos.cli.input import InputLines, Prompt
-from maos.cli.plain import clean
-from maos.cli.runs import plans, prompts, summary
+from maos.bus.history import SentMessage
+from maos.cli.agent import words
+from maos.cli.input import PipedLines, Prompt
+from maos.cli.render import clean
+from maos.cli.runs import narration, page, plans
 from maos.cli.runs.foreground import introduce
-from maos.cli.runs.live import LiveView
-from maos.cli.runs.live_run import LiveRun
-from maos.cli.runs.resume import show_added
+from maos.cli.runs.live import LiveRun, LiveView
 from maos.errors import InvalidInput, NotFound
+from maos.model.message import PERSON
 from maos.model.plan import Plan
 from maos.model.question import NO, YES
+from maos.model.run import Run, chat_stream
 from maos.plans.parser import to_source
 from maos.plans.source import Source
-from maos.runs.agent_types import AgentType
-from maos.runs.plan_input import Addition, ValidPlan
+from maos.runs.plan_input import Addition, ValidPlan, validate
 from maos.runs.planner import planner_of
 from maos.runs.service import new_id
 from maos.runs.status import is_executing, is_interrupted
 
 if TYPE_CHECKING:
     from maos.app import Maos
+    from maos.cli.terminal import LiveTerminal
 
+LINES_SHOWN_MAX = 40
 LABELS = {
     "plan": "start it? yes, no, edit, or what to change › ",
     "more": "add it and resume? yes or no › ",
     "resume": "resume? yes or no › ",
     "replan": "plan it? yes or no › ",
 }
-
-
-class ChatSettings(NamedTuple):
-    """What new runs of a conversation are made with."""
-
-    folder: Path
-    options: Mapping[str, Any]
-    types: Mapping[str, AgentType]
-    notify: Sequence[str] = ()
-    auto: bool = False
-    """Whether plans are executed without asking."""
 
 
 class Proposal(NamedTuple):
@@ -67,20 +58,23 @@ class Proposal(NamedTuple):
 
 
 class ChatSession:
-    """One person, one run at a time."""
+    """One person, one run at a time; `ChatLoop` reads the lines."""
 
-    def __init__(self, m: Maos, view: LiveView, lines: InputLines, settings: ChatSettings) -> None:
+    def __init__(self, m: Maos, view: LiveView, made_with: Mapping[str, Any], given: Mapping[str, Any]) -> None:
         self.m = m
         self.view = view
-        self.lines = lines
-        self.run = LiveRun(m, view, settings.notify)
+        is_person = sys.stdin is not None and sys.stdin.isatty()
+        self.lines: PipedLines | LiveTerminal = view.terminal if is_person and view.terminal else PipedLines()
+        self.run = LiveRun(m, view, given["notify"])
         self.id = ""
         """The run that this is about; it has its id before it is planned."""
         self.request = ""
         self.proposal: Proposal | None = None
         self.planning: asyncio.Task[Plan] | None = None
         self.is_leaving = False
-        self._settings = settings
+        self._made_with = made_with
+        """The folder, the options and the types of agents of new runs."""
+        self._auto = given["auto"]
 
     def leave(self) -> None:
         """Leave when the current command is done."""
@@ -112,7 +106,7 @@ class ChatSession:
             return Prompt("request", "what is to be done? › ")
         asked = self.run.questions
         if asked and self.run.is_executing:
-            return prompts.prompt_of(self.id, asked[0], len(asked) - 1)
+            return narration.prompt_of(self.id, asked[0], len(asked) - 1)
         return Prompt("talk", "to all › ") if self.run.is_executing else Prompt("more", "what else? › ")
 
     async def record(self, text: str, **more: Any) -> None:
@@ -129,13 +123,9 @@ class ChatSession:
         await self._request_plan()
 
     async def _request_plan(self) -> None:
-        options = self._settings.options
-        self.reply(f"{options['kind']} plans; `maos agent logs -f {planner_of(self.id)}` shows its output")
-        await self._planned(
-            self.m.runs.plan(
-                self.request, run=self.id, folder=self._settings.folder, options=options, types=self._settings.types
-            )
-        )
+        kind = self._made_with["options"]["kind"]
+        self.reply(f"{kind} plans; `maos agent logs -f {planner_of(self.id)}` shows its output")
+        await self._planned(self.m.runs.plan(self.request, run=self.id, **self._made_with))
 
     async def _planned(self, work: Coroutine[Any, Any, Plan]) -> None:
         planning = self.planning = asyncio.create_task(work)
@@ -156,10 +146,9 @@ class ChatSession:
 
     async def propose(self, draft: Source) -> None:
         """Show a plan, and ask whether to start it."""
-        plan = plans.parse(draft, self._settings.types)
+        plan = validate(draft, self._made_with["types"])
         self.view.emit({"kind": "plan", "run": self.id, **msgspec.to_builtins(plan.plan)})
-        if not self.view.as_json:
-            await self.view.write(lambda: plans.show(plan, self._settings.options))
+        await self.view.write(lambda: plans.show(plan, self._made_with["options"]))
         await self._ask(Proposal("plan", plan, draft))
 
     async def add(self, texts: Sequence[str], *, approved: bool = False) -> None:
@@ -170,13 +159,12 @@ class ChatSession:
         if self.run.is_executing:
             await self.run.request(added)
             return
-        if not self.view.as_json:
-            await self.view.write(lambda: show_added(run, added))
+        await self.view.write(lambda: plans.show_added(run, added))
         await self._ask(Proposal("more", added), approved=approved)
 
     async def _ask(self, proposal: Proposal, *, approved: bool = False) -> None:
         """Wait for a yes, unless there is one already."""
-        if approved or self._settings.auto:
+        if approved or self._auto:
             await self._accept(proposal)
         else:
             self.proposal = proposal
@@ -204,8 +192,8 @@ class ChatSession:
             await self._edit(proposal)
         else:
             self.reply("the plan is changed")
-            revised = self.m.runs.revise_plan(text, run=self.id, request=self.request, types=self._settings.types)
-            await self._planned(revised)
+            types = self._made_with["types"]
+            await self._planned(self.m.runs.revise_plan(text, run=self.id, request=self.request, types=types))
 
     async def _edit(self, proposal: Proposal) -> None:
         draft = proposal.draft
@@ -223,8 +211,8 @@ class ChatSession:
         if proposal.what == "replan":
             await self._request_plan()
         elif isinstance(proposal.plan, ValidPlan):
-            settings = self._settings
-            run = await self.m.runs.start(proposal.plan, folder=settings.folder, options=settings.options, id=self.id)
+            folder, options = self._made_with["folder"], self._made_with["options"]
+            run = await self.m.runs.start(proposal.plan, folder=folder, options=options, id=self.id)
             introduce(self.view, run)
             await self.run.execute(self.id)
         else:
@@ -234,7 +222,7 @@ class ChatSession:
 
     async def begin(self, id: str) -> None:
         """Continue the conversation about a run, or offer the newest that is unfinished."""
-        found = id or (await history.latest(self.m) if self.lines.by_person else "")
+        found = id or (await _latest(self.m) if self.lines.by_person else "")
         if found:
             await self._continue(found, offered=not id)
         else:
@@ -251,11 +239,14 @@ class ChatSession:
             self.reply(f"you requested this, and there is no run of it yet: {clean(self.request)}", run=self.id)
             await self._ask(Proposal("replan", offered=offered))
             return
-        past = await history.read(self.m, self.id)
+        said, typed = await _past(self.m, self.id)
         run = await self.run.follow(self.id)
-        history.show(self.view, past)
-        self.lines.remember(past.typed)
-        self.view.emit({"kind": "run", **summary.document(run), "said": past.typed})
+        if len(said) > LINES_SHOWN_MAX:
+            self.view.report(f"… {len(said) - LINES_SHOWN_MAX} earlier lines left out")
+        for task, text, style in said[-LINES_SHOWN_MAX:]:
+            self.view.report(text, style, task=task)
+        self.lines.remember(typed)
+        self.view.emit({"kind": "run", **page.run_document(run), "said": typed})
         status = "interrupted" if is_interrupted(run) else run.status
         self.view.report(f"{run.id} is {status}, {run.done} of {len(run.tasks)} tasks done", "bold")
         if is_executing(run):
@@ -281,3 +272,31 @@ class ChatSession:
         self.proposal, self.id, self.request = None, "", ""
         if text:
             self.reply(text)
+
+
+async def _past(m: Maos, id: str) -> tuple[list[narration.Line], list[str]]:
+    """The conversation about a run so far, with what happened to the run; and what the person typed."""
+    lines: list[narration.Line] = []
+    typed: list[str] = []
+    run = Run(id=id)
+    for each in await m.runs.conversations.read(id):
+        if isinstance(each, SentMessage):
+            said = each.message
+            if said.sender != PERSON:
+                lines.append((narration.task_of(id, said.sender), f"→ {words.one_line(said.text, 300)}", ""))
+        elif each.stream == chat_stream(id):
+            typed.append(each.data["text"])
+            lines.append(("", f"› {words.one_line(each.data['text'], 1000)}", "bold"))
+        else:
+            run.apply(each.event)
+            lines += narration.of_event(run, each.type, each.data)
+    return lines, typed
+
+
+async def _latest(m: Maos) -> str:
+    """The newest run or conversation that is unfinished and that no engine executes; empty when there is none."""
+    unplanned = await m.runs.conversations.unplanned()
+    left = [each for each in await m.runs.unfinished() if not is_executing(each)]
+    if unplanned is not None and (not left or unplanned.at_us > left[0].updated_us):
+        return unplanned.id
+    return left[0].id if left else ""

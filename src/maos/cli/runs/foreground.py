@@ -10,35 +10,44 @@ import asyncio
 import errno
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from maos.cli import documents, render, signals
+from maos.cli import documents, render
+from maos.cli.agent import words
 from maos.cli.database import ask
-from maos.cli.failures import INTERRUPTED, note
-from maos.cli.plain import clean
-from maos.cli.runs import bundles
-from maos.cli.runs import summary as summaries
-from maos.cli.runs.live import LiveView
-from maos.cli.runs.live_run import LiveRun, cancel
-from maos.cli.runs.prompts import prompt_of
+from maos.cli.failures import INTERRUPTED, SIGNALLED, note
+from maos.cli.input import heard
+from maos.cli.render import clean
+from maos.cli.runs import page
+from maos.cli.runs.live import LiveRun, LiveView, cancel
+from maos.cli.runs.narration import prompt_of
+from maos.cli.transfer import show_acts
 from maos.cli.workflow import changes
 from maos.errors import MaosError
+from maos.model.question import Open
+from maos.model.run import Run
+from maos.runs.consent import Act
+from maos.runs.plan_input import Addition
 from maos.runs.service import Observer
+from maos.runs.status import Next, is_executing, is_interrupted
+from maos.travel.relocation import Moved
 from maos.workflows.file_changes import Look
 
 if TYPE_CHECKING:
     from maos.app import Maos
-    from maos.model.question import Open
-    from maos.model.run import Run
-    from maos.runs.consent import Act
-    from maos.travel.relocation import Moved
 
-SIGNALLED = 128
-"""Added to the number of the signal that ended a command, as shells do."""
 PAUSING = "pausing: the agents are being stopped; press Ctrl+C again to detach from them instead"
+SAID = {
+    "kept": "done; will not run again",
+    "taken_up": "agent still running; will attach",
+    "recorded": "agent finished; will record that",
+    "resumed": "will resume",
+    "checked": "will run its checks",
+    "begun": "not started",
+}
 
 
 class Dialogue(Observer):
@@ -52,7 +61,7 @@ class Dialogue(Observer):
     async def agree(self, run: Run, acts: Sequence[Act]) -> bool:
         """Whether a person agrees to what a run from elsewhere would start here."""
         if not self._as_json:
-            bundles.show_acts(run, acts)
+            show_acts(run, acts)
         if not self._trust and not self._as_json and sys.stdin is not None and sys.stdin.isatty():
             ask(f"{run.id} came with a file. Do all of this, in {run.folder}?")
             return True
@@ -60,7 +69,7 @@ class Dialogue(Observer):
 
     def moved(self, moved: Moved) -> None:
         """Report that the run works in another folder from now on."""
-        show_moved(moved, as_json=self._as_json, dry_run=False)
+        _show_moved(moved, as_json=self._as_json, dry_run=False)
 
     def definition_changed(self, run: Run, change: object) -> None:
         """Report that the plan file of the run has changed since."""
@@ -68,31 +77,16 @@ class Dialogue(Observer):
         changes.tell(run, change, self._on_change, as_json=self._as_json)
 
 
-def show_moved(moved: Moved, *, as_json: bool, dry_run: bool) -> None:
-    """Print where a run works from now on."""
-    if as_json:
-        found = {**moved._asdict(), "found": list(moved.found), "anew": list(moved.anew)}
-        documents.show_line({"kind": "moved", "dry_run": dry_run, **found})
-        return
-    if moved.changed:
-        verb = "would work" if dry_run else "works"
-        where = f"{clean(moved.folder)}, and no more in {clean(moved.before)}"
-        render.line((clean(moved.run), "bold"), f" {verb} in {where}")
-    for name in moved.anew:
-        verb = "would be made" if dry_run else "is made"
-        render.line((f"the worktree {clean(name)} {verb} anew, with what was last saved", "dim"))
-
-
 class ForegroundRun:
-    """One run that this process executes."""
+    """One run that this process executes, with the options that the command was given."""
 
-    def __init__(self, m: Maos, run: Run, *, as_json: bool, summary: str = "", notify: Sequence[str] = ()) -> None:
+    def __init__(self, m: Maos, run: Run, given: Mapping[str, Any]) -> None:
         self._m = m
-        self._summary = summary
-        """A file for the summary as Markdown, if one is wanted."""
         self._id = run.id
-        self._view = LiveView(run, as_json=as_json)
-        self._run = LiveRun(m, self._view, notify)
+        self._summary = given["summary"]
+        """A file for the summary as Markdown, if one is wanted."""
+        self._view = LiveView(run, as_json=given["as_json"])
+        self._run = LiveRun(m, self._view, given["notify"])
         is_person = sys.stdin is not None and sys.stdin.isatty()
         self._terminal = self._view.terminal if is_person else None
         """Where a person answers questions."""
@@ -109,7 +103,7 @@ class ForegroundRun:
         showing = asyncio.create_task(self._view.show())
         showing.add_done_callback(lambda _task: self._run.changed.set())
         answering = asyncio.create_task(self._answer())
-        with signals.heard(interrupted=self._interrupt, sent_away=self._leave):
+        with heard(interrupted=self._interrupt, sent_away=self._leave):
             try:
                 await self._run.execute(self._id)
                 while not (self._run.is_over or self._signal or showing.done()):
@@ -118,10 +112,14 @@ class ForegroundRun:
                 if not self._run.is_over:
                     return await self._detach(showing)
                 run = await self._run.ended()
-                await cancel(showing)
-                await self._view.close()
                 assert run is not None
-                return await self._conclude(run)
+                await cancel(showing)
+                found = await self._m.runs.summary(run)
+                if self._summary:
+                    await asyncio.to_thread(Path(self._summary).write_text, page.markdown(found), encoding="utf-8")
+                await self._view.show_summary(found)
+                await self._view.close()
+                return INTERRUPTED if self._interrupts else page.exit_code(run)
             except OSError as error:
                 if error.errno == errno.EIO:  # the terminal was closed
                     return SIGNALLED + signal.SIGHUP
@@ -131,17 +129,6 @@ class ForegroundRun:
                 await cancel(showing, answering)
                 with suppress(OSError):
                     await self._view.close()
-
-    async def _conclude(self, run: Run) -> int:
-        found = await self._m.runs.summary(run)
-        if self._summary:
-            await asyncio.to_thread(Path(self._summary).write_text, summaries.markdown(found), encoding="utf-8")
-        if self._view.as_json:
-            self._view.emit({**summaries.whole(found), "kind": "summary"})
-            await self._view.close()
-        else:
-            await asyncio.to_thread(summaries.show, found)
-        return INTERRUPTED if self._interrupts else summaries.exit_code(run)
 
     async def _detach(self, showing: asyncio.Task[None]) -> int:
         """Say how to attach again; the caller closes what is open, and the agents keep running."""
@@ -209,6 +196,66 @@ class ForegroundRun:
 
 def introduce(view: LiveView, run: Run) -> None:
     """Print which run is executed, and where."""
-    view.emit({"kind": "run", **summaries.document(run)})
+    view.emit({"kind": "run", **page.run_document(run)})
     for text in (f"{run.id} in {run.folder}", *run.options.get("notes", ())):
         view.report(str(text))
+
+
+# --- what resuming means -----------------------------------------------------------------------------------------
+
+
+async def preview(m: Maos, run: Run, added: Addition | None, cwd: str | None, on_change: str, *, as_json: bool) -> None:
+    """Print what would be resumed, what would not run again, what is unknown, and what each agent would be told."""
+    if cwd is not None:
+        _show_moved(await m.runs.move(run.id, cwd, dry_run=True), as_json=as_json, dry_run=True)
+    found = await m.runs.preview(run)
+    new = [] if added is None else added.plan.tasks
+    foreign = await m.runs.acts(run.id) if await m.runs.needs_consent(run.id) else None
+    if as_json:
+        tasks = [{**each._asdict(), "unknown": [documents.of(tool, "name", "input") for tool in each.unknown]}
+                 for each in found]  # fmt: skip
+        more = [{"task": task.name, "what": "added", "words": task.task, "needs": task.needs} for task in new]
+        starts = {} if foreign is None else {"agreed": False, "starts": documents.of(foreign)}
+        document = {"kind": "dry_run", "run": run.id, "executing": is_executing(run), "tasks": [*tasks, *more],
+                    **starts, **changes.document(run, on_change)}  # fmt: skip
+        documents.show_line(document)
+        return
+    status = "interrupted" if is_interrupted(run) else run.status
+    render.line((clean(run.id), "bold"), f" is {status}, {run.done} of {len(run.tasks)} tasks done")
+    if is_executing(run):
+        render.line(f"  process {run.owner.get('pid')} on {clean(str(run.owner.get('host')))} executes it")
+    width = max(len(name) for name in run.tasks)
+    for each in found:
+        _show_next(each, width)
+    for task in new:
+        render.line("  ", (clean(task.name).ljust(width), "bold"), "  is added: ", words.one_line(task.task, 80))
+    changes.show(run, on_change)
+    if foreign is not None:
+        render.line(("it was imported, and is not agreed to yet", "yellow"))
+        show_acts(run, foreign)
+
+
+def _show_next(each: Next, width: int) -> None:
+    why = f" ({words.one_line(each.why, 100)})" if each.why and each.what != "begun" else ""
+    style = "dim" if each.what in ("kept", "begun") else ""
+    render.line("  ", (clean(each.task).ljust(width), "bold"), "  ", (f"{SAID[each.what]}{why}", style))
+    for tool in each.unknown:
+        render.line((f"    unknown whether it took effect: {words.tool(tool.name, tool.input)}", "yellow"))
+    if each.what == "resumed" and each.words:
+        render.line(("    and will be told:", "dim"))
+        for line in each.words.splitlines():
+            render.line(("    │ ", "dim"), clean(line))
+
+
+def _show_moved(moved: Moved, *, as_json: bool, dry_run: bool) -> None:
+    """Print where a run works from now on."""
+    if as_json:
+        documents.show_line({"kind": "moved", "dry_run": dry_run, **documents.of(moved)})
+        return
+    if moved.changed:
+        verb = "would work" if dry_run else "works"
+        where = f"{clean(moved.folder)}, and no more in {clean(moved.before)}"
+        render.line((clean(moved.run), "bold"), f" {verb} in {where}")
+    for name in moved.anew:
+        verb = "would be made" if dry_run else "is made"
+        render.line((f"the worktree {clean(name)} {verb} anew, with what was last saved", "dim"))

@@ -1,8 +1,8 @@
-"""The live view of a run, for every command that has one: a frame with its agents on a terminal that can be drawn on,
-plain lines on any other output, and JSON for programs.
+"""A run live: a frame with its agents on a terminal that can be drawn on, plain lines on any other output, and JSON for
+programs. `LiveRun` executes the run in this process on request.
 
-It renders the updates of a feed, so it does not matter which process executes the run. What it renders is written by a
-thread: an output that does not read delays no agent, and a frame is not drawn more often than a person can see.
+A feed is rendered, so it does not matter which process executes the run. What is rendered is written by a thread: an
+output that does not read delays no agent, and a frame is not drawn more often than a person can see.
 """
 
 from __future__ import annotations
@@ -12,27 +12,34 @@ import contextlib
 import json
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from maos.cli import documents, render
 from maos.cli.agent import words
-from maos.cli.plain import clean, shorten
-from maos.cli.runs import narration
+from maos.cli.render import clean, shorten
+from maos.cli.runs import narration, page
+from maos.errors import InvalidInput
 from maos.model.attempt import Attempt
 from maos.model.message import PERSON
+from maos.model.question import Open
 from maos.model.run import Run
 from maos.runs.feed import AgentOutput, MessageUpdate, RunFeed, RunUpdate, Update
+from maos.runs.plan_input import Addition
 from maos.runs.service import Observer
+from maos.runs.status import RunSummary, RunView, is_executing
 
 if TYPE_CHECKING:
     from prompt_toolkit.formatted_text import StyleAndTextTuples
 
+    from maos.app import Maos
     from maos.cli.terminal import Complete, LiveTerminal
 
 FRAME_S = 0.125
 """The shortest time between two frames, however much happens."""
 TICK_S = 1.0
+LOOK_EVERY_S = 1.0
+"""How often to check that the engine of a run is alive; its end is not recorded."""
 ROWS_MAX = 10
 BAR_WIDTH = 30
 STATUS_WIDTH = 9
@@ -88,18 +95,24 @@ class LiveView(Observer):
         match update:
             case RunUpdate(run, events):
                 self.run = run
-                self._emit_all(narration.documents_of_events(run, events))
-                self._report_all(narration.of_events(run, events))
+                for event in events:
+                    data = event.data
+                    self.emit({"kind": event.type, "run": run.id, **documents.time(data.pop("at_us")), **data})
+                    for task, text, style in narration.of_event(run, event.type, data):
+                        self.report(text, style, task=task)
             case AgentOutput(attempt, facts):
-                self._attempts[narration.task_of(self.run.id, attempt.agent)] = attempt
-                found = [fact.data for fact in facts]
-                self._emit_all(narration.documents_of_facts(self.run.id, attempt, found))
-                self._report_all(narration.of_facts(self.run.id, attempt, found))
+                task = narration.task_of(self.run.id, attempt.agent)
+                self._attempts[task] = attempt
+                about = {"run": self.run.id, "task": task, "agent": attempt.agent}
+                for data in (fact.data for fact in facts):
+                    if said := narration.of_fact(attempt.agent, data):
+                        self.emit({**data, **about, **documents.time(attempt.output_us or None)})
+                        self.report(*said, task=task)
             case MessageUpdate(message, data) if message.sender != PERSON and message.type != "discovery":
                 self.emit({"kind": "message", **data, **documents.time(message.at_us)})
                 to = ", ".join(narration.task_of(self.run.id, each) for each in message.to)
                 text = f"→ {'all' if message.topic else to}: {words.one_line(message.text, MESSAGE_WIDTH)}"
-                self._report_all([(narration.task_of(self.run.id, message.sender), text, "")])
+                self.report(text, "", task=narration.task_of(self.run.id, message.sender))
         self._changed.set()
 
     def notice(self, text: str, document: dict[str, Any]) -> None:
@@ -109,22 +122,15 @@ class LiveView(Observer):
 
     def report(self, text: str, style: str = "dim", *, task: str = "") -> None:
         """Print a line for people, about a task or the whole run."""
-        self._report_all([(task, text, style)])
+        if not self.as_json:
+            before = f"{clean(task).ljust(self._name_width)}  " if task else ""
+            self._lines.append(render.styled(f"{before}{clean(text)}", style, sys.stdout))
+            self._changed.set()
 
     def emit(self, document: documents.Document) -> None:
         """Print a document for programs."""
-        self._emit_all([document])
-
-    def _emit_all(self, found: Iterable[documents.Document]) -> None:
         if self.as_json:
-            self._lines += [json.dumps(each) for each in found]
-            self._changed.set()
-
-    def _report_all(self, lines: Iterable[narration.Line]) -> None:
-        if not self.as_json:
-            for name, text, style in lines:
-                before = f"{clean(name).ljust(self._name_width)}  " if name else ""
-                self._lines.append(render.styled(f"{before}{clean(text)}", style, sys.stdout))
+            self._lines.append(json.dumps(document))
             self._changed.set()
 
     @property
@@ -148,7 +154,9 @@ class LiveView(Observer):
                 await asyncio.sleep(FRAME_S)
 
     async def write(self, show: Callable[[], None]) -> None:
-        """Have a function that prints to standard output print above the frame."""
+        """Have a function that prints to standard output print above the frame; nothing with JSON."""
+        if self.as_json:
+            return
         await self.flush()
         if self.terminal is None:
             await asyncio.to_thread(show)
@@ -156,6 +164,11 @@ class LiveView(Observer):
         with render.console().capture() as printed:
             show()
         await self.terminal.print(printed.get())
+
+    async def show_summary(self, found: RunSummary) -> None:
+        """Print the summary of a run."""
+        self.emit({**page.summary_document(found), "kind": "summary"})
+        await self.write(lambda: page.show_summary(found))
 
     async def close(self) -> None:
         """Remove the frame, and write what is left."""
@@ -182,7 +195,7 @@ class LiveView(Observer):
             self.terminal.draw(self._frame())
             await self.terminal.print(text)
         elif text:
-            await asyncio.to_thread(_write_plain, text)
+            await asyncio.to_thread(print, text, end="", flush=True)
 
     # --- the frame -------------------------------------------------------------------------------------------
 
@@ -219,6 +232,254 @@ class LiveView(Observer):
         return [*row, ("dim", words.one_line(activity, max(1, room)))]
 
 
-def _write_plain(text: str) -> None:
-    sys.stdout.write(text)
-    sys.stdout.flush()
+class LiveRun:
+    """One run at a time: followed wherever it is executed, and executed by this process on request."""
+
+    def __init__(self, m: Maos, view: LiveView, notify: Sequence[str]) -> None:
+        self._m = m
+        self._view = view
+        self._notify = notify
+        self._feed: RunFeed | None = None
+        self._following: asyncio.Task[None] | None = None
+        self._task: asyncio.Task[Run] | None = None
+        self._has_ended = False
+        """Whether a run that another process executes has ended."""
+        self._answered: set[str] = set()
+        """Questions that were answered here, until the engine has recorded the answer."""
+        self._requested: set[str] = set()
+        """Tasks that were requested while the run was executed."""
+        self._concluded = 0
+        """The version of the run whose summary was printed."""
+        self.changed = asyncio.Event()
+        """Set when anything has happened."""
+
+    @property
+    def run(self) -> Run | None:
+        """The run as of now."""
+        return None if self._feed is None else self._feed.run
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether this process executes the run."""
+        return self._task is not None and not self._task.done()
+
+    @property
+    def is_executing(self) -> bool:
+        """Whether any engine executes the run."""
+        return self.is_ours or (self.run is not None and is_executing(self.run))
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the run is over for now, and `conclude` is due."""
+        return self._has_ended if self._task is None else self._task.done()
+
+    @property
+    def questions(self) -> list[Open]:
+        """What the run and its agents ask, and was not answered here."""
+        found = [] if self._feed is None else self._feed.questions
+        return [each for each in found if each.ref not in self._answered]
+
+    async def wait(self) -> None:
+        """Wait until something has happened."""
+        await self.changed.wait()
+        self.changed.clear()
+        if self._following is not None and self._following.done():
+            self._following.result()
+
+    async def follow(self, id: str) -> Run:
+        """Render what happens to a run from now on."""
+        await self.unfollow()
+        self._feed = await self._m.runs.follow(id).__aenter__()
+        self._view.switch(self._feed.run)
+        self._following = asyncio.create_task(self._follow(self._feed))
+        self._following.add_done_callback(lambda _task: self.changed.set())
+        return self._feed.run
+
+    async def _follow(self, feed: RunFeed) -> None:
+        async for _update in self._view.follow(feed):
+            if self._task is None and not feed.run.is_going:
+                self._has_ended = True  # what is executed here is over when its task is
+            self.changed.set()
+
+    async def unfollow(self) -> None:
+        """Follow no run."""
+        if self._following is not None:
+            await cancel(self._following)
+        self._feed = self._following = None
+        self._view.switch(Run(id=""))
+
+    # --- steering --------------------------------------------------------------------------------------------
+
+    async def answer(self, ref: str, text: str) -> None:
+        """Answer a question."""
+        question = next((each for each in self.questions if each.ref == ref), None)
+        if question is None:
+            raise InvalidInput("that was answered already", hint="another answer came first")
+        await self._m.questions.give_line(question, text)
+        self._answered.add(ref)
+
+    async def request(self, added: Addition) -> None:
+        """Request more tasks of the engine that executes the run."""
+        assert self.run is not None
+        self._requested |= {each.name for each in added.plan.tasks}
+        await self._m.runs.request_tasks(self.run.id, added.plan)
+
+    async def execute(self, id: str) -> None:
+        """Execute a run that this process has claimed, beside the conversation."""
+        await self.follow(id)
+        self._has_ended = False
+        self._task = asyncio.create_task(self._m.runs.execute(id, self._view, notify=self._notify))
+        self._task.add_done_callback(lambda _task: self.changed.set())
+
+    def set_concurrency(self, concurrency: int) -> None:
+        """Have more or fewer agents work at once; those at work finish their tasks."""
+        if not self.is_ours or self.run is None:
+            hint = f"/resume {concurrency} resumes it with so many"
+            raise InvalidInput("this process does not execute it", hint=hint)
+        self._m.runs.set_concurrency(self.run.id, concurrency)
+
+    async def pause(self, why: str) -> None:
+        """Have all agents stopped, by the engine that executes the run."""
+        assert self.run is not None
+        if self.is_ours:
+            self._m.runs.pause_here(self.run.id, why)
+        elif self.is_executing:
+            await self._m.runs.pause(self.run.id, why)
+        else:
+            raise InvalidInput("no engine executes it", hint="/resume resumes it")
+
+    # --- its end ---------------------------------------------------------------------------------------------
+
+    async def conclude(self) -> None:
+        """Print the summary of a run that is over for now, once."""
+        run = await self.ended()
+        if run is None or run.version == self._concluded:
+            return
+        self._concluded = run.version
+        self._answered.clear()
+        late, self._requested = self._requested - set(run.tasks), set()
+        if late and run.status != "paused":  # requested while the run ended: it is in the run's inbox
+            await self.execute(run.id)
+            return
+        await self._view.show_summary(await self._m.runs.summary(run))
+
+    async def ended(self) -> Run | None:
+        """Return the run when no engine executes it any more and everything of it is rendered; None while one does."""
+        task, self._task, self._has_ended = self._task, None, False
+        assert self._feed is not None
+        if task is None:
+            return None if self._feed.run.is_going else self._feed.run
+        run = await task
+        await self._feed.caught_up(run.version)
+        return run
+
+    async def detach(self) -> None:
+        """Stop executing and following the run here; its agents keep running."""
+        if self._task is not None:
+            await cancel(self._task)
+        await self.unfollow()
+
+
+async def cancel(*tasks: asyncio.Task[Any]) -> None:
+    """Cancel tasks until all have ended: before Python 3.12, `wait_for` can lose a cancellation."""
+    while not all(task.done() for task in tasks):
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks, timeout=1.0)
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+# --- commands that follow a run ----------------------------------------------------------------------------------
+
+
+async def print_run(m: Maos, id: str, *, follow: bool, live: bool, as_json: bool) -> None:
+    """Print what is recorded of a run: from its beginning, or with a live view from now on.
+
+    With `follow`, until the run has ended or is paused, or its engine has exited.
+    """
+    async with m.runs.follow(id, from_start=not live) as feed:
+        view = LiveView(feed.run, as_json=as_json)
+        if not live:
+            view.terminal = None  # lines only
+        for update in await feed.recorded():
+            view.update(update)
+        await view.flush()
+
+        async def read() -> None:
+            async for _update in view.follow(feed):
+                pass
+
+        tasks = [asyncio.create_task(each) for each in (read(), view.show())] if follow else []
+        try:
+            while tasks and is_executing(feed.run):
+                done, _pending = await asyncio.wait(tasks, timeout=LOOK_EVERY_S, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    task.result()
+        finally:
+            await cancel(*tasks)
+        await view.close()
+
+
+async def watch(m: Maos, run: Run, *, tasks: bool, messages: bool, as_json: bool) -> None:
+    """Render the status of a run whenever it changes, until the run has ended or is paused."""
+    terminal = None
+    if not as_json and render.coloured(sys.stdout):
+        from maos.cli.terminal import LiveTerminal
+
+        terminal = LiveTerminal()
+        terminal.start()
+    shown_max = 0 if as_json else page.MESSAGES_SHOWN_MAX
+    last = ""
+    try:
+        async for now in _statuses(m, run):
+            said = await m.runs.messages(run.id, newest=shown_max) if messages else None
+            if as_json:
+                documents.show_line(page.document(now, tasks=tasks, messages=said))
+            elif terminal is not None:
+                with render.console().capture() as printed:
+                    page.show(now, tasks=tasks, messages=said)
+                last = printed.get()
+                await terminal.draw_ansi(last)
+            elif (line := _status_line(now)) != last:
+                last = line
+                render.line(f"{render.when(now.at_us)}  {line}")
+                sys.stdout.flush()
+    finally:
+        if terminal is not None:
+            await terminal.stop()
+            sys.stdout.write(last)
+            sys.stdout.flush()
+
+
+async def _statuses(m: Maos, run: Run) -> AsyncIterator[RunView]:
+    """Yield the status of a run now, and whenever something is recorded or the engine exits, until the run is over."""
+    changed = asyncio.Event()
+
+    async def read(feed: RunFeed) -> None:
+        async for _update in feed:
+            changed.set()
+
+    async with m.runs.follow(run.id) as feed:
+        reading = asyncio.create_task(read(feed))
+        try:
+            while not reading.done():
+                changed.clear()
+                is_over = not feed.run.is_going  # before the status is read, which takes a while
+                was_executing = is_executing(feed.run)
+                yield await m.runs.status_of(feed.run)
+                if is_over:
+                    return
+                await asyncio.sleep(FRAME_S)
+                while not (changed.is_set() or reading.done()) and is_executing(feed.run) == was_executing:
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(LOOK_EVERY_S):
+                            await changed.wait()
+            reading.result()
+        finally:
+            await cancel(reading)
+
+
+def _status_line(now: RunView) -> str:
+    """A line for each change: a file is not drawn over."""
+    doing = now.now.error or now.now.activity
+    return f"{now.now.progress:>3} %  {page.spoken(now)}  {words.one_line(doing, 200)}".rstrip()

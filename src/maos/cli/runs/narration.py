@@ -1,27 +1,25 @@
-"""What happens to a run, as lines for people and as documents for programs."""
+"""What happens to a run, and what it and its agents ask, as lines for people."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from maos.cli import render
 from maos.cli.agent import words
-from maos.cli.documents import Document, time
-from maos.cli.plain import clean
+from maos.cli.input import Prompt
+from maos.cli.render import clean
 from maos.model.failure import TABLE
 from maos.model.run import GATE, MERGE
 
 if TYPE_CHECKING:
-    from maos.model.attempt import Attempt
-    from maos.model.events.run import RunEvent
+    from maos.model.question import Open
     from maos.model.run import Run, TaskState
 
 NAME_WIDTH_MAX = 24
 RESULT_WIDTH = 90
+QUESTION_WIDTH = 400
 
-Fact = Mapping[str, Any]
-"""A fact as plain data."""
 Line = tuple[str, str, str]
 """A task, what is said of it, and a style."""
 
@@ -29,12 +27,6 @@ Line = tuple[str, str, str]
 def task_of(run: str, agent: str) -> str:
     """The task that an agent of a run does."""
     return agent.removeprefix(f"{run}.")
-
-
-def of_events(run: Run, events: Sequence[RunEvent]) -> Iterator[Line]:
-    """What there is to say of a run's events."""
-    for event in events:
-        yield from of_event(run, event.type, event.data)
 
 
 def of_event(run: Run, type_: str, data: Mapping[str, Any]) -> Iterator[Line]:
@@ -70,21 +62,14 @@ def of_event(run: Run, type_: str, data: Mapping[str, Any]) -> Iterator[Line]:
             said = f"· passed check {passed} of {gates}" if passed else "· its part is done; now the checks"
             yield name, said, "dim"
         case "run_hibernated":
-            until = render.when(data["until_us"])
-            yield (
-                "",
-                f"‖ {data.get('kind', 'an agent')} has reached its rate limit; it continues by itself at {until}",
-                "warning",
-            )
+            limited = f"{data.get('kind', 'an agent')} has reached its rate limit"
+            yield "", f"‖ {limited}; it continues by itself at {render.when(data['until_us'])}", "warning"
         case "run_note_added" if data.get("text"):
             yield "", f"· {words.one_line(data['text'], 200)}", "warning"
         case "run_planned" if len(data["tasks"]) < len(run.tasks):
             for each in data["tasks"]:
-                yield (
-                    str(each["name"]),
-                    f"+ is added: {words.one_line(str(each.get('task') or ''), RESULT_WIDTH)}",
-                    "dim",
-                )
+                what = words.one_line(str(each.get("task") or ""), RESULT_WIDTH)
+                yield str(each["name"]), f"+ is added: {what}", "dim"
         case "question_asked":
             answer = f"maos answer {run.id}/{clean(str(data['id']))} …"
             yield _asker(run, data), f"? {words.one_line(data['question'], 200)}  (`{answer}`)", "found"
@@ -117,35 +102,36 @@ def _why(data: Mapping[str, Any]) -> str:
     return f"{meaning} ({said})" if said and said != meaning else meaning
 
 
-def of_facts(run: str, attempt: Attempt, facts: Sequence[Fact]) -> Iterator[Line]:
-    """What an agent does that every watcher should know."""
-    name = task_of(run, attempt.agent)
-    for fact in facts:
-        match fact["kind"]:
-            case "discovery":
-                yield name, f"★ {fact.get('keyword', '')}: {words.one_line(fact.get('text', ''), 400)}", "found"
-            case "permission_requested":
-                tool = words.tool(fact.get("tool", ""), fact.get("input"))
-                answer = f"maos agent answer {attempt.agent} {clean(str(fact['id']))} yes"
-                yield name, f"? asks to use {words.one_line(tool, 120)}  (`{answer}`)", "found"
-            case "trouble" | "retry":
-                for text, style in words.of_fact(fact, 160):
-                    yield name, text, style
+def of_fact(agent: str, fact: Mapping[str, Any]) -> tuple[str, str] | None:
+    """What an agent does that every watcher should know, and a style."""
+    match fact["kind"]:
+        case "discovery":
+            return f"★ {fact.get('keyword', '')}: {words.one_line(fact.get('text', ''), 400)}", "found"
+        case "permission_requested":
+            tool = words.one_line(words.tool(fact.get("tool", ""), fact.get("input")), 120)
+            return f"? asks to use {tool}  (`maos agent answer {agent} {clean(str(fact['id']))} yes`)", "found"
+        case "trouble" | "retry":
+            return words.of_fact(fact, 160)[0]
+    return None
 
 
-# --- documents ---------------------------------------------------------------------------------------------------
+def lines_of(run: str, question: Open) -> list[str]:
+    """A question as it is rendered above the prompt."""
+    names = [task_of(run, each) for each in question.asked_by]
+    asker = clean(", ".join(names) or question.id.partition("/")[2].partition("/")[0] or run)
+    text = question.text
+    if question.kind == "permission":
+        text = f"asks to use {words.tool(question.tool, question.input)}"
+    lines = [f"? {asker}  {words.one_line(text, QUESTION_WIDTH)}"]
+    if question.kind == "question" and question.choices:
+        lines.append("  " + "   ".join(f"{n} {clean(each)}" for n, each in enumerate(question.choices, 1)))
+    if question.default is not None:
+        lines.append(f"  without an answer by {render.when(question.expires_us)}: {clean(question.default)}")
+    return lines
 
 
-def documents_of_events(run: Run, events: Sequence[RunEvent]) -> Iterator[Document]:
-    """A run's events, one a line."""
-    for event in events:
-        data = {key: value for key, value in event.data.items() if key != "at_us"}
-        yield {"kind": event.type, "run": run.id, **time(event.data["at_us"]), **data}
-
-
-def documents_of_facts(run: str, attempt: Attempt, facts: Sequence[Fact]) -> Iterator[Document]:
-    """Discoveries, questions and trouble of an agent, one a line."""
-    for fact in facts:
-        if fact["kind"] in ("discovery", "permission_requested", "trouble", "retry"):
-            task = task_of(run, attempt.agent)
-            yield {**fact, "run": run, "task": task, "agent": attempt.agent, **time(attempt.output_us or None)}
+def prompt_of(run: str, question: Open, left: int) -> Prompt:
+    """The prompt for the answer to a question, with the number of questions after it."""
+    label = "answer › " if question.kind == "question" else "yes or no › "
+    about = [*lines_of(run, question), *([f"  and {left} more"] if left else [])]
+    return Prompt("answer", label, about, question.ref)

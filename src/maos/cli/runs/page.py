@@ -1,22 +1,25 @@
-"""Runs, their tasks, agents and messages: as tables and pages for people, as documents for programs."""
+"""Runs, their tasks, agents and messages: as tables, pages and summaries for people, as documents for programs."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from maos.cli import questions, render
 from maos.cli.agent import words
-from maos.cli.console import Field, Listing
-from maos.cli.documents import Document, time
-from maos.cli.plain import clean
+from maos.cli.agent.status import code_of
+from maos.cli.documents import Document, of, time
+from maos.cli.failures import LIMIT_REACHED, STOPPED
+from maos.cli.render import Column, Listing, clean
 from maos.cli.workflow import changes
+from maos.model.failure import TABLE
 
 if TYPE_CHECKING:
     from maos.bus.history import SentMessage
     from maos.model.attempt import Attempt
     from maos.model.run import Run, TaskState
-    from maos.runs.status import RunView
+    from maos.runs.status import RunSummary, RunView
 
 STYLES = {
     "initializing": "dim", "idle": "dim", "working": "green", "waiting_for_user": "bold yellow",
@@ -29,6 +32,10 @@ BAR_COLUMNS = 30
 LABEL_WIDTH = 14
 MESSAGES_SHOWN_MAX = 20
 TASKS_SHOWN_MAX = 50
+DISCOVERIES_SHOWN_MAX = 10
+FILES_SHOWN_MAX = 20
+RESULT_CHARS_MAX = 4000
+_SPECIAL = str.maketrans({char: f"\\{char}" for char in "\\`*_[]<>|#"})
 
 _TASK_MARKS = {
     "running": "▶", "gated": "?", "failed": "✗", "waiting": "·", "skipped": "–", "done": "✓",
@@ -48,13 +55,13 @@ def to_do(status: RunView) -> str:
     return status.now.to_do.replace("`maos agent logs`", f"`maos logs {status.run.id}/{failed}`")
 
 
-def took(task: TaskState) -> str:
+def _took(task: TaskState) -> str:
     """How long a task took; empty while it has not ended."""
     took_us = task.ended_us - task.started_us if task.ended_us and task.started_us else 0
     return words.duration(took_us / 1e6) if took_us > 0 else ""
 
 
-def cost(usd: float) -> str:
+def _cost(usd: float) -> str:
     """What something cost; empty for nothing."""
     return words.money(usd) if usd else ""
 
@@ -66,23 +73,14 @@ def summary(status: RunView) -> Document:
     """A run in a list (R-106)."""
     run, now = status.run, status.now
     return {
-        "id": run.id,
-        "request": run.request,
-        "status": run.status,
-        "state": now.state,
-        "activity": now.activity,
-        "progress": now.progress,
+        **of(run, "id", "request", "status", "cost_usd", "tokens", "created_us", "updated_us"),
+        **time(run.ended_us or None, "completed"),
+        **of(now, "state", "activity", "progress", "error"),
         "total_agents": len(run.tasks),
         "successful_agents": run.done,
         "active_agents": sum(each.is_open for each in status.attempts.values()),
         "message_count": status.messages,
-        "cost_usd": run.cost_usd,
-        "tokens": run.tokens,
         "duration_s": status.duration_us / 1e6,
-        **time(run.created_us, "created"),
-        **time(run.updated_us, "updated"),
-        **time(run.ended_us or None, "completed"),
-        "error": now.error,
         "to_do": to_do(status),
         "questions": len(status.questions),
         "permanent": status.permanent is not None,
@@ -98,12 +96,9 @@ def document(status: RunView, *, tasks: bool = False, messages: Sequence[SentMes
     return {
         **summary(status),
         **changes.document(run),
-        "folder": run.folder,
-        "options": run.options,
+        **of(run, "folder", "options", "summary", "commit"),
         "engine": run.owner,
-        "summary": run.summary,
         "batches": batches(Plan(tasks=[Task(name=each.name, needs=each.needs) for each in run.tasks.values()])),
-        "commit": run.commit,
         "spawned_tasks": list(now.spawned),
         "stuck_tasks": list(now.stuck),
         "pause_requested": status.commands.pause or None,
@@ -113,13 +108,10 @@ def document(status: RunView, *, tasks: bool = False, messages: Sequence[SentMes
         **time(now.restored_us or None, "last_restored"),
         **AGENTS.document(list(status.attempts.items())),
         "pending_questions": questions.documents_of(status.questions),
-        "checkpoints": [
-            {"name": each.name, "version": each.version, **time(each.at_us)}
-            for each in run.checkpoints
-        ],
+        "checkpoints": [{**of(each, "name", "version"), **time(each.at_us)} for each in run.checkpoints],
         **({"tasks": [task_document(each, run) for each in run.tasks.values()]} if tasks else {}),
         **(MESSAGES.document(messages) if messages is not None else {}),
-    }  # fmt: skip
+    }
 
 
 def task_document(task: TaskState, run: Run) -> Document:
@@ -127,34 +119,19 @@ def task_document(task: TaskState, run: Run) -> Document:
     return {
         "task": task.name,
         "description": task.plan.get("task", "") or " ".join(task.plan.get("command", ())),
-        "status": task.status,
         "agent": run.agent(task.name),
-        "needs": task.needs,
-        "attempts": task.attempts,
-        "result": task.result,
+        **of(task, "status", "needs", "attempts", "result", "cost_usd", "tokens", "started_us", "not_before_us"),
+        **time(task.ended_us or None, "completed"),
         "failure": task.failure or None,
         "why": task.why or None,
-        "cost_usd": task.cost_usd,
-        "tokens": task.tokens,
-        **time(task.started_us or None, "started"),
-        **time(task.ended_us or None, "completed"),
-        **time(task.not_before_us or None, "not_before"),
     }
 
 
 def _agent(named: tuple[str, Attempt]) -> Document:
     name, attempt = named
-    return {
-        "agent": name,
-        "kind": attempt.kind,
-        "status": attempt.status,
-        "activity": attempt.activity,
-        "cost_usd": attempt.total_cost_usd,
-        "turns": attempt.turns,
-        "pid": attempt.pid,
-        "session": attempt.session,
-        **time(attempt.output_us or attempt.planned_us or None, "last_active"),
-    }
+    known = of(attempt, "kind", "status", "activity", "turns", "pid", "session")
+    active_us = attempt.output_us or attempt.planned_us or None
+    return {"agent": name, **known, "cost_usd": attempt.total_cost_usd, **time(active_us, "last_active")}
 
 
 def _state(named: tuple[str, Attempt]) -> str:
@@ -165,17 +142,8 @@ def _state(named: tuple[str, Attempt]) -> str:
 
 def _message(each: SentMessage) -> Document:
     said = each.message
-    return {
-        "id": said.id,
-        "from": said.sender,
-        "to": list(said.to),
-        "type": said.type,
-        "text": said.text,
-        "topic": said.topic,
-        "metadata": dict(said.metadata),
-        "reply_to": said.reply_to or None,
-        **time(said.at_us),
-    }
+    known = {**of(said, "id", "to", "type", "text", "topic", "metadata"), "reply_to": said.reply_to or None}
+    return {**known, "from": said.sender, **time(said.at_us)}
 
 
 # --- tables ------------------------------------------------------------------------------------------------------
@@ -183,54 +151,54 @@ def _message(each: SentMessage) -> Document:
 RUNS: Listing[RunView] = Listing(
     "runs",
     (
-        Field("id", lambda each: each.run.id, style="bold"),
-        Field("status", lambda each: spoken(each) + ("" if each.permanent is None else ", pinned")),
-        Field("done", lambda each: f"{each.now.progress} %", right=True),
-        Field("tasks", lambda each: f"{each.run.done}/{len(each.run.tasks)}", right=True),
-        Field("cost", lambda each: cost(each.run.cost_usd), right=True),
-        Field("started", lambda each: render.when(each.run.created_us)),
-        Field("request", lambda each: words.one_line(each.run.request, 60), yields=2),
-        Field("doing", lambda each: words.one_line(each.now.error or each.now.activity, 80), style="dim", yields=3),
+        Column("id", lambda each: each.run.id, style="bold"),
+        Column("status", lambda each: spoken(each) + ("" if each.permanent is None else ", pinned")),
+        Column("done", lambda each: f"{each.now.progress} %", right=True),
+        Column("tasks", lambda each: f"{each.run.done}/{len(each.run.tasks)}", right=True),
+        Column("cost", lambda each: _cost(each.run.cost_usd), right=True),
+        Column("started", lambda each: render.when(each.run.created_us)),
+        Column("request", lambda each: words.one_line(each.run.request, 60), yields=2),
+        Column("doing", lambda each: words.one_line(each.now.error or each.now.activity, 80), style="dim", yields=3),
     ),
-    document=summary,
+    of=summary,
 )
 AGENTS: Listing[tuple[str, Attempt]] = Listing(
     "agents",
     (
-        Field("agent", lambda each: each[0], style="bold", yields=1),
-        Field("kind", lambda each: each[1].kind, yields=1),
-        Field("status", _state),
-        Field("turns", lambda each: str(each[1].turns or ""), right=True),
-        Field("cost", lambda each: cost(each[1].total_cost_usd), right=True),
-        Field("doing", lambda each: words.one_line(each[1].activity, 80), style="dim", yields=2),
+        Column("agent", lambda each: each[0], style="bold", yields=1),
+        Column("kind", lambda each: each[1].kind, yields=1),
+        Column("status", _state),
+        Column("turns", lambda each: str(each[1].turns or ""), right=True),
+        Column("cost", lambda each: _cost(each[1].total_cost_usd), right=True),
+        Column("doing", lambda each: words.one_line(each[1].activity, 80), style="dim", yields=2),
     ),
-    document=_agent,
+    of=_agent,
 )
 TASKS: Listing[TaskState] = Listing(
     "tasks",
     (
-        Field("", lambda each: _TASK_MARKS.get(each.status, "")),
-        Field("task", lambda each: each.name, style="bold", yields=1),
-        Field("status", lambda each: each.status),
-        Field("needs", lambda each: " ".join(each.needs), style="dim", yields=2),
-        Field("attempts", lambda each: str(each.attempts or ""), right=True),
-        Field("took", took, right=True),
-        Field("cost", lambda each: cost(each.cost_usd), right=True),
-        Field("result", lambda each: words.one_line(each.why or each.result or str(each.plan.get("task", "")), 80),
+        Column("", lambda each: _TASK_MARKS.get(each.status, "")),
+        Column("task", lambda each: each.name, style="bold", yields=1),
+        Column("status", lambda each: each.status),
+        Column("needs", lambda each: " ".join(each.needs), style="dim", yields=2),
+        Column("attempts", lambda each: str(each.attempts or ""), right=True),
+        Column("took", _took, right=True),
+        Column("cost", lambda each: _cost(each.cost_usd), right=True),
+        Column("result", lambda each: words.one_line(each.why or each.result or str(each.plan.get("task", "")), 80),
               style="dim", yields=3),
     ),
 )  # fmt: skip
 MESSAGES: Listing[SentMessage] = Listing(
     "messages",
     (
-        Field("sent", lambda each: render.when(each.message.at_us)),
-        Field("from", lambda each: each.message.sender, style="bold", yields=1),
-        Field("to", lambda each: ", ".join(each.message.to) or each.message.topic, yields=2),
-        Field("type", lambda each: each.message.type),
-        Field("message", lambda each: words.one_line(each.message.text, 120), style="dim", yields=3),
+        Column("sent", lambda each: render.when(each.message.at_us)),
+        Column("from", lambda each: each.message.sender, style="bold", yields=1),
+        Column("to", lambda each: ", ".join(each.message.to) or each.message.topic, yields=2),
+        Column("type", lambda each: each.message.type),
+        Column("message", lambda each: words.one_line(each.message.text, 120), style="dim", yields=3),
     ),
     empty="no messages",
-    document=_message,
+    of=_message,
 )
 
 
@@ -251,7 +219,9 @@ def show(status: RunView, *, tasks: bool, messages: Sequence[SentMessage] | None
         (clean(run.id), "bold"), "  ", (spoken(status), STYLES.get(now.state, "")), "  ",
         words.one_line(run.request, render.room_for_value(30)),
     )  # fmt: skip
-    render.line((_bar(now.progress), "green"), f" {now.progress:>3} %  ", (" · ".join(_counts(status)), "dim"))
+    filled = BAR_COLUMNS * max(0, min(100, now.progress)) // 100
+    bar = "█" * filled + "░" * (BAR_COLUMNS - filled)
+    render.line((bar, "green"), f" {now.progress:>3} %  ", (" · ".join(_counts(status)), "dim"))
     for label, text in _fields(status):
         if text:
             room = render.room_for_value(LABEL_WIDTH)
@@ -288,15 +258,10 @@ def _fields(status: RunView) -> list[tuple[str, str]]:
     ]
 
 
-def _bar(percent: int) -> str:
-    filled = BAR_COLUMNS * max(0, min(100, percent)) // 100
-    return "█" * filled + "░" * (BAR_COLUMNS - filled)
-
-
-def figures(run: Run, took_us: int) -> list[str]:
+def _figures(run: Run, took_us: int) -> list[str]:
     """What a run took so far, in numbers."""
     found = [
-        cost(run.cost_usd),
+        _cost(run.cost_usd),
         f"{words.count(run.tokens)} tokens" if run.tokens else "",
         words.duration(took_us / 1e6),
     ]
@@ -312,4 +277,156 @@ def _counts(status: RunView) -> list[str]:
         failed and f"{failed} failed",
         status.messages and render.many(status.messages, "message"),
     ]
-    return [*(each for each in found if each), *figures(run, status.duration_us)]
+    return [*(each for each in found if each), *_figures(run, status.duration_us)]
+
+
+# --- the summary -------------------------------------------------------------------------------------------------
+
+
+def exit_code(run: Run) -> int:
+    """The exit code of a run: 0 if it completed; else the reason says who can do something about it."""
+    from maos.runs.status import is_at_limit
+
+    if run.status == "completed":
+        return 0
+    if run.status == "paused":
+        return LIMIT_REACHED if is_at_limit(run) else STOPPED
+    failed = [task.failure for task in run.tasks.values() if task.status == "failed"]
+    return code_of(failed[0] if failed else "")
+
+
+def show_summary(found: RunSummary) -> None:
+    """Print the summary of a run that has ended or is paused."""
+    run = found.run
+    style = {"completed": "green", "failed": "red"}.get(run.status, "yellow")
+    render.line()
+    render.line((run.status, f"bold {style}"), "".join(f" · {each}" for each in _end_figures(run)))
+    if run.why and run.status != "completed":
+        render.line(f"  {clean(run.why)}")
+    _tasks(str(run.options.get("kind", ""))).table(list(run.tasks.values()), shown_max=TASKS_SHOWN_MAX)
+    _show_discoveries(found.discoveries)
+    _show_files(found)
+    for text in _advice(run):
+        render.line(f"  {text}")
+    sys.stdout.flush()
+
+
+def _end_figures(run: Run) -> list[str]:
+    """How far it came and what it took."""
+    took_us = max(0, (run.ended_us or run.updated_us) - run.created_us)
+    return [f"{run.done} of {len(run.tasks)} tasks done", *_figures(run, took_us)]
+
+
+def _tasks(kind: str) -> Listing[TaskState]:
+    """How tasks are listed in a run whose agents are of a kind unless their task says another."""
+
+    def agent(task: TaskState) -> str:
+        return str(task.plan.get("agent") or task.plan.get("kind") or ("shell" if task.plan.get("command") else kind))
+
+    def result(task: TaskState) -> str:
+        text = task.why if task.status == "failed" else task.result
+        return words.one_line(text.strip().partition("\n")[0], 80)
+
+    return Listing(
+        "tasks",
+        (
+            Column("task", lambda each: each.name, style="bold", yields=1),
+            Column("agent", agent, yields=1),
+            Column("status", lambda each: each.status),
+            Column("took", _took, right=True),
+            Column("cost", lambda each: _cost(each.cost_usd), right=True),
+            Column("result", result, style="dim", yields=2),
+        ),
+    )
+
+
+def _show_discoveries(found: list[dict[str, Any]]) -> None:
+    if not found:
+        return
+    render.line(f"  {render.many(len(found), 'discovery', 'discoveries')}")
+    for each in found[-DISCOVERIES_SHOWN_MAX:]:
+        text = words.one_line(f"{each['task']}: {each.get('text', '')}", 100)
+        render.line("    ", ("★ ", "yellow"), text)
+
+
+def _show_files(found: RunSummary) -> None:
+    if found.files is None:
+        return
+    if not found.files:
+        render.line("  no file was changed")
+        return
+    added, removed = (sum(getattr(each, key) or 0 for each in found.files) for key in ("added", "removed"))
+    render.line(f"  {render.many(len(found.files), 'file')} changed, +{added} -{removed}")
+    for each in found.files[:FILES_SHOWN_MAX]:
+        counts = "binary" if each.added is None else f"+{each.added} -{each.removed}"
+        render.line("    ", clean(each.path), (f"  {counts}", "dim"))
+    if len(found.files) > FILES_SHOWN_MAX:
+        render.line((f"    … and {len(found.files) - FILES_SHOWN_MAX} more", "dim"))
+    render.line(f"  to merge them: maos merge {found.run.id}")
+
+
+def _advice(run: Run) -> list[str]:
+    """What a person can do next."""
+    lines: list[str] = []
+    for task in run.tasks.values():
+        known = TABLE.get(task.failure) if task.status == "failed" else None
+        if known is not None and known.hint and len(lines) < DISCOVERIES_SHOWN_MAX:
+            hint = known.hint.replace("`maos agent logs`", f"`maos logs {run.id}/{task.name}`")
+            lines.append(f"{clean(task.name)}: {hint}")
+    if run.status != "completed":
+        lines.append(f"resume with: maos resume {run.id}")
+    return lines
+
+
+def run_document(run: Run) -> Document:
+    """A run as it begins and ends."""
+    return {
+        "run": run.id,
+        **of(run, "status", "request", "folder", "done", "cost_usd", "tokens", "why", "created_us", "ended_us"),
+        "tasks": [task_document(task, run) for task in run.tasks.values()],
+    }
+
+
+def summary_document(found: RunSummary) -> Document:
+    """A run with what its agents found and changed."""
+    return {
+        **run_document(found.run),
+        "discoveries": found.discoveries,
+        "files": of(found.files),
+        "commit": found.run.commit or None,
+        "resumable": None if found.run.status == "completed" else f"maos resume {found.run.id}",
+    }
+
+
+def markdown(found: RunSummary) -> str:
+    """The summary as Markdown; what agents said is quoted, so that it cannot pass for the text of maos."""
+    run = found.run
+    title = words.one_line(run.request, 100) or run.id
+    lines = [f"# {_plain(title)}", "", f"{run.status} · {' · '.join(_end_figures(run))}", ""]
+    if run.why and run.status != "completed":
+        lines += [_plain(run.why), ""]
+    lines += ["| task | agent | status | took | cost |", "|---|---|---|---|---|"]
+    listing = _tasks(str(run.options.get("kind", "")))
+    lines += [f"| {' | '.join(map(_plain, listing.cells(task)[:5]))} |" for task in run.tasks.values()]
+    if found.discoveries:
+        lines += ["", "## Discoveries", ""]
+        lines += [f"- {_plain(each['task'])}: {_plain(str(each.get('text', '')))}" for each in found.discoveries]
+    if found.files:
+        lines += ["", "## Files", ""]
+        for each in found.files:
+            counts = "binary" if each.added is None else f"+{each.added} -{each.removed}"
+            lines.append(f"- {_plain(each.path)} {counts}")
+    said = [task for task in run.tasks.values() if task.result.strip()]
+    if said:
+        lines += ["", "## Results"]
+    for task in said:
+        quoted = clean(task.result.strip()[:RESULT_CHARS_MAX], lines=True).splitlines()
+        lines += ["", f"### {_plain(task.name)}", "", *(f"> {line}".rstrip() for line in quoted)]
+    if next_ := _advice(run):
+        lines += ["", "## Next", "", *(f"- {each}" for each in next_)]
+    return "\n".join(lines) + "\n"
+
+
+def _plain(text: str) -> str:
+    """A text on one line that Markdown takes for nothing else."""
+    return clean(" ".join(text.split())).translate(_SPECIAL)

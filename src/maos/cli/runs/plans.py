@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import click
+import msgspec
 
-from maos.cli import documents as shared
-from maos.cli import render
+from maos.cli import documents, render
 from maos.cli.agent import words
-from maos.cli.arguments import named_text
+from maos.cli.commands import named_text
+from maos.cli.database import ask
 from maos.cli.failures import FAILED, USAGE, note, report
-from maos.cli.plain import clean
+from maos.cli.render import clean
 from maos.errors import InvalidInput
-
-if TYPE_CHECKING:
-    from maos.model.plan import Plan, Problem, Task
-    from maos.model.run import Run
-    from maos.plans.source import Source
-    from maos.runs.agent_types import AgentType
-    from maos.runs.plan_input import Addition, ValidPlan
+from maos.model.plan import BadPlan, Problem, Task, batches
+from maos.model.run import Run
+from maos.plans import parser, source
+from maos.plans.source import Source
+from maos.runs import agent_types, plan_input
+from maos.runs.agent_types import SHIPPED, AgentType
+from maos.runs.plan_input import Addition, ValidPlan, validate
 
 TASKS_SHOWN_MAX = 200
 TASK_WIDTH = 70
@@ -30,56 +32,40 @@ NAME_WIDTH_MAX = 24
 
 def read(path: str, variables: Sequence[str] = ()) -> Source:
     """The text of a plan in a file, or on standard input, with the values of --var as text: 1.10 stays 1.10."""
-    from maos.plans import source
-
     if path.endswith(".py") or ".py:" in path:
         raise InvalidInput(f"{path} is a program, not a plan", hint=f"`maos workflow run {path}` runs a function of it")
     given = dict(named_text(each, "--var") for each in variables)
     return source.receive(sys.stdin.buffer, "standard input", given) if path == "-" else source.load(path, given)
 
 
-def parse(source: Source, types: Mapping[str, AgentType]) -> ValidPlan:
-    """The validated plan in a text; BadPlan has everything that is wrong with it."""
-    from maos.runs.plan_input import validate
-
-    return validate(source, types)
-
-
 def addition(run: Run, texts: Sequence[str]) -> Addition:
     """Tasks to add to a run, each given as text or as @FILE for a plan; BadPlan says what is wrong with them."""
-    from maos.plans import parser
-    from maos.runs import plan_input
-
     said = [text for text in texts if not text.startswith("@")]
     files = [parser.parse(read(text[1:]), is_whole=False) for text in texts if text.startswith("@")]
     return plan_input.addition(run, said, files)
-
-
-# --- approval ----------------------------------------------------------------------------------------------------
 
 
 def approve(
     draft: Source, types: Mapping[str, AgentType], options: Mapping[str, Any], *, auto: bool, as_json: bool
 ) -> ValidPlan:
     """Show a plan and ask a person to approve it, perhaps after editing it. Never called within an event loop."""
-    found = check(draft, types)
+    try:
+        found = validate(draft, types)
+    except BadPlan as error:
+        refuse(draft.name, error.problems)
     if as_json:
-        import msgspec
-
-        shared.show_line({"kind": "plan", **msgspec.to_builtins(found.plan)})
+        documents.show_line({"kind": "plan", **msgspec.to_builtins(found.plan)})
     else:
         show(found, options)
     if auto:
         return found
-    if as_json or sys.stdin is None or not sys.stdin.isatty():
-        raise InvalidInput("the plan is not approved, and no person can be asked here", hint="repeat it with --auto")
+    _need_person("the plan", as_json=as_json)
     while True:
         answer = _ask("Run this plan? [y]es, [n]o, [e]dit: ")
         if answer in ("y", "yes"):
             return found
         if answer in ("n", "no"):
-            click.echo("nothing was started", err=True)
-            raise click.exceptions.Exit(FAILED)
+            _end()
         if answer in ("e", "edit"):
             draft, found = _edited(draft, types)
             show(found, options)
@@ -90,15 +76,40 @@ def _edited(draft: Source, types: Mapping[str, AgentType]) -> tuple[Source, Vali
     while True:
         text = click.edit(draft.text, extension=draft.suffix)
         draft = draft._replace(text=draft.text if text is None else text)
-        from maos.model.plan import BadPlan
-
         try:
-            return draft, parse(draft, types)
+            return draft, validate(draft, types)
         except BadPlan as error:
             _show_problems(draft.name, error.problems)
         if _ask("Edit it again? [y]es, [n]o: ") not in ("y", "yes", "e", "edit"):
-            click.echo("nothing was started", err=True)
-            raise click.exceptions.Exit(FAILED)
+            _end()
+
+
+def added(run: Run, texts: Sequence[str]) -> Addition | None:
+    """The tasks that are to be added, if any; what is wrong with them is reported, and the command ends."""
+    try:
+        return addition(run, texts) if texts else None
+    except BadPlan as error:
+        refuse("the new work", error.problems)
+
+
+def approve_added(run: Run, found: Addition, *, auto: bool, as_json: bool) -> None:
+    """Show what is to be added, and have a person say yes to it."""
+    if not as_json:
+        show_added(run, found)
+    if auto:
+        return
+    _need_person("the new work", as_json=as_json)
+    ask("Add it and resume?")
+
+
+def _need_person(what: str, *, as_json: bool) -> None:
+    if as_json or sys.stdin is None or not sys.stdin.isatty():
+        raise InvalidInput(f"{what} is not approved, and no person can be asked here", hint="repeat it with --auto")
+
+
+def _end() -> NoReturn:
+    click.echo("nothing was started", err=True)
+    raise click.exceptions.Exit(FAILED)
 
 
 def _ask(question: str) -> str:
@@ -107,16 +118,6 @@ def _ask(question: str) -> str:
     if not answer:
         raise click.Abort
     return answer.strip().lower()
-
-
-def check(draft: Source, types: Mapping[str, AgentType]) -> ValidPlan:
-    """Return the validated plan, or print every problem and exit with code 2."""
-    from maos.model.plan import BadPlan
-
-    try:
-        return parse(draft, types)
-    except BadPlan as error:
-        refuse(draft.name, error.problems)
 
 
 def refuse(name: str, problems: Sequence[Problem]) -> NoReturn:
@@ -133,14 +134,8 @@ def _show_problems(name: str, problems: Sequence[Problem]) -> None:
         click.echo(f"  … and {len(problems) - TASKS_SHOWN_MAX} more", err=True)
 
 
-# --- showing -----------------------------------------------------------------------------------------------------
-
-
 def show(found: ValidPlan, options: Mapping[str, Any]) -> None:
     """A plan as a tree: batches, and in each the tasks with their agents and what they need."""
-    from maos.model.plan import batches
-    from maos.runs import agent_types
-
     plan, types = found.plan, found.types
     groups = batches(plan)
     about = words.one_line(plan.summary or plan.request, TASK_WIDTH)
@@ -151,7 +146,7 @@ def show(found: ValidPlan, options: Mapping[str, Any]) -> None:
     )
     tasks = {task.name: task for task in plan.tasks}
     kinds = agent_types.kinds(plan, {**options, "agents": agent_types.to_data(plan, types)})
-    width = min(NAME_WIDTH_MAX, max(len(name) for name in tasks))
+    width = min(NAME_WIDTH_MAX, max(map(len, tasks)))
     left = TASKS_SHOWN_MAX
     for number, group in enumerate(groups, 1):
         is_last = number == len(groups)
@@ -159,57 +154,48 @@ def show(found: ValidPlan, options: Mapping[str, Any]) -> None:
         render.line(("└─ " if is_last else "├─ ", "dim"), f"batch {number}", (together, "dim"))
         stem = "   " if is_last else "│  "
         for name in group[:left]:
-            last = name == group[-1]
-            show_task(tasks[name], kinds[name], stem, last=last, width=width)
+            _show_task(tasks[name], kinds[name], stem, last=name == group[-1], width=width)
         if len(group) > left:
             render.line((f"{stem}… and {len(group) - left} more", "dim"))
         left = max(0, left - len(group))
-    _show_types(plan, types)
+    for name in sorted({task.agent for task in plan.tasks if task.agent in types}):
+        each = types[name]
+        if not each.source.startswith(str(SHIPPED)):  # a repository may have brought it
+            unasked = f", may use {', '.join(each.tools)} unasked" if each.tools else ""
+            note(f"{name} is from {each.source}{unasked}")
     sys.stdout.flush()
 
 
-def show_task(task: Task, kind: str, stem: str, *, last: bool, width: int) -> None:
-    """A task as a branch of a tree."""
-    import shlex
+def show_added(run: Run, found: Addition) -> None:
+    """Print the tasks that are to be added."""
+    tasks = found.plan.tasks
+    kinds = agent_types.kinds(found.plan, {**run.options, **found.options})
+    render.line((f"{render.many(len(tasks), 'more task')} for {run.id}", "bold"))
+    for task in tasks:
+        _show_task(task, kinds[task.name], "", last=task is tasks[-1], width=0)
+    sys.stdout.flush()
 
+
+def _show_task(task: Task, kind: str, stem: str, *, last: bool, width: int) -> None:
+    """A task as a branch of a tree."""
     agent = clean(f"{task.agent} ({kind})" if task.agent else kind)
     said = task.task or shlex.join(task.command)
-    parts: list[render.Part] = [
+    render.line(
         (stem + ("└─ " if last else "├─ "), "dim"),
         (clean(task.name).ljust(width), "bold"),
         (f"  {agent}", "cyan"),
         (f"  after {clean(', '.join(task.needs))}" if task.needs else "", "yellow"),
-        (f"  {words.one_line(said, TASK_WIDTH)}", ""),
-    ]
-    render.line(*parts)
+        f"  {words.one_line(said, TASK_WIDTH)}",
+    )
     below = stem + ("   " if last else "│  ")
     for gate in task.gates:
         text = shlex.join(gate.command) if gate.command else gate.person or gate.review
         who = "a person" if gate.person else "a reviewer" if gate.review else "a check"
         render.line((f"{below}then {who}: {words.one_line(text, TASK_WIDTH)}", "dim"))
-    limits = limits_of(task)
-    if limits:
-        render.line((f"{below}{limits}", "dim"))
-
-
-def limits_of(task: Task) -> str:
-    """What ends a task early."""
-    found = []
-    if task.time_limit_s:
-        found.append(f"at most {words.duration(task.time_limit_s)}")
-    if task.budget_usd:
-        found.append(f"at most {words.money(task.budget_usd)}")
-    if task.tokens_max:
-        found.append(f"at most {words.count(task.tokens_max)} tokens")
-    return ", ".join(found)
-
-
-def _show_types(plan: Plan, types: Mapping[str, AgentType]) -> None:
-    """What a type that is not ours lets agents do unasked: a repository may have brought it."""
-    from maos.runs.agent_types import SHIPPED
-
-    for name in sorted({task.agent for task in plan.tasks if task.agent in types}):
-        each = types[name]
-        if not each.source.startswith(str(SHIPPED)):
-            unasked = f", may use {', '.join(each.tools)} unasked" if each.tools else ""
-            note(f"{name} is from {each.source}{unasked}")
+    limits = (
+        words.duration(task.time_limit_s) if task.time_limit_s else "",
+        words.money(task.budget_usd) if task.budget_usd else "",
+        f"{words.count(task.tokens_max)} tokens" if task.tokens_max else "",
+    )
+    if any(limits):
+        render.line((below + ", ".join(f"at most {each}" for each in limits if each), "dim"))

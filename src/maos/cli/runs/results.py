@@ -1,4 +1,7 @@
-"""`maos diff` and `maos merge`: what a run or an agent changed, compared, and merged into your branch."""
+"""`maos logs`, `attach`, `diff` and `merge`: what a run or an agent did, does, and changed.
+
+Each of them is also a command of `maos agent`, which it becomes when the id names an agent.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +14,13 @@ import click
 from maos.cli import completion, render
 from maos.cli import documents as shared
 from maos.cli.agent import words
-from maos.cli.commands import LazyCommand, forward, json_option
-from maos.cli.console import Field, Listing
+from maos.cli.agent.status import show_merge
+from maos.cli.commands import LINES, WHEN, forward, json_command
+from maos.cli.completion import id_argument
+from maos.cli.database import DatabaseTarget
 from maos.cli.documents import Document
-from maos.cli.failures import CONFLICT, report
-from maos.cli.plain import clean
+from maos.cli.failures import CONFLICT
+from maos.cli.render import Column, Listing, clean
 from maos.cli.runs.travel import point
 from maos.errors import InvalidInput, NotFound
 from maos.ids import AGENT, RUN, Target
@@ -31,18 +36,88 @@ if TYPE_CHECKING:
 CHANGES_SHOWN_MAX = 50
 FIRST_VERSION = "1"
 
-id_argument = click.argument("id", metavar="ID", shell_complete=completion.ids)
+newest_argument = click.argument("id", metavar="[ID]", required=False, default="", shell_complete=completion.ids)
+
+
+@json_command(
+    "maos logs", "maos logs r-1a2b3c", "maos logs r-1a2b3c/api -f", "maos logs nightly --since 10m --json", json=LINES
+)
+@newest_argument
+@click.option("-f", "--follow", is_flag=True, help="Continue until the run or the agent's attempt has ended.")
+@click.option("--attempt", type=click.IntRange(min=1), metavar="N", help="Only this attempt of an agent.")
+@click.option(
+    "--since", type=WHEN, metavar="TIME", help="Only what an agent did since a time: ISO 8601, or 15m, 2h, 3d ago."
+)
+@click.option("--raw", is_flag=True, help="Exactly the bytes that an agent printed; not for terminals.")
+def logs(
+    database: DatabaseTarget, id: str, follow: bool, attempt: int | None, since: int | None, raw: bool, as_json: bool
+) -> int:
+    """Print what a run or an agent did, in order.
+
+    ID is RUN, RUN/TASK, an agent, or a unique prefix of one; without it, the newest run. Of a run it prints what the
+    live view printed: tasks that start and end, questions, messages and discoveries. Of an agent it prints all output,
+    over all its attempts. Ctrl+C ends only the printing.
+    """
+
+    async def work(m: Maos) -> Target | None:
+        target = await _find(m, id)
+        if target.kind == RUN and not (attempt or since or raw):
+            from maos.cli.runs.live import print_run
+
+            await print_run(m, target.id, follow=follow, live=False, as_json=as_json)
+            return None
+        return target
+
+    target = database.read(work)
+    if target is None:
+        return 0
+    if target.kind == RUN:
+        raise InvalidInput("--attempt, --since and --raw are for one agent", hint=f"name a task: {target.id}/TASK")
+    return forward("agent logs", target.id, follow=follow, number=attempt, since=since, raw=raw, as_json=as_json)
+
+
+@json_command("maos attach", "maos attach r-1a2b3c", "maos attach r-1a2b3c/api --json", json=LINES)
+@newest_argument
+def attach(database: DatabaseTarget, id: str, as_json: bool) -> int:
+    """Follow a run or an agent until it ends.
+
+    ID is RUN, RUN/TASK, an agent, or a unique prefix of one; without it, the newest run. A run is shown as by the
+    engine that executes it. An agent that no engine records is attached to: its output since then comes first, and is
+    recorded. Ctrl+C detaches; the run continues.
+    """
+
+    async def work(m: Maos) -> Target | None:
+        from maos.cli.runs.live import print_run
+        from maos.runs.status import is_executing
+
+        target = await _find(m, id)
+        if target.kind != RUN:
+            return target
+        run = await m.runs.get(target.id)
+        if not is_executing(run):
+            status = await m.runs.status_of(run)
+            hint = f"`{status.resumable}` resumes it" if status.resumable else f"`maos status {run.id}` shows it"
+            raise InvalidInput(f"no engine executes {run.id}", hint=hint)
+        await print_run(m, run.id, follow=True, live=True, as_json=as_json)
+        return None
+
+    target = database.read(work)
+    return 0 if target is None else forward("agent attach", target.id, as_json=as_json)
+
+
+async def _find(m: Maos, id: str) -> Target:
+    return await m.find(id, RUN, AGENT) if id else Target(RUN, (await m.runs.newest()).id)
 
 
 def _changed(noun: str) -> Listing[ChangedField]:
     return Listing(
         f"{noun}s",
         (
-            Field(noun, lambda each: each.name, style="bold", yields=1),
-            Field("before", lambda each: each.before or "-"),
-            Field("after", lambda each: each.after or "-"),
-            Field("said before", lambda each: words.one_line(each.said_before, 80), style="dim", yields=3),
-            Field("says after", lambda each: words.one_line(each.said_after, 80), style="dim", yields=2),
+            Column(noun, lambda each: each.name, style="bold", yields=1),
+            Column("before", lambda each: each.before or "-"),
+            Column("after", lambda each: each.after or "-"),
+            Column("said before", lambda each: words.one_line(each.said_before, 80), style="dim", yields=3),
+            Column("says after", lambda each: words.one_line(each.said_after, 80), style="dim", yields=2),
         ),
     )
 
@@ -50,14 +125,11 @@ def _changed(noun: str) -> Listing[ChangedField]:
 TASKS, QUESTIONS = _changed("task"), _changed("question")
 
 
-@click.command(
-    cls=LazyCommand,
-    examples=[
-        "maos diff r-1a2b3c",
-        "maos diff r-1a2b3c/api --patch",
-        "maos diff r-1a2b3c --from before-refactoring --to 20",
-        "maos diff r-1a2b3c r-4d5e6f",
-    ],
+@json_command(
+    "maos diff r-1a2b3c",
+    "maos diff r-1a2b3c/api --patch",
+    "maos diff r-1a2b3c --from before-refactoring --to 20",
+    "maos diff r-1a2b3c r-4d5e6f",
 )
 @id_argument
 @click.argument("first", metavar="[OTHER]", required=False)
@@ -65,42 +137,33 @@ TASKS, QUESTIONS = _changed("task"), _changed("question")
 @click.option("--from", "start", metavar="POINT", help="The earlier point in time.  [default: the start of the run]")
 @click.option("--to", "end", metavar="POINT", help="The later point in time.  [default: now]")
 @click.option("--patch", is_flag=True, help="Also the changes of files, line by line.")
-@json_option
-@click.pass_context
-def diff(
-    ctx: click.Context,
-    id: str,
-    first: str | None,
-    second: str | None,
-    start: str | None,
-    end: str | None,
-    patch: bool,
-    as_json: bool,
-) -> None:
+def diff(database: DatabaseTarget, /, id: str, patch: bool, as_json: bool, **points: str | None) -> int:
     """Show what a run or an agent changed, or compare two runs.
 
     ID is RUN, RUN/TASK, an agent, or a unique prefix of one. Of a run: tasks and their results, questions, findings,
     messages, and merged files. POINT is a checkpoint's name, a version, @POSITION or a time. With OTHER, another run,
     this shows what is different in that one.
     """
+    start, end = points["start"] or points["first"], points["end"] or points["second"]
 
     async def work(m: Maos) -> Comparison | Target:
         target = await m.find(id, RUN, AGENT)
         if target.kind != RUN:
             return target
         run = await m.runs.get(target.id)
-        one, other = await _points(m, run, start or first or FIRST_VERSION, end or second)
+        one, other = await _points(m, run, start or FIRST_VERSION, end)
         return await m.travel.diff(run.id, one, other, other=other.run, patch=patch)
 
-    found = ctx.obj.read(work)
+    found = database.read(work)
     if isinstance(found, Target):
-        if start or end or first:
+        if start or end:
             raise InvalidInput("points in time are those of a run", hint=f"`maos diff {id}` shows its files")
-        forward(ctx, "agent diff", found.id, *(["--patch"] if patch else []), *(["--json"] if as_json else []))
-    elif as_json:
+        return forward("agent diff", found.id, patch=patch, as_json=as_json)
+    if as_json:
         shared.show(_difference(*found))
     else:
         _show_difference(*found)
+    return 0
 
 
 async def _points(m: Maos, run: Run, first: str, second: str | None) -> tuple[PointInTime, PointInTime]:
@@ -148,20 +211,12 @@ def _difference(one: Side, other: Side, found: Difference) -> Document:
     return {"before": before, "after": after, **shared.of(found)}
 
 
-# --- merge -------------------------------------------------------------------------------------------------------
-
-
-@click.command(
-    cls=LazyCommand,
-    examples=["maos merge r-1a2b3c", "maos merge r-1a --message 'New parser' --json", "maos merge fixer"],
-)
+@json_command("maos merge r-1a2b3c", "maos merge r-1a --message 'New parser' --json", "maos merge fixer")
 @id_argument
 @click.option("--into", type=click.Path(exists=True, file_okay=False),
               help="The folder.  [default: that of the run; the current one for an agent]")  # fmt: skip
 @click.option("--message", default="", help="The message of the commit.  [default: the request, or the agent's task]")
-@json_option
-@click.pass_context
-def merge(ctx: click.Context, id: str, into: str | None, message: str, as_json: bool) -> None:
+def merge(database: DatabaseTarget, id: str, into: str | None, message: str, as_json: bool) -> int:
     """Merge the work of a run or an agent into your branch.
 
     ID is RUN, RUN/TASK, an agent, or a unique prefix of one. It becomes one commit, all of it or nothing: files that
@@ -177,36 +232,15 @@ def merge(ctx: click.Context, id: str, into: str | None, message: str, as_json: 
         told = message or words.one_line(run.request, 70) or f"Work of {run.id}"
         return run, await m.runs.merge(run, into=Path(into or run.folder), message=told)
 
-    found = ctx.obj.write(work)
+    found = database.write(work)
     if isinstance(found, Target):
-        given = {"--into": into, "--message": message}
-        options = [part for name, value in given.items() if value for part in (name, value)]
-        forward(ctx, "agent merge", found.id, *options, *(["--json"] if as_json else []))
-        return
+        return forward("agent merge", found.id, into=into or ".", message=message, as_json=as_json)
     run, done = found
     kind = type(done).__name__.lower()
     if as_json:
         shared.show({"run": run.id, "outcome": kind, **done._asdict()})
     else:
-        _show_merge(run, done)
-    if kind != "merged":
-        ctx.exit(CONFLICT)
-
-
-def _show_merge(run: Run, done: Merged | Conflicted | Blocked) -> None:
-    from maos.runs.status import Blocked, Merged
-
-    if isinstance(done, Merged):
-        if not done.files:
-            render.line("nothing to merge: your branch has everything already")
-            return
-        files = render.many(len(done.files), "file")
-        render.line((clean(run.id), "bold"), f": {files} merged as commit {done.commit[:12]}")
-    elif isinstance(done, Blocked):
-        report(f"{done.why}: {', '.join(done.files)}" if done.files else done.why, done.hint)
-    else:
-        workspace = run.options["workspace"]["tree"]
-        report(
-            f"both sides changed {', '.join(done.files)}; nothing was merged",
-            f"commit yours, then merge by hand: the work is commit {run.commit[:12]}, its files are in {workspace}",
-        )
+        tree = run.options["workspace"]["tree"]
+        by_hand = f"merge by hand: the work is commit {run.commit[:12]}, its files are in {tree}"
+        show_merge(run.id, kind, done, by_hand)
+    return 0 if kind == "merged" else CONFLICT

@@ -1,29 +1,98 @@
-"""`maos run`: from a request or a plan to finished work."""
+"""`maos run` and `maos resume`: from a request or a plan to finished work, also after minutes, days or weeks."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from maos.cli import completion, render
 from maos.cli.agent import words
 from maos.cli.agent.status import code_of
-from maos.cli.commands import LazyCommand, json_lines_option
+from maos.cli.commands import (
+    DURATION,
+    LINES,
+    PERMISSIONS,
+    TIME_LIMIT,
+    LazyCommand,
+    dry_run_option,
+    forward,
+    is_given,
+    json_command,
+    options,
+    seconds,
+)
 from maos.cli.database import DatabaseTarget
 from maos.cli.failures import note, report
-from maos.cli.runs import plans
-from maos.cli.runs.options import check_addresses, new_run, notify_option, run_options, summary_option
+from maos.cli.workflow.changes import on_change_option
 from maos.errors import InvalidInput
+from maos.ids import RUN, WORKFLOW
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from maos.app import Maos
+    from maos.model.run import Run
     from maos.plans.source import Source
-    from maos.runs.agent_types import AgentType
+    from maos.runs.notify import Address
 
+CONCURRENCY = 4
 INTERRUPTED_SHOWN_MAX = 3
+
+
+run_limits = options(
+    click.option("--budget", type=click.FloatRange(min=0, min_open=True), metavar="USD",
+                 help="Pause the run when it has cost so much; its agents are told in time."),
+    click.option("--tokens", type=click.IntRange(min=1), metavar="N",
+                 help="Pause the run when it has used so many tokens."),
+    click.option("--run-time", type=DURATION, help="Pause the run after so long."),
+)  # fmt: skip
+new_run = options(
+    click.option("--concurrency", type=click.IntRange(min=1, max=1000), default=CONCURRENCY, show_default=True,
+                 metavar="N", help="How many agents work at once."),
+    click.option("--kind", default="claude", show_default=True, help="The agents' kind, unless the plan says another."),
+    click.option("--model", default="", help="The model they use, unless the plan says another."),
+    click.option("--permission", type=click.Choice(PERMISSIONS), default="edits", show_default=True,
+                 help="What agents may do unasked, unless their type says another: nothing, or edit files."),
+    click.option("--cwd", type=click.Path(exists=True, file_okay=False), default=".", help="The folder to work in."),
+    click.option("--in-place", is_flag=True, help="All work in the folder itself, not in git worktrees of their own."),
+    click.option("--time-limit", type=DURATION, default=TIME_LIMIT, show_default=True,
+                 help="For each agent; 0s: none."),
+    run_limits,
+)  # fmt: skip
+"""What a run is made with; `run_options` makes one thing of it."""
+summary_option = click.option(
+    "--summary", type=click.Path(dir_okay=False, writable=True), default="", metavar="FILE",
+    help="Also write the summary to a file, as Markdown.",
+)  # fmt: skip
+notify_option = click.option(
+    "--notify", multiple=True, metavar="URL",
+    help="Tell me there when it needs me, ends, fails or is paused by a limit. Can be repeated; others see it in the "
+    "list of processes, so MAOS_NOTIFY is better.",
+)  # fmt: skip
+
+
+def run_options(database: DatabaseTarget, given: Mapping[str, Any]) -> dict[str, Any]:
+    """What a run is made with, as it keeps it: as the flags say, else the settings."""
+    from maos.runs.plan_input import with_defaults
+
+    names = ("kind", "permission", "model", "concurrency", "time_limit")
+    said = {name: given[name] for name in names if is_given(name)}
+    if "time_limit" in said:
+        said["time_limit_s"] = seconds(said.pop("time_limit")) or 0.0
+    return with_defaults(database.settings.values, {**said, "in_place": given["in_place"], "budget": _limits(given)})
+
+
+def _limits(given: Mapping[str, Any]) -> dict[str, float]:
+    """The limits as a run keeps them; those that were not given are left out."""
+    found = {"cost_usd": given["budget"], "tokens": given["tokens"], "time_s": seconds(given["run_time"])}
+    return {name: value for name, value in found.items() if value}
+
+
+def check_addresses(database: DatabaseTarget, urls: Sequence[str]) -> list[Address]:
+    """The addresses that were given, and those of the settings; InvalidInput for a wrong one."""
+    from maos.runs import notify
+
+    return notify.addresses([*urls, *database.settings.values.notify.urls])
 
 
 class StartCommand(LazyCommand):
@@ -39,20 +108,19 @@ class StartCommand(LazyCommand):
         return super().make_context(info_name, args, parent, **extra)
 
 
-@click.command(
+@json_command(
+    "maos run 'Add a --verbose option, with tests and documentation'",
+    "maos run -f plan.yaml --var version=1.2",
+    "maos run -f plan.json --auto --concurrency 8 --budget 5",
+    "maos run -- make test",
+    "maos run --name nightly --time-limit 2h -- ./nightly.sh --all",
+    "maos run -f plan.toml --auto --json | jq .kind",
+    json=LINES,
     cls=StartCommand,
-    examples=[
-        "maos run 'Add a --verbose option, with tests and documentation'",
-        "maos run -f plan.yaml --var version=1.2",
-        "maos run -f plan.json --auto --concurrency 8 --budget 5",
-        "maos run -- make test",
-        "maos run --name nightly --time-limit 2h -- ./nightly.sh --all",
-        "maos run -f plan.toml --auto --json | jq .kind",
-    ],
 )
 @click.argument("request", metavar="[REQUEST | -- COMMAND...]", required=False, default="")
 @click.option(
-    "-f", "--file", "--plan", "file", metavar="FILE",
+    "-f", "--file", "--plan", "file", metavar="FILE", default="",
     help="A plan or workflow file in YAML, TOML or JSON; - reads it from standard input.",
 )  # fmt: skip
 @click.option("--var", "variables", multiple=True, metavar="NAME=VALUE", help="A variable of a file. Can be repeated.")
@@ -60,20 +128,7 @@ class StartCommand(LazyCommand):
 @new_run
 @summary_option
 @notify_option
-@json_lines_option
-@click.pass_context
-def run(
-    ctx: click.Context,
-    /,
-    request: str,
-    file: str | None,
-    variables: tuple[str, ...],
-    auto: bool,
-    summary: str,
-    notify: tuple[str, ...],
-    as_json: bool,
-    **given: Any,
-) -> None:
+def run(database: DatabaseTarget, /, request: str, file: str, variables: tuple[str, ...], **given: Any) -> int:
     """Run a request, a plan file, or one command.
 
     REQUEST: an agent makes a plan of it, which cannot contain commands. The plan is shown, and starts when you say yes.
@@ -89,84 +144,62 @@ def run(
         raise InvalidInput("it takes a request or a plan", hint="`maos run 'REQUEST'`, `-f FILE` or `-- COMMAND`")
     if variables and not file:
         raise InvalidInput("a request has no variables", hint="--var goes with -f FILE")
-
-    def draft(begun: Beginning) -> Source:
-        return plans.read(file, variables) if file else _ask_planner(ctx.obj, request, begun, as_json=as_json)
-
-    start(ctx, draft, auto=auto, tells_others=bool(file), summary=summary, notify=notify, as_json=as_json, given=given,
-          keeps_file=bool(file) and file != "-")  # fmt: skip
-
-
-class Beginning(NamedTuple):
-    """A run before it has a plan."""
-
-    id: str
-    folder: Path
-    options: dict[str, Any]
-    types: Mapping[str, AgentType]
+    return start(database, given, request=request, file=file, variables=variables)
 
 
 def start(
-    ctx: click.Context,
-    draft: Callable[[Beginning], Source],
-    *,
-    auto: bool,
-    tells_others: bool,
-    summary: str,
-    notify: Sequence[str],
-    as_json: bool,
+    database: DatabaseTarget,
     given: Mapping[str, Any],
-    keeps_file: bool = False,
-) -> NoReturn:
-    """Have a plan approved, start a run of it and execute it; the run may keep which file it was made from."""
+    *,
+    request: str = "",
+    file: str = "",
+    variables: Sequence[str] = (),
+) -> int:
+    """Have the plan in a file, or of a request, approved; start a run of it and execute it; return the exit code."""
     from pathlib import Path
 
     from maos import settings
+    from maos.cli.runs import foreground, plans
     from maos.runs import agent_types
     from maos.runs.service import new_id
+    from maos.workflows.file_changes import origin_of
 
-    check_addresses(notify)
-    folder = Path(given["cwd"]).absolute()
+    check_addresses(database, given["notify"])
+    as_json = given["as_json"]
+    id, folder, options = new_id(), Path(given["cwd"]).absolute(), run_options(database, given)
     types = agent_types.known(folder, settings.config_folder())
-    begun = Beginning(new_id(), folder, run_options(given), types)
-    approved = plans.approve(draft(begun), types, begun.options, auto=auto, as_json=as_json)
+    if file:
+        draft = plans.read(file, variables)
+    else:
+        asked = {"run": id, "folder": folder, "options": options, "types": types}
+        draft = _ask_planner(database, request, asked, as_json=as_json)
+    approved = plans.approve(draft, types, options, auto=given["auto"], as_json=as_json)
+    if file and file != "-" and approved.parsed:
+        options |= origin_of(approved.parsed).option()
 
     async def work(m: Maos) -> int:
-        from maos.cli.runs.foreground import ForegroundRun
-        from maos.workflows.file_changes import origin_of
+        if file and not as_json:
+            await _tell_interrupted(m)
+        run = await m.runs.start(approved, folder=folder, options=options, id=id)
+        return await foreground.ForegroundRun(m, run, given).execute()
 
-        if tells_others and not as_json:
-            await tell_interrupted(m)
-        made_from = origin_of(approved.parsed).option() if keeps_file and approved.parsed else {}
-        run = await m.runs.start(approved, folder=folder, options={**begun.options, **made_from}, id=begun.id)
-        return await ForegroundRun(m, run, as_json=as_json, summary=summary, notify=notify).execute()
-
-    database: DatabaseTarget = ctx.obj
-    ctx.exit(database.write(work, create=True, in_memory=True))
+    return database.write(work, create=True, in_memory=True)
 
 
-async def tell_interrupted(m: Maos, *, but: str = "") -> None:
-    """Name the runs whose engine has exited, and how to resume them."""
-    found = [run for run in await m.runs.interrupted() if run.id != but]
-    for run in found[:INTERRUPTED_SHOWN_MAX]:
-        note(f"{run.id} was interrupted, {run.done} of {len(run.tasks)} tasks done: `maos resume {run.id}` resumes it")
-    if len(found) > INTERRUPTED_SHOWN_MAX:
-        note(f"{len(found) - INTERRUPTED_SHOWN_MAX} more were interrupted: `maos ps --status interrupted`")
-
-
-def _ask_planner(database: DatabaseTarget, request: str, begun: Beginning, *, as_json: bool) -> Source:
+def _ask_planner(database: DatabaseTarget, request: str, asked: Mapping[str, Any], *, as_json: bool) -> Source:
     """The plan that an agent makes; one that cannot be used is reported, and the command ends."""
+    from maos.cli.runs import plans
     from maos.model.plan import BadPlan
     from maos.plans.parser import to_source
     from maos.runs.planner import PlanningFailed, planner_of
 
-    planner = planner_of(begun.id)
+    planner = planner_of(asked["run"])
 
     async def work(m: Maos) -> Source:
         if not as_json:
-            await tell_interrupted(m)
-            note(f"{begun.options['kind']} is planning; follow it with `maos logs -f {planner}`")
-        plan = await m.runs.plan(request, run=begun.id, folder=begun.folder, options=begun.options, types=begun.types)
+            await _tell_interrupted(m)
+            note(f"{asked['options']['kind']} is planning; follow it with `maos logs -f {planner}`")
+        plan = await m.runs.plan(request, **asked)
         if not as_json:
             attempts = await m.agents.history(planner)
             took_us = attempts[-1].ended_us - attempts[0].planned_us
@@ -181,3 +214,93 @@ def _ask_planner(database: DatabaseTarget, request: str, begun: Beginning, *, as
     except PlanningFailed as error:
         report(error.what, error.hint)
         raise click.exceptions.Exit(code_of(error.failure)) from error
+
+
+async def _tell_interrupted(m: Maos, *, but: str = "") -> None:
+    """Name the runs whose engine has exited, and how to resume them."""
+    found = [run for run in await m.runs.interrupted() if run.id != but]
+    for run in found[:INTERRUPTED_SHOWN_MAX]:
+        note(f"{run.id} was interrupted, {run.done} of {len(run.tasks)} tasks done: `maos resume {run.id}` resumes it")
+    if len(found) > INTERRUPTED_SHOWN_MAX:
+        note(f"{len(found) - INTERRUPTED_SHOWN_MAX} more were interrupted: `maos ps --status interrupted`")
+
+
+@json_command(
+    "maos resume",
+    "maos resume r-1a2b --dry-run",
+    "maos resume r-1a2b --task 'docs after api: Document the new calls' --auto",
+    "maos resume r-1a2b --cwd .",
+    json=LINES,
+)
+@click.argument("id", metavar="[ID]", required=False, default="", shell_complete=completion.runs)
+@click.option(
+    "--task", "tasks", multiple=True, metavar="TEXT",
+    help="More work: TEXT, 'NAME: TEXT', 'NAME after A, B: TEXT', or @FILE for a plan. Can be repeated.",
+)  # fmt: skip
+@click.option("--auto", is_flag=True, help="Add the work without asking.")
+@click.option(
+    "--concurrency", type=click.IntRange(min=1, max=1000), metavar="N",
+    help="How many agents work at once.  [default: as before]",
+)  # fmt: skip
+@click.option("--time-limit", type=DURATION, help="For each agent.  [default: as before]")
+@run_limits
+@summary_option
+@notify_option
+@click.option("--now", is_flag=True, help="Do not wait for the end of a rate limit; also while an engine runs it.")
+@click.option(
+    "--cwd", type=click.Path(exists=True, file_okay=False), metavar="DIRECTORY",
+    help="Where its folder is now, if it was moved, or this machine has a copy of it.",
+)  # fmt: skip
+@on_change_option
+@click.option("--trust", is_flag=True, help="Agree to what an imported run will start here, without being asked.")
+@dry_run_option
+def resume(database: DatabaseTarget, /, id: str, **given: Any) -> int:
+    """Resume a paused, interrupted or failed run.
+
+    ID is a run, a workflow run, or a unique prefix of one; without it, the latest run that is not completed. Finished
+    tasks are not run again. Agents that still work are attached to; those that were interrupted resume their own
+    sessions, and are told what happened. Failed tasks are retried.
+
+    --task adds work to a run that is completed, paused or interrupted; it starts with the files that the run has made.
+    """
+    from maos.cli.runs import foreground, plans
+
+    async def find(m: Maos) -> Run:
+        return await (m.runs.find(id) if id else m.runs.latest())
+
+    on_change, as_json = given["on_change"] or "keep", given["as_json"]
+    if id:
+        target = database.read(lambda m: m.find(id, RUN, WORKFLOW))
+        id = target.id
+        if target.kind == WORKFLOW:
+            same = {name: given[name] for name in ("trust", "dry_run", "as_json", "on_change")}
+            return forward("workflow resume", id, **same)
+    check_addresses(database, given["notify"])
+    added = None
+    if given["tasks"] or given["dry_run"]:
+        run = database.read(find)
+        id = run.id
+        added = plans.added(run, given["tasks"])
+        if given["dry_run"]:
+            database.read(lambda m: foreground.preview(m, run, added, given["cwd"], on_change, as_json=as_json))
+            return 0
+        assert added is not None
+        plans.approve_added(run, added, auto=given["auto"], as_json=as_json)
+    changed = {"concurrency": given["concurrency"], "time_limit_s": seconds(given["time_limit"]),
+               "budget": _limits(given) or None}  # fmt: skip
+    options = {name: value for name, value in changed.items() if value is not None}
+
+    async def work(m: Maos) -> int:
+        run = await find(m)
+        if not as_json:
+            await _tell_interrupted(m, but=run.id)
+        dialogue = foreground.Dialogue(on_change, trust=given["trust"], as_json=as_json)
+        resumed = await m.runs.resume(
+            run.id, dialogue, folder=given["cwd"], on_change=on_change, add=added, options=options, now=given["now"]
+        )
+        if resumed is None:
+            render.line(f"{run.id} is woken; another engine executes it")
+            return 0
+        return await foreground.ForegroundRun(m, resumed, given).execute()
+
+    return database.write(work)

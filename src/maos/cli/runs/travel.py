@@ -1,28 +1,28 @@
-"""`maos rollback`, `fork` and `join`: runs at other points in time, and two runs of one origin."""
+"""`maos checkpoint`, `rollback`, `fork` and `join`: points in time of a run, and two runs of one origin."""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from maos.cli import completion, render
 from maos.cli import documents as shared
 from maos.cli.agent import words
-from maos.cli.arguments import VERSION, WHEN
-from maos.cli.commands import LazyCommand, dry_run_option, json_option, yes_option
+from maos.cli.commands import VERSION, WHEN, dry_run_option, json_command, yes_option
 from maos.cli.completion import run_argument
-from maos.cli.console import Field, Listing
 from maos.cli.database import DatabaseTarget, ask, need_yes
 from maos.cli.failures import CONFLICT
-from maos.cli.plain import clean
+from maos.cli.render import Column, Listing, clean
 from maos.clock import to_datetime
 from maos.errors import InvalidInput
 
 if TYPE_CHECKING:
     from maos.app import Maos
-    from maos.model.run import Run
+    from maos.model.attempt import AttemptCheckpoint
+    from maos.model.run import Run, RunCheckpoint
     from maos.travel.join import JoinPlan
     from maos.travel.points_in_time import PointInTime, When
     from maos.travel.rollback import PlannedStep, TravelPlan
@@ -36,21 +36,137 @@ without_files_option = click.option(
 )
 
 
-@click.command(
-    cls=LazyCommand,
-    examples=[
-        "maos rollback r-1a2b3c --to before-refactoring --dry-run",
-        "maos rollback r-1a2b3c --to 12 --yes",
-        "maos rollback r-1a2b3c --to 30m",
-    ],
+@json_command(
+    "maos checkpoint r-1a2b3c --name before-refactoring",
+    "maos checkpoint r-1a2b3c --list",
+    "maos checkpoint r-1a2b3c --list --all",
+)
+@run_argument
+@click.option("--name", default="", help="The name.  [default: manual-VERSION]")
+@click.option("--list", "only_list", is_flag=True, help="List checkpoints instead: of the run and its agents' files.")
+@click.option("--all", "everything", is_flag=True, help="With --list: every version of the run, and what happened.")
+def checkpoint(database: DatabaseTarget, id: str, name: str, only_list: bool, everything: bool, as_json: bool) -> None:
+    """Name the state of a run, or list its checkpoints.
+
+    The files of its agents are saved with it. Nothing is lost without one: every version of a run is kept, `maos
+    rollback` and `maos fork` accept any of them, and files are saved every few minutes. If no engine executes the run,
+    the files are those that were saved last.
+    """
+    if everything:
+        run, passed = database.read(lambda m: _versions(m, id))
+        VERSIONS.show(passed, as_json=as_json, id=run.id)
+        return
+    if only_list:
+        run, rows = database.read(lambda m: _checkpoints(m, id))
+        CHECKPOINTS.show(rows, as_json=as_json, id=run.id)
+        return
+
+    async def work(m: Maos) -> tuple[Run, CheckpointRow]:
+        run = await m.runs.find(id)
+        called = name or f"manual-{run.version}"
+        await m.travel.checkpoint(run.id, called)
+        run = await m.runs.get(run.id)
+        return run, next(row for row in map(CheckpointRow, run.checkpoints) if row.made.name == called)
+
+    run, row = database.write(work)
+    where = f" of {run.id}, at version {row.made.version}"
+    found = {"id": run.id, **_checkpoint(row)}
+    render.show(found, "checkpoint ", (clean(row.made.name), "bold"), where, as_json=as_json)
+
+
+class CheckpointRow(NamedTuple):
+    """A checkpoint of a run, or of the files of one of its agents."""
+
+    made: RunCheckpoint | AttemptCheckpoint
+    agent: str | None = None
+    attempt: int | None = None
+
+
+def _checkpoint(row: CheckpointRow) -> shared.Document:
+    made = shared.of(row.made, "name", "version", "trigger")
+    return {**shared.of(row, "agent", "attempt"), **made, "commit": row.made.commit or None,
+            **shared.time(row.made.at_us)}  # fmt: skip
+
+
+CHECKPOINTS: Listing[CheckpointRow] = Listing(
+    "checkpoints",
+    (
+        Column("made", lambda each: render.when(each.made.at_us)),
+        Column("name", lambda each: each.made.name, style="bold", yields=1),
+        Column("of", lambda each: each.agent or "the run", yields=2),
+        Column("why", lambda each: each.made.trigger),
+        Column("version", lambda each: str(each.made.version), right=True),
+        Column("files", lambda each: (each.made.commit or "")[:12]),
+    ),
+    empty="no checkpoints; `maos checkpoint ID --name NAME` makes one",
+    of=_checkpoint,
+)
+
+
+async def _checkpoints(m: Maos, id: str) -> tuple[Run, list[CheckpointRow]]:
+    """The checkpoints of a run and of its agents' files, the oldest first."""
+    run = await m.runs.find(id)
+    found = [CheckpointRow(made) for made in run.checkpoints]
+    for each in await m.runs.attempts_of(run):
+        found += [CheckpointRow(made, each.agent, each.number) for made in each.checkpoints]
+    return run, sorted(found, key=lambda row: row.made.at_us)
+
+
+HAPPENED = {
+    "run_checkpointed": "checkpoint {name}",
+    "run_rolled_back": "rolled back to version {to}",
+    "run_joined": "joined with {other[run]}",
+    "run_moved": "moved to {folder}",
+    "run_changed": "uses the new {file}",
+    "run_ended": "{status}",
+    "question_asked": "asked: {question}",
+    "question_answered": "answered: {answer}",
+}
+"""What happened, of the fields of an event; others are said by their names."""
+
+
+def _happened(version: Any) -> str:
+    """What happened in a version of a run, on one line."""
+    data, type_ = version.data, version.type
+    if type_ == "run_created" and data.get("origin"):
+        text = "forked from {run}, version {version}".format_map(data["origin"])
+    elif type_ == "run_planned":
+        text = f"planned {', '.join(str(each.get('name', '')) for each in data['tasks'])}"
+    elif type_ in HAPPENED:
+        text = HAPPENED[type_].format_map(defaultdict(str, data))
+    else:
+        text = f"{data.get('task', '')} {type_.removeprefix('run_').removeprefix('task_')}".strip()
+    why = data.get("why") or (data.get("result", "") if type_ == "task_finished" else "")
+    return words.one_line(f"{text}: {why}" if why else text, 120)
+
+
+VERSIONS: Listing[Any] = Listing(
+    "versions",
+    (
+        Column("version", lambda each: str(each.version), right=True, style="bold"),
+        Column("time", lambda each: render.when(each.time_us)),
+        Column("what", _happened, yields=1),
+    ),
+    of=lambda each: {"version": each.version, "position": each.position, "event": each.type,
+                     "what": _happened(each), **shared.time(each.time_us)},
+)  # fmt: skip
+
+
+async def _versions(m: Maos, id: str) -> tuple[Run, list[Any]]:
+    run = await m.runs.find(id)
+    return run, await m.runs.versions(run.id)
+
+
+@json_command(
+    "maos rollback r-1a2b3c --to before-refactoring --dry-run",
+    "maos rollback r-1a2b3c --to 12 --yes",
+    "maos rollback r-1a2b3c --to 30m",
 )
 @run_argument
 @click.option("--to", metavar="POINT", help="The point in time.  [default: the newest checkpoint]")
 @without_files_option
 @dry_run_option
 @yes_option
-@json_option
-@click.pass_obj
 def rollback(
     database: DatabaseTarget, id: str, to: str | None, without_files: bool, dry_run: bool, yes: bool, as_json: bool
 ) -> None:
@@ -97,21 +213,16 @@ def rollback(
     render.line(("to undo this: ", "dim"), f"maos rollback {run.id} --to {done.undo}")
 
 
-@click.command(
-    cls=LazyCommand,
-    examples=[
-        "maos fork r-1a2b3c --at before-refactoring",
-        "maos fork r-1a2b3c --at 12 --id r-try-b --json",
-        "maos fork r-1a2b3c --dry-run",
-    ],
+@json_command(
+    "maos fork r-1a2b3c --at before-refactoring",
+    "maos fork r-1a2b3c --at 12 --id r-try-b --json",
+    "maos fork r-1a2b3c --dry-run",
 )
 @run_argument
 @click.option("--at", metavar="POINT", help="The point in time to start from.  [default: now]")
 @click.option("--id", "into", metavar="NEW", default="", help="The id of the new run; with the same it is made once.")
 @without_files_option
 @dry_run_option
-@json_option
-@click.pass_obj
 def fork(
     database: DatabaseTarget, id: str, at: str | None, into: str, without_files: bool, dry_run: bool, as_json: bool
 ) -> None:
@@ -164,11 +275,11 @@ def _next(step: PlannedStep) -> str:
 STEPS: Listing[PlannedStep] = Listing(
     "steps",
     (
-        Field("task", lambda each: each.task, style="bold", yields=1),
-        Field("now", lambda each: each.now),
-        Field("then", lambda each: each.then),
-        Field("", _next, yields=2),
-        Field("agent", lambda each: each.agent, style="dim", yields=3),
+        Column("task", lambda each: each.task, style="bold", yields=1),
+        Column("now", lambda each: each.now),
+        Column("then", lambda each: each.then),
+        Column("", _next, yields=2),
+        Column("agent", lambda each: each.agent, style="dim", yields=3),
     ),
 )
 
@@ -214,16 +325,8 @@ def _when(run: Run, text: str | None) -> When:
         raise InvalidInput(f"{run.id} has no point in time {text!r}", hint=hint) from None
 
 
-# --- join --------------------------------------------------------------------------------------------------------
-
-
-@click.command(
-    cls=LazyCommand,
-    examples=[
-        "maos join r-1a2b3c r-4d5e6f --dry-run",
-        "maos join r-1a2b3c r-4d5e6f",
-        "maos join r-1a2b3c r-4d5e6f --theirs",
-    ],
+@json_command(
+    "maos join r-1a2b3c r-4d5e6f --dry-run", "maos join r-1a2b3c r-4d5e6f", "maos join r-1a2b3c r-4d5e6f --theirs"
 )
 @run_argument
 @click.argument("other", metavar="OTHER", shell_complete=completion.runs)
@@ -231,9 +334,7 @@ def _when(run: Run, text: str | None) -> When:
 @click.option("--theirs", "policy", flag_value="theirs", help="Take it from OTHER.")
 @click.option("--newest", "policy", flag_value="newest", help="Take what came last.")
 @dry_run_option
-@json_option
-@click.pass_context
-def join(ctx: click.Context, id: str, other: str, policy: str | None, dry_run: bool, as_json: bool) -> None:
+def join(database: DatabaseTarget, id: str, other: str, policy: str | None, dry_run: bool, as_json: bool) -> int:
     """Merge what a fork has done into a run, or vice versa.
 
     Both come from one run. Tasks that only OTHER has done or planned become part of ID, and the files are merged from
@@ -248,17 +349,15 @@ def join(ctx: click.Context, id: str, other: str, policy: str | None, dry_run: b
             await _paused(m, run)
         return await m.travel.join(run.id, theirs.id, policy=policy or "", dry_run=dry_run)
 
-    done: JoinPlan = ctx.obj.read(work) if dry_run else ctx.obj.write(work)
+    done = database.read(work) if dry_run else database.write(work)
     if as_json:
         conflicts = [{"id": each.id, **shared.of(each), "chosen": done.chosen.get(each.id)} for each in done.conflicts]
-        joined, questions = not (done.open or dry_run), [each.ref for each in done.asked]
-        shared.show({"dry_run": dry_run, "run": done.run, "other": done.other, "base": shared.of(done.base),
-                     "joined": joined, "undo": done.undo, "taken": done.taken, "added": done.added,
-                     "conflicts": conflicts, "questions": questions, "commit": done.commit or None})  # fmt: skip
+        found = {"dry_run": dry_run, **shared.of(done, "run", "other", "base", "undo", "taken", "added")}
+        found |= {"joined": not (done.open or dry_run), "questions": [each.ref for each in done.asked]}
+        shared.show({**found, "conflicts": conflicts, "commit": done.commit or None})
     else:
         _show_union(done, dry_run=dry_run)
-    if done.open and not dry_run:
-        ctx.exit(CONFLICT)
+    return CONFLICT if done.open and not dry_run else 0
 
 
 def _show_union(done: JoinPlan, *, dry_run: bool) -> None:

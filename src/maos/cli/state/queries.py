@@ -1,32 +1,29 @@
-"""`maos state list`, `show`, `at`, `history`, `events`, `diff` and `stream`: reading the state of agents."""
+"""`maos state list`, `show`, `at`, `history`, `events`, `diff`, `stream` and `verify`: reading the state of agents."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from maos.cli import documents, render
-from maos.cli.arguments import BEFORE_NEWEST, NEWEST, VERSION, WHEN, Version, pointer
-from maos.cli.commands import LazyCommand, full_option, json_lines_option, json_option, path_option
+from maos.cli.commands import LINES, VERSION, WHEN, Version, full_option, json_command, path_option, pointer
 from maos.cli.completion import agent_argument
-from maos.cli.console import Field, Listing
 from maos.cli.database import DatabaseTarget
-from maos.cli.failures import code_for, report
-from maos.cli.plain import clean, shorten
-from maos.errors import Corrupt, InvalidInput, NotFound
+from maos.cli.failures import FAILED, code_for, report
+from maos.cli.render import Column, Listing, clean, shorten
+from maos.errors import Corrupt, HistoryLost, InvalidInput, NotFound
 from maos.model.changes import MISSING, lookup, parse_pointer
 from maos.model.view import plain
 
 if TYPE_CHECKING:
+    from maos import Report
     from maos.app import Maos
     from maos.model.changes import Change
     from maos.state.records import Peek, State, StateEvent, StateSummary, StateVersion
-
-HISTORY_LAST = 50
-PEEK_LAST = 10
 
 
 def _status(status: Any) -> str:
@@ -40,12 +37,12 @@ def _range(each: StateVersion) -> str:
 AGENTS: Listing[StateSummary] = Listing(
     "agents",
     (
-        Field("agent", lambda each: each.agent, style="bold", yields=1),
-        Field("version", lambda each: str(each.version), right=True),
-        Field("status", lambda each: shorten(_status(each.status), 30), yields=2),
-        Field("last event", lambda each: each.type, style="dim", yields=2),
-        Field("changed", lambda each: render.when(each.time_us)),
-        Field("by", lambda each: shorten(each.source, 30), style="dim", yields=2),
+        Column("agent", lambda each: each.agent, style="bold", yields=1),
+        Column("version", lambda each: str(each.version), right=True),
+        Column("status", lambda each: shorten(_status(each.status), 30), yields=2),
+        Column("last event", lambda each: each.type, style="dim", yields=2),
+        Column("changed", lambda each: render.when(each.time_us)),
+        Column("by", lambda each: shorten(each.source, 30), style="dim", yields=2),
     ),
     empty="no agents have a state; `maos state create AGENT` creates one",
 )
@@ -53,21 +50,19 @@ AGENTS: Listing[StateSummary] = Listing(
 VERSIONS: Listing[StateVersion] = Listing(
     "versions",
     (
-        Field("version", _range, right=True, style="bold"),
-        Field("event", lambda each: each.type),
-        Field("changes", lambda each: str(each.changes), right=True),
-        Field("time", lambda each: render.when(each.time_us)),
-        Field("by", lambda each: shorten(each.source, 30), style="dim", yields=1),
-        Field("checksum", lambda each: each.checksum[:12], style="dim"),
+        Column("version", _range, right=True, style="bold"),
+        Column("event", lambda each: each.type),
+        Column("changes", lambda each: str(each.changes), right=True),
+        Column("time", lambda each: render.when(each.time_us)),
+        Column("by", lambda each: shorten(each.source, 30), style="dim", yields=1),
+        Column("checksum", lambda each: each.checksum[:12], style="dim"),
     ),
 )
 
 
-@click.command("list", cls=LazyCommand, examples=["maos state list", "maos state list --prefix team-a/ --json"])
+@json_command("maos state list", "maos state list --prefix team-a/ --json", name="list")
 @click.option("--prefix", default="", help="Only agents whose names begin with this.")
-@json_option
-@click.pass_context
-def list_(ctx: click.Context, prefix: str, as_json: bool) -> None:
+def list_(database: DatabaseTarget, prefix: str, as_json: bool) -> int:
     """List agents that have a state.
 
     Agents that run are listed by `maos agent list`. A damaged one is named on standard error, the others are listed all
@@ -84,23 +79,19 @@ def list_(ctx: click.Context, prefix: str, as_json: bool) -> None:
                 damaged.append(error)
         return found
 
-    AGENTS.show(ctx.obj.read(work), as_json=as_json)
+    AGENTS.show(database.read(work), as_json=as_json)
     for error in damaged:
         report(error.what, error.hint if error is damaged[-1] else "")
-    if damaged:
-        ctx.exit(code_for(damaged[0]))
+    return code_for(damaged[0]) if damaged else 0
 
 
 # --- a state -----------------------------------------------------------------------------------------------------
 
 
-@click.command(
-    cls=LazyCommand,
-    examples=[
-        "maos state show reviewer",
-        "maos state show reviewer --path /messages/0",
-        "maos state show reviewer --path /messages --last 3",
-    ],
+@json_command(
+    "maos state show reviewer",
+    "maos state show reviewer --path /messages/0",
+    "maos state show reviewer --path /messages --last 3",
 )
 @agent_argument
 @path_option
@@ -108,8 +99,6 @@ def list_(ctx: click.Context, prefix: str, as_json: bool) -> None:
     "--last", type=click.IntRange(min=0), metavar="N", help="Only so many entries of the list at --path, the last ones."
 )
 @full_option
-@json_option
-@click.pass_obj
 def show(database: DatabaseTarget, agent: str, path: str | None, last: int | None, full: bool, as_json: bool) -> None:
     """Show the newest state of an agent, or a part of it.
 
@@ -123,33 +112,27 @@ def show(database: DatabaseTarget, agent: str, path: str | None, last: int | Non
         _show_peek(database.read(lambda m: m.state.peek(agent, pointer(path), last=last)), pointer(path), full, as_json)
 
 
-@click.command(cls=LazyCommand, examples=["maos state peek reviewer /messages"])
+@json_command("maos state peek reviewer /messages")
 @agent_argument
 @click.argument("path", metavar="POINTER")
-@click.option("--last", type=click.IntRange(min=0), default=PEEK_LAST, metavar="N", show_default=True, help="How many.")
+@click.option("--last", type=click.IntRange(min=0), default=10, metavar="N", show_default=True, help="How many.")
 @full_option
-@json_option
 @click.pass_context
-def peek(ctx: click.Context, /, **given: Any) -> None:
+def peek(ctx: click.Context, _database: DatabaseTarget, /, **given: Any) -> None:
     """The older name of `maos state show AGENT --path POINTER --last N`."""
     ctx.invoke(show, **given)
 
 
-@click.command(
-    cls=LazyCommand,
-    examples=[
-        "maos state at reviewer 3",
-        "maos state at reviewer -1 --path /status",
-        "maos state at reviewer --time 2h",
-        "maos state at reviewer --time 2026-03-01T14:30:00+01:00",
-    ],
+@json_command(
+    "maos state at reviewer 3",
+    "maos state at reviewer -1 --path /status",
+    "maos state at reviewer --time 2h",
+    "maos state at reviewer --time 2026-03-01T14:30:00+01:00",
 )
 @agent_argument
 @click.argument("version", metavar="[VERSION]", type=VERSION, required=False)
 @click.option("--time", type=WHEN, help="ISO 8601 (local unless it says otherwise), or how long ago: 15m, 2h, 3d.")
 @path_option
-@json_option
-@click.pass_obj
 def at(
     database: DatabaseTarget, agent: str, version: Version | None, time: int | None, path: str | None, as_json: bool
 ) -> None:
@@ -167,11 +150,11 @@ def at(
 
 
 def _show_state(state: State, path: str | None, as_json: bool) -> None:
+    if path is None and as_json:
+        documents.show(document(state))
+        return
     if path is None:
-        if as_json:
-            documents.show(document(state))
-        else:
-            render.state(state)
+        render.state(state)
         return
     path = pointer(path)
     found = lookup(state.raw(), parse_pointer(path, state.raw()))
@@ -187,14 +170,12 @@ def _show_state(state: State, path: str | None, as_json: bool) -> None:
 
 
 def _show_peek(found: Peek, path: str, full: bool, as_json: bool) -> None:
-    head = plain(found.head)
     if as_json:
         document: documents.Document = documents.of(found)
-        left_out = dict(document.pop("elided"))
-        documents.show({**document, "head": head, "left_out": left_out, "path": path})
+        documents.show({**document, "left_out": document.pop("elided"), "path": path})
         return
     render.line((clean(found.agent), "bold"), f" at version {found.version}")
-    render.pretty(head)
+    render.pretty(plain(found.head))
     for name, length in found.elided.items():
         if name != path:
             render.line((f"left out: {clean(name)}, {render.many(length, 'entry', 'entries')}", "dim"))
@@ -208,30 +189,19 @@ def _show_peek(found: Peek, path: str, full: bool, as_json: bool) -> None:
 
 def document(state: State) -> documents.Document:
     """A state with its data, for programs."""
-    return {
-        "agent": state.agent,
-        "version": state.version,
-        "status": state.raw().get("status"),
-        "type": state.type,
-        "source": state.source,
-        **documents.time(state.time_us),
-        "checksum": state.checksum,
-        "data": state.raw(),
-    }
+    head = {name: getattr(state, name) for name in ("agent", "version", "type", "source", "checksum")}
+    return {**head, **documents.time(state.time_us), "status": state.raw().get("status"), "data": state.raw()}
 
 
 # --- its history -------------------------------------------------------------------------------------------------
 
 
-@click.command(cls=LazyCommand, examples=["maos state history reviewer", "maos state history reviewer --last 5 --json"])
+@json_command("maos state history reviewer", "maos state history reviewer --last 5 --json")
 @agent_argument
 @click.option(
-    "--last", type=click.IntRange(min=1), default=HISTORY_LAST, metavar="N", show_default=True,
-    help="How many versions to show.",
-)  # fmt: skip
+    "--last", type=click.IntRange(min=1), default=50, metavar="N", show_default=True, help="How many versions to show."
+)
 @click.option("--all", "everything", is_flag=True, help="Show every version.")
-@json_option
-@click.pass_obj
 def history(database: DatabaseTarget, agent: str, last: int, everything: bool, as_json: bool) -> None:
     """List the versions of an agent, the newest last."""
 
@@ -246,14 +216,12 @@ def history(database: DatabaseTarget, agent: str, last: int, everything: bool, a
         render.line((f"{render.many(earlier, 'earlier version')} not shown (--all shows them)", "dim"))
 
 
-@click.command(
-    cls=LazyCommand,
-    examples=[
-        "maos state events reviewer",
-        "maos state events reviewer --after -5 --full",
-        "maos state events reviewer --type status_changed --since 2h --json",
-        "maos state events reviewer --path /messages --limit 3",
-    ],
+@json_command(
+    "maos state events reviewer",
+    "maos state events reviewer --after -5 --full",
+    "maos state events reviewer --type status_changed --since 2h --json",
+    "maos state events reviewer --path /messages --limit 3",
+    json=LINES,
 )
 @agent_argument
 @click.option("--after", type=VERSION, default="0", help="Only events after this version; -5 for the last five.")
@@ -266,54 +234,34 @@ def history(database: DatabaseTarget, agent: str, last: int, everything: bool, a
 @click.option("--path", metavar="POINTER", help="Only events that changed something at, above or below this path.")
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="At most so many, the oldest first.")
 @full_option
-@json_lines_option
-@click.pass_obj
 def events(
-    database: DatabaseTarget,
-    /,
-    agent: str,
-    after: Version,
-    until: Version | None,
-    types: tuple[str, ...],
-    path: str | None,
-    full: bool,
-    as_json: bool,
-    **filters: Any,
+    database: DatabaseTarget, /, agent: str, after: Version, until: Version | None, full: bool, as_json: bool, **by: Any
 ) -> None:
     """Show the events of an agent, with what each changed.
 
     With several filters, an event has to pass them all.
     """
+    filters = {name: value for name, value in by.items() if value not in (None, ())}
+    if "path" in filters:
+        filters["path"] = pointer(filters["path"])
 
     async def work(m: Maos) -> list[StateEvent]:
-        return await m.state.events(
-            agent,
-            after=await _start(after, m, agent),
-            until=None if until is None else await until.resolve(m, agent),
-            types=types or None,
-            path=None if path is None else pointer(path),
-            **filters,
-        )
+        end = None if until is None else await until.resolve(m, agent)
+        return await m.state.events(agent, after=await _start(after, m, agent), until=end, **filters)
 
     for event in database.read(work):
         _show_event(event, full=full, as_json=as_json)
 
 
-@click.command(
-    cls=LazyCommand,
-    examples=[
-        "maos state stream reviewer",
-        "maos state stream reviewer --after -5",
-        "maos state stream reviewer --json",
-    ],
-)
+@json_command(
+    "maos state stream reviewer", "maos state stream reviewer --after -5", "maos state stream reviewer --json",
+    json=LINES,
+)  # fmt: skip
 @agent_argument
 @click.option(
-    "--after", type=VERSION, default=NEWEST, help="Start after this version; -5 for the last five, 0 for all."
+    "--after", type=VERSION, default="newest", help="Start after this version; -5 for the last five, 0 for all."
 )
 @full_option
-@json_lines_option
-@click.pass_obj
 def stream(database: DatabaseTarget, agent: str, after: Version, full: bool, as_json: bool) -> None:
     """Follow the events of an agent as they happen.
 
@@ -339,24 +287,17 @@ async def _start(after: Version, m: Maos, agent: str) -> int:
 
 def _show_event(event: StateEvent, *, full: bool, as_json: bool) -> None:
     if as_json:
-        changes = change_documents(event.changes)
-        documents.show_line({"id": event.id, **documents.of(event), "metadata": dict(event.metadata),
-                             "changes": changes})  # fmt: skip
+        documents.show_line({"id": event.id, **documents.of(event)})
         return
     render.event(event, full=full)
     sys.stdout.flush()
 
 
-@click.command(
-    cls=LazyCommand,
-    examples=["maos state diff reviewer", "maos state diff reviewer 1 newest", "maos state diff reviewer -2 --full"],
-)
+@json_command("maos state diff reviewer", "maos state diff reviewer 1 newest", "maos state diff reviewer -2 --full")
 @agent_argument
-@click.argument("first", metavar="[FIRST]", type=VERSION, default=BEFORE_NEWEST)
-@click.argument("second", metavar="[SECOND]", type=VERSION, default=NEWEST)
+@click.argument("first", metavar="[FIRST]", type=VERSION, default="newest-1")
+@click.argument("second", metavar="[SECOND]", type=VERSION, default="newest")
 @full_option
-@json_option
-@click.pass_obj
 def diff(database: DatabaseTarget, agent: str, first: Version, second: Version, full: bool, as_json: bool) -> None:
     """Show what changed between two versions.
 
@@ -372,7 +313,7 @@ def diff(database: DatabaseTarget, agent: str, first: Version, second: Version, 
 
     start, end, changes = database.read(work)
     if as_json:
-        documents.show({"agent": agent, "from": start, "to": end, "changes": change_documents(changes)})
+        documents.show({"agent": agent, "from": start, "to": end, "changes": documents.of(changes)})
     else:
         show_changes(f"from version {start} to {end}", agent, changes, full=full)
 
@@ -384,14 +325,76 @@ def show_changes(what: str, agent: str, changes: Sequence[Change], *, full: bool
     render.changes(changes, full=full)
 
 
-def change_documents(found: Sequence[Change]) -> list[documents.Document]:
-    """Changes for programs; `kind` says whether null in `old` or `new` stands for nothing at all."""
-    return [
-        {
-            "path": each.path,
-            "kind": each.kind,
-            "old": None if each.kind == "create" else each.old,
-            "new": None if each.kind == "delete" else each.new,
-        }
-        for each in found
-    ]
+@json_command("maos admin verify", "maos admin verify reviewer", "maos admin verify --accept-loss --json")
+@click.argument("agent", metavar="[AGENT]", required=False)
+@click.option(
+    "--accept-loss", is_flag=True,
+    help="Accept that the database lost events from its end, and report which. This cannot be undone.",
+)  # fmt: skip
+def verify(database: DatabaseTarget, agent: str | None, accept_loss: bool, as_json: bool) -> int:
+    """Check that everything is as it was written.
+
+    Reads every event, snapshot and saved state. Names each damaged place as STREAM@VERSION and what can be recovered;
+    exits with 1 if there is any.
+    """
+    lost: HistoryLost | None = None
+
+    async def work(m: Maos) -> Report:
+        with _progress(f"checking {clean(agent or 'the journal')}", count=agent is None) as progress:
+            return await m.verify(agent, progress=progress)
+
+    try:
+        try:
+            report = database.read(work)
+        except HistoryLost as error:
+            if not accept_loss:
+                raise
+            lost = error
+            report = database.read(work, accept_loss=True)
+    except Corrupt as error:  # not even opened; the usual hint would lead back here
+        raise Corrupt(error.what, hint="put back a copy of the database") from error
+    if as_json:
+        losses = None if lost is None else {"acknowledged": lost.acknowledged, "found": lost.found, "what": lost.what}
+        documents.show({"ok": report.ok, **documents.of(report), "lost": losses})
+    else:
+        _show_report(report, lost)
+    return 0 if report.ok else FAILED
+
+
+def _show_report(report: Report, lost: HistoryLost | None) -> None:
+    if lost is not None:
+        render.line(("lost: ", "bold yellow"), clean(lost.what))
+        if lost.acknowledged > lost.found:
+            events = render.many(lost.acknowledged - lost.found, "event")
+            render.line(f"      lost after position {lost.found}: {events}; the database is used without them")
+    for each in report.damage:
+        place = (f"{each.stream}@{each.version}" if each.version else each.stream) or "the journal"
+        render.line((clean(place), "bold red"), f"  {clean(each.what)}")
+        render.line((f"    can be recovered: {clean(each.recoverable)}", "dim"))
+    for text in report.notes:
+        render.line((f"note: {clean(text)}", "dim"))
+    checked = f"{render.many(report.events, 'event')} in {render.many(report.streams, 'stream')}"
+    if report.ok:
+        render.line(("ok", "bold green"), f": {checked}, everything as it was written")
+    else:
+        places = render.many(len(report.damage), "place")
+        render.line(("damaged", "bold red"), f": {places}; {checked} were checked")
+
+
+@contextmanager
+def _progress(what: str, *, count: bool) -> Iterator[Callable[[int, int], None]]:
+    """Draw a progress bar on standard error if that is a terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    columns = [TextColumn("{task.description}", markup=False), BarColumn(), *([MofNCompleteColumn()] if count else [])]
+    to = Console(stderr=True)
+    with Progress(*columns, console=to, transient=True, disable=not sys.stderr.isatty()) as drawn:
+        task = drawn.add_task(what, total=None)
+
+        def advance(done: int, total: int) -> None:
+            if count:
+                now = what if done < total else "replaying the agents"
+                drawn.update(task, description=now, completed=done, total=max(done, total))
+
+        yield advance

@@ -1,4 +1,4 @@
-"""`maos state create`, `update`, `rollback` and `restore`: changing the state of agents.
+"""`maos state create`, `update`, `rollback`, `restore`, `snapshot` and `compact`: changing the state of agents.
 
 A rollback and a restore append a version: nothing that happened is rewritten.
 """
@@ -10,62 +10,47 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from maos.cli import documents, render
-from maos.cli.arguments import JSON, JSON_OBJECT, VERSION, Version, pointer
-from maos.cli.commands import (
-    LazyCommand,
-    dry_run_option,
-    full_option,
-    json_option,
-    source_option,
-    yes_option,
-)
+from maos.cli import commands, documents, render
+from maos.cli.commands import Version, consent_options, full_option, json_command, options, pointer, source_option
 from maos.cli.completion import agent_argument
 from maos.cli.database import DatabaseTarget, ask, need_yes
-from maos.cli.plain import clean
-from maos.cli.state.queries import change_documents, document, show_changes
+from maos.cli.render import Column, Listing, clean, shorten
+from maos.cli.state.queries import document, show_changes
+from maos.clock import SystemClock
 from maos.errors import InvalidInput
+from maos.model.agent import COMPRESSIONS, SNAPSHOT_KINDS, STRATEGIES
 from maos.model.changes import DELETE, Extend
 
 if TYPE_CHECKING:
     from maos.app import Maos
-    from maos.state.records import StatePreview, Update
+    from maos.state.records import Compaction, SnapshotInfo, StatePreview, Update
 
 T = TypeVar("T")
 
-EVENT_OPTIONS = (
-    source_option,
-    click.option("--meta", "metadata", type=JSON_OBJECT, metavar="JSON", help="More about it, an object."),
-    click.option("--correlation", help="What it belongs to, such as the id of a run."),
-    click.option("--causation", help="The id of the event that led to it, such as agent/planner@4."),
-    click.option("--key", help="Makes repeating the command harmless: the same key, the same change, once."),
-)
 expected_option = click.option(
     "--expected", type=click.IntRange(min=1), metavar="N", help="Refuse unless the agent is at this version."
 )
 
 
-def _event_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the options that describe the event it writes."""
-    for option in reversed(EVENT_OPTIONS):
-        command = option(command)
-    return command
+_event_options = options(
+    source_option,
+    click.option("--meta", "metadata", type=commands.JSON_OBJECT, metavar="JSON", help="More about it, an object."),
+    click.option("--correlation", help="What it belongs to, such as the id of a run."),
+    click.option("--causation", help="The id of the event that led to it, such as agent/planner@4."),
+    click.option("--key", help="Makes repeating the command harmless: the same key, the same change, once."),
+)
+_return_options = options(source_option, consent_options, full_option)
 
 
-@click.command(
-    cls=LazyCommand,
-    examples=[
-        "maos state create reviewer",
-        """maos state create planner '{"status": "idle", "messages": []}'""",
-        "maos state create writer @state.json",
-        """echo '{"status": "idle"}' | maos state create tester -""",
-    ],
+@json_command(
+    "maos state create reviewer",
+    """maos state create planner '{"status": "idle", "messages": []}'""",
+    "maos state create writer @state.json",
+    """echo '{"status": "idle"}' | maos state create tester -""",
 )
 @agent_argument
-@click.argument("data", metavar="[JSON]", type=JSON_OBJECT, required=False)
+@click.argument("data", metavar="[JSON]", type=commands.JSON_OBJECT, required=False)
 @_event_options
-@json_option
-@click.pass_obj
 def create(database: DatabaseTarget, /, agent: str, data: dict[str, Any] | None, as_json: bool, **event: Any) -> None:
     """Create the state of an agent.
 
@@ -73,26 +58,20 @@ def create(database: DatabaseTarget, /, agent: str, data: dict[str, Any] | None,
     - for standard input. Without it the agent gets the usual fields, all empty.
     """
     state = database.write(lambda m: m.state.create(agent, data, **event), create=True)
-    if as_json:
-        documents.show(document(state))
-        return
-    fields = render.many(len(state.raw()), "field")
-    render.line("created ", (clean(agent), "bold"), f" at version {state.version} with {fields}")
+    what = f" at version {state.version} with {render.many(len(state.raw()), 'field')}"
+    render.show(document(state), "created ", (clean(agent), "bold"), what, as_json=as_json)
 
 
-@click.command(
-    cls=LazyCommand,
-    examples=[
-        """maos state update reviewer '{"status": "busy", "execution": {"task": "review"}}'""",
-        """maos state update reviewer --append /messages '{"role": "user", "text": "hello"}'""",
-        "maos state update reviewer --delete /execution/task --expected 7",
-        """echo '{"status": "idle"}' | maos state update reviewer -""",
-    ],
+@json_command(
+    """maos state update reviewer '{"status": "busy", "execution": {"task": "review"}}'""",
+    """maos state update reviewer --append /messages '{"role": "user", "text": "hello"}'""",
+    "maos state update reviewer --delete /execution/task --expected 7",
+    """echo '{"status": "idle"}' | maos state update reviewer -""",
 )
 @agent_argument
-@click.argument("data", metavar="[JSON]", type=JSON_OBJECT, required=False)
+@click.argument("data", metavar="[JSON]", type=commands.JSON_OBJECT, required=False)
 @click.option(
-    "--append", "appended", type=(str, JSON), metavar="POINTER JSON", multiple=True,
+    "--append", "appended", type=(str, commands.JSON), metavar="POINTER JSON", multiple=True,
     help="Add an entry to the end of the list at a path. Can be repeated.",
 )  # fmt: skip
 @click.option(
@@ -103,24 +82,15 @@ def create(database: DatabaseTarget, /, agent: str, data: dict[str, Any] | None,
 @click.option("--critical", is_flag=True, help="Keep the event by itself when the history is compacted.")
 @_event_options
 @full_option
-@json_option
-@click.pass_obj
 def update(
-    database: DatabaseTarget,
-    /,
-    agent: str,
-    data: dict[str, Any] | None,
-    appended: tuple[tuple[str, Any], ...],
-    deleted: tuple[str, ...],
-    full: bool,
-    as_json: bool,
-    **event: Any,
+    database: DatabaseTarget, /, agent: str, data: dict[str, Any] | None, full: bool, as_json: bool, **event: Any
 ) -> None:
     """Change some fields of a state; the others stay as they are.
 
     JSON is an object with the fields to change, @FILE to read it from a file, or - for standard input. Objects in it
     merge with those that are there; a key that begins with / is a path. Nothing is written when nothing changes.
     """
+    appended, deleted = event.pop("appended"), event.pop("deleted")
     if data is None and not appended and not deleted:
         raise InvalidInput("there is nothing to change", hint="give a JSON object, --append or --delete")
     added: dict[str, list[Any]] = {}
@@ -142,13 +112,8 @@ def update(
 
 
 def _update_document(agent: str, done: Update) -> documents.Document:
-    return {
-        "agent": agent,
-        "version": done.version,
-        "previous": done.previous,
-        "checksum": done.checksum,
-        "changes": change_documents(done.changes),
-    }
+    head = {name: getattr(done, name) for name in ("version", "previous", "checksum")}
+    return {"agent": agent, **head, "changes": documents.of(done.changes)}
 
 
 # --- back to an earlier state ------------------------------------------------------------------------------------
@@ -174,33 +139,17 @@ def agree(
     return found
 
 
-@click.command(
-    cls=LazyCommand,
-    examples=[
-        "maos state rollback reviewer 3 --dry-run",
-        "maos state rollback reviewer -1",
-        "maos state rollback reviewer 3 --yes --expected 7",
-    ],
+@json_command(
+    "maos state rollback reviewer 3 --dry-run",
+    "maos state rollback reviewer -1",
+    "maos state rollback reviewer 3 --yes --expected 7",
 )
 @agent_argument
-@click.argument("version", metavar="VERSION", type=VERSION)
+@click.argument("version", metavar="VERSION", type=commands.VERSION)
 @expected_option
-@source_option
-@dry_run_option
-@yes_option
-@full_option
-@json_option
-@click.pass_obj
+@_return_options
 def rollback(
-    database: DatabaseTarget,
-    agent: str,
-    version: Version,
-    expected: int | None,
-    source: str,
-    dry_run: bool,
-    yes: bool,
-    full: bool,
-    as_json: bool,
+    database: DatabaseTarget, /, agent: str, version: Version, expected: int | None, source: str, **how: bool
 ) -> None:
     """Roll the state of an agent back to a version.
 
@@ -211,14 +160,7 @@ def rollback(
     async def look(m: Maos) -> StatePreview:
         return await m.state.preview_rollback(agent, await version.resolve(m, agent))
 
-    def show(preview: StatePreview) -> str:
-        _show_preview(agent, preview, "version", full=full, as_json=as_json)
-        return f"Roll {agent} back to version {preview.target}?"
-
-    agreed = agree(
-        lambda: database.read(look), show, what=f"a rollback changes agent {agent!r}", dry_run=dry_run, yes=yes,
-        as_json=as_json,
-    )  # fmt: skip
+    agreed = _agreed(lambda: database.read(look), agent, "version", "a rollback", "Roll {} back to version {}?", **how)
 
     async def work(m: Maos) -> tuple[int, Update]:
         target = int(agreed.target) if agreed else await version.resolve(m, agent)
@@ -226,39 +168,21 @@ def rollback(
         return target, await m.state.rollback(agent, target, expected=at, source=source)
 
     target, done = database.write(work)
-    if as_json:
+    if how["as_json"]:
         documents.show({"dry_run": False, "to": target, **_update_document(agent, done), "warnings": []})
         return
     render.line((clean(agent), "bold"), f" is now at version {done.version}, with the state of version {target}")
     if agreed is None:
-        render.changes(done.changes, full=full)
+        render.changes(done.changes, full=how["full"])
 
 
-@click.command(
-    cls=LazyCommand,
-    examples=[
-        "maos state restore reviewer before-upgrade --dry-run",
-        "maos state restore reviewer before-upgrade --yes",
-    ],
+@json_command(
+    "maos state restore reviewer before-upgrade --dry-run", "maos state restore reviewer before-upgrade --yes"
 )
 @agent_argument
 @click.argument("snapshot", metavar="SNAPSHOT")
-@source_option
-@dry_run_option
-@yes_option
-@full_option
-@json_option
-@click.pass_obj
-def restore(
-    database: DatabaseTarget,
-    agent: str,
-    snapshot: str,
-    source: str,
-    dry_run: bool,
-    yes: bool,
-    full: bool,
-    as_json: bool,
-) -> None:
+@_return_options
+def restore(database: DatabaseTarget, /, agent: str, snapshot: str, source: str, **how: bool) -> None:
     """Restore the state of an agent from a snapshot.
 
     SNAPSHOT is its id or name; `maos state snapshot AGENT --list` shows them. It is verified first.
@@ -266,37 +190,169 @@ def restore(
     This appends a new version; nothing that happened is rewritten. On a terminal the changes are shown first.
     """
 
-    def show(preview: StatePreview) -> str:
-        _show_preview(agent, preview, "snapshot", full=full, as_json=as_json)
-        return f"Restore {agent} from snapshot {preview.target}?"
+    def look() -> StatePreview:
+        return database.read(lambda m: m.state.preview_restore(agent, snapshot))
 
-    agreed = agree(
-        lambda: database.read(lambda m: m.state.preview_restore(agent, snapshot)), show,
-        what=f"restoring a snapshot changes agent {agent!r}", dry_run=dry_run, yes=yes, as_json=as_json,
-    )  # fmt: skip
+    agreed = _agreed(look, agent, "snapshot", "restoring a snapshot", "Restore {} from snapshot {}?", **how)
     expected = agreed.newest if agreed else None  # the person agreed to what was shown
     done = database.write(lambda m: m.state.restore(agent, snapshot, expected=expected, source=source))
-    if as_json:
+    if how["as_json"]:
         document = documents.of(done)
         document["verified"] = document.pop("integrity_verified")
         documents.show({"dry_run": False, "agent": agent, **document})
         return
     for warning in done.warnings if agreed is None else ():
         render.line((f"warning: {clean(warning)}", "yellow"))
-    render.line(
-        (clean(agent), "bold"), f" is now at version {done.version}, with the state of snapshot {done.snapshot}"
-    )
+    version, source = done.version, done.snapshot
+    render.line((clean(agent), "bold"), f" is now at version {version}, with the state of snapshot {source}")
 
 
-def _show_preview(agent: str, preview: StatePreview, noun: str, *, full: bool, as_json: bool) -> None:
-    """Print what a rollback or a restore would change; `noun` says whether the target is a version or a snapshot."""
-    if as_json:
-        to: documents.Document = {"to": int(preview.target)} if noun == "version" else {noun: preview.target}
-        changes = change_documents(preview.changes)
-        documents.show({"dry_run": True, "agent": agent, **to, "version": None, "previous": preview.newest,
-                        "changes": changes, "warnings": list(preview.warnings)})  # fmt: skip
+def _agreed(
+    look: Callable[[], StatePreview], agent: str, noun: str, act: str, question: str, *, full: bool, **consent: bool
+) -> StatePreview | None:
+    """Have a person agree to what a rollback to a version, or a restore from a snapshot, would change."""
+
+    def show(preview: StatePreview) -> str:
+        if consent["as_json"]:
+            to: documents.Document = {"to": int(preview.target)} if noun == "version" else {noun: preview.target}
+            changes, warnings = documents.of((preview.changes, preview.warnings))
+            documents.show({"dry_run": True, "agent": agent, **to, "version": None, "previous": preview.newest,
+                            "changes": changes, "warnings": warnings})  # fmt: skip
+            return ""
+        for warning in preview.warnings:
+            render.line((f"warning: {clean(warning)}", "yellow"))
+        what = f"from version {preview.newest} to the state of {noun} {clean(preview.target)}"
+        show_changes(what, agent, preview.changes, full=full)
+        return question.format(agent, preview.target)
+
+    return agree(look, show, what=f"{act} changes agent {agent!r}", **consent)
+
+
+# --- snapshots and compaction ------------------------------------------------------------------------------------
+
+
+def _kept(info: SnapshotInfo) -> str:
+    if info.retention.permanent or info.retention.critical:
+        return "permanently" if info.retention.permanent else "critical"
+    return "" if info.retention.expires_us is None else f"until {render.when(info.retention.expires_us)}"
+
+
+def _document(info: SnapshotInfo) -> documents.Document:
+    document: documents.Document = documents.of(info)
+    return {**document, **document.pop("retention")}
+
+
+SNAPSHOTS: Listing[SnapshotInfo] = Listing(
+    "snapshots",
+    (
+        Column("id", lambda each: each.id, style="bold"),
+        Column("name", lambda each: shorten(each.name, 40), yields=1),
+        Column("version", lambda each: str(each.version), right=True),
+        Column("kind", lambda each: each.kind),
+        Column("taken", lambda each: render.when(each.time_us)),
+        Column("stored", lambda each: render.size(each.bytes_stored), right=True),
+        Column("kept", _kept),
+    ),
+    of=_document,
+)
+
+
+@json_command(
+    "maos state snapshot reviewer",
+    "maos state snapshot reviewer --name before-upgrade --permanent",
+    "maos state snapshot reviewer --kind checkpoint --name monday --keep-for 30d",
+    "maos state snapshot reviewer --list",
+)
+@agent_argument
+@click.option("--list", "as_list", is_flag=True, help="List the snapshots there are instead.")
+@click.option("--name", default="", help="A name to restore it by.")
+@click.option(
+    "--kind", type=click.Choice(SNAPSHOT_KINDS), default=SNAPSHOT_KINDS[0], show_default=True,
+    help="All data, what changed since the last snapshot, or only a name for the version.",
+)  # fmt: skip
+@click.option(
+    "--compression", type=click.Choice(COMPRESSIONS), default=COMPRESSIONS[0], show_default=True,
+    help="zstd is smallest, lz4 fastest.",
+)  # fmt: skip
+@click.option(
+    "--keep-for", type=commands.DURATION, help="It may be removed after that long, such as 30d.  [default: kept]"
+)
+@click.option("--permanent", is_flag=True, help="Never removed unless by force.")
+@source_option
+def snapshot(database: DatabaseTarget, /, agent: str, as_list: bool, as_json: bool, **how: Any) -> None:
+    """Take a snapshot of an agent's state, or list its snapshots.
+
+    A rollback needs no snapshot: every version is kept. Snapshots remain when the history is compacted.
+    """
+    if as_list:
+        _show_snapshots(database, agent, as_json)
         return
-    for warning in preview.warnings:
-        render.line((f"warning: {clean(warning)}", "yellow"))
-    what = f"from version {preview.newest} to the state of {noun} {clean(preview.target)}"
-    show_changes(what, agent, preview.changes, full=full)
+    keep_for, permanent = how.pop("keep_for"), how.pop("permanent")
+    expires_us = None if keep_for is None else SystemClock().now_us() + keep_for
+
+    async def work(m: Maos) -> SnapshotInfo:
+        from maos.state.records import Retention
+
+        return await m.state.snapshot(agent, retention=Retention(expires_us, permanent), **how)
+
+    info = database.write(work)
+    stored, whole = render.size(info.bytes_stored), render.size(info.bytes_plain)
+    named = f" ({clean(info.name)})" if info.name else ""
+    size = f"{whole} in {stored}" if info.bytes_stored else "a name only"
+    text = f"{named} of {clean(agent)} at version {info.version}: {info.kind}, {size}"
+    render.show(_document(info), "snapshot ", (info.id, "bold"), text, as_json=as_json)
+
+
+def _show_snapshots(database: DatabaseTarget, agent: str, as_json: bool) -> None:
+    async def work(m: Maos) -> list[SnapshotInfo]:
+        await m.state.get(agent)  # an agent that does not exist is an error, one without snapshots is not
+        return await m.state.snapshots(agent)
+
+    SNAPSHOTS.show(database.read(work), as_json=as_json, empty=f"no snapshots of {clean(agent)}", agent=agent)
+
+
+@json_command(
+    "maos state compact reviewer --keep-last 100 --dry-run",
+    "maos state compact reviewer --strategy merge --keep-since 30d --yes",
+)
+@agent_argument
+@click.option(
+    "--strategy", type=click.Choice(STRATEGIES), default=STRATEGIES[0], show_default=True,
+    help="One event for all before the kept ones, with or without a snapshot of it, or one for each run of "
+    "uncritical events.",
+)  # fmt: skip
+@click.option("--keep-last", type=click.IntRange(min=0), metavar="N", help="Keep so many events as they are.")
+@click.option("--keep-since", type=commands.WHEN, help="Keep events since a time: ISO 8601, or 30d ago.")
+@click.option("--critical-only", is_flag=True, help="Keep critical events as they are.")
+@source_option
+@consent_options
+def compact(database: DatabaseTarget, /, agent: str, dry_run: bool, yes: bool, as_json: bool, **how: Any) -> None:
+    """Compact the history of an agent.
+
+    Its state does not change. Versions that become one event can no longer be rolled back to.
+    """
+
+    def show(done: Compaction) -> str:
+        _show_compaction(done, dry_run=True, as_json=as_json)
+        is_needed = done.events_after != done.events_before and not as_json
+        return f"Compact {agent}? Versions in between cannot be rolled back to afterwards." if is_needed else ""
+
+    agree(
+        lambda: database.read(lambda m: m.state.compact(agent, dry_run=True, **how)), show,
+        what=f"compacting removes versions of agent {agent!r} for good", dry_run=dry_run, yes=yes, as_json=as_json,
+    )  # fmt: skip
+    done = database.write(lambda m: m.state.compact(agent, **how))
+    _show_compaction(done, dry_run=False, as_json=as_json)
+
+
+def _show_compaction(done: Compaction, *, dry_run: bool, as_json: bool) -> None:
+    agent = (clean(done.agent), "bold")
+    if as_json:
+        documents.show({"dry_run": dry_run, **documents.of(done)})
+    elif done.events_after == done.events_before:
+        render.line(agent, ": nothing to compact")
+    else:
+        verb = "would become" if dry_run else "became"
+        events = f"{render.many(done.events_before, 'event')} {verb} {done.events_after}"
+        kept = f", kept in snapshot {done.snapshot}" if done.snapshot else ""
+        render.line(agent, f": versions 1 to {done.through}, {events}{kept}")

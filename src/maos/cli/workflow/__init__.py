@@ -25,10 +25,7 @@ _SHOW = ("maos.cli.workflow.status:show", "Show a workflow run: its steps, their
         "pause": ("maos.cli.workflow.runs:pause", "Pause a workflow run after its current steps finish."),
         "cancel": ("maos.cli.workflow.runs:cancel", "Cancel a workflow run after its current steps finish."),
         "schedule": ("maos.cli.workflow:schedule", "Schedule workflows (cron); `maos workflow serve` starts them."),
-        "serve": (
-            "maos.cli.workflow.schedules:serve",
-            "Run due schedules, and resume interrupted workflow runs.",
-        ),
+        "serve": ("maos.cli.workflow.runs:serve", "Run due schedules, and resume interrupted workflow runs."),
         "state": ("maos.cli.workflow:state", "Look at what is kept of workflow runs, and remove what is old."),
     },
     aliases={"settle": "maos.cli.workflow.runs:resolve"},
@@ -49,12 +46,9 @@ def workflow() -> None:
 @click.group(
     cls=LazyGroup,
     lazy={
-        "add": (
-            "maos.cli.workflow.schedules:add",
-            "Start a workflow at times that a cron expression gives.",
-        ),
-        "list": ("maos.cli.workflow.schedules:list_", "List schedules and their next run times."),
-        "remove": ("maos.cli.workflow.schedules:remove", "Remove a schedule; workflow runs that it started continue."),
+        "add": ("maos.cli.workflow.runs:add", "Start a workflow at times that a cron expression gives."),
+        "list": ("maos.cli.workflow.runs:list_schedules", "List schedules and their next run times."),
+        "remove": ("maos.cli.workflow.runs:remove", "Remove a schedule; workflow runs that it started continue."),
     },
     examples=["maos workflow schedule add nightly '0 3 * * *' nightly.py:nightly Berlin"],
 )

@@ -9,7 +9,7 @@ import click
 from maos.cli import documents as shared
 from maos.cli.documents import Document
 from maos.cli.failures import note
-from maos.cli.plain import clean
+from maos.cli.render import clean
 
 if TYPE_CHECKING:
     from maos.model.run import Run

@@ -8,42 +8,32 @@ from pathlib import Path
 import click
 
 from maos.cli import documents, render
-from maos.cli.arguments import named_text
-from maos.cli.commands import LazyCommand, json_option
+from maos.cli.commands import LazyCommand, json_command
+from maos.cli.database import DatabaseTarget
 from maos.cli.failures import FAILED
-from maos.cli.plain import clean
+from maos.cli.render import clean
+from maos.cli.runs import plans
 from maos.errors import InvalidInput
 from maos.model.plan import BadPlan, Problem, batches
 from maos.plans import format as plan_format
 from maos.plans import graph as graphs
-from maos.plans import source
 from maos.plans.parser import parse
-from maos.plans.source import Source
 
 variables_option = click.option(
     "--var", "variables", multiple=True, metavar="NAME=VALUE", help="A variable of the file. Can be repeated."
 )
 
 
-def load(path: str, variables: tuple[str, ...]) -> Source:
-    """A plan file with the values of --var, as text: they are put into text, and 1.10 is to stay that."""
-    return source.load(path, dict(named_text(each, "--var") for each in variables))
-
-
-@click.command(
-    cls=LazyCommand, examples=["maos workflow validate release.yaml", "maos workflow validate *.yaml --json"]
-)
+@json_command("maos workflow validate release.yaml", "maos workflow validate *.yaml --json")
 @click.argument("files", metavar="FILE...", nargs=-1, required=True)
 @variables_option
-@json_option
-@click.pass_context
-def validate(ctx: click.Context, files: tuple[str, ...], variables: tuple[str, ...], as_json: bool) -> None:
+def validate(_database: DatabaseTarget, files: tuple[str, ...], variables: tuple[str, ...], as_json: bool) -> int:
     """Check plan files; problems are named by line and column."""
     found: list[documents.Document] = []
     tasks = 0
     for name in files:
         try:
-            tasks += len(parse(load(name, variables)).plan.tasks)
+            tasks += len(parse(plans.read(name, variables)).plan.tasks)
         except BadPlan as error:
             found += [_problem(name, each) for each in error.problems]
         except InvalidInput as error:
@@ -55,7 +45,7 @@ def validate(ctx: click.Context, files: tuple[str, ...], variables: tuple[str, .
     for each in found if not as_json else ():
         hint = f" ({each['hint']})" if each["hint"] else ""
         click.echo(clean(f"{each['file']}:{each['line']}:{each['column']}: {each['what']}{hint}"), err=True)
-    ctx.exit(FAILED if found else 0)
+    return FAILED if found else 0
 
 
 def _problem(file: str, problem: Problem) -> documents.Document:
@@ -63,17 +53,16 @@ def _problem(file: str, problem: Problem) -> documents.Document:
     return {"file": file, "line": line, "column": column, "what": problem.what, "hint": problem.hint or None}
 
 
-@click.command(cls=LazyCommand, examples=["maos workflow graph release.yaml --svg out.svg"])
+@json_command("maos workflow graph release.yaml --svg out.svg")
 @click.argument("file", metavar="FILE")
 @variables_option
 @click.option("--svg", "picture", metavar="FILE", help="Draw it into a file instead; - is standard output.")
-@json_option
-def graph(file: str, variables: tuple[str, ...], picture: str | None, as_json: bool) -> None:
+def graph(_database: DatabaseTarget, file: str, variables: tuple[str, ...], picture: str | None, as_json: bool) -> None:
     """Show which tasks of a plan file can run together.
 
     Each stands with the tasks that it needs.
     """
-    plan = parse(load(file, variables)).plan
+    plan = parse(plans.read(file, variables)).plan
     if as_json:
         documents.show({"batches": batches(plan), "needs": {task.name: task.needs for task in plan.tasks}})
     elif picture is None:

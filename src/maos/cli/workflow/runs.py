@@ -1,4 +1,4 @@
-"""`maos workflow run`, `resume` and the commands to workflow runs: signal, resolve, pause, cancel, cleanup."""
+"""`maos workflow run`, `resume`, `serve`, schedules, and commands to workflow runs: signal, resolve, pause, cancel."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 import math
 import signal as signals
 from collections.abc import Awaitable, Callable
+from datetime import datetime
 from typing import Any
 
 import click
@@ -14,35 +15,38 @@ import msgspec
 
 from maos.app import Maos
 from maos.cli import documents, render
-from maos.cli.arguments import named_text
-from maos.cli.commands import LazyCommand, dry_run_option, json_lines_option, json_option, yes_option
+from maos.cli.commands import JSON, LINES, consent_options, dry_run_option, forward, json_command, named_text, options
 from maos.cli.database import DatabaseTarget, ask, need_yes
 from maos.cli.failures import FAILED, INTERRUPTED, note
-from maos.cli.plain import clean
-from maos.cli.runs import start
-from maos.cli.runs.options import current, new_run, notify_option, summary_option
-from maos.cli.runs.resume import resume_run
-from maos.cli.signals import heard
+from maos.cli.input import heard
+from maos.cli.render import Column, Listing, clean
+from maos.cli.runs.start import new_run, notify_option, start, summary_option
 from maos.cli.workflow import files, status
 from maos.cli.workflow.changes import on_change_option
+from maos.clock import to_us
 from maos.errors import InvalidInput, NotFound
 from maos.model.run import Run
+from maos.model.schedule import Schedule
 from maos.model.workflow import WorkflowRun
 from maos.plans.source import is_plan_file
 from maos.views import workflows as views
 from maos.views.workflows import describe
 from maos.workflows import loader
+from maos.workflows.definition import Workflow
 from maos.workflows.handle import Handle
-from maos.workflows.record import CheckpointPolicy
+from maos.workflows.record import FREQUENCIES, CheckpointPolicy
 from maos.workflows.status import Status, WorkflowPreview
 
 DAY_S = 86_400
 NAMES_SHOWN_MAX = 20
-FREQUENCIES = ("every_step", "every_n_steps", "on_gates", "time_based", "manual")
+POLICY = ("frequency", "steps", "interval_s")
+"""Settings of checkpoints that flags can replace."""
 
 id_argument = click.argument("id", metavar="ID")
-arg_option = click.option(
-    "--arg", "named", multiple=True, metavar="NAME=VALUE", help="An argument by name. Can be repeated."
+target_arguments = options(
+    click.argument("target", metavar="TARGET"),
+    click.argument("args", metavar="[ARGUMENT]...", nargs=-1),
+    click.option("--arg", "named", multiple=True, metavar="NAME=VALUE", help="An argument by name. Can be repeated."),
 )
 why_option = click.option("--why", default="", help="A reason, as shown with it.")
 
@@ -61,59 +65,38 @@ def _value(text: str) -> Any:
     return text if found.__class__ is float and not math.isfinite(found) else found  # such as 12e4567
 
 
-# --- run ---------------------------------------------------------------------------------------------------------
-
-
-@click.command(
-    cls=LazyCommand,
-    examples=[
-        "maos workflow run release.yaml --var version=1.2 --auto",
-        "maos workflow run nightly.py:nightly Berlin",
-        "maos workflow run nightly.py --arg city=Berlin --arg days=3 --id nightly-1",
-        "maos workflow run jobs.billing:bill order-7 --checkpoint every_n_steps --every 50",
-    ],
+@json_command(
+    "maos workflow run release.yaml --var version=1.2 --auto",
+    "maos workflow run nightly.py:nightly Berlin",
+    "maos workflow run nightly.py --arg city=Berlin --arg days=3 --id nightly-1",
+    "maos workflow run jobs.billing:bill order-7 --checkpoint every_n_steps --every 50",
+    json=LINES,
 )
-@click.argument("target", metavar="TARGET")
-@click.argument("args", metavar="[ARGUMENT]...", nargs=-1)
-@arg_option
+@target_arguments
 @click.option("--id", default="", help="The id of the workflow run; one that exists is resumed.")
 @click.option(
     "--checkpoint", "frequency", type=click.Choice(FREQUENCIES),
     help="How often outcomes of idempotent steps are made safe.  [default: checkpoint.frequency of the settings]",
 )  # fmt: skip
-@click.option("--every", type=click.IntRange(min=1), help="For every_n_steps.  [default: checkpoint.steps]")
+@click.option("--every", "steps", type=click.IntRange(min=1), help="For every_n_steps.  [default: checkpoint.steps]")
 @click.option(
-    "--interval", type=click.FloatRange(min=0.1), help="For time_based, in s.  [default: checkpoint.interval_s]"
-)
+    "--interval", "interval_s", type=click.FloatRange(min=0.1),
+    help="For time_based, in s.  [default: checkpoint.interval_s]",
+)  # fmt: skip
 @files.variables_option
 @click.option("--auto", is_flag=True, help="Run a plan file without asking.")
 @new_run
 @summary_option
 @notify_option
-@json_lines_option
-@click.pass_context
-def run(
-    ctx: click.Context,
-    /,
-    target: str,
-    args: tuple[str, ...],
-    named: tuple[str, ...],
-    id: str,
-    frequency: str | None,
-    every: int | None,
-    interval: float | None,
-    variables: tuple[str, ...],
-    as_json: bool,
-    **given: Any,
-) -> None:
+def run(database: DatabaseTarget, /, target: str, as_json: bool, **given: Any) -> int:
     """Run a workflow: a plan file, or a function as FILE.py:FUNCTION.
 
     Agents execute a plan file (.yaml, .toml, .json) as with `maos run`, with the same options. A function, which can be
     MODULE:FUNCTION too, gets ARGUMENT and --arg, as JSON where they are JSON, else as text. Ctrl+C pauses it after its
     current steps finish, and `maos workflow resume` resumes it.
     """
-    checkpoint = {"frequency": frequency, "steps": every, "interval_s": interval}
-    policy = {name: value for name, value in checkpoint.items() if value is not None}
+    id, args, named, variables = (given.pop(name) for name in ("id", "args", "named", "variables"))
+    policy = {name: value for name in POLICY if (value := given.pop(name)) is not None}
     if is_plan_file(target):
         if args or named:
             raise InvalidInput("a plan file takes no arguments", hint="use --var NAME=VALUE")
@@ -124,29 +107,19 @@ def run(
                 "--checkpoint, --every and --interval are for functions",
                 hint="`maos admin config show checkpoint.frequency` shows when the files of agents are saved",
             )
-        how = {name: given.pop(name) for name in ("auto", "summary", "notify")}
-        start.start(
-            ctx, lambda _begun: files.load(target, variables), tells_others=True, keeps_file=True, as_json=as_json,
-            given=given, **how,
-        )  # fmt: skip
+        return start(database, {**given, "as_json": as_json}, file=target, variables=variables)
     if variables:
         raise InvalidInput("a function has no variables", hint="use --arg NAME=VALUE")
     definition = loader.load(target)
-    options = {"checkpoints": _policy(policy)} if policy else {}
+    settings = database.settings.values.checkpoint
+    settings = msgspec.structs.replace(settings, enabled=settings.enabled or "frequency" in policy, **policy)
+    recorded = {"checkpoints": CheckpointPolicy.as_set(settings)} if policy else {}
 
     async def work(m: Maos) -> int:
-        handle = await m.workflows.start_with(definition, *arguments(args, named), id=id, options=options)
+        handle = await m.workflows.start_with(definition, *arguments(args, named), id=id, options=recorded)
         return await _until_ended(m, handle, as_json=as_json)
 
-    database: DatabaseTarget = ctx.obj
-    ctx.exit(database.write(work, create=True, in_memory=True))
-
-
-def _policy(given: dict[str, Any]) -> dict[str, Any]:
-    """The checkpoint policy of the settings, with what the flags say instead."""
-    if "frequency" in given:
-        given["enabled"] = True
-    return CheckpointPolicy.as_set(msgspec.structs.replace(current().values.checkpoint, **given))
+    return database.write(work, create=True, in_memory=True)
 
 
 async def _until_ended(m: Maos, handle: Handle[Any], *, as_json: bool) -> int:
@@ -185,16 +158,10 @@ async def _until_ended(m: Maos, handle: Handle[Any], *, as_json: bool) -> int:
     return INTERRUPTED if interrupted else FAILED
 
 
-# --- resume ------------------------------------------------------------------------------------------------------
-
-
-@click.command(
-    cls=LazyCommand,
-    examples=[
-        "maos workflow resume",
-        "maos workflow resume nightly-1 --dry-run",
-        "maos workflow resume r-1a2b3c --on-change replay",
-    ],
+@json_command(
+    "maos workflow resume",
+    "maos workflow resume nightly-1 --dry-run",
+    "maos workflow resume r-1a2b3c --on-change replay",
 )
 @click.argument("id", metavar="[ID]", required=False, default="")
 @click.option("--workflow-id", default="", help="The same as ID.")
@@ -202,18 +169,7 @@ async def _until_ended(m: Maos, handle: Handle[Any], *, as_json: bool) -> int:
 @on_change_option
 @click.option("--trust", is_flag=True, help="Agree to resume a workflow that was imported from a file.")
 @dry_run_option
-@json_option
-@click.pass_context
-def resume(
-    ctx: click.Context,
-    id: str,
-    workflow_id: str,
-    file: str,
-    on_change: str | None,
-    trust: bool,
-    dry_run: bool,
-    as_json: bool,
-) -> None:
+def resume(database: DatabaseTarget, /, id: str, workflow_id: str, file: str, **how: Any) -> int:
     """Resume a paused or interrupted workflow run.
 
     Without ID, the latest that has not ended; the run of a plan file also when it has failed. Steps with an outcome are
@@ -226,27 +182,24 @@ def resume(
     """
     if id and workflow_id and id != workflow_id:
         raise InvalidInput(f"{id} and {workflow_id} are two workflows", hint="name one")
-    id = id or workflow_id
-    database: DatabaseTarget = ctx.obj
+    id, on_change = id or workflow_id, how.pop("on_change")
     found = database.read(lambda m: status.find(m, id) if id else views.latest(m.runs, m.workflows))
     if isinstance(found, WorkflowRun):
-        _resume_function(ctx, found, file, on_change or "refuse", trust=trust, dry_run=dry_run, as_json=as_json)
-    elif file:
+        return _resume_function(database, found, file, on_change or "refuse", **how)
+    if file:
         raise InvalidInput(f"{found.id} was made from a file", hint="--from is for functions")
-    else:
-        resume_run(ctx, found.id, trust=trust, dry_run=dry_run, as_json=as_json, on_change=on_change or "keep")
+    return forward("resume", found.id, on_change=on_change, **how)
 
 
 def _resume_function(
-    ctx: click.Context, known: WorkflowRun, file: str, on_change: str, *, trust: bool, dry_run: bool, as_json: bool
-) -> None:
+    database: DatabaseTarget, known: WorkflowRun, file: str, on_change: str, trust: bool, dry_run: bool, as_json: bool
+) -> int:
     id = known.id
     if on_change == "keep":
         raise InvalidInput(
             f"{id} is a function, and its code as it was is not kept",
             hint="put the old one beside the new one, each with a version=; or use replay",
         )
-    database: DatabaseTarget = ctx.obj
     refuse = known.is_open and not (trust or dry_run)
     is_foreign = database.read(lambda m: m.workflows.needs_consent(id, refuse=refuse))
     if file:
@@ -262,13 +215,13 @@ def _resume_function(
     if dry_run:
         found = database.read(lambda m: m.workflows.preview(id, workflow=definition, on_change=on_change))
         _show_preview(found, on_change, str(where.get("file", "")), as_json=as_json)
-        return
+        return 0
 
     async def work(m: Maos) -> int:
         handle = await m.workflows.resume(id, workflow=definition, on_change=on_change, trust=trust)
         return await _until_ended(m, handle, as_json=as_json)
 
-    ctx.exit(database.write(work))
+    return database.write(work)
 
 
 NEXT = {
@@ -320,72 +273,54 @@ def _show_preview(found: WorkflowPreview, on_change: str, file: str, *, as_json:
 # --- commands to workflow runs -----------------------------------------------------------------------------------
 
 
-@click.command(
-    cls=LazyCommand,
-    examples=["maos workflow signal order-7 paid '{\"amount\": 7}'", "maos workflow signal order-7 go --key go-1"],
-)
+@json_command("maos workflow signal order-7 paid '{\"amount\": 7}'", "maos workflow signal order-7 go --key go-1")
 @id_argument
 @click.argument("name")
-@click.argument("value", metavar="[JSON]", required=False)
+@click.argument("value", metavar="[JSON]", type=JSON, required=False)
 @click.option("--key", help="Repeating the command with the same key sends nothing more.")
-@json_option
-@click.pass_obj
-def signal(database: DatabaseTarget, id: str, name: str, value: str | None, key: str | None, as_json: bool) -> None:
+def signal(database: DatabaseTarget, id: str, name: str, value: Any, key: str | None, as_json: bool) -> None:
     """Send a workflow run a signal that it waits for, or will."""
-    sent = _json(value)
-    _send(database, id, lambda m, found: m.workflows.signal(found, name, sent, key=key), f"sent {name!r}", as_json)
+    _send(database, id, lambda m, found: m.workflows.signal(found, name, value, key=key), f"sent {name!r}", as_json)
 
 
-@click.command(
-    cls=LazyCommand,
-    examples=[
-        "maos workflow resolve order-7 3 done --value '{\"receipt\": 12}'",
-        "maos workflow resolve order-7 3 again",
-        "maos workflow resolve order-7 3 failed --why 'the card was not charged'",
-    ],
+@json_command(
+    "maos workflow resolve order-7 3 done --value '{\"receipt\": 12}'",
+    "maos workflow resolve order-7 3 again",
+    "maos workflow resolve order-7 3 failed --why 'the card was not charged'",
 )
 @id_argument
 @click.argument("step")
 @click.argument("outcome", type=click.Choice(["done", "failed", "again"]))
-@click.option("--value", metavar="JSON", help="With done: what the step returned.")
+@click.option("--value", metavar="JSON", type=JSON, help="With done: what the step returned.")
 @why_option
-@json_option
-@click.pass_obj
-def resolve(
-    database: DatabaseTarget, id: str, step: str, outcome: str, value: str | None, why: str, as_json: bool
-) -> None:
+def resolve(database: DatabaseTarget, id: str, step: str, outcome: str, value: Any, why: str, as_json: bool) -> None:
     """Resolve a step whose outcome is unknown.
 
     It was interrupted, and may or may not have taken effect: look, then say that it is done, that it failed, or that
     it is to be called again.
     """
-    result = _json(value)
 
     async def work(m: Maos, found: str) -> None:
         unknown = (await m.workflows.status(found)).unknown
         if step not in unknown:
             hint = f"unknown are: {', '.join(unknown)}" if unknown else "no step of it is unknown"
             raise InvalidInput(f"the outcome of step {step!r} of {found} is not unknown", hint=hint)
-        await m.workflows.resolve(found, step, outcome, value=result, why=why)
+        await m.workflows.resolve(found, step, outcome, value=value, why=why)
 
     _send(database, id, work, f"resolved step {step}: {outcome}", as_json)
 
 
-@click.command(cls=LazyCommand, examples=["maos workflow pause order-7"])
+@json_command("maos workflow pause order-7")
 @id_argument
 @why_option
-@json_option
-@click.pass_obj
 def pause(database: DatabaseTarget, id: str, why: str, as_json: bool) -> None:
     """Pause a workflow run after its current steps finish."""
     _send(database, id, lambda m, found: m.workflows.pause(found, why=why), "pause requested", as_json)
 
 
-@click.command(cls=LazyCommand, examples=["maos workflow cancel order-7 --why 'not needed any more'"])
+@json_command("maos workflow cancel order-7 --why 'not needed any more'")
 @id_argument
 @why_option
-@json_option
-@click.pass_obj
 def cancel(database: DatabaseTarget, id: str, why: str, as_json: bool) -> None:
     """Cancel a workflow run after its current steps finish.
 
@@ -411,34 +346,17 @@ def _send(
 
     now = database.write(work)
     run, is_running = now.run, now.name == "running"
-    if as_json:
-        documents.show({"id": run.id, "done": done, "running": is_running})
-        return
     next_ = f"not running; resume with: maos workflow resume {run.id}" if run.is_open else f"it is {run.status}"
-    render.line(f"{run.id}: {done}" + ("" if is_running else f"; {next_}"))
+    text = f"{run.id}: {done}" + ("" if is_running else f"; {next_}")
+    render.show({"id": run.id, "done": done, "running": is_running}, text, as_json=as_json)
 
 
-def _json(text: str | None) -> Any:
-    if text is None:
-        return None
-    try:
-        return json.loads(text)
-    except ValueError as error:
-        raise InvalidInput(f"{text!r} is not JSON: {error}", hint="text needs quotes inside: '\"text\"'") from error
-
-
-# --- cleanup -----------------------------------------------------------------------------------------------------
-
-
-@click.command(cls=LazyCommand, examples=["maos workflow state cleanup --retention-days 30"])
+@json_command("maos workflow state cleanup --retention-days 30")
 @click.option(
     "--retention-days", type=click.FloatRange(min=0), default=30.0, show_default=True,
     help="Those that ended so many days ago.",
 )  # fmt: skip
-@dry_run_option
-@yes_option
-@json_option
-@click.pass_obj
+@consent_options
 def cleanup(database: DatabaseTarget, retention_days: float, dry_run: bool, yes: bool, as_json: bool) -> None:
     """Remove the steps of workflow runs that ended long ago; results stay.
 
@@ -447,17 +365,105 @@ def cleanup(database: DatabaseTarget, retention_days: float, dry_run: bool, yes:
     found = database.read(lambda m: m.workflows.old(retention_days * DAY_S))
     many = render.many(len(found), "workflow")
     if dry_run or not found:
-        if as_json:
-            documents.show({"removed": [], "would_remove": found})
-        else:
-            names = f"{', '.join(found[:NAMES_SHOWN_MAX])}{', …' if len(found) > NAMES_SHOWN_MAX else ''}"
-            render.line(f"would clean up {many}: {names}" if found else "nothing is that old")
+        names = f"{', '.join(found[:NAMES_SHOWN_MAX])}{', …' if len(found) > NAMES_SHOWN_MAX else ''}"
+        text = f"would clean up {many}: {names}" if found else "nothing is that old"
+        render.show({"removed": [], "would_remove": found}, text, as_json=as_json)
         return
     need_yes(f"{many} would be cleaned up", yes=yes, as_json=as_json)
     if not yes:
         ask(f"clean up {many}?")
     events = database.write(lambda m: m.workflows.forget(found))
-    if as_json:
-        documents.show({"removed": found, "events": events})
-    else:
-        render.line(f"cleaned up {many}, {render.many(events, 'event')}")
+    text = f"cleaned up {many}, {render.many(events, 'event')}"
+    render.show({"removed": found, "events": events}, text, as_json=as_json)
+
+
+# --- schedules ---------------------------------------------------------------------------------------------------
+
+Upcoming = tuple[Schedule, datetime | None]
+
+
+def _schedule(each: Upcoming) -> documents.Document:
+    known, due = each
+    said = {name: getattr(known, name) for name in ("name", "cron", "zone", "workflow", "arguments")}
+    return {**said, "version": known.definition, **documents.time(to_us(due) if due else None, "next")}
+
+
+SCHEDULES: Listing[Upcoming] = Listing(
+    "schedules",
+    (
+        Column("name", lambda each: each[0].name, style="bold"),
+        Column("when", lambda each: each[0].cron),
+        Column("zone", lambda each: each[0].zone),
+        Column("workflow", lambda each: each[0].workflow),
+        Column("next", lambda each: render.when(to_us(each[1])) if each[1] else ""),
+    ),
+    empty="no schedules; `maos workflow schedule add` makes one",
+    of=_schedule,
+)
+
+
+@json_command(
+    "maos workflow schedule add nightly '0 3 * * *' nightly.py:nightly Berlin --zone Europe/Berlin",
+    "maos workflow schedule add bills @monthly jobs.billing:bill",
+)
+@click.argument("name")
+@click.argument("cron")
+@target_arguments
+@click.option("--zone", default="UTC", show_default=True, help="The time zone that CRON is meant in.")
+def add(database: DatabaseTarget, /, name: str, cron: str, target: str, zone: str, as_json: bool, **given: Any) -> None:
+    """Start a workflow at times that a cron expression gives.
+
+    CRON is minute, hour, day of the month, month, day of the week. A schedule of that NAME is replaced.
+    """
+    definition = loader.load(target)
+
+    async def work(m: Maos) -> list[Upcoming]:
+        await m.workflows.schedule_with(name, cron, definition, *arguments(**given), zone=zone)
+        return [each for each in await m.workflows.upcoming() if each[0].name == name]
+
+    SCHEDULES.show(database.write(work, create=True), as_json=as_json)
+
+
+@json_command("maos workflow schedule list", name="list")
+def list_schedules(database: DatabaseTarget, as_json: bool) -> None:
+    """List schedules and their next run times."""
+    SCHEDULES.show(database.read(lambda m: m.workflows.upcoming()), as_json=as_json)
+
+
+@json_command("maos workflow schedule remove nightly")
+@click.argument("name")
+def remove(database: DatabaseTarget, name: str, as_json: bool) -> None:
+    """Remove a schedule; workflow runs that it started continue."""
+    database.write(lambda m: m.workflows.unschedule(name))
+    render.show({"removed": name}, f"removed {name}", as_json=as_json)
+
+
+@json_command("maos workflow serve nightly.py jobs.billing", json=LINES)
+@click.argument("targets", metavar="[TARGET]...", nargs=-1)
+def serve(database: DatabaseTarget, targets: tuple[str, ...], as_json: bool) -> None:
+    """Run due schedules, and resume interrupted workflow runs.
+
+    Ctrl+C ends it. TARGET are files or modules with workflows; those of schedules are found by themselves, also of
+    schedules that are added later. A problem with one is reported, and the others are served. Any number of
+    processes may serve one database: each due time starts one workflow run.
+    """
+    for each in targets:
+        loader.load_all(each)
+
+    def load(known: Schedule) -> Workflow[..., Any]:
+        return loader.load_recorded(known.workflow, known.definition, known.where)
+
+    async def work(m: Maos) -> None:
+        tell = (lambda text: documents.show_line({"told": text})) if as_json else note
+        serving = asyncio.create_task(m.workflows.serve(tell=tell, load=load))
+        tell("serving; Ctrl+C detaches from everything, and it can be resumed")
+
+        def stop(_why: signals.Signals | None = None) -> None:
+            serving.cancel()
+
+        with heard(interrupted=stop, sent_away=stop):
+            await asyncio.wait([serving])
+        if not serving.cancelled():
+            serving.result()
+
+    database.write(work, create=True)

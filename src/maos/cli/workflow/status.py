@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -10,11 +9,10 @@ import msgspec
 
 from maos.app import Maos
 from maos.cli import documents, render
-from maos.cli.commands import LazyCommand, json_option
-from maos.cli.console import Field, Listing
+from maos.cli.commands import json_command
 from maos.cli.database import DatabaseTarget
 from maos.cli.failures import note
-from maos.cli.plain import clean, shorten
+from maos.cli.render import Column, Listing, clean, shorten
 from maos.cli.runs import page as run_page
 from maos.errors import InvalidInput
 from maos.model.run import Run
@@ -39,12 +37,12 @@ def _done(each: WorkflowInfo) -> str:
 WORKFLOWS: Listing[WorkflowInfo] = Listing(
     "workflows",
     (
-        Field("id", lambda each: each.id, style="bold"),
-        Field("workflow", lambda each: each.workflow, yields=1),
-        Field("status", lambda each: run_page.STATES.get(each.state, each.state)),
-        Field("done", _done, right=True),
-        Field("changed", lambda each: render.when(each.changed_us)),
-        Field("doing", lambda each: each.activity, style="dim", yields=2),
+        Column("id", lambda each: each.id, style="bold"),
+        Column("workflow", lambda each: each.workflow, yields=1),
+        Column("status", lambda each: run_page.STATES.get(each.state, each.state)),
+        Column("done", _done, right=True),
+        Column("changed", lambda each: render.when(each.changed_us)),
+        Column("doing", lambda each: each.activity, style="dim", yields=2),
     ),
     empty="no workflows; `maos workflow run` starts one",
 )
@@ -59,19 +57,17 @@ def _outcome(step: Step) -> str:
 STEPS: Listing[tuple[str, Step]] = Listing(
     "steps",
     (
-        Field("step", lambda each: each[0]),
-        Field("what", lambda each: describe(each[1]), yields=1),
-        Field("status", lambda each: each[1].status),
-        Field("tries", lambda each: str(each[1].tries), right=True),
-        Field("outcome", lambda each: _outcome(each[1]), style="dim", yields=2),
+        Column("step", lambda each: each[0]),
+        Column("what", lambda each: describe(each[1]), yields=1),
+        Column("status", lambda each: each[1].status),
+        Column("tries", lambda each: str(each[1].tries), right=True),
+        Column("outcome", lambda each: _outcome(each[1]), style="dim", yields=2),
     ),
 )
 
 
 async def find(m: Maos, id: str) -> WorkflowRun | Run:
     """The workflow run of an id or a unique prefix of one: of a function, or a run that was made from a file."""
-    if not id:
-        raise InvalidInput("an empty id names no workflow", hint="`maos workflow list` shows them")
     found = await m.find(id, "workflow", "run")
     if found.kind == "workflow":
         return await m.workflows.get(found.id)
@@ -84,27 +80,17 @@ async def find(m: Maos, id: str) -> WorkflowRun | Run:
     return run
 
 
-# --- commands ----------------------------------------------------------------------------------------------------
-
-
-@click.command("list", cls=LazyCommand, examples=["maos workflow list", "maos workflow list --status running --json"])
+@json_command("maos workflow list", "maos workflow list --status running --json", name="list")
 @click.option("--status", type=click.Choice(STATUSES), help="Only those.")
-@json_option
-@click.pass_obj
 def list_(database: DatabaseTarget, status: str | None, as_json: bool) -> None:
     """List workflow runs, of functions and of files; open ones first."""
     found = database.read(lambda m: views.list_all(m.runs, m.workflows, status or ""))
-    if status and not found and not as_json:
-        render.line(f"no workflow is {status}")
-    else:
-        WORKFLOWS.show(found, as_json=as_json)
+    WORKFLOWS.show(found, as_json=as_json, empty=f"no workflow is {status}" if status else "")
 
 
-@click.command(cls=LazyCommand, examples=["maos workflow show nightly-1", "maos workflow show nightly-1 --all --json"])
+@json_command("maos workflow show nightly-1", "maos workflow show nightly-1 --all --json")
 @click.argument("id", metavar="ID")
 @click.option("--all", "everything", is_flag=True, help="All steps, however many.")
-@json_option
-@click.pass_obj
 def show(database: DatabaseTarget, id: str, everything: bool, as_json: bool) -> None:
     """Show a workflow run: its steps, their outcomes, and what it waits for.
 
@@ -137,18 +123,7 @@ def show(database: DatabaseTarget, id: str, everything: bool, as_json: bool) -> 
 def document(run: WorkflowRun) -> documents.Document:
     """All that is known of a workflow run of a function."""
     names = ("arguments", "options", "result", "error", "published", "checkpoints", "steps")
-    return {**summary(run), **{name: msgspec.to_builtins(getattr(run, name)) for name in names}}
-
-
-def summary(run: WorkflowRun) -> documents.Document:
-    """A workflow run of a function as it is listed."""
-    found: documents.Document = documents.of(views.of_function(run))
-    return found
-
-
-def show_list(runs: Sequence[WorkflowRun]) -> None:
-    """Print workflow runs, one to a line."""
-    WORKFLOWS.table([views.of_function(run) for run in runs])
+    return {**documents.of(views.of_function(run)), **{name: msgspec.to_builtins(getattr(run, name)) for name in names}}
 
 
 def spoken(run: WorkflowRun) -> str:
@@ -157,16 +132,10 @@ def spoken(run: WorkflowRun) -> str:
     return run_page.STATES.get(state, state)
 
 
-def needs_resume(run: WorkflowRun) -> bool:
-    """Whether it stopped without being told to, and does not continue until it is resumed."""
-    return Status.of(run).needs_resume
-
-
-def show_stopped(run: WorkflowRun) -> None:
+def show_stopped(run: WorkflowInfo) -> None:
     """Print why a workflow run has stopped by itself, and the command that resumes it."""
-    state = "changed" if run.status == "changed" else "interrupted"
     why = f": {clean(run.why)}" if run.why else ""
-    render.line(("! ", "bold red"), (clean(run.id), "bold"), " is ", (state, "bold red"), why)
+    render.line(("! ", "bold red"), (clean(run.id), "bold"), " is ", (run.status, "bold red"), why)
     render.line(("  resume with: ", "dim"), (f"maos workflow resume {run.id}", "bold"))
 
 
@@ -195,7 +164,7 @@ def _show_page(run: WorkflowRun, *, everything: bool) -> None:
             render.line(("waits: ", "bold yellow"), f"maos workflow signal {run.id} {clean(step.name)} [JSON]")
     if run.status == "completed":
         show_end(run)
-    elif needs_resume(run) or run.status == "paused":
+    elif Status.of(run).needs_resume or run.status == "paused":
         render.line(f"resume with: maos workflow resume {run.id}")
 
 
