@@ -140,6 +140,11 @@ def lookup(state: Any, path: Path) -> Any:
     return state
 
 
+def meet(one: str, other: str) -> bool:
+    """Whether two pointers are the same, or one of them leads to something inside what the other leads to."""
+    return one == other or one.startswith(other + "/") or other.startswith(one + "/")
+
+
 def _child(node: Any, part: str | int) -> Any:
     if isinstance(node, dict):
         return node.get(part, MISSING)

@@ -176,7 +176,7 @@ class AgentStates(StateCompaction):
             p = await m.state.peek("reviewer", "/messages", last=50)
             print(p.head["status"], p.entries, p.length)
         """
-        return await loader.peek(self._journal, self.loader, agent, path, last)
+        return await self.loader.peek(agent, path, last)
 
     async def all(self, prefix: str = "") -> AsyncIterator[StateSummary]:
         """All agents, sorted by name.

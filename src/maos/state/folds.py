@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import cramjam
 import msgspec
 
-from maos.model.changes import Op, parse_pointer, pointer
+from maos.model.changes import Op, meet, parse_pointer, pointer
 from maos.state.records import State
 from maos.store.contract import Document, Store
 
@@ -68,11 +68,7 @@ class Tally:
     def saw(self, ops: list[Op]) -> None:
         """Take note of operations that segments do not survive."""
         for op in ops:
-            for path in self.segments:
-                inside = op[1].startswith(path + "/")
-                above = op[0] != "ext" and (path == op[1] or path.startswith(op[1] + "/") or op[1] == "")
-                if inside or above:
-                    self.changed_inside.add(path)
+            self.changed_inside.update(each for each in self.segments if op[:2] != ["ext", each] and meet(op[1], each))
 
 
 def split(state: dict[str, Any]) -> tuple[dict[str, Any], dict[str, list[Any]]]:

@@ -16,7 +16,17 @@ from maos.model.changes import Op
 from maos.model.events.core import EVENTS, EventBase
 from maos.state import folds
 from maos.state.cache import Cache
-from maos.state.loader import Loader, StateFold, content, empty, instant, missing, operations, recorded_total
+from maos.state.loader import (
+    Loader,
+    StateFold,
+    content,
+    empty,
+    instant,
+    missing,
+    operations,
+    recorded_total,
+    state_after,
+)
 from maos.state.records import Replay, State, StateEvent, StateVersion, Update
 from maos.store.contract import Document, Key, Lease
 
@@ -96,7 +106,7 @@ class StateHistory:
                 and (before_us is None or event.time_us < before_us)
                 and (source is None or event.source == source)
                 and (correlation is None or event.correlation == correlation)
-                and (path is None or any(_below(change.path, path) for change in event.changes))
+                and (path is None or any(changes.meet(change.path, path.rstrip("/")) for change in event.changes))
             ):
                 found.append(event)
                 if len(found) == limit:
@@ -160,8 +170,7 @@ class StateHistory:
             if total != recorded_total(record):
                 raise Corrupt(f"{record.id}: replay gives another state", stream=record.stream, version=record.version)
             count += 1
-            source = content(record).source
-            state = State(agent, record.version, data, total, record.time_us, source, record.type)
+            state = state_after(agent, record, data)
         if state.version != last:
             warnings.append(f"ends at version {state.version}")
         return Replay(state, count, (Cache.clock_ns() - begin_ns) // 1000, True, tuple(warnings))
@@ -323,7 +332,3 @@ def state_event(agent: str, record: Record, data: dict[str, object], ops: list[O
 def _named(error: MaosError, record: Record) -> Corrupt:
     what = error.what if record.id in error.what else f"{record.id}: {error.what}"
     return Corrupt(what, stream=record.stream, version=record.version)
-
-
-def _below(path: str, ancestor: str) -> bool:
-    return path == ancestor or path.startswith(ancestor.rstrip("/") + "/") or ancestor.startswith(path + "/")
