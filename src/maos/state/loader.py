@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from itertools import chain
+from time import perf_counter_ns
 from typing import Any
 
 import msgspec
@@ -14,11 +15,10 @@ from maos.journal.codec import Event
 from maos.journal.journal import PAGE_EVENTS, Journal, Record
 from maos.model import agent as agents
 from maos.model import checksum
-from maos.model.changes import Op, StateDraft, find, meet, well_formed
+from maos.model.changes import MapView, Op, StateDraft, copied, find, meet, well_formed
 from maos.model.events.state import CompactionBase, StateEvent, StateUpdated
-from maos.model.view import MapView, copied
 from maos.state import folds
-from maos.state.cache import Cache, Entry, size_of
+from maos.state.folds import Cache, Entry, size_of
 from maos.state.records import Peek, State
 
 TIME_US_MAX = 253_402_300_800 * 1_000_000  # the year 10000
@@ -31,14 +31,14 @@ MEMORY_FACTOR = 4
 class Loader:
     """Folds an agent's events, starting from the best place there is."""
 
-    def __init__(self, journal: Journal, cache: Cache) -> None:
+    def __init__(self, journal: Journal) -> None:
         self._journal = journal
-        self._cache = cache
+        self.cache = Cache(self.current)
 
     async def current(self, agent: str) -> Entry:
         """The newest state, from memory if the journal has nothing newer."""
-        cache = self._cache
-        begin_ns = cache.clock_ns()
+        cache = self.cache
+        begin_ns = perf_counter_ns()
         entry = cache.look(agent)
         version = await self._journal.store.version(agents.PREFIX + agent)
         if entry is not None and entry.state.version == version:
@@ -54,25 +54,25 @@ class Loader:
             cache.misses += 1
             entry = await self._load(agent, version)
             cache.put(agent, entry)
-        cache.access_ns += cache.clock_ns() - begin_ns
+        cache.access_ns += perf_counter_ns() - begin_ns
         return entry
 
     def remembered(self, agent: str) -> State | None:
         """The state in memory, however old."""
-        entry = self._cache.look(agent)
+        entry = self.cache.look(agent)
         return entry.state if entry is not None else None
 
     def keep(self, entry: Entry | None, state: State, ops: list[Op]) -> None:
         """Take a state just written into the cache."""
         if entry is None:
             if state.version == 1:
-                self._cache.put(state.agent, Entry(state, folds.Tally(), _added(ops)))
+                self.cache.put(state.agent, Entry(state, folds.Tally(), _added(ops)))
             else:
-                self._cache.invalidate(state.agent)
+                self.cache.invalidate(state.agent)
             return
         entry.tally.saw(ops)
         entry.state = state
-        self._cache.grow(entry, _added(ops))
+        self.cache.grow(entry, _added(ops))
 
     async def at(self, agent: str, version: int) -> State:
         """The state at a version."""
@@ -82,7 +82,7 @@ class Loader:
             raise missing(agent)
         if not 1 <= version <= newest:
             raise NotFound(f"agent {agent!r} has no version {version}", hint=f"its versions are 1 to {newest}")
-        entry = self._cache.look(agent)
+        entry = self.cache.look(agent)
         if entry is not None and entry.state.version == version == newest:  # an older one may be compacted by now
             return entry.state
         kept = await folds.load(self._journal.store, stream, agent, self._journal.notes)
@@ -227,7 +227,7 @@ class Loader:
             if len(page) < PAGE_EVENTS:
                 break
         entry.state = fold.state()
-        self._cache.grow(entry, size * MEMORY_FACTOR)
+        self.cache.grow(entry, size * MEMORY_FACTOR)
 
 
 class StateFold:

@@ -17,8 +17,7 @@ from maos.cli.database import DatabaseTarget
 from maos.cli.failures import code_for, report
 from maos.cli.plain import clean, shorten
 from maos.errors import Corrupt, InvalidInput, NotFound
-from maos.model.changes import MISSING, lookup, parse_pointer
-from maos.model.view import plain
+from maos.model.changes import MISSING, lookup, parse_pointer, plain
 
 if TYPE_CHECKING:
     from maos.app import Maos
