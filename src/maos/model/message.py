@@ -95,20 +95,9 @@ class Message(NamedTuple):
     @property
     def event(self) -> MessageSent:
         """The event that records it."""
-        return MessageSent(
-            id=self.id,
-            sender=self.sender,
-            text=self.text,
-            kind=self.type,
-            to=list(self.to),
-            run=self.run,
-            topic=self.topic,
-            metadata=dict(self.metadata),
-            hops=self.hops,
-            reply_to=self.reply_to,
-            at_us=self.at_us,
-            ttl_us=self.ttl_us,
-        )
+        fields = {**self._asdict(), "to": list(self.to), "metadata": dict(self.metadata)}
+        del fields["version"]
+        return MessageSent(kind=fields.pop("type"), **fields)
 
     @property
     def data(self) -> dict[str, Any]:
@@ -118,21 +107,9 @@ class Message(NamedTuple):
 
 def message(sent: MessageSent, *, version: int = 0) -> Message:
     """Return a message as it was recorded; `version` is its version in an inbox."""
-    return Message(
-        id=sent.id or f"@{version}",
-        sender=sent.sender,
-        text=sent.text,
-        type=sent.kind,
-        to=tuple(sent.to),
-        run=sent.run,
-        topic=sent.topic,
-        metadata=sent.metadata,
-        hops=sent.hops,
-        reply_to=sent.reply_to,
-        at_us=sent.at_us,
-        ttl_us=sent.ttl_us,
-        version=version,
-    )
+    fields = msgspec.structs.asdict(sent)
+    fields |= {"id": sent.id or f"@{version}", "type": fields.pop("kind"), "to": tuple(sent.to)}
+    return Message(**fields, version=version)
 
 
 def index_event(said: Message, names: Sequence[str]) -> MessageSent | MessageRouted:

@@ -17,7 +17,7 @@ from maos.cli.failures import note
 from maos.cli.signals import heard
 from maos.cli.workflow.runs import arg_option, arguments
 from maos.clock import to_us
-from maos.model.schedule import Schedule
+from maos.model.workflow import Schedule
 from maos.workflows import loader
 from maos.workflows.definition import Workflow
 
