@@ -314,7 +314,7 @@ async def verify(
         if only is not None and stream != only:
             continue
         name = stream.removeprefix(agents.PREFIX)
-        known = _damaged(damage, stream)
+        known = any(each.stream == stream for each in damage)
         try:
             damage.extend(await _check_agent(journal, states, name, damaged=known))
         except MaosError as error:  # a damaged page: the others are still looked at
@@ -359,7 +359,3 @@ def _same(kept: State, replayed: State) -> bool:
         return checksum.checksum(kept.raw()) == replayed.total == kept.total
     except InvalidInput:
         return False  # it holds something that is not plain data
-
-
-def _damaged(damage: list[Damage], stream: str) -> bool:
-    return any(each.stream == stream for each in damage)

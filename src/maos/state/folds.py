@@ -283,18 +283,12 @@ _UNUSABLE = (KeyError, TypeError, ValueError, IndexError, cramjam.DecompressionE
 class Entry:
     """A state in the cache."""
 
-    __slots__ = ("_measured", "bytes", "state", "tally")
+    __slots__ = ("bytes", "measured", "state", "tally")
 
     def __init__(self, state: State, tally: Tally, size: int) -> None:
         self.state = state
         self.tally = tally
-        self.bytes = self._measured = max(size, ENTRY_BYTES_MIN)
-
-    def grow(self, size: int) -> None:
-        """Count what was added. What it took the place of is not known, so now and then all of it is measured."""
-        self.bytes += size
-        if self.bytes > 2 * self._measured + ENTRY_BYTES_SLACK:
-            self.bytes = self._measured = max(size_of(self.state.raw()), ENTRY_BYTES_MIN)
+        self.bytes = self.measured = max(size, ENTRY_BYTES_MIN)
 
 
 class Cache:
@@ -326,9 +320,11 @@ class Cache:
         self._shrink()
 
     def grow(self, entry: Entry, size: int) -> None:
-        """Count what an update added."""
+        """Count what was added. What it took the place of is not known, so now and then all of it is measured."""
         before = entry.bytes
-        entry.grow(size)
+        entry.bytes += size
+        if entry.bytes > 2 * entry.measured + ENTRY_BYTES_SLACK:
+            entry.bytes = entry.measured = max(size_of(entry.state.raw()), ENTRY_BYTES_MIN)
         if self._entries.get(entry.state.agent) is entry:  # it may have been evicted meanwhile
             self._bytes += entry.bytes - before
             self._shrink()

@@ -13,7 +13,6 @@ from __future__ import annotations
 import hashlib
 import secrets
 from collections.abc import Container
-from functools import partial
 from time import perf_counter_ns
 from typing import Any, NamedTuple
 
@@ -357,40 +356,30 @@ class StateSnapshots(StateHistory):
             raise InvalidInput("give only one of keep_last, keep_since and critical_only")
         if keep_last is not None and keep_last < 0:
             raise InvalidInput(f"cannot keep the last {keep_last} events")
-        work = partial(self._compact, agent, strategy, keep_last, keep_since, critical_only, dry_run, source)
-        return await retry_conflicts(work)
 
-    async def _compact(
-        self,
-        agent: str,
-        strategy: str,
-        keep_last: int | None,
-        keep_since: When | None,
-        critical_only: bool,
-        dry_run: bool,
-        source: str,
-    ) -> Compaction:
-        entry = await self.loader.current(agent)
-        state = entry.state
-        loader.check(state)  # never put a wrong state in the place of the events that would show it
-        through = await self._through(state, keep_last, keep_since)
-        records = await self._records(state, through)
-        ranges = _runs(agent, records) if strategy == "merge" or critical_only else _everything(agent, records)
-        removed = sum(each.events - 1 for each in ranges)
-        before = len(records)
-        if not removed or dry_run:
-            return Compaction(agent, strategy, through, before, before - removed, None, None)
-        documents = folds.renewed(state, entry.tally, agents.stream(agent))
-        snapshot: str | None = None
-        if strategy == "snapshot":
-            kept = await self.loader.at(agent, records[-1].version)
-            info, document = await self._make(kept, "full", source, retention=Retention(permanent=True))
-            documents.append(document)
-            snapshot = info.id
-        gone = {version for each in ranges for version in range(each.first, each.last.version)}
-        documents.extend(await self._filled(agent, gone))
-        version = await self._replace(state, ranges, documents, strategy, source)
-        return Compaction(agent, strategy, through, before, before - removed, snapshot, version)
+        async def work() -> Compaction:
+            entry = await self.loader.current(agent)
+            state = entry.state
+            loader.check(state)  # never put a wrong state in the place of the events that would show it
+            through = await self._through(state, keep_last, keep_since)
+            records = await self._records(state, through)
+            ranges = _runs(agent, records) if strategy == "merge" or critical_only else _everything(agent, records)
+            left = len(records) - sum(each.events - 1 for each in ranges)
+            if left == len(records) or dry_run:
+                return Compaction(agent, strategy, through, len(records), left, None, None)
+            documents = folds.renewed(state, entry.tally, agents.stream(agent))
+            snapshot: str | None = None
+            if strategy == "snapshot":
+                kept = await self.loader.at(agent, records[-1].version)
+                info, document = await self._make(kept, "full", source, retention=Retention(permanent=True))
+                documents.append(document)
+                snapshot = info.id
+            gone = {version for each in ranges for version in range(each.first, each.last.version)}
+            documents.extend(await self._filled(agent, gone))
+            version = await self._replace(state, ranges, documents, strategy, source)
+            return Compaction(agent, strategy, through, len(records), left, snapshot, version)
+
+        return await retry_conflicts(work)
 
     async def _records(self, state: State, through: int) -> list[Record]:
         records: list[Record] = []
