@@ -582,9 +582,9 @@ def event_types() -> str:
         for node in classes.values():
             lines += _event_type(node, classes)
             if node.name == "StateEventBase":
-                lines += ["### Changes of a state", "", "All of these have the same fields.", "", "| type | says |"]
-                lines += ["|---|---|", *(f"| `{each}` | {says} |" for each, says in STATE_TYPES.items()), ""]
-                lines += [*_FIELDS, *_event_fields(node, classes), ""]
+                lines += ["All changes of a state have the fields of `state_updated`.", ""]
+                for stored, meaning in STATE_TYPES.items():
+                    lines += [f"### {stored}", "", meaning, ""]
     lines += [
         "## Events of your own",
         "",
@@ -607,11 +607,8 @@ def _event_type(node: ast.ClassDef, classes: dict[str, ast.ClassDef]) -> list[st
     lines = [f"### {title}", "", *_prose(ast.get_docstring(node))]
     rows = list(_event_fields(node, classes))
     if rows:
-        lines += [*_FIELDS, *rows, ""]
+        lines += ["| field | type | default | |", "|---|---|---|---|", *rows, ""]
     return lines
-
-
-_FIELDS = ("| field | type | default | |", "|---|---|---|---|")
 
 
 def _event_fields(node: ast.ClassDef, classes: dict[str, ast.ClassDef]) -> Iterator[str]:

@@ -146,12 +146,7 @@ def agents_of(run: Run, task: TaskState) -> list[str]:
 
 
 def _state(
-    run: Run,
-    lives: bool,
-    at_work: Sequence[TaskState],
-    person: bool,
-    until_us: int,
-    failed: Sequence[TaskState],
+    run: Run, lives: bool, at_work: Sequence[TaskState], person: bool, until_us: int, failed: Sequence[TaskState]
 ) -> SupervisorState:
     if run.status in (RunStatus.COMPLETED, RunStatus.CANCELLED):
         return SupervisorState(run.status)
