@@ -15,15 +15,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from maos.model.events import messages as events
 from maos.model.events.core import EventBase
-from maos.model.events.messages import (
-    MessageDelivered,
-    MessageResolved,
-    MessageRouted,
-    MessageSent,
-    TopicJoined,
-    TopicLeft,
-)
 
 TYPES = ("info", "request", "response", "discovery", "coordination", "broadcast", "error")
 
@@ -93,11 +86,11 @@ class Message(NamedTuple):
         return EXPIRED if self.is_expired(now_us) else OUTDATED if self.at_us < oldest_us else ""
 
     @property
-    def event(self) -> MessageSent:
+    def event(self) -> events.MessageSent:
         """The event that records it."""
         fields = {**self._asdict(), "to": list(self.to), "metadata": dict(self.metadata)}
         del fields["version"]
-        return MessageSent(kind=fields.pop("type"), **fields)
+        return events.MessageSent(kind=fields.pop("type"), **fields)
 
     @property
     def data(self) -> dict[str, Any]:
@@ -105,21 +98,21 @@ class Message(NamedTuple):
         return {"id": self.id, "sender": self.sender, "text": self.text, "type": self.type, **self.event.data}
 
 
-def message(sent: MessageSent, *, version: int = 0) -> Message:
+def message(sent: events.MessageSent, *, version: int = 0) -> Message:
     """Return a message as it was recorded; `version` is its version in an inbox."""
     fields = msgspec.structs.asdict(sent)
     fields |= {"id": sent.id or f"@{version}", "type": fields.pop("kind"), "to": tuple(sent.to)}
     return Message(**fields, version=version)
 
 
-def index_event(said: Message, names: Sequence[str]) -> MessageSent | MessageRouted:
+def index_event(said: Message, names: Sequence[str]) -> events.MessageSent | events.MessageRouted:
     """Return the event of a message for the index of its run: without its text if an inbox has that.
 
     Only inboxes of the run's own agents count, because only they are exported with the run.
     """
     if not any(belongs(name, said.run) for name in names):
         return said._replace(to=tuple(names)).event
-    return MessageRouted(
+    return events.MessageRouted(
         id=said.id, sender=said.sender, kind=said.type, to=list(names), topic=said.topic, at_us=said.at_us
     )
 
@@ -169,11 +162,11 @@ class Acknowledgements(msgspec.Struct, kw_only=True):
         """Fold one more event in."""
         self.version += 1
         match event:
-            case MessageDelivered(versions=versions):
+            case events.MessageDelivered(versions=versions):
                 for version in versions:
                     if not self.is_resolved(version):
                         self.tries[version] = self.tries.get(version, 0) + 1
-            case MessageResolved(versions=versions, floor=floor):
+            case events.MessageResolved(versions=versions, floor=floor):
                 self._resolve(versions, floor)
 
     def _resolve(self, versions: Iterable[int], floor: int) -> None:
@@ -199,9 +192,9 @@ class Topics(msgspec.Struct, kw_only=True):
         """Fold one more event in."""
         self.version += 1
         match event:
-            case TopicJoined(topic=topic, name=name):
+            case events.TopicJoined(topic=topic, name=name):
                 self.members.setdefault(topic, {})[name] = None
-            case TopicLeft(topic=topic, name=name):
+            case events.TopicLeft(topic=topic, name=name):
                 names = self.members.get(topic, {})
                 names.pop(name, None)
                 if not names:

@@ -376,14 +376,12 @@ class Run(Content, kw_only=True):
             self.retries_chosen = True
 
     def _wake(self, at_us: int) -> None:
-        """A person did not want to wait for the end of a rate limit."""
         self.sleeping = {kind: min(until_us, at_us) for kind, until_us in self.sleeping.items()}
         for task in self.tasks.values():
             if task.failure == "rate_limited":
                 task.not_before_us = 0
 
     def _move(self, event: events.RunMoved) -> None:
-        """What it works on is in another folder now."""
         self.folder, self.moved = event.folder, self.version
         if event.workspace is not None:
             self.options = {**self.options, "workspace": event.workspace}
