@@ -57,7 +57,7 @@ def of_run(run: str) -> str:
 
 
 class Message(NamedTuple):
-    """A message from one agent or person to others."""
+    """A message from one agent or person to others; its fields are those of its event, in the same order."""
 
     id: str
     sender: str
@@ -88,9 +88,8 @@ class Message(NamedTuple):
     @property
     def event(self) -> events.MessageSent:
         """The event that records it."""
-        fields = {**self._asdict(), "to": list(self.to), "metadata": dict(self.metadata)}
-        del fields["version"]
-        return events.MessageSent(kind=fields.pop("type"), **fields)
+        fields: dict[str, Any] = dict(zip(events.MessageSent.__struct_fields__, self, strict=False))
+        return events.MessageSent(**{**fields, "to": list(self.to), "metadata": dict(self.metadata)})
 
     @property
     def data(self) -> dict[str, Any]:
@@ -100,9 +99,8 @@ class Message(NamedTuple):
 
 def message(sent: events.MessageSent, *, version: int = 0) -> Message:
     """Return a message as it was recorded; `version` is its version in an inbox."""
-    fields = msgspec.structs.asdict(sent)
-    fields |= {"id": sent.id or f"@{version}", "type": fields.pop("kind"), "to": tuple(sent.to)}
-    return Message(**fields, version=version)
+    id, sender, text, kind, to, *rest = msgspec.structs.astuple(sent)
+    return Message._make((id or f"@{version}", sender, text, kind, tuple(to), *rest, version))
 
 
 def index_event(said: Message, names: Sequence[str]) -> events.MessageSent | events.MessageRouted:

@@ -77,7 +77,9 @@ class Tally:
     def saw(self, ops: list[Op]) -> None:
         """Take note of operations that segments do not survive."""
         for op in ops:
-            self.changed_inside.update(each for each in self.segments if op[:2] != ["ext", each] and meet(op[1], each))
+            for path in self.segments:
+                if (op[0] != "ext" or op[1] != path) and meet(op[1], path):
+                    self.changed_inside.add(path)
 
 
 def split(state: dict[str, Any]) -> tuple[dict[str, Any], dict[str, list[Any]]]:

@@ -169,8 +169,8 @@ class Loader:
         found = grown = 0
         while before > head.version or found < min(last, lengths[path] + grown):
             page = await self._journal.page_back(agents.stream(head.agent), before=before, limit=limit)
-            if not page or (parts and page[0].version != before - 1):
-                return None
+            if not page or (page[0].version != before - 1 if parts else page[0].version < head.version):
+                return None  # compacted meanwhile, or the end of the journal is lost
             for record in page:
                 entries = _appended(operations(record), path)
                 if entries is None:
@@ -180,11 +180,11 @@ class Loader:
                 if record.version > head.version:
                     newer.append(record)
                     grown += len(entries)
-                elif len(parts) == len(newer) + 1 and record.version != head.version:
-                    return None  # compacted across the head, or the end of the journal is lost
                 before = record.version - record.spans + 1
         fold = StateFold(head)
         for record in reversed(newer):
+            if overlaps(record, fold.version):
+                return None
             others = []
             for op in operations(record):
                 if op[0] == "ext" and op[1] in lengths:
