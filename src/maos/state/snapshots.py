@@ -168,7 +168,7 @@ class StateSnapshots(StateHistory):
 
             state = await m.state.read_snapshot("reviewer", "before")
         """
-        return await self._state_of(_open(await self._find(agent, snapshot))[0])
+        return await self._state_of(await self._find(agent, snapshot))
 
     async def restore(
         self, agent: str, snapshot: str, *, expected: int | None = None, source: str = "", under: Lease | None = None
@@ -210,7 +210,7 @@ class StateSnapshots(StateHistory):
         document = await self._find(agent, snapshot)
         id_ = document.key.rpartition("\t")[2]
         try:
-            return id_, await self._state_of(_open(document)[0]), ()
+            return id_, await self._state_of(document), ()
         except Corrupt as error:
             try:
                 state = await self.loader.at(agent, document.version)
@@ -267,19 +267,20 @@ class StateSnapshots(StateHistory):
         bad = []
         for document in await self._documents(agent):
             try:
-                await self._state_of(_open(document)[0])
+                await self._state_of(document)
             except MaosError as error:
                 bad.append((document.version, error.what))
         return bad
 
     async def _newest(self, agent: str) -> tuple[SnapshotInfo | None, State | None]:
         """The newest snapshot that holds a state, and that state; None for both when there is none that verifies."""
-        for info in reversed(await self.snapshots(agent)):
-            if info.kind != "checkpoint":
-                try:
-                    return info, await self._state_of(info)
-                except Corrupt as error:
-                    self._journal.notes.append(f"snapshot {info.id} of {agent!r} cannot be built on: {error.what}")
+        for document in reversed(await self._documents(agent)):
+            try:
+                info = _open(document)[0]
+                if info.kind != "checkpoint":
+                    return info, await self._state_of(document)
+            except Corrupt as error:
+                self._journal.notes.append(f"a snapshot of {agent!r} cannot be built on: {error.what}")
         return None, None
 
     async def _documents(self, agent: str) -> list[Document]:
@@ -304,13 +305,10 @@ class StateSnapshots(StateHistory):
             f"agent {agent!r} has no snapshot {snapshot!r}", hint="`maos state snapshot AGENT --list` shows them"
         )
 
-    async def _state_of(self, info: SnapshotInfo) -> State:
+    async def _state_of(self, document: Document) -> State:
+        info, stored = _open(document)
         if info.kind == "checkpoint":
             return await self.loader.at(info.agent, info.version)
-        document = await self._journal.store.load("snapshot", _key(info))
-        if document is None:
-            raise Corrupt(f"snapshot {info.id} of {info.agent!r} is missing")
-        _info, stored = _open(document)
         plain = compress.decompress(stored, info.compression, size=info.bytes_plain)
         try:
             content = msgspec.json.decode(plain)
