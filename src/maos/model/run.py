@@ -421,7 +421,12 @@ class Run(Content, kw_only=True):
                 task.status, task.ended_us = TaskStatus.SKIPPED, event.at_us
                 task.failure, task.why = "", event.why
                 self._unblock(task)
-        self._spend(task, event.cost_usd, event.tokens)
+        task.cost_usd += event.cost_usd
+        task.used_usd += event.cost_usd
+        self.cost_usd += event.cost_usd
+        task.tokens += event.tokens
+        task.used_tokens += event.tokens
+        self.tokens += event.tokens
 
     def _gate(self, task: TaskState, event: events.TaskGated) -> None:
         is_again = task.status == TaskStatus.GATED and task.gate == event.passed
@@ -459,11 +464,3 @@ class Run(Content, kw_only=True):
             self.tasks[name] = TaskState(name=name, plan=dict(plan), needs=needs, missing=missing, agent=agent)
             for need in needs:
                 self.needed_by.setdefault(need, []).append(name)
-
-    def _spend(self, task: TaskState, cost_usd: float, tokens: int) -> None:
-        task.cost_usd += cost_usd
-        task.tokens += tokens
-        task.used_usd += cost_usd
-        task.used_tokens += tokens
-        self.cost_usd += cost_usd
-        self.tokens += tokens
