@@ -77,9 +77,8 @@ class StateSnapshots(StateHistory):
 
         async def work() -> SnapshotInfo:
             state = (await self.loader.current(agent)).state
-            info, document = await self._make(
-                state, kind, source, name=name, trigger=trigger, retention=retention, compression=compression
-            )
+            about = {"name": name, "trigger": trigger, "source": source, "compression": compression}
+            info, document = await self._make(state, kind, retention=retention or Retention(), **about)
             meta = {"snapshot": info.id, "kind": info.kind, "version": info.version, "trigger": trigger}
             facts = given(meta=meta | given(name=name), source=source)
             await self._write(state, [], type_="snapshot_created", facts=facts, documents=[document])
@@ -88,15 +87,7 @@ class StateSnapshots(StateHistory):
         return await retry_conflicts(work)
 
     async def _make(
-        self,
-        state: State,
-        kind: str,
-        source: str,
-        *,
-        name: str = "",
-        trigger: str = "event",
-        retention: Retention | None = None,
-        compression: str = "zstd",
+        self, state: State, kind: str, *, name: str, trigger: str, source: str, retention: Retention, compression: str
     ) -> tuple[SnapshotInfo, Document]:
         """A snapshot of a state, not yet saved."""
         begin_ns = perf_counter_ns()
@@ -129,7 +120,7 @@ class StateSnapshots(StateHistory):
             bytes_plain=len(plain),
             bytes_stored=len(stored),
             duration_us=(perf_counter_ns() - begin_ns) // 1000,
-            retention=retention or Retention(),
+            retention=retention,
         )
         return info, Document("snapshot", _key(info), state.version, _seal(info, stored))
 
@@ -369,7 +360,8 @@ class StateSnapshots(StateHistory):
             snapshot: str | None = None
             if strategy == "snapshot":
                 kept = await self.loader.at(agent, records[-1].version)
-                info, document = await self._make(kept, "full", source, retention=Retention(permanent=True))
+                about = {"name": "", "trigger": "event", "source": source, "compression": "zstd"}
+                info, document = await self._make(kept, "full", retention=Retention(permanent=True), **about)
                 documents.append(document)
                 snapshot = info.id
             gone = {version for each in ranges for version in range(each.first, each.last.version)}
