@@ -32,6 +32,7 @@ from maos.cli import failures
 from maos.cli.agent.status import code_of
 from maos.cli.program import program
 from maos.model import status
+from maos.model.events.state import TYPES as STATE_TYPES
 from maos.model.failure import TABLE
 from maos.model.plan import TASKS_MAX
 from maos.plans import format as plans
@@ -56,7 +57,6 @@ PARTS: list[tuple[str, str, list[tuple[str, list[str]]]]] = [
             ("state/agents.py", ["AgentStates"]),
             ("state/history.py", ["StateHistory"]),
             ("state/snapshots.py", ["StateSnapshots"]),
-            ("state/compaction.py", ["StateCompaction"]),
         ],
     ),
     (
@@ -74,7 +74,7 @@ PARTS: list[tuple[str, str, list[tuple[str, list[str]]]]] = [
             ("state/records.py", ["Retention", "SnapshotInfo", "SnapshotRestored", "Compaction"]),
         ],
     ),
-    ("Cache", "", [("state/cache.py", ["Cache"]), ("state/records.py", ["CacheStatistics"])]),
+    ("Cache", "", [("state/folds.py", ["Cache"]), ("state/records.py", ["CacheStatistics"])]),
     ("Journal", "", [("journal/journal.py", ["Journal"])]),
     (
         "What calls about the journal take and give back",
@@ -240,17 +240,17 @@ EVENT_PAGES: list[tuple[str, str]] = [
 
 HANDLES = {
     "Maos": "m", "AgentStates": "m.state", "StateHistory": "m.state", "StateSnapshots": "m.state",
-    "StateCompaction": "m.state", "Cache": "m.state.cache", "Journal": "m.journal",
+    "Cache": "m.state.cache", "Journal": "m.journal",
     "Workflows": "m.workflows", "TimeTravel": "m.travel", "Bundles": "m.transfer",
 }  # fmt: skip
 """What an object is called by those who use it."""
 
 EXPORTED = set(maos.__all__)
 HIDDEN = {
-    "access_ns", "add", "check", "check_snapshots", "clock_ns", "codec", "decode", "grow",
+    "access_ns", "add", "check", "check_snapshots", "codec", "decode", "grow",
     "hits", "loader", "look", "loose", "misses",
     "of", "owner", "page",
-    "page_back", "put", "raw", "refreshes", "shape", "store", "total", "warm_with",
+    "page_back", "put", "raw", "refreshes", "shape", "store", "total",
     "apply_file", "execute_agent", "find", "handle", "import_runs", "logged", "needs_consent", "notices", "now_us",
     "schedule_with", "start_child", "stop_agent", "upcoming", "without_secrets",
 }  # fmt: skip
@@ -581,6 +581,10 @@ def event_types() -> str:
         lines += [f"## {title}", "", *_prose(ast.get_docstring(module))]
         for node in classes.values():
             lines += _event_type(node, classes)
+            if node.name == "StateEventBase":
+                lines += ["All changes of a state have the fields of `state_updated`.", ""]
+                for stored, meaning in STATE_TYPES.items():
+                    lines += [f"### {stored}", "", meaning, ""]
     lines += [
         "## Events of your own",
         "",
@@ -597,7 +601,7 @@ def _event_type(node: ast.ClassDef, classes: dict[str, ast.ClassDef]) -> list[st
     names = [each.args[0] for each in node.decorator_list if isinstance(each, ast.Call)]
     names += [each.value for each in node.keywords if each.arg == "tag"]
     bases = [each.id for each in node.bases if isinstance(each, ast.Name)]
-    if not names and bases != ["TypedDict"]:
+    if not names and bases not in (["TypedDict"], ["RunVersion"]):
         return []
     title = ast.literal_eval(names[0]) if names else node.name
     lines = [f"### {title}", "", *_prose(ast.get_docstring(node))]

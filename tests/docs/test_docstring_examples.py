@@ -28,7 +28,7 @@ from maos.journal.journal import Journal
 from maos.model import changes
 from maos.model.plan import Plan, Task
 from maos.state.agents import AgentStates
-from maos.state.cache import Cache
+from maos.state.folds import Cache
 from maos.store.contract import Lease
 from maos.transfer.service import Transfer
 from maos.travel.service import TimeTravel

@@ -9,8 +9,7 @@ import pytest
 
 from maos.errors import InvalidInput
 from maos.model import checksum
-from maos.model.changes import MISSING
-from maos.model.view import MapView
+from maos.model.changes import MISSING, MapView
 from tests.model.data import nested
 
 
@@ -31,7 +30,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "object": (object(), "/a/0/b is a builtins.object"),
     "subclass of str": (Text("x"), "/a/0/b is a tests.model.test_checksum.Text"),
     "subclass of dict": (OrderedDict(a=1), "/a/0/b is a collections.OrderedDict"),
-    "view": (MapView({}), "/a/0/b is a maos.model.view.MapView"),
+    "view": (MapView({}), "/a/0/b is a maos.model.changes.MapView"),
     "marker": (MISSING, "/a/0/b is a maos.model.changes._Marker"),
     "number as key": ({1: "one"}, "/a/0/b: the key 1 is a int"),
     "None as key": ({None: "none"}, "/a/0/b: the key None is a NoneType"),

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from maos.model.view import ListView, MapView, copied, plain, view
+from maos.model.changes import ListView, MapView, copied, plain, view
 
 DATA: dict[str, Any] = {"a": 1, "list": [1, {"x": 2}, [3]], "map": {"b": {"c": 3}}}
 

@@ -1,15 +1,14 @@
 """The cache: never stale, counted, limited, warmed, forgotten."""
 
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 
 import maos
 from maos.app import Maos
 from maos.errors import NotFound
-from maos.state import cache as cache_module
-from maos.state.cache import Cache, Entry, size_of
-from maos.state.folds import Tally
+from maos.state.folds import ENTRY_BYTES_MIN, Cache, Entry, Tally, size_of
 from maos.state.loader import empty
 from tests.journal.places import Place
 
@@ -24,7 +23,7 @@ async def test_hot_states_are_read_from_memory(m: Maos) -> None:
     statistics = m.state.cache.statistics()
     assert (statistics.hits, statistics.misses, statistics.refreshes, statistics.evictions) == (200, 0, 0, 0)
     assert (statistics.entries, statistics.hit_rate) == (5, 1.0)
-    assert statistics.bytes >= 5 * cache_module.ENTRY_BYTES_MIN
+    assert statistics.bytes >= 5 * ENTRY_BYTES_MIN
     assert 0 < statistics.mean_access_us < 50_000
 
 
@@ -173,7 +172,7 @@ async def test_what_is_loaded_from_a_fold_is_counted(sqlite: Place, small_folds:
 
 def test_an_entry_that_was_let_go_is_not_counted_when_it_grows() -> None:
     """An update under way keeps using it."""
-    cache = Cache(bytes_max=2000)
+    cache = Cache(AsyncMock(), bytes_max=2000)
     entries = [Entry(empty(name), Tally(), 0) for name in ("a", "b")]
     for entry in entries:
         cache.put(entry.state.agent, entry)

@@ -11,7 +11,7 @@ import pytest
 import maos
 from maos.app import Maos
 from maos.errors import InvalidInput, NotFound, StoreUnavailable
-from maos.model.schedule import Schedule
+from maos.model.workflow import Schedule
 from maos.workflows import Workflow, schedules
 from maos_testing.manual_clock import ManualClock
 from tests.workflows.define import eventually

@@ -7,8 +7,7 @@ import sys
 from typing import Any
 
 from maos.clock import to_datetime
-from maos.model.changes import MISSING
-from maos.model.view import plain
+from maos.model.changes import MISSING, plain
 
 Document = dict[str, Any]
 

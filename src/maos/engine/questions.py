@@ -6,9 +6,9 @@ from maos.clock import Clock
 from maos.errors import Conflict, NotFound
 from maos.journal.journal import Journal
 from maos.model.attempt import Attempt, Permission
+from maos.model.branch import JOIN
 from maos.model.events.commands import PermissionAnswered, ResolveRequested
 from maos.model.events.run import QuestionAnswered
-from maos.model.join import JOIN
 from maos.model.message import inbox
 from maos.model.question import GATE, PERMISSION, QUESTION, UNKNOWN, WORKFLOW, Open
 from maos.model.run import GATE as GATE_ID

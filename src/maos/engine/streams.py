@@ -16,7 +16,7 @@ from maos.ids import only
 from maos.journal.codec import EventType
 from maos.journal.journal import Journal, Record
 from maos.model import agent as agents
-from maos.model import attempt, run, schedule, workflow
+from maos.model import attempt, run, workflow
 from maos.model.attempt import Attempt, agent_of, attempt_id
 from maos.model.events import EVENTS
 from maos.model.run import Run
@@ -40,7 +40,7 @@ WORKFLOW_RUN = Kind(
     every=lambda fold: max(4 * FOLD_EVERY, 2 * len(fold.steps)),
 )
 
-SCHEDULES = Kind("schedules", schedule.Schedules, format=schedule.FORMAT)
+SCHEDULES = Kind("schedules", workflow.Schedules, format=1)
 
 TYPES = tuple(EventType.of(each) for name, each in EVENTS.items() if name not in agents.EVENT_TYPES)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from operator import add
 from typing import Any, assert_never
 
 import msgspec
@@ -78,12 +79,8 @@ class Tokens(msgspec.Struct):
     cache_read: int = 0
     cache_write: int = 0
 
-    def add(self, other: Tokens) -> None:
-        """Count another's too."""
-        self.input += other.input
-        self.output += other.output
-        self.cache_read += other.cache_read
-        self.cache_write += other.cache_write
+    def __add__(self, other: Tokens) -> Tokens:
+        return Tokens(*map(add, msgspec.structs.astuple(self), msgspec.structs.astuple(other)))
 
 
 class AttemptCheckpoint(msgspec.Struct):
@@ -206,10 +203,7 @@ class Attempt(msgspec.Struct, kw_only=True):
     @property
     def total_tokens(self) -> Tokens:
         """All tokens so far, those of the message in flight included."""
-        total = Tokens()
-        total.add(self.tokens)
-        total.add(self.usage_tokens)
-        return total
+        return self.tokens + self.usage_tokens
 
     @property
     def total_cost_usd(self) -> float:
@@ -348,7 +342,7 @@ class Attempt(msgspec.Struct, kw_only=True):
 
     def _count(self, fact: facts.Usage) -> None:
         if fact.message != self.usage_message:
-            self.tokens.add(self.usage_tokens)
+            self.tokens += self.usage_tokens
             self.usage_message = fact.message
         self.usage_tokens = Tokens(fact.input, fact.output, fact.cache_read, fact.cache_write)
 

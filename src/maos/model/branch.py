@@ -1,12 +1,16 @@
-"""Branches of runs: what of a run a rollback restores, where two runs parted, and a checksum of what a run has come to.
+"""Branches of runs: what of a run a rollback restores, a checksum of what a run has come to, where two runs parted, and
+how they are joined.
 
 A run that is rolled back, or forked, gets its whole content from one event (`Run._restore`), so no fold reads anything
 else. What was done after that point stays in the journal, under names of agents that are not used any more.
+
+Joining two runs that come from one is a three-way comparison of their tasks and questions. What only one side changed
+since they parted is taken from that side. Where both did, a person or a policy chooses.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -16,8 +20,12 @@ from maos.model.events.parts import WorkspaceData
 from maos.model.run import GATE, Content, Question, Run, TaskState, agent_name, asked_for
 from maos.model.status import RunStatus, TaskStatus
 
-OURS = ("workspace", "notes", "workflow")
+PLACES = ("workspace", "notes", "workflow")
 """Options that say where files are, and not what a run has come to."""
+OURS, THEIRS, NEWEST = CHOICES = ("ours", "theirs", "newest")
+JOIN = "join/"
+"""How the ids of questions begin that a person answers to have two runs joined."""
+TASK, PLAN, QUESTION, FILES = "task", "plan", "question", "files"
 
 
 def content(run: Run) -> Content:
@@ -61,7 +69,7 @@ def digest(run: Run) -> str:
     for question in found.questions.values():
         question.asked_by = [tasks.get(each, each) for each in question.asked_by]
     found.folder = ""
-    found.options = {name: value for name, value in found.options.items() if name not in OURS}
+    found.options = {name: value for name, value in found.options.items() if name not in PLACES}
     data = found.data
     if run.is_open:
         data["status"] = data["why"] = ""  # whether an engine executes it is not what it has come to
@@ -143,3 +151,140 @@ def parted(one: Sequence[RunSegment], other: Sequence[RunSegment]) -> BranchPoin
             if each.run == against.run and last >= max(each.first, against.first):
                 return BranchPoint(each.run, last)
     return None
+
+
+# --- joining -----------------------------------------------------------------------------------------------------
+
+
+class JoinConflict(NamedTuple):
+    """What both sides changed."""
+
+    kind: str
+    """task: both have done it, differently · plan: both planned another task of that name · question: both answered it
+    differently · files: both changed the same places."""
+    name: str
+    ours: str
+    theirs: str
+    ours_us: int = 0
+    theirs_us: int = 0
+    files: tuple[str, ...] = ()
+
+    @property
+    def newest(self) -> str:
+        """The side that came last."""
+        return THEIRS if self.theirs_us > self.ours_us else OURS
+
+    @property
+    def id(self) -> str:
+        """What the question about it is called, after the runs it is about."""
+        return f"{self.kind}/{self.name}" if self.name else self.kind
+
+
+class Joined(NamedTuple):
+    """Both sides together."""
+
+    content: Content
+    taken: list[str]
+    """Tasks that are as the other run has them."""
+    added: list[str]
+    """Tasks that only the other run had."""
+    conflicts: list[JoinConflict]
+    open: list[JoinConflict]
+    """Those without a decision; as long as there are any, the content is of no use."""
+    answers: list[Question]
+    """Answers that only the other run has, to what this one still asks."""
+
+
+Choose = Callable[[JoinConflict], str]
+"""Which side counts; empty as long as there is no decision."""
+
+
+def join(base: Run, ours: Run, theirs: Run, *, branch: int, choose: Choose) -> Joined:
+    """What our run becomes when the other one is joined to it. Work that the other has not finished stays there."""
+    found = Joined(content(ours), [], [], [], [], [])
+    made = found.content
+    _join_questions(base, theirs, found, choose)
+    names = dict.fromkeys((*ours.tasks, *theirs.tasks))
+    made.set_tasks({name: _joined_task(base, ours, theirs, name, branch, found, choose) for name in names})
+    made.questions = still_asked(made, ours)
+    found.answers[:] = [each for each in found.answers if each.id in made.questions]
+    made.cost_usd = ours.cost_usd + max(0.0, theirs.cost_usd - base.cost_usd)
+    made.tokens = ours.tokens + max(0, theirs.tokens - base.tokens)
+    both = {*ours.sleeping, *theirs.sleeping}
+    made.sleeping = {kind: max(ours.sleeping.get(kind, 0), theirs.sleeping.get(kind, 0)) for kind in sorted(both)}
+    made.summary = ours.summary or theirs.summary
+    is_done = made.done == len(made.tasks)
+    made.status, made.why = (RunStatus.COMPLETED, "") if is_done else (RunStatus.PAUSED, f"joined with {theirs.id}")
+    made.ended_us = max(ours.ended_us, theirs.ended_us) if is_done else 0
+    return found
+
+
+def decided(conflict: JoinConflict, said: str) -> str:
+    """The side that an answer or a policy means; empty when it means none."""
+    return conflict.newest if said == NEWEST else said if said in (OURS, THEIRS) else ""
+
+
+def _joined_task(base: Run, ours: Run, theirs: Run, name: str, branch: int, found: Joined, choose: Choose) -> TaskState:
+    before, own, other = base.tasks.get(name), ours.tasks.get(name), theirs.tasks.get(name)
+    if own is None:
+        assert other is not None
+        found.added.append(name)
+        return _taken(ours, theirs, other, branch)
+    kept = msgspec.structs.replace(own, agent=ours.agent(name))
+    if other is None or (before is not None and _work(other) == _work(before)):
+        return kept
+    if before is None and own.plan != other.plan:
+        conflict = JoinConflict(PLAN, name, _text(own), _text(other), own.ended_us, other.ended_us)
+    elif other.status != TaskStatus.DONE or (own.status == TaskStatus.DONE and own.result == other.result):
+        return kept
+    elif own.status != TaskStatus.DONE or (before is not None and _work(own) == _work(before)):
+        found.taken.append(name)
+        return _taken(ours, theirs, other, branch)
+    else:
+        conflict = JoinConflict(TASK, name, own.result, other.result, own.ended_us, other.ended_us)
+    if _chosen(conflict, found, choose) != THEIRS:
+        return kept
+    found.taken.append(name)
+    return _taken(ours, theirs, other, branch)
+
+
+def _work(task: TaskState) -> tuple[bool, str, str]:
+    """What a task has come to, as far as others can use it."""
+    return task.status == TaskStatus.DONE, task.result, task.commit if task.status == TaskStatus.DONE else ""
+
+
+def _text(task: TaskState) -> str:
+    return str(task.plan.get("task") or " ".join(task.plan.get("command", ())))
+
+
+def _taken(ours: Run, theirs: Run, task: TaskState, branch: int) -> TaskState:
+    """A task of the other run: with its result if it is done, else to be done here."""
+    if task.status == TaskStatus.DONE:
+        return msgspec.structs.replace(task, agent=theirs.agent(task.name))
+    agent = agent_name(ours.id, task.name, branch)
+    return TaskState(name=task.name, plan=dict(task.plan), needs=list(task.needs), agent=agent)
+
+
+def _join_questions(base: Run, theirs: Run, found: Joined, choose: Choose) -> None:
+    asked = {id: each for id, each in found.content.questions.items() if not id.startswith(JOIN)}
+    for id, other in theirs.questions.items():
+        own, before = asked.get(id), base.questions.get(id)
+        if other.answer is None or id.startswith(JOIN) or (before is not None and before.answer == other.answer):
+            continue
+        if own is None:
+            asked[id] = other
+        elif own.answer is None:
+            found.answers.append(other)
+        elif own.answer != other.answer:
+            conflict = JoinConflict(QUESTION, id, own.answer, other.answer, own.answered_us, other.answered_us)
+            if _chosen(conflict, found, choose) == THEIRS:
+                asked[id] = other
+    found.content.questions = asked
+
+
+def _chosen(conflict: JoinConflict, found: Joined, choose: Choose) -> str:
+    said = decided(conflict, choose(conflict))
+    found.conflicts.append(conflict)
+    if not said:
+        found.open.append(conflict)
+    return said

@@ -7,16 +7,14 @@ changes copies only what lies on their paths; everything else is shared with the
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, overload
 
 from maos.errors import Corrupt, InvalidInput
-from maos.model.view import copied
 
 Kind = Literal["create", "update", "delete"]
 Path = tuple[str | int, ...]
 Op = list[Any]
 """A stored change: ["set", path, value], ["del", path] or ["ext", path, index of the first item, items]."""
-
 
 INDEX_DIGITS_MAX = 18
 """What has more digits is no index of any list, and Python refuses to read very long numbers."""
@@ -138,6 +136,11 @@ def lookup(state: Any, path: Path) -> Any:
         if state is MISSING:
             return MISSING
     return state
+
+
+def meet(one: str, other: str) -> bool:
+    """Whether two pointers are the same, or one of them leads to something inside what the other leads to."""
+    return one == other or one.startswith(other + "/") or other.startswith(one + "/")
 
 
 def _child(node: Any, part: str | int) -> Any:
@@ -384,3 +387,80 @@ def changes(state: dict[str, Any], ops: Iterable[Op]) -> Iterator[Change]:
             else:
                 yield Change(path, copied(old), copied(op[2]), "create" if old is MISSING else "update")
         draft.apply(op)
+
+
+# --- states to be read -------------------------------------------------------------------------------------------
+
+
+class _View:
+    """States are shared: by the cache, by later versions, by several readers. A view can be read and not altered, and
+    copies nothing."""
+
+    __slots__ = ("_data",)
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, data: Any) -> None:
+        self._data = data
+
+    def __len__(self) -> int:
+        return len(self._data)
+
+    def __contains__(self, item: object) -> bool:
+        return plain(item) in self._data
+
+    def __eq__(self, other: object) -> bool:
+        return bool(self._data == plain(other))
+
+    def __repr__(self) -> str:
+        return repr(self._data)
+
+
+class MapView(_View, Mapping[str, Any]):
+    """A dictionary that can only be read."""
+
+    __slots__ = ()
+
+    def __getitem__(self, key: str) -> Any:
+        return view(self._data[key])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._data)
+
+
+class ListView(_View, Sequence[Any]):
+    """A list that can only be read."""
+
+    __slots__ = ()
+
+    @overload
+    def __getitem__(self, index: int) -> Any: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> ListView: ...
+
+    def __getitem__(self, index: int | slice) -> Any:
+        return view(self._data[index])
+
+    def __iter__(self) -> Iterator[Any]:
+        return map(view, self._data)
+
+
+def view(value: Any) -> Any:
+    """The value itself if it cannot be altered, else a view of it."""
+    if type(value) is dict:
+        return MapView(value)
+    return ListView(value) if type(value) is list else value
+
+
+def plain(value: Any) -> Any:
+    """What a view looks at; anything else as it is."""
+    return value._data if isinstance(value, _View) else value
+
+
+def copied(value: Any) -> Any:
+    """A copy of plain data that is the caller's own, however deep."""
+    if type(value) is dict:
+        return {key: copied(item) for key, item in value.items()}
+    if type(value) is list:
+        return [copied(item) for item in value]
+    return value

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from maos.model.events.records import CleanupEnded, PinAdded, PinRemoved, RemovalStarted
+from maos.model.events.records import CleanupEnded, RemovalStarted
 
 STREAM = "cleanup"
 PERMANENT = "permanent"
@@ -55,21 +55,6 @@ def choose(completed: Sequence[Old], rule_of: Callable[[str], Rule]) -> dict[str
 
 def _age(each: Old) -> tuple[int, str]:
     return each.ended_us, each.id
-
-
-class Permanent:
-    """The runs that are never cleaned up, and why: a fold of their stream."""
-
-    def __init__(self) -> None:
-        self.runs: dict[str, str] = {}
-
-    def apply(self, event: PinAdded | PinRemoved) -> None:
-        """Fold one more event in."""
-        match event:
-            case PinAdded():
-                self.runs[event.run] = event.why
-            case PinRemoved():
-                self.runs.pop(event.run, None)
 
 
 class Statistics:

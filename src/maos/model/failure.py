@@ -104,9 +104,6 @@ _OURS = {
     "asked": "stopped", "time_limit": "timed_out", "silence": "silent", "unattended": "unattended",
     "fenced": "interrupted", "holder_error": "holder_lost",
 }  # fmt: skip
-_LATER_WINS = ("rate_limited", "overloaded", "server_error", "connection_lost")
-_FROM_OUTSIDE = (1, 2, 9, 15)
-"""Signals from outside; the others are a program's own doing."""
 
 
 def understand(ending: Ending, facts: Sequence[Fact]) -> FailureVerdict | None:
@@ -154,7 +151,7 @@ def _verdict(name: str) -> FailureVerdict:
 
 
 def _by_signal(number: int) -> str:
-    return "killed" if number in _FROM_OUTSIDE else "crashed"
+    return "killed" if number in (1, 2, 9, 15) else "crashed"  # the others are a program's own doing
 
 
 _BY_STATUS = {
@@ -216,7 +213,8 @@ def _open_trouble(facts: Sequence[Fact]) -> Trouble | None:
     found: Trouble | None = None
     for fact in facts:
         if isinstance(fact, Trouble):
-            if found is None or found.failure in ("failed", *_LATER_WINS):
+            passing = ("failed", "rate_limited", "overloaded", "server_error", "connection_lost")
+            if found is None or found.failure in passing:
                 found = fact
         elif isinstance(fact, TurnEnded) and not fact.failed:
             found = None

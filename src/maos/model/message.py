@@ -15,15 +15,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from maos.model.events import messages as events
 from maos.model.events.core import EventBase
-from maos.model.events.messages import (
-    MessageDelivered,
-    MessageResolved,
-    MessageRouted,
-    MessageSent,
-    TopicJoined,
-    TopicLeft,
-)
 
 TYPES = ("info", "request", "response", "discovery", "coordination", "broadcast", "error")
 
@@ -64,7 +57,7 @@ def of_run(run: str) -> str:
 
 
 class Message(NamedTuple):
-    """A message from one agent or person to others."""
+    """A message from one agent or person to others; its fields are those of its event, in the same order."""
 
     id: str
     sender: str
@@ -93,22 +86,10 @@ class Message(NamedTuple):
         return EXPIRED if self.is_expired(now_us) else OUTDATED if self.at_us < oldest_us else ""
 
     @property
-    def event(self) -> MessageSent:
+    def event(self) -> events.MessageSent:
         """The event that records it."""
-        return MessageSent(
-            id=self.id,
-            sender=self.sender,
-            text=self.text,
-            kind=self.type,
-            to=list(self.to),
-            run=self.run,
-            topic=self.topic,
-            metadata=dict(self.metadata),
-            hops=self.hops,
-            reply_to=self.reply_to,
-            at_us=self.at_us,
-            ttl_us=self.ttl_us,
-        )
+        fields: dict[str, Any] = dict(zip(events.MessageSent.__struct_fields__, self, strict=False))
+        return events.MessageSent(**{**fields, "to": list(self.to), "metadata": dict(self.metadata)})
 
     @property
     def data(self) -> dict[str, Any]:
@@ -116,33 +97,20 @@ class Message(NamedTuple):
         return {"id": self.id, "sender": self.sender, "text": self.text, "type": self.type, **self.event.data}
 
 
-def message(sent: MessageSent, *, version: int = 0) -> Message:
+def message(sent: events.MessageSent, *, version: int = 0) -> Message:
     """Return a message as it was recorded; `version` is its version in an inbox."""
-    return Message(
-        id=sent.id or f"@{version}",
-        sender=sent.sender,
-        text=sent.text,
-        type=sent.kind,
-        to=tuple(sent.to),
-        run=sent.run,
-        topic=sent.topic,
-        metadata=sent.metadata,
-        hops=sent.hops,
-        reply_to=sent.reply_to,
-        at_us=sent.at_us,
-        ttl_us=sent.ttl_us,
-        version=version,
-    )
+    id, sender, text, kind, to, *rest = msgspec.structs.astuple(sent)
+    return Message._make((id or f"@{version}", sender, text, kind, tuple(to), *rest, version))
 
 
-def index_event(said: Message, names: Sequence[str]) -> MessageSent | MessageRouted:
+def index_event(said: Message, names: Sequence[str]) -> events.MessageSent | events.MessageRouted:
     """Return the event of a message for the index of its run: without its text if an inbox has that.
 
     Only inboxes of the run's own agents count, because only they are exported with the run.
     """
     if not any(belongs(name, said.run) for name in names):
         return said._replace(to=tuple(names)).event
-    return MessageRouted(
+    return events.MessageRouted(
         id=said.id, sender=said.sender, kind=said.type, to=list(names), topic=said.topic, at_us=said.at_us
     )
 
@@ -192,11 +160,11 @@ class Acknowledgements(msgspec.Struct, kw_only=True):
         """Fold one more event in."""
         self.version += 1
         match event:
-            case MessageDelivered(versions=versions):
+            case events.MessageDelivered(versions=versions):
                 for version in versions:
                     if not self.is_resolved(version):
                         self.tries[version] = self.tries.get(version, 0) + 1
-            case MessageResolved(versions=versions, floor=floor):
+            case events.MessageResolved(versions=versions, floor=floor):
                 self._resolve(versions, floor)
 
     def _resolve(self, versions: Iterable[int], floor: int) -> None:
@@ -222,9 +190,9 @@ class Topics(msgspec.Struct, kw_only=True):
         """Fold one more event in."""
         self.version += 1
         match event:
-            case TopicJoined(topic=topic, name=name):
+            case events.TopicJoined(topic=topic, name=name):
                 self.members.setdefault(topic, {})[name] = None
-            case TopicLeft(topic=topic, name=name):
+            case events.TopicLeft(topic=topic, name=name):
                 names = self.members.get(topic, {})
                 names.pop(name, None)
                 if not names:

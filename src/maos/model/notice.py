@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import msgspec
 
-from maos.model.events.records import NoticeFailed, NoticeOutcome, NoticePlanned, NoticeSent, NoticeUnknown
+from maos.model.events.records import NoticeOutcome, NoticePlanned
 from maos.model.status import NoticeStatus
 
 
@@ -38,13 +38,6 @@ class RunNotice(msgspec.Struct, kw_only=True):
         return self.statuses.get(address, NoticeStatus.PLANNED)
 
 
-_STATUSES: dict[type[NoticeOutcome], NoticeStatus] = {
-    NoticeSent: NoticeStatus.SENT,
-    NoticeFailed: NoticeStatus.FAILED,
-    NoticeUnknown: NoticeStatus.UNKNOWN,
-}
-
-
 class RunNotices:
     """All notices about a run: a fold of their stream."""
 
@@ -59,7 +52,7 @@ class RunNotices:
             self.by_id[event.id] = RunNotice(**msgspec.structs.asdict(event))
             return
         notice = self.by_id[event.id]
-        notice.statuses[event.address] = _STATUSES[type(event)]
+        notice.statuses[event.address] = NoticeStatus(event.type.removeprefix("notice_"))
         notice.why[event.address] = event.why
 
     def unknown(self) -> list[tuple[RunNotice, str]]:

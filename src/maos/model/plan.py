@@ -10,6 +10,8 @@ import difflib
 import math
 import re
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
+from graphlib import CycleError, TopologicalSorter
 from typing import Any, NamedTuple
 
 import msgspec
@@ -201,42 +203,35 @@ def _check_order(plan: Plan, known: Sequence[Task]) -> list[Problem]:
     return [Problem("plan", f"tasks wait for each other: {way}", "leave out one of these needs", path)]
 
 
+def _order(plan: Plan) -> TopologicalSorter[str]:
+    order = TopologicalSorter[str]({task.name: () for task in plan.tasks})
+    for task in plan.tasks:
+        order.add(task.name, *task.needs)
+    return order
+
+
 def batches(plan: Plan) -> list[list[str]]:
     """Names of tasks in groups: each needs only what is in groups before its own."""
-    needs = {task.name: set(task.needs) for task in plan.tasks}
-    needed_by: dict[str, list[str]] = {name: [] for name in needs}
-    for name, wanted in needs.items():
-        for need in wanted:
-            needed_by[need].append(name)
-    missing = {name: len(wanted) for name, wanted in needs.items()}
-    group = [name for name, count in missing.items() if count == 0]
+    order = _order(plan)
+    with suppress(CycleError):  # tasks in a circle, and those that need them, are in no group
+        order.prepare()
     found = []
-    while group:
-        found.append(group)
-        following = []
-        for name in group:
-            for waiting in needed_by[name]:
-                missing[waiting] -= 1
-                if missing[waiting] == 0:
-                    following.append(waiting)
-        group = following
+    while group := order.get_ready():
+        found.append(list(group))
+        order.done(*group)
     return found
 
 
 def find_circle(plan: Plan) -> list[str]:
     """Tasks that need each other in a circle, in order; none when there is no circle."""
-    free = {name for group in batches(plan) for name in group}
-    stuck = {task.name: [need for need in task.needs if need not in free] for task in plan.tasks}
-    start = next((name for name, wanted in stuck.items() if name not in free and wanted), None)
-    if start is None:
-        return []
-    way: dict[str, None] = {}
-    name = start
-    while name not in way:
-        way[name] = None
-        name = stuck[name][0]
-    whole = list(way)
-    return whole[whole.index(name) :]
+    try:
+        _order(plan).prepare()
+    except CycleError as error:
+        members = error.args[1][:0:-1]
+        first = next(index for index, task in enumerate(plan.tasks) if task.name in members)
+        start = members.index(plan.tasks[first].name)
+        return [*members[start:], *members[:start]]
+    return []
 
 
 def _spoken(path: str) -> str:

@@ -63,6 +63,13 @@ def agent_name(run: str, task: str, branch: int = 0) -> str:
     return f"{run}.{task}.b{branch}" if branch else f"{run}.{task}"
 
 
+def _fields(event: events.RunEventBase) -> dict[str, Any]:
+    """What an event says, without the command that it is the outcome of."""
+    fields = msgspec.structs.asdict(event)
+    del fields["inbox_version"]
+    return fields
+
+
 class TaskState(msgspec.Struct, kw_only=True):
     """A task of a run: its plan, status and result."""
 
@@ -140,16 +147,8 @@ class Question(msgspec.Struct, kw_only=True):
     @classmethod
     def of(cls, event: events.QuestionAsked) -> Question:
         """The question that was asked, without an answer."""
-        return cls(
-            id=event.id,
-            question=event.question,
-            choices=list(event.choices),
-            context=event.context,
-            asked_us=event.at_us,
-            asked_by=list(event.asked_by),
-            default=event.default,
-            expires_us=event.expires_us,
-        )
+        fields = {**_fields(event), "asked_by": list(event.asked_by)}
+        return cls(asked_us=fields.pop("at_us"), **fields)
 
     def answer_with(self, event: events.QuestionAnswered) -> None:
         """Record the answer."""
@@ -159,22 +158,24 @@ class Question(msgspec.Struct, kw_only=True):
 class Content(msgspec.Struct, kw_only=True):
     """What of a run a rollback restores: all that its tasks have come to, and nothing of who executes it."""
 
-    status: RunStatus
-    request: str
-    folder: str
-    options: dict[str, Any]
-    tasks: dict[str, TaskState]
-    questions: dict[str, Question]
-    ended_us: int
-    summary: str
-    why: str
-    done: int
-    running: int
-    cost_usd: float
-    tokens: int
-    sleeping: dict[str, int]
-    commit: str
-    needed_by: dict[str, list[str]]
+    status: RunStatus = RunStatus.PLANNING
+    request: str = ""
+    folder: str = ""
+    options: dict[str, Any] = {}
+    tasks: dict[str, TaskState] = {}
+    questions: dict[str, Question] = {}
+    ended_us: int = 0
+    summary: str = ""
+    why: str = ""
+    done: int = 0
+    running: int = 0
+    cost_usd: float = 0.0
+    tokens: int = 0
+    sleeping: dict[str, int] = {}
+    """Kinds of agents whose rate limit was reached, and until when they sleep or slept."""
+    commit: str = ""
+    """Where the merged work of finished tasks is."""
+    needed_by: dict[str, list[str]] = {}
 
     @property
     def data(self) -> dict[str, Any]:
@@ -217,38 +218,20 @@ class RunCheckpoint(msgspec.Struct, kw_only=True, omit_defaults=True):
     """A checksum of what the run had come to."""
 
 
-class Run(msgspec.Struct, kw_only=True):
+class Run(Content, kw_only=True):
     """What is known of a run."""
 
     id: str
     version: int = 0
-    status: RunStatus = RunStatus.PLANNING
-    request: str = ""
-    folder: str = ""
-    options: dict[str, Any] = {}
     owner: Owner = {}
-    tasks: dict[str, TaskState] = {}
-    questions: dict[str, Question] = {}
     created_us: int = 0
     updated_us: int = 0
-    ended_us: int = 0
-    summary: str = ""
-    why: str = ""
-    done: int = 0
-    running: int = 0
-    cost_usd: float = 0.0
-    tokens: int = 0
     restored: int = 0
     restored_us: int = 0
     restored_from: str = ""
-    sleeping: dict[str, int] = {}
-    """Kinds of agents whose rate limit was reached, and until when they sleep or slept."""
     checkpoints: list[RunCheckpoint] = []
-    commit: str = ""
-    """Where the merged work of finished tasks is."""
     inbox_cursor: int = 0
     """The last command from the inbox that was handled."""
-    needed_by: dict[str, list[str]] = {}
     branch: int = 0
     """How often it was rolled back, or joined with another run: agents of each branch have names of their own,
     so that nothing of one that was given up reaches the next (I14)."""
@@ -311,14 +294,7 @@ class Run(msgspec.Struct, kw_only=True):
         if event.inbox_version > self.inbox_cursor:
             self.inbox_cursor = event.inbox_version
         match event:
-            case (
-                events.TaskStarted()
-                | events.TaskReleased()
-                | events.TaskGated()
-                | events.TaskFinished()
-                | events.TaskFailed()
-                | events.TaskSkipped()
-            ):
+            case events.TaskStarted() | events.TaskEventBase():
                 self._apply_to_task(event)
             case events.TaskStopping():
                 self.tasks[event.task].stopping, self.tasks[event.task].why = event.then, event.why
@@ -346,15 +322,7 @@ class Run(msgspec.Struct, kw_only=True):
                 self.status, self.ended_us = event.status, event.at_us
                 self.summary, self.why = event.summary, event.why
             case events.RunCheckpointed():
-                made = RunCheckpoint(
-                    version=self.version,
-                    at_us=event.at_us,
-                    name=event.name,
-                    trigger=event.trigger,
-                    commit=event.commit,
-                    state=event.state,
-                )
-                self.checkpoints.append(made)
+                self.checkpoints.append(RunCheckpoint(version=self.version, **_fields(event)))
             case events.RunHibernated():
                 self.sleeping[event.kind] = max(event.until_us, self.sleeping.get(event.kind, 0))
             case events.RunWoken():
@@ -375,6 +343,8 @@ class Run(msgspec.Struct, kw_only=True):
 
     def _restore(self, event: events.RunRestored) -> None:
         """Everything as the event says, which is all that is needed: nothing before it is looked at."""
+        if missing := {*Content.__struct_fields__} - {*event.state}:
+            raise msgspec.ValidationError(f"the state of a run lacks {', '.join(sorted(missing))}")
         content = msgspec.convert(event.state, Content)
         for name in Content.__struct_fields__:
             setattr(self, name, getattr(content, name))
@@ -406,14 +376,12 @@ class Run(msgspec.Struct, kw_only=True):
             self.retries_chosen = True
 
     def _wake(self, at_us: int) -> None:
-        """A person did not want to wait for the end of a rate limit."""
         self.sleeping = {kind: min(until_us, at_us) for kind, until_us in self.sleeping.items()}
         for task in self.tasks.values():
             if task.failure == "rate_limited":
                 task.not_before_us = 0
 
     def _move(self, event: events.RunMoved) -> None:
-        """What it works on is in another folder now."""
         self.folder, self.moved = event.folder, self.version
         if event.workspace is not None:
             self.options = {**self.options, "workspace": event.workspace}
@@ -427,15 +395,7 @@ class Run(msgspec.Struct, kw_only=True):
 
     # --- tasks -----------------------------------------------------------------------------------------------
 
-    def _apply_to_task(
-        self,
-        event: events.TaskStarted
-        | events.TaskReleased
-        | events.TaskGated
-        | events.TaskFinished
-        | events.TaskFailed
-        | events.TaskSkipped,
-    ) -> None:
+    def _apply_to_task(self, event: events.TaskStarted | events.TaskEventBase) -> None:
         task = self.tasks[event.task]
         task.stopping = None
         if isinstance(event, events.TaskStarted):
@@ -461,7 +421,12 @@ class Run(msgspec.Struct, kw_only=True):
                 task.status, task.ended_us = TaskStatus.SKIPPED, event.at_us
                 task.failure, task.why = "", event.why
                 self._unblock(task)
-        self._spend(task, event.cost_usd, event.tokens)
+        task.cost_usd += event.cost_usd
+        task.used_usd += event.cost_usd
+        self.cost_usd += event.cost_usd
+        task.tokens += event.tokens
+        task.used_tokens += event.tokens
+        self.tokens += event.tokens
 
     def _gate(self, task: TaskState, event: events.TaskGated) -> None:
         is_again = task.status == TaskStatus.GATED and task.gate == event.passed
@@ -499,11 +464,3 @@ class Run(msgspec.Struct, kw_only=True):
             self.tasks[name] = TaskState(name=name, plan=dict(plan), needs=needs, missing=missing, agent=agent)
             for need in needs:
                 self.needed_by.setdefault(need, []).append(name)
-
-    def _spend(self, task: TaskState, cost_usd: float, tokens: int) -> None:
-        task.cost_usd += cost_usd
-        task.tokens += tokens
-        task.used_usd += cost_usd
-        task.used_tokens += tokens
-        self.cost_usd += cost_usd
-        self.tokens += tokens

@@ -113,7 +113,7 @@ def status_of(
     asleep = {kind: until_us for kind, until_us in run.sleeping.items() if until_us > now_us}
     later = [each.not_before_us for each in tasks if each.status == TaskStatus.WAITING and each.not_before_us > now_us]
     until_us = min((*asleep.values(), *later), default=0)
-    state = _state(run, lives, at_work, waiting or asking, until_us, failed, stuck)
+    state = _state(run, lives, at_work, bool(waiting or asking), until_us, failed)
     error, to_do = _trouble(run, failed, state)
     return SupervisorStatus(
         state=state,
@@ -146,18 +146,12 @@ def agents_of(run: Run, task: TaskState) -> list[str]:
 
 
 def _state(
-    run: Run,
-    lives: bool,
-    at_work: Sequence[TaskState],
-    person: Sequence[str],
-    until_us: int,
-    failed: Sequence[TaskState],
-    stuck: Sequence[str],
+    run: Run, lives: bool, at_work: Sequence[TaskState], person: bool, until_us: int, failed: Sequence[TaskState]
 ) -> SupervisorState:
     if run.status in (RunStatus.COMPLETED, RunStatus.CANCELLED):
         return SupervisorState(run.status)
     if run.status == RunStatus.FAILED:
-        needs_person = failed and all(_needs_person(each) for each in failed)
+        needs_person = failed and all(each.failure in TABLE and TABLE[each.failure].action == ASK for each in failed)
         return SupervisorState.BLOCKED if needs_person else SupervisorState.FAILED
     if run.status == RunStatus.PAUSED:
         return SupervisorState.IDLE
@@ -171,7 +165,7 @@ def _state(
         return SupervisorState.WAITING_FOR_USER
     if until_us:
         return SupervisorState.WAITING_FOR_TASKS
-    if stuck or failed:
+    if failed:
         return SupervisorState.BLOCKED
     return SupervisorState.WORKING if run.running else SupervisorState.IDLE
 
@@ -209,11 +203,6 @@ def _stuck(run: Run, failed: Sequence[TaskState]) -> tuple[str, ...]:
                 found[name] = None
                 ahead.append(name)
     return tuple(name for name in run.tasks if name in found)
-
-
-def _needs_person(task: TaskState) -> bool:
-    known = TABLE.get(task.failure)
-    return known is not None and known.action == ASK
 
 
 def _trouble(run: Run, failed: Sequence[TaskState], state: SupervisorState) -> tuple[str, str]:

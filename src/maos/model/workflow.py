@@ -13,6 +13,7 @@ import msgspec
 
 from maos.model.events import workflow as events
 from maos.model.events.parts import Owner
+from maos.model.events.records import ScheduleRemoved, ScheduleSet
 from maos.model.events.state import Compacted
 from maos.model.status import WorkflowStatus
 
@@ -201,15 +202,9 @@ class WorkflowRun(msgspec.Struct, kw_only=True, omit_defaults=True):
         if begun is not None:  # once more
             begun.tries, begun.status, begun.until_us = begun.tries + 1, STARTED, 0
             return
-        self.steps[event.step_id] = Step(
-            kind=event.kind,
-            name=event.name,
-            digest=event.digest,
-            at_us=event.at_us,
-            until_us=event.until_us,
-            about=event.about,
-            tries=1,
-        )
+        step = Step(event.kind, event.name, event.digest, tries=1, at_us=event.at_us, about=event.about)
+        step.until_us = event.until_us
+        self.steps[event.step_id] = step
 
     def _end_step(self, event: events.StepCompleted | events.StepFailure) -> None:
         step = self.steps.get(event.step_id)
@@ -225,3 +220,25 @@ class WorkflowRun(msgspec.Struct, kw_only=True, omit_defaults=True):
         if event.signal_version:
             waiting = [each for each in self.signals[event.signal] if each[0] != event.signal_version]
             self.signals = {**self.signals, event.signal: waiting}
+
+
+Schedule = ScheduleSet
+"""What begins when: as the event says that sets it."""
+
+
+class Schedules(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Workflows that begin at times that come again, by name: a fold of one stream, `schedules/all`."""
+
+    id: str
+    version: int = 0
+    owner: Owner = {}
+    known: dict[str, ScheduleSet] = {}
+
+    def apply(self, event: ScheduleSet | ScheduleRemoved) -> None:
+        """Fold one more event in."""
+        self.version += 1
+        match event:
+            case ScheduleSet():
+                self.known = {**self.known, event.name: event}
+            case ScheduleRemoved():
+                self.known = {name: each for name, each in self.known.items() if name != event.name}

@@ -19,7 +19,7 @@ from maos.errors import InvalidInput, MaosError, NotFound
 from maos.faults import crash_point
 from maos.ids import incarnation
 from maos.journal.journal import Journal
-from maos.model.cleanup import PERMANENT, STREAM, Old, Permanent, Rule, Statistics, choose
+from maos.model.cleanup import PERMANENT, STREAM, Old, Rule, Statistics, choose
 from maos.model.events.records import CleanupEnded, PinAdded, PinRemoved, RemovalStarted
 from maos.model.run import Run
 from maos.model.status import RunStatus
@@ -163,10 +163,14 @@ async def cleanup(
 
 async def permanent(journal: Journal) -> dict[str, str]:
     """The runs that are never cleaned up, and why."""
-    found = Permanent()
+    found: dict[str, str] = {}
     async for record in journal.read(PERMANENT):
-        found.apply(record.event)
-    return found.runs
+        match record.event:
+            case PinAdded(run=id, why=why):
+                found[id] = why
+            case PinRemoved(run=id):
+                found.pop(id, None)
+    return found
 
 
 async def set_permanent(journal: Journal, clock: Clock, run: Run, why: str = "") -> bool:

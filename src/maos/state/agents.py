@@ -11,7 +11,6 @@ import json
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
-from maos.clock import Clock
 from maos.errors import Conflict, InvalidInput, MaosError
 from maos.ids import check_name
 from maos.journal import verify as journal_verify
@@ -20,26 +19,20 @@ from maos.journal.journal import Append, Journal
 from maos.journal.verify import Damage, Report
 from maos.model import agent as agents
 from maos.model import changes, checksum
-from maos.model.changes import Change
+from maos.model.changes import Change, copied
 from maos.model.events.core import EVENTS
-from maos.model.view import copied
 from maos.state import folds, history, loader
-from maos.state.cache import Cache
-from maos.state.compaction import StateCompaction
 from maos.state.history import When, given, new_event
 from maos.state.loader import empty
 from maos.state.records import Peek, State, StatePreview, StateSummary, Update
+from maos.state.snapshots import StateSnapshots
 from maos.store.contract import Key, Lease
 
 TYPES = tuple(EventType.of(EVENTS[name]) for name in agents.EVENT_TYPES)
 
 
-class AgentStates(StateCompaction):
+class AgentStates(StateSnapshots):
     """Versioned, event-sourced state of any number of agents."""
-
-    def __init__(self, journal: Journal, clock: Clock, *, cache: Cache | None = None) -> None:
-        super().__init__(journal, clock, cache or Cache())
-        self.cache.warm_with(self.get)
 
     # --- reading and writing ---------------------------------------------------------------------------------
 
@@ -176,7 +169,7 @@ class AgentStates(StateCompaction):
             p = await m.state.peek("reviewer", "/messages", last=50)
             print(p.head["status"], p.entries, p.length)
         """
-        return await loader.peek(self._journal, self.loader, agent, path, last)
+        return await self.loader.peek(agent, path, last)
 
     async def all(self, prefix: str = "") -> AsyncIterator[StateSummary]:
         """All agents, sorted by name.
@@ -321,7 +314,7 @@ async def verify(
         if only is not None and stream != only:
             continue
         name = stream.removeprefix(agents.PREFIX)
-        known = _damaged(damage, stream)
+        known = any(each.stream == stream for each in damage)
         try:
             damage.extend(await _check_agent(journal, states, name, damaged=known))
         except MaosError as error:  # a damaged page: the others are still looked at
@@ -366,7 +359,3 @@ def _same(kept: State, replayed: State) -> bool:
         return checksum.checksum(kept.raw()) == replayed.total == kept.total
     except InvalidInput:
         return False  # it holds something that is not plain data
-
-
-def _damaged(damage: list[Damage], stream: str) -> bool:
-    return any(each.stream == stream for each in damage)

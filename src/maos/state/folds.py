@@ -5,19 +5,25 @@ Two per agent, both disposable (I17), saved with an append now and then, so that
 * the *fold*: the whole state. Long lists are kept in segments that are written once, so saving a state that grows costs
   what was added, not what is there.
 * the *head*: the state without its long lists. It is small, saved more often, and enough to resume from.
+
+Recently used states are in memory as well. A cached state is used only after its version was compared with the
+journal's, so it is never stale, whichever process on whichever machine wrote in the meantime; what others wrote since
+is applied to it.
 """
 
 from __future__ import annotations
 
 import zlib
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterable
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
 import cramjam
 import msgspec
 
-from maos.model.changes import Op, parse_pointer, pointer
-from maos.state.records import State
+from maos.model.changes import Op, meet, parse_pointer, pointer
+from maos.state.records import CacheStatistics, State
 from maos.store.contract import Document, Store
 
 FORMAT = 1
@@ -29,6 +35,9 @@ HEAD_BYTES_MAX = 32 << 10
 LONG_LIST = 32  # items from which a list is long
 SEGMENT_ITEMS_MAX = 1024
 SEGMENTS_AT_ONCE = 64
+BYTES_MAX = 64 << 20  # of the cache
+ENTRY_BYTES_MIN = 1024
+ENTRY_BYTES_SLACK = 64 << 10
 
 
 class ListSegment(NamedTuple):
@@ -69,9 +78,7 @@ class Tally:
         """Take note of operations that segments do not survive."""
         for op in ops:
             for path in self.segments:
-                inside = op[1].startswith(path + "/")
-                above = op[0] != "ext" and (path == op[1] or path.startswith(op[1] + "/") or op[1] == "")
-                if inside or above:
+                if (op[0] != "ext" or op[1] != path) and meet(op[1], path):
                     self.changed_inside.add(path)
 
 
@@ -270,3 +277,124 @@ def _unpack(document: Document) -> Any:
 
 _UNUSABLE = (KeyError, TypeError, ValueError, IndexError, cramjam.DecompressionError)
 """What a damaged document, or one of another format, leads to."""
+
+
+# --- in memory ---------------------------------------------------------------------------------------------------
+
+
+class Entry:
+    """A state in the cache."""
+
+    __slots__ = ("bytes", "measured", "state", "tally")
+
+    def __init__(self, state: State, tally: Tally, size: int) -> None:
+        self.state = state
+        self.tally = tally
+        self.bytes = self.measured = max(size, ENTRY_BYTES_MIN)
+
+
+class Cache:
+    """The states used last, up to a limit of memory."""
+
+    def __init__(self, warm: Callable[[str], Awaitable[object]], *, bytes_max: int = BYTES_MAX) -> None:
+        self._entries: OrderedDict[str, Entry] = OrderedDict()
+        self._bytes = 0
+        self._bytes_max = bytes_max
+        self._warm = warm
+        self.hits = 0
+        self.misses = 0
+        self.refreshes = 0
+        self._evictions = 0
+        self.access_ns = 0
+
+    def look(self, agent: str) -> Entry | None:
+        """What is cached for an agent, however old."""
+        entry = self._entries.get(agent)
+        if entry is not None:
+            self._entries.move_to_end(agent)
+        return entry
+
+    def put(self, agent: str, entry: Entry) -> None:
+        """Keep a state, and evict those unused for longest when there are too many."""
+        self.invalidate(agent)
+        self._entries[agent] = entry
+        self._bytes += entry.bytes
+        self._shrink()
+
+    def grow(self, entry: Entry, size: int) -> None:
+        """Count what was added. What it took the place of is not known, so now and then all of it is measured."""
+        before = entry.bytes
+        entry.bytes += size
+        if entry.bytes > 2 * entry.measured + ENTRY_BYTES_SLACK:
+            entry.bytes = entry.measured = max(size_of(entry.state.raw()), ENTRY_BYTES_MIN)
+        if self._entries.get(entry.state.agent) is entry:  # it may have been evicted meanwhile
+            self._bytes += entry.bytes - before
+            self._shrink()
+
+    def invalidate(self, agent: str) -> None:
+        """Forget an agent's state; the next read loads it again.
+
+        Example::
+
+            m.state.cache.invalidate("reviewer")
+        """
+        entry = self._entries.pop(agent, None)
+        if entry is not None:
+            self._bytes -= entry.bytes
+
+    def clear(self) -> None:
+        """Forget everything.
+
+        Example::
+
+            m.state.cache.clear()
+        """
+        self._entries.clear()
+        self._bytes = 0
+
+    def _shrink(self) -> None:
+        while self._bytes > self._bytes_max and len(self._entries) > 1:
+            _agent, oldest = self._entries.popitem(last=False)
+            self._bytes -= oldest.bytes
+            self._evictions += 1
+
+    async def warm(self, agents: Iterable[str]) -> None:
+        """Load states before they are asked for.
+
+        Example::
+
+            await m.state.cache.warm(["reviewer"])
+        """
+        for agent in agents:
+            await self._warm(agent)
+
+    def statistics(self) -> CacheStatistics:
+        """How the cache has been doing since it was opened.
+
+        Example::
+
+            statistics = m.state.cache.statistics()
+            print(statistics.hit_rate, statistics.bytes)
+        """
+        reads = self.hits + self.refreshes + self.misses
+        mean_us = self.access_ns / 1000 / reads if reads else 0.0
+        return CacheStatistics(
+            self.hits, self.misses, self.refreshes, self._evictions, len(self._entries), self._bytes, mean_us
+        )
+
+
+def size_of(value: Any) -> int:
+    """Roughly the memory that plain data takes."""
+    size = 0
+    stack = [value]
+    while stack:
+        value = stack.pop()
+        if type(value) is dict:
+            size += 64
+            stack.extend(value.values())
+        elif type(value) is list:
+            size += 56 + 8 * len(value)
+            stack.extend(value)
+        else:
+            size += 49 + len(value) if type(value) is str else 28
+    return size

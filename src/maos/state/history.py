@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from time import perf_counter_ns
+from typing import Any, TypeVar
 
 from maos.errors import Conflict, Corrupt, InvalidInput, MaosError, NotFound
 from maos.ids import parse_event_id
@@ -15,24 +16,35 @@ from maos.model import changes, checksum
 from maos.model.changes import Op
 from maos.model.events.core import EVENTS, EventBase
 from maos.state import folds
-from maos.state.cache import Cache
-from maos.state.loader import Loader, StateFold, content, empty, instant, missing, operations, recorded_total
+from maos.state.loader import (
+    Loader,
+    StateFold,
+    content,
+    empty,
+    instant,
+    missing,
+    operations,
+    recorded_total,
+    state_after,
+)
 from maos.state.records import Replay, State, StateEvent, StateVersion, Update
 from maos.store.contract import Document, Key, Lease
 
 CONFLICTS_MAX = 100
 """How often a change without an expected version is computed again before the contention is reported."""
 
+T = TypeVar("T")
 When = int | datetime
 
 
 class StateHistory:
     """The events of agents: read with old and new values, which are what the fold holds at that point, and appended."""
 
-    def __init__(self, journal: Journal, cache: Cache) -> None:
+    def __init__(self, journal: Journal) -> None:
         self._journal = journal
-        self.cache = cache
-        self.loader = Loader(journal, cache)
+        self.loader = Loader(journal)
+        self.cache = self.loader.cache
+        """The states used last."""
 
     # --- reading ---------------------------------------------------------------------------------------------
 
@@ -96,7 +108,7 @@ class StateHistory:
                 and (before_us is None or event.time_us < before_us)
                 and (source is None or event.source == source)
                 and (correlation is None or event.correlation == correlation)
-                and (path is None or any(_below(change.path, path) for change in event.changes))
+                and (path is None or any(changes.meet(change.path, path.rstrip("/")) for change in event.changes))
             ):
                 found.append(event)
                 if len(found) == limit:
@@ -140,7 +152,7 @@ class StateHistory:
             replay = await m.state.replay("reviewer", 1, 3)
             print(replay.verified, replay.events, replay.state.data["status"])
         """
-        begin_ns = Cache.clock_ns()
+        begin_ns = perf_counter_ns()
         if first < 1 or last < first:
             raise InvalidInput(f"{first} to {last} is not a range of versions", hint="versions begin at 1")
         start = await self._state_before(agent, first - 1)
@@ -160,11 +172,10 @@ class StateHistory:
             if total != recorded_total(record):
                 raise Corrupt(f"{record.id}: replay gives another state", stream=record.stream, version=record.version)
             count += 1
-            source = content(record).source
-            state = State(agent, record.version, data, total, record.time_us, source, record.type)
+            state = state_after(agent, record, data)
         if state.version != last:
             warnings.append(f"ends at version {state.version}")
-        return Replay(state, count, (Cache.clock_ns() - begin_ns) // 1000, True, tuple(warnings))
+        return Replay(state, count, (perf_counter_ns() - begin_ns) // 1000, True, tuple(warnings))
 
     async def _between(self, agent: str, after: int, until: int | None) -> AsyncIterator[StateEvent]:
         stream = await self._stream(agent)
@@ -253,19 +264,15 @@ class StateHistory:
     ) -> Update:
         """Append what makes the newest state equal to an earlier one; computed again when another writer was first,
         unless the caller expects a version."""
-        agent = target.agent
-        for _ in range(CONFLICTS_MAX):
-            state = (await self.loader.current(agent)).state
+
+        async def work() -> Update:
+            state = (await self.loader.current(target.agent)).state
             if expected is not None and state.version != expected:
-                raise Conflict(agents.stream(agent), expected=expected, actual=state.version)
+                raise Conflict(agents.stream(target.agent), expected=expected, actual=state.version)
             ops = changes.difference(state.raw(), target.raw())
-            try:
-                return await self._write(state, ops, type_=type_, facts=facts, under=under)
-            except Conflict:
-                if expected is not None:
-                    raise
-        newest = await self._journal.version(agents.stream(agent))
-        raise Conflict(agents.stream(agent), expected=state.version, actual=newest)
+            return await self._write(state, ops, type_=type_, facts=facts, under=under)
+
+        return await (work() if expected is not None else retry_conflicts(work))
 
     async def _repeated(self, agent: str, version: int, position: int) -> Update:
         """The reply to a repeated key; if its event was compacted, with what the one in its place did."""
@@ -275,6 +282,16 @@ class StateHistory:
         before = await self.loader.at(agent, first) if first else empty(agent)
         after = await self.loader.at(agent, event.version)
         return Update(version, before, after, changes.difference(before.raw(), after.raw()), position)
+
+
+async def retry_conflicts(work: Callable[[], Awaitable[T]]) -> T:
+    """Do something from the newest state, and again while other writers are first."""
+    for _ in range(CONFLICTS_MAX - 1):
+        try:
+            return await work()
+        except Conflict:
+            continue
+    return await work()
 
 
 def new_event(
@@ -323,7 +340,3 @@ def state_event(agent: str, record: Record, data: dict[str, object], ops: list[O
 def _named(error: MaosError, record: Record) -> Corrupt:
     what = error.what if record.id in error.what else f"{record.id}: {error.what}"
     return Corrupt(what, stream=record.stream, version=record.version)
-
-
-def _below(path: str, ancestor: str) -> bool:
-    return path == ancestor or path.startswith(ancestor.rstrip("/") + "/") or ancestor.startswith(path + "/")

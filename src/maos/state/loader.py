@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from datetime import datetime
-from itertools import chain, count
+from itertools import chain
+from time import perf_counter_ns
 from typing import Any
 
 import msgspec
@@ -14,11 +15,10 @@ from maos.journal.codec import Event
 from maos.journal.journal import PAGE_EVENTS, Journal, Record
 from maos.model import agent as agents
 from maos.model import checksum
-from maos.model.changes import MISSING, Op, StateDraft, lookup, parse_pointer, well_formed
+from maos.model.changes import MapView, Op, StateDraft, copied, find, meet, well_formed
 from maos.model.events.state import CompactionBase, StateEvent, StateUpdated
-from maos.model.view import MapView, copied
 from maos.state import folds
-from maos.state.cache import Cache, Entry, size_of
+from maos.state.folds import Cache, Entry, size_of
 from maos.state.records import Peek, State
 
 TIME_US_MAX = 253_402_300_800 * 1_000_000  # the year 10000
@@ -31,14 +31,14 @@ MEMORY_FACTOR = 4
 class Loader:
     """Folds an agent's events, starting from the best place there is."""
 
-    def __init__(self, journal: Journal, cache: Cache) -> None:
+    def __init__(self, journal: Journal) -> None:
         self._journal = journal
-        self._cache = cache
+        self.cache = Cache(self.current)
 
     async def current(self, agent: str) -> Entry:
         """The newest state, from memory if the journal has nothing newer."""
-        cache = self._cache
-        begin_ns = cache.clock_ns()
+        cache = self.cache
+        begin_ns = perf_counter_ns()
         entry = cache.look(agent)
         version = await self._journal.store.version(agents.PREFIX + agent)
         if entry is not None and entry.state.version == version:
@@ -54,25 +54,25 @@ class Loader:
             cache.misses += 1
             entry = await self._load(agent, version)
             cache.put(agent, entry)
-        cache.access_ns += cache.clock_ns() - begin_ns
+        cache.access_ns += perf_counter_ns() - begin_ns
         return entry
 
     def remembered(self, agent: str) -> State | None:
         """The state in memory, however old."""
-        entry = self._cache.look(agent)
+        entry = self.cache.look(agent)
         return entry.state if entry is not None else None
 
     def keep(self, entry: Entry | None, state: State, ops: list[Op]) -> None:
         """Take a state just written into the cache."""
         if entry is None:
             if state.version == 1:
-                self._cache.put(state.agent, Entry(state, folds.Tally(), _added(ops)))
+                self.cache.put(state.agent, Entry(state, folds.Tally(), _added(ops)))
             else:
-                self._cache.invalidate(state.agent)
+                self.cache.invalidate(state.agent)
             return
         entry.tally.saw(ops)
         entry.state = state
-        self._cache.grow(entry, _added(ops))
+        self.cache.grow(entry, _added(ops))
 
     async def at(self, agent: str, version: int) -> State:
         """The state at a version."""
@@ -82,7 +82,7 @@ class Loader:
             raise missing(agent)
         if not 1 <= version <= newest:
             raise NotFound(f"agent {agent!r} has no version {version}", hint=f"its versions are 1 to {newest}")
-        entry = self._cache.look(agent)
+        entry = self.cache.look(agent)
         if entry is not None and entry.state.version == version == newest:  # an older one may be compacted by now
             return entry.state
         kept = await folds.load(self._journal.store, stream, agent, self._journal.notes)
@@ -138,6 +138,64 @@ class Loader:
                 high = event.version - event.spans
         return low
 
+    async def peek(self, agent: str, path: str, last: int) -> Peek:
+        """The head of a state and the last entries of one long list.
+
+        An agent that is resumed after days needs its fields and the end of its conversation, not ten thousand old
+        messages. The saved head gives the fields, the newest events give the entries; how long the list is makes no
+        difference.
+        """
+        if not path.startswith("/"):
+            path = "/" + path
+        if last < 0:
+            raise InvalidInput(f"cannot show the last {last} entries")
+        if self.remembered(agent) is None:
+            head = await folds.load_head(self._journal.store, agents.stream(agent), agent, self._journal.notes)
+            if head is not None and path in head[1] and (found := await self._from_head(*head, path, last)) is not None:
+                return found
+        state = (await self.current(agent)).state
+        items = find(state.raw(), path)
+        if type(items) is not list:
+            raise InvalidInput(f"agent {agent!r} has no list at {path}", hint="name a list, such as /messages")
+        return _peeked(state, {}, copied(items[max(0, len(items) - last) :]), len(items), last)
+
+    async def _from_head(self, head: State, lengths: dict[str, int], path: str, last: int) -> Peek | None:
+        """None when the events do not tell without the rest of the state: something other than growth happened to a
+        list that the head leaves out, or to the events."""
+        limit = min(PAGE_BACK_MAX, max(last, folds.HEAD_EVERY))
+        before = VERSION_MAX
+        newer: list[Record] = []
+        parts: list[list[Any]] = []
+        found = grown = 0
+        while before > head.version or found < min(last, lengths[path] + grown):
+            page = await self._journal.page_back(agents.stream(head.agent), before=before, limit=limit)
+            if not page or (page[0].version != before - 1 if parts else page[0].version < head.version):
+                return None  # compacted meanwhile, or the end of the journal is lost
+            for record in page:
+                entries = _appended(operations(record), path)
+                if entries is None:
+                    return None
+                parts.append(entries)
+                found += len(entries)
+                if record.version > head.version:
+                    newer.append(record)
+                    grown += len(entries)
+                before = record.version - record.spans + 1
+        fold = StateFold(head)
+        for record in reversed(newer):
+            if overlaps(record, fold.version):
+                return None
+            others = []
+            for op in operations(record):
+                if op[0] == "ext" and op[1] in lengths:
+                    lengths[op[1]] += len(op[3])
+                elif any(meet(op[1], each) for each in lengths):
+                    return None
+                else:
+                    others.append(op)
+            fold.add(record, others)
+        return _peeked(fold.state(), lengths, list(chain.from_iterable(reversed(parts))), lengths[path], last)
+
     async def _load(self, agent: str, version: int) -> Entry:
         stream = agents.stream(agent)
         kept = await folds.load(self._journal.store, stream, agent, self._journal.notes)
@@ -169,34 +227,28 @@ class Loader:
             if len(page) < PAGE_EVENTS:
                 break
         entry.state = fold.state()
-        self._cache.grow(entry, size * MEMORY_FACTOR)
+        self.cache.grow(entry, size * MEMORY_FACTOR)
 
 
 class StateFold:
     """A state in the making."""
 
     def __init__(self, state: State) -> None:
-        self._agent = state.agent
+        self._begun = state
         self._draft = StateDraft(state.raw())
+        self._last: Record | None = None
         self.version = state.version
-        self.total = state.total
-        self._time_us = state.time_us
-        self._source = state.source
-        self._type = state.type
 
-    def add(self, record: Record) -> list[Op]:
-        """Apply an event; returns its operations."""
-        event, ops = content(record), operations(record)
+    def add(self, record: Record, ops: list[Op] | None = None) -> list[Op]:
+        """Apply an event, or only some of its operations; returns them."""
+        ops = operations(record) if ops is None else ops
         try:
             for op in ops:
                 self._draft.apply(op)
         except Corrupt as error:
             raise Corrupt(f"{record.id}: {error.what}", stream=record.stream, version=record.version) from error
-        self.version = record.version
-        self.total = recorded_total(record)
-        self._time_us = record.time_us
-        self._source = event.source
-        self._type = record.type
+        recorded_total(record)  # Corrupt when it has none
+        self._last, self.version = record, record.version
         return ops
 
     def data(self) -> dict[str, Any]:
@@ -205,7 +257,15 @@ class StateFold:
 
     def state(self) -> State:
         """The state so far; nothing may be added afterwards."""
-        return State(self._agent, self.version, self._draft.root, self.total, self._time_us, self._source, self._type)
+        last = self._last
+        return self._begun if last is None else state_after(self._begun.agent, last, self._draft.root)
+
+
+def state_after(agent: str, record: Record, data: dict[str, Any]) -> State:
+    """The state that an event led to."""
+    return State(
+        agent, record.version, data, recorded_total(record), record.time_us, content(record).source, record.type
+    )
 
 
 def overlaps(record: Record, version: int) -> bool:
@@ -283,127 +343,27 @@ def _added(ops: list[Op]) -> int:
     return sum(size_of(op[-1]) for op in ops if op[0] != "del")
 
 
-# --- the end of a long list -------------------------------------------------------------------------------------
-
-
-class _Cannot(Exception):
-    """The events do not tell without the rest of the state."""
-
-
-async def peek(journal: Journal, loader: Loader, agent: str, path: str, last: int) -> Peek:
-    """The head of a state and the last entries of one long list.
-
-    An agent that is resumed after days needs its fields and the end of its conversation, not ten thousand old messages.
-    The saved head gives the fields, the newest events give the entries; how long the list is makes no difference.
-    """
-    if not path.startswith("/"):
-        path = "/" + path
-    if last < 0:
-        raise InvalidInput(f"cannot show the last {last} entries")
-    if loader.remembered(agent) is None:
-        head = await folds.load_head(journal.store, agents.stream(agent), agent, journal.notes)
-        if head is not None and path in head[1]:
-            try:
-                return await _from_head(journal, agent, path, last, *head)
-            except _Cannot:
-                pass  # something other than growth happened to the list: read it all
-    return _from_state((await loader.current(agent)).state, path, last)
-
-
-def _from_state(state: State, path: str, last: int) -> Peek:
-    items = lookup(state.raw(), parse_pointer(path, state.raw()))
-    if items is MISSING or type(items) is not list:
-        raise InvalidInput(f"agent {state.agent!r} has no list at {path}", hint="name a list, such as /messages")
+def _peeked(state: State, lengths: dict[str, int], items: list[Any], length: int, last: int) -> Peek:
+    """The head of a state and the end of a list of which `items` are the last; `lengths` are lists already left out."""
     skeleton, lists = folds.split(state.raw())
-    lengths = {pointer: len(value) for pointer, value in lists.items()}
-    start = max(0, len(items) - last)
-    entries = copied(items[start:])
-    return _result(state.agent, state.version, state.total, skeleton, lengths, entries, start, len(items))
+    elided = {**lengths, **{path: len(each) for path, each in lists.items()}}
+    head = StateDraft(skeleton)
+    for path in elided:
+        head.apply(["del", path])
+    start = max(0, length - last)
+    entries = items[len(items) - (length - start) :]
+    return Peek(state.agent, state.version, state.checksum, MapView(head.root), elided, entries, start, length)
 
 
-async def _from_head(journal: Journal, agent: str, path: str, last: int, state: State, lengths: dict[str, int]) -> Peek:
-    stream = agents.stream(agent)
-    page_events = min(PAGE_BACK_MAX, max(last, folds.HEAD_EVERY))
-    newest_first: list[Record] = []
-    while not newest_first or newest_first[-1].version > state.version:
-        await _read_back(journal, stream, newest_first, page_events)
-    of_head = next(index for index, record in enumerate(newest_first) if record.version <= state.version)
-    if newest_first[of_head].version != state.version:
-        raise _Cannot  # compacted across the head, or the end of the journal is lost
-
-    draft = StateDraft(state.raw())
-    version, total = state.version, state.total
-    entries: list[Any] = []
-    for record in reversed(newest_first[:of_head]):
-        for op in operations(record):
-            if _grows(op, lengths):
-                lengths[op[1]] += len(op[3])
-                if op[1] == path:
-                    entries.extend(op[3])
-            else:
-                draft.apply(op)
-        version, total = record.version, recorded_total(record)
-    length = lengths[path]
-    wanted = min(last, length)
-    missing = wanted - len(entries)
-    earlier: list[list[Any]] = []
-    for index in count(of_head):
-        if missing <= 0:
-            break
-        if index == len(newest_first):
-            await _read_back(journal, stream, newest_first, page_events)
-        earlier.append(_entries(operations(newest_first[index]), path))
-        missing -= len(earlier[-1])
-    entries = [*chain.from_iterable(reversed(earlier)), *entries]
-    start = length - wanted
-    skeleton, grown = folds.split(draft.root)
-    lengths.update({pointer: len(items) for pointer, items in grown.items()})
-    return _result(agent, version, total, skeleton, lengths, entries[len(entries) - wanted :], start, length)
-
-
-async def _read_back(journal: Journal, stream: str, newest_first: list[Record], limit: int) -> None:
-    """Read on towards the beginning of a stream; _Cannot where that is reached, or compacted meanwhile."""
-    if newest_first:
-        reached = newest_first[-1].version - newest_first[-1].spans
-        page = await journal.page_back(stream, before=reached + 1, limit=limit)
-        if not page or page[0].version != reached:
-            raise _Cannot
-    else:
-        page = await journal.page_back(stream, before=VERSION_MAX, limit=limit)
-        if not page:
-            raise _Cannot
-    newest_first.extend(page)
-
-
-def _grows(op: Op, lengths: dict[str, int]) -> bool:
-    """Whether an operation adds to one of the lists left out; _Cannot if it does anything else to one."""
-    if op[0] == "ext" and op[1] in lengths:
-        return True
-    for path in lengths:
-        if op[1] == path or op[1].startswith(path + "/") or path.startswith(op[1] + "/") or op[1] == "":
-            raise _Cannot
-    return False
-
-
-def _entries(ops: list[Op], path: str) -> list[Any]:
-    """What an event added to the list, if that is all it did to it."""
+def _appended(ops: list[Op], path: str) -> list[Any] | None:
+    """What an event added to a list; None if it did anything else to it."""
     entries: list[Any] = []
     for op in ops:
         if op[0] == "ext" and op[1] == path:
             entries.extend(op[3])
         elif op[0] == "set" and op[1] == "":
-            found = lookup(op[2], parse_pointer(path, op[2]))
+            found = find(op[2], path)
             entries = list(found) if type(found) is list else []
-        elif op[1] == path or op[1].startswith(path + "/") or path.startswith(op[1] + "/"):
-            raise _Cannot
+        elif meet(op[1], path):
+            return None
     return entries
-
-
-def _result(
-    agent: str, version: int, total: int, skeleton: dict[str, Any], lengths: dict[str, int],
-    entries: list[Any], start: int, length: int,
-) -> Peek:  # fmt: skip
-    head = StateDraft(skeleton)
-    for elided in lengths:
-        head.apply(["del", elided])
-    return Peek(agent, version, checksum.text(total), MapView(head.root), lengths, entries, start, length)

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+import msgspec
+
 from maos.ids import event_id
 from maos.model import agent as agents
 from maos.model import changes
 from maos.model import checksum as checksums
-from maos.model.changes import Change, Op
-from maos.model.view import MapView, copied
+from maos.model.changes import Change, MapView, Op, copied
 
 
-class State:
+class State(msgspec.Struct, eq=False):
     """An agent's data at a version. It never changes; an update makes another one.
 
     Example::
@@ -22,20 +23,16 @@ class State:
         print(state.version, state.data["status"], state.checksum)
     """
 
-    __slots__ = ("_data", "agent", "source", "time_us", "total", "type", "version")
-
-    def __init__(
-        self, agent: str, version: int, data: dict[str, Any], total: int, time_us: int, source: str, type_: str
-    ) -> None:
-        self.agent = agent
-        self.version = version
-        self.total = total
-        self.time_us = time_us
-        self.source = source
-        """Who made the last change."""
-        self.type = type_
-        """The type of the last event."""
-        self._data = data
+    agent: str
+    version: int
+    _data: dict[str, Any]
+    total: int
+    """The checksum as a number."""
+    time_us: int
+    source: str
+    """Who made the last change."""
+    type: str
+    """The type of the last event."""
 
     @property
     def data(self) -> MapView:
@@ -66,19 +63,16 @@ class State:
         return f"State(agent={self.agent!r}, version={self.version}, checksum={self.checksum!r})"
 
 
-class Update:
+class Update(msgspec.Struct, eq=False):
     """What an update did."""
 
-    __slots__ = ("_before", "_ops", "position", "state", "version")
-
-    def __init__(self, version: int, before: State, state: State, ops: Sequence[Op], position: int) -> None:
-        self.version = version
-        self.position = position
-        """The place of its event in the journal; 0 when nothing had to change."""
-        self.state = state
-        """The state after it."""
-        self._before = before
-        self._ops = ops
+    version: int
+    _before: State
+    state: State
+    """The state after it."""
+    _ops: Sequence[Op]
+    position: int
+    """The place of its event in the journal; 0 when nothing had to change."""
 
     @property
     def previous(self) -> int:

@@ -1,40 +1,58 @@
-"""Snapshots that a person or a policy requested: kept by their retention, restored after verification.
+"""Snapshots that a person or a policy requested, and compaction, which makes histories shorter.
 
-They are documents, not truth: the events they were folded from are. A damaged one costs the time of a replay, as long
-as the events are still there (I17), and says so.
+Snapshots are documents, not truth: the events they were folded from are. A damaged one costs the time of a replay, as
+long as the events are still there (I17), and says so.
+
+Compaction does not change a state. The last event of a compacted range stays in its place, with its hash, and from then
+on stands for the whole range; a `compacted` event at the end of the stream records the seal of what was put there. So
+versions have no gaps, every later hash still verifies, and the history says that and when it was shortened.
 """
 
 from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Awaitable, Callable, Container
-from typing import Any, TypeVar
+from collections.abc import Container
+from time import perf_counter_ns
+from typing import Any, NamedTuple
 
 import msgspec
 
 from maos.clock import Clock
 from maos.errors import Conflict, Corrupt, InvalidInput, MaosError, NotFound, UnknownFormat
 from maos.journal import compress
-from maos.journal.journal import Journal
+from maos.journal.journal import Append, Journal, Record
 from maos.model import agent as agents
 from maos.model import changes
-from maos.state import history, loader
-from maos.state.cache import Cache
-from maos.state.history import StateHistory, given
-from maos.state.records import Retention, SnapshotInfo, SnapshotRestored, State, StatePreview
-from maos.store.contract import Document, Lease
+from maos.model.changes import copied
+from maos.model.events.core import EventBase
+from maos.model.events.parts import Replaced
+from maos.model.events.state import Baseline, Compacted, EventsMerged
+from maos.state import folds, loader
+from maos.state.history import StateHistory, When, given, retry_conflicts
+from maos.state.loader import StateFold, empty
+from maos.state.records import Compaction, Retention, SnapshotInfo, SnapshotRestored, State, StatePreview
+from maos.store import chain
+from maos.store.contract import Document, Lease, Replacement
 
 FORMAT = 1
-T = TypeVar("T")
 TRIGGERS = ("scheduled", "manual", "event", "migration")
 
 
-class StateSnapshots(StateHistory):
-    """The snapshots of all agents."""
+class _Range(NamedTuple):
+    """Versions that become one event."""
 
-    def __init__(self, journal: Journal, clock: Clock, cache: Cache) -> None:
-        super().__init__(journal, cache)
+    first: int
+    last: Record
+    events: int
+    event: EventBase
+
+
+class StateSnapshots(StateHistory):
+    """The snapshots of all agents, and the compaction of their histories."""
+
+    def __init__(self, journal: Journal, clock: Clock) -> None:
+        super().__init__(journal)
         self._clock = clock
 
     async def snapshot(
@@ -59,9 +77,8 @@ class StateSnapshots(StateHistory):
 
         async def work() -> SnapshotInfo:
             state = (await self.loader.current(agent)).state
-            info, document = await self._make(
-                state, kind, source, name=name, trigger=trigger, retention=retention, compression=compression
-            )
+            about = {"name": name, "trigger": trigger, "source": source, "compression": compression}
+            info, document = await self._make(state, kind, retention=retention or Retention(), **about)
             meta = {"snapshot": info.id, "kind": info.kind, "version": info.version, "trigger": trigger}
             facts = given(meta=meta | given(name=name), source=source)
             await self._write(state, [], type_="snapshot_created", facts=facts, documents=[document])
@@ -70,18 +87,10 @@ class StateSnapshots(StateHistory):
         return await retry_conflicts(work)
 
     async def _make(
-        self,
-        state: State,
-        kind: str,
-        source: str,
-        *,
-        name: str = "",
-        trigger: str = "event",
-        retention: Retention | None = None,
-        compression: str = "zstd",
+        self, state: State, kind: str, *, name: str, trigger: str, source: str, retention: Retention, compression: str
     ) -> tuple[SnapshotInfo, Document]:
         """A snapshot of a state, not yet saved."""
-        begin_ns = Cache.clock_ns()
+        begin_ns = perf_counter_ns()
         base: SnapshotInfo | None = None
         content: Any = None
         if kind == "incremental":
@@ -110,8 +119,8 @@ class StateSnapshots(StateHistory):
             base=base.id if base is not None else None,
             bytes_plain=len(plain),
             bytes_stored=len(stored),
-            duration_us=(Cache.clock_ns() - begin_ns) // 1000,
-            retention=retention or Retention(),
+            duration_us=(perf_counter_ns() - begin_ns) // 1000,
+            retention=retention,
         )
         return info, Document("snapshot", _key(info), state.version, _seal(info, stored))
 
@@ -150,7 +159,7 @@ class StateSnapshots(StateHistory):
 
             state = await m.state.read_snapshot("reviewer", "before")
         """
-        return await self._state_of(_open(await self._find(agent, snapshot))[0])
+        return await self._state_of(await self._find(agent, snapshot))
 
     async def restore(
         self, agent: str, snapshot: str, *, expected: int | None = None, source: str = "", under: Lease | None = None
@@ -163,13 +172,13 @@ class StateSnapshots(StateHistory):
             restored = await m.state.restore("reviewer", "before")
             print(restored.previous, restored.version)
         """
-        begin_ns = Cache.clock_ns()
+        begin_ns = perf_counter_ns()
         id_, target, warnings = await self._sought(agent, snapshot)
         facts = given(meta={"snapshot": id_, "to": target.version}, critical=True, source=source)
         update = await self._write_target(target, "restored", facts, expected, under)
         if update.checksum != target.checksum:
             raise Corrupt(f"restoring {id_} led to {update.checksum} instead of {target.checksum}")
-        duration_us = (Cache.clock_ns() - begin_ns) // 1000
+        duration_us = (perf_counter_ns() - begin_ns) // 1000
         return SnapshotRestored(update.version, update.previous, id_, True, 0, duration_us, warnings)
 
     async def preview_restore(self, agent: str, snapshot: str) -> StatePreview:
@@ -192,7 +201,7 @@ class StateSnapshots(StateHistory):
         document = await self._find(agent, snapshot)
         id_ = document.key.rpartition("\t")[2]
         try:
-            return id_, await self._state_of(_open(document)[0]), ()
+            return id_, await self._state_of(document), ()
         except Corrupt as error:
             try:
                 state = await self.loader.at(agent, document.version)
@@ -249,19 +258,20 @@ class StateSnapshots(StateHistory):
         bad = []
         for document in await self._documents(agent):
             try:
-                await self._state_of(_open(document)[0])
+                await self._state_of(document)
             except MaosError as error:
                 bad.append((document.version, error.what))
         return bad
 
     async def _newest(self, agent: str) -> tuple[SnapshotInfo | None, State | None]:
         """The newest snapshot that holds a state, and that state; None for both when there is none that verifies."""
-        for info in reversed(await self.snapshots(agent)):
-            if info.kind != "checkpoint":
-                try:
-                    return info, await self._state_of(info)
-                except Corrupt as error:
-                    self._journal.notes.append(f"snapshot {info.id} of {agent!r} cannot be built on: {error.what}")
+        for document in reversed(await self._documents(agent)):
+            try:
+                info = _open(document)[0]
+                if info.kind != "checkpoint":
+                    return info, await self._state_of(document)
+            except Corrupt as error:
+                self._journal.notes.append(f"a snapshot of {agent!r} cannot be built on: {error.what}")
         return None, None
 
     async def _documents(self, agent: str) -> list[Document]:
@@ -286,13 +296,10 @@ class StateSnapshots(StateHistory):
             f"agent {agent!r} has no snapshot {snapshot!r}", hint="`maos state snapshot AGENT --list` shows them"
         )
 
-    async def _state_of(self, info: SnapshotInfo) -> State:
+    async def _state_of(self, document: Document) -> State:
+        info, stored = _open(document)
         if info.kind == "checkpoint":
             return await self.loader.at(info.agent, info.version)
-        document = await self._journal.store.load("snapshot", _key(info))
-        if document is None:
-            raise Corrupt(f"snapshot {info.id} of {info.agent!r} is missing")
-        _info, stored = _open(document)
         plain = compress.decompress(stored, info.compression, size=info.bytes_plain)
         try:
             content = msgspec.json.decode(plain)
@@ -307,6 +314,103 @@ class StateSnapshots(StateHistory):
         )
         loader.check(state)
         return state
+
+    # --- compaction ------------------------------------------------------------------------------------------
+
+    async def compact(
+        self,
+        agent: str,
+        *,
+        strategy: str = "snapshot",
+        keep_last: int | None = None,
+        keep_since: When | None = None,
+        critical_only: bool = False,
+        dry_run: bool = False,
+        source: str = "",
+    ) -> Compaction:
+        """Shrink an agent's history. What the state is does not change; what can be travelled back to does.
+
+        `snapshot` and `delete` put one event in the place of all before the kept ones (`snapshot` also leaves a
+        permanent snapshot); `merge` puts one in the place of each run of uncritical ones.
+
+        Example::
+
+            plan = await m.state.compact("reviewer", keep_last=2, dry_run=True)
+            if plan.events_after < plan.events_before:
+                await m.state.compact("reviewer", keep_last=2)
+        """
+        if strategy not in agents.STRATEGIES:
+            raise InvalidInput(f"{strategy!r} is not a strategy", hint=f"one of {', '.join(agents.STRATEGIES)}")
+        if sum((keep_last is not None, keep_since is not None, critical_only)) > 1:
+            raise InvalidInput("give only one of keep_last, keep_since and critical_only")
+        if keep_last is not None and keep_last < 0:
+            raise InvalidInput(f"cannot keep the last {keep_last} events")
+
+        async def work() -> Compaction:
+            entry = await self.loader.current(agent)
+            state = entry.state
+            loader.check(state)  # never put a wrong state in the place of the events that would show it
+            through = await self._through(state, keep_last, keep_since)
+            records = await self._records(state, through)
+            ranges = _runs(agent, records) if strategy == "merge" or critical_only else _everything(agent, records)
+            left = len(records) - sum(each.events - 1 for each in ranges)
+            if left == len(records) or dry_run:
+                return Compaction(agent, strategy, through, len(records), left, None, None)
+            documents = folds.renewed(state, entry.tally, agents.stream(agent))
+            snapshot: str | None = None
+            if strategy == "snapshot":
+                kept = await self.loader.at(agent, records[-1].version)
+                about = {"name": "", "trigger": "event", "source": source, "compression": "zstd"}
+                info, document = await self._make(kept, "full", retention=Retention(permanent=True), **about)
+                documents.append(document)
+                snapshot = info.id
+            gone = {version for each in ranges for version in range(each.first, each.last.version)}
+            documents.extend(await self._filled(agent, gone))
+            version = await self._replace(state, ranges, documents, strategy, source)
+            return Compaction(agent, strategy, through, len(records), left, snapshot, version)
+
+        return await retry_conflicts(work)
+
+    async def _records(self, state: State, through: int) -> list[Record]:
+        records: list[Record] = []
+        version = 0
+        async for record in self._journal.read(agents.stream(state.agent), until=through):
+            if record.version - record.spans != version:  # another compaction was first
+                raise Conflict(agents.stream(state.agent), expected=state.version, actual=state.version + 1)
+            version = record.version
+            records.append(record)
+        return records
+
+    async def _through(self, state: State, keep_last: int | None, keep_since: When | None) -> int:
+        if keep_last is not None:
+            return max(0, state.version - keep_last)
+        if keep_since is not None:
+            return await self.loader.version_before(state.agent, loader.instant(keep_since))
+        return state.version
+
+    async def _replace(
+        self, state: State, ranges: list[_Range], documents: list[Document], strategy: str, source: str
+    ) -> int:
+        stream = agents.stream(state.agent)
+        replacing = []
+        seals: list[Replaced] = []
+        for each in ranges:
+            raw = self._journal.codec.encode_sealed(each.event)
+            replacing.append(Replacement(stream, each.first, each.last.version, raw))
+            seals.append(
+                {
+                    "first": each.first, "last": each.last.version, "seal": chain.seal(*raw).hex(),
+                    "time_us": each.last.time_us, "token": each.last.token,
+                }
+            )  # fmt: skip
+        event = Compacted(ops=[], sum=state.checksum, replaced=seals, meta={"strategy": strategy}, source=source)
+        try:
+            reply = await self._journal.append_all(
+                [Append(stream, [event], state.version)], documents=documents, replacing=replacing
+            )
+        finally:
+            self.cache.invalidate(state.agent)  # its tally counts folds that were replaced, or perhaps not
+        return reply.version
 
 
 def _key(info: SnapshotInfo) -> str:
@@ -334,11 +438,51 @@ def _open(document: Document) -> tuple[SnapshotInfo, bytes]:
     return SnapshotInfo(**fields), rest[4 + size :]
 
 
-async def retry_conflicts(work: Callable[[], Awaitable[T]]) -> T:
-    """Do something from the newest state, and again while other writers are first."""
-    for _ in range(history.CONFLICTS_MAX - 1):
-        try:
-            return await work()
-        except Conflict:
-            continue
-    return await work()
+def _everything(agent: str, records: list[Record]) -> list[_Range]:
+    """All of them as one baseline that holds the state they led to."""
+    if not records:
+        return []
+    fold = StateFold(empty(agent))
+    for record in records:
+        fold.add(record)
+    loader.check(fold.state())
+    event = Baseline(
+        ops=[["set", "", copied(fold.data())]],
+        sum=loader.content(records[-1]).sum,
+        since_us=loader.begin(records[0]),
+    )
+    return [_Range(1, records[-1], len(records), event)]
+
+
+def _runs(agent: str, records: list[Record]) -> list[_Range]:
+    """Each run of uncritical events as one event with what they changed together."""
+    ranges: list[_Range] = []
+    fold = StateFold(empty(agent))
+    run: list[Record] = []
+    before: dict[str, Any] = {}
+
+    def close() -> None:
+        if len(run) > 1:
+            ops = changes.difference(before, fold.data())
+            first = run[0].version - run[0].spans + 1
+            event = EventsMerged(
+                ops=copied(ops),
+                sum=loader.content(run[-1]).sum,
+                since_us=loader.begin(run[0]),
+                meta={"events": len(run)},
+            )
+            ranges.append(_Range(first, run[-1], len(run), event))
+        run.clear()
+
+    for record in records:
+        is_critical = loader.content(record).critical or record.type in agents.CRITICAL
+        if is_critical:
+            close()
+        elif not run:
+            before = copied(fold.data())
+        if not is_critical:
+            run.append(record)
+        fold.add(record)
+    close()
+    loader.check(fold.state())
+    return ranges

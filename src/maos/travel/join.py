@@ -19,12 +19,24 @@ from maos.engine.streams import RunReader, own_run
 from maos.errors import Corrupt, InvalidInput, NotFound
 from maos.faults import crash_point
 from maos.journal.journal import Append, Journal
-from maos.model.branch import BranchPoint, digest, line_of, parted
+from maos.model.branch import (
+    FILES,
+    JOIN,
+    OURS,
+    THEIRS,
+    BranchPoint,
+    JoinConflict,
+    Joined,
+    decided,
+    digest,
+    join,
+    line_of,
+    parted,
+)
 from maos.model.events.commands import TasksRequested
 from maos.model.events.core import EventBase
 from maos.model.events.parts import WorkspaceData
 from maos.model.events.run import QuestionAnswered, QuestionAsked, RunJoined
-from maos.model.join import FILES, JOIN, OURS, THEIRS, JoinConflict, Joined, decided, join
 from maos.model.message import inbox
 from maos.model.question import Open
 from maos.model.run import Question, Run

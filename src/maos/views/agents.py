@@ -420,7 +420,7 @@ def _status(attempts: Sequence[Attempt]) -> dict[str, Any]:
     newest = attempts[-1]
     total = Tokens()
     for each in attempts:
-        total.add(each.total_tokens)
+        total += each.total_tokens
     state = state_of(newest)
     return {
         "agent": newest.agent,

@@ -18,10 +18,11 @@ from maos.engine.streams import SCHEDULES, WORKFLOW_RUN
 from maos.errors import Conflict, Corrupt, InvalidInput, MaosError, NotFound, StoreUnavailable
 from maos.journal.journal import Journal
 from maos.model.events.records import ScheduleRemoved
-from maos.model.schedule import NAME, Schedule, Schedules
+from maos.model.workflow import Schedule, Schedules
 from maos.workflows import values
 from maos.workflows.definition import StartRequest, Workflow, find
 
+NAME = "all"
 LOOK_S = 5.0
 """How often schedules and interrupted workflow runs are looked for."""
 YEARS_MAX = 8

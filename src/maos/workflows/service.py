@@ -20,7 +20,6 @@ from maos.model.events.commands import CancelRequested, Command, PauseRequested,
 from maos.model.events.run import QuestionAnswered
 from maos.model.message import inbox
 from maos.model.run import Run
-from maos.model.schedule import Schedule
 from maos.model.workflow import (
     ABANDONED,
     AGENT,
@@ -31,6 +30,7 @@ from maos.model.workflow import (
     STARTED,
     STEP,
     UNKNOWN,
+    Schedule,
     Step,
     WorkflowRun,
     stream,

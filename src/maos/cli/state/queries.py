@@ -16,8 +16,7 @@ from maos.cli.database import DatabaseTarget
 from maos.cli.failures import FAILED, code_for, report
 from maos.cli.render import Column, Listing, clean, shorten
 from maos.errors import Corrupt, HistoryLost, InvalidInput, NotFound
-from maos.model.changes import MISSING, lookup, parse_pointer
-from maos.model.view import plain
+from maos.model.changes import MISSING, lookup, parse_pointer, plain
 
 if TYPE_CHECKING:
     from maos import Report

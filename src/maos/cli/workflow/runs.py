@@ -26,8 +26,7 @@ from maos.cli.workflow.changes import on_change_option
 from maos.clock import to_us
 from maos.errors import InvalidInput, NotFound
 from maos.model.run import Run
-from maos.model.schedule import Schedule
-from maos.model.workflow import WorkflowRun
+from maos.model.workflow import Schedule, WorkflowRun
 from maos.plans.source import is_plan_file
 from maos.views import workflows as views
 from maos.views.workflows import describe

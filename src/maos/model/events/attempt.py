@@ -156,16 +156,7 @@ class AttemptEnded(AttemptEventBase, frozen=True, kw_only=True):
 
 
 AttemptEvent = (
-    AttemptPlanned
-    | AttemptClaimed
-    | AttemptStarted
-    | AttemptOutput
-    | AttemptStopping
-    | AttemptAnswered
-    | AttemptTranscript
-    | AttemptCheckpointed
-    | AttemptBranched
-    | AttemptMoved
-    | AttemptEnded
-)
+    AttemptPlanned | AttemptClaimed | AttemptStarted | AttemptOutput | AttemptStopping | AttemptAnswered
+    | AttemptTranscript | AttemptCheckpointed | AttemptBranched | AttemptMoved | AttemptEnded
+)  # fmt: skip
 """Every event of an attempt."""

@@ -217,26 +217,8 @@ class OutputLost(FactBase, frozen=True, tag="spool"):
 
 
 Fact = (
-    SessionOpened
-    | Text
-    | Thought
-    | AgentPlan
-    | ToolUse
-    | ToolProgress
-    | ToolResult
-    | Usage
-    | Cost
-    | Retry
-    | Trouble
-    | PermissionRequested
-    | PermissionDenied
-    | Discovery
-    | TurnEnded
-    | Line
-    | Unknown
-    | InputReceived
-    | Stopping
-    | ProcessExit
-    | OutputLost
-)
+    SessionOpened | Text | Thought | AgentPlan | ToolUse | ToolProgress | ToolResult | Usage | Cost | Retry
+    | Trouble | PermissionRequested | PermissionDenied | Discovery | TurnEnded | Line | Unknown | InputReceived
+    | Stopping | ProcessExit | OutputLost
+)  # fmt: skip
 """Every fact."""

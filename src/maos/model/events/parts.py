@@ -57,11 +57,16 @@ class Owner(TypedDict, total=False):
     """When the process began, in ticks since the kernel did."""
 
 
-class RunOrigin(TypedDict):
-    """The run, version and position that a run was forked from."""
+class RunVersion(TypedDict):
+    """A version of a run."""
 
     run: str
     version: int
+
+
+class RunOrigin(RunVersion):
+    """The run, version and position that a run was forked from."""
+
     position: int
 
 
@@ -73,19 +78,10 @@ class AttemptOrigin(TypedDict):
     position: int
 
 
-class JoinedRun(TypedDict):
+class JoinedRun(RunVersion):
     """The run whose work became part of another one."""
 
-    run: str
-    version: int
     digest: str
-
-
-class RunVersion(TypedDict):
-    """A version of a run."""
-
-    run: str
-    version: int
 
 
 class GivenUp(TypedDict):

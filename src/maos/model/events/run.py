@@ -300,28 +300,9 @@ class RunRemoved(RunEventBase, frozen=True, kw_only=True):
 
 RunRestored = RunRolledBack | RunForked | RunJoined | RunFileChanged
 RunEvent = (
-    RunCreated
-    | RunClaimed
-    | RunPlanned
-    | RunResumed
-    | RunPaused
-    | RunEnded
-    | TaskStarted
-    | TaskReleased
-    | TaskGated
-    | TaskFinished
-    | TaskFailed
-    | TaskStopping
-    | TaskSkipped
-    | TaskRetried
-    | QuestionAsked
-    | QuestionAnswered
-    | RunCheckpointed
-    | RunHibernated
-    | RunWoken
-    | RunNoteAdded
-    | RunRestored
-    | RunMoved
+    RunCreated | RunClaimed | RunPlanned | RunResumed | RunPaused | RunEnded | TaskStarted | TaskReleased
+    | TaskGated | TaskFinished | TaskFailed | TaskStopping | TaskSkipped | TaskRetried | QuestionAsked
+    | QuestionAnswered | RunCheckpointed | RunHibernated | RunWoken | RunNoteAdded | RunRestored | RunMoved
     | RunRemoved
-)
+)  # fmt: skip
 """Every event of a run."""

@@ -32,84 +32,37 @@ class StateEventBase(EventBase, frozen=True, kw_only=True):
     """Whether compaction keeps it."""
 
 
-@event("instance_created")
-class InstanceCreated(StateEventBase, frozen=True, kw_only=True):
-    """An agent is created."""
+TYPES = {
+    "instance_created": "An agent is created.",
+    "status_changed": "Only `/status` changes.",
+    "configuration_updated": "Only `/configuration` changes.",
+    "capability_added": "Only `/capabilities` changes: one is added.",
+    "capability_removed": "Only `/capabilities` changes: one is removed.",
+    "task_assigned": "Only `/execution/task` changes, to a value.",
+    "task_completed": "Only `/execution/task` changes, to nothing.",
+    "error_occurred": "A caller reports an error (`type=`).",
+    "resource_allocated": "Only `/resources` changes: one is added.",
+    "resource_deallocated": "Only `/resources` changes: one is removed.",
+    "snapshot_created": "A snapshot is taken; `meta` has its id, kind, version and trigger. It changes nothing.",
+    "migration_started": "A caller reports that the agent begins to move (`type=`).",
+    "migration_completed": "A caller reports that the agent has moved (`type=`).",
+    "rolled_back": "A rollback; `meta.to` is the version whose state it restores.",
+    "restored": "A snapshot is restored; `meta` has its id and version.",
+}
+"""Types that differ from `state_updated` in their names alone, and what each says."""
 
+for _name, _meaning in TYPES.items():
 
-@event("status_changed")
-class StatusChanged(StateEventBase, frozen=True, kw_only=True):
-    """Only `/status` changes."""
+    @event(_name)
+    class _Named(StateEventBase, frozen=True, kw_only=True):
+        __doc__ = _meaning
 
-
-@event("configuration_updated")
-class ConfigurationUpdated(StateEventBase, frozen=True, kw_only=True):
-    """Only `/configuration` changes."""
-
-
-@event("capability_added")
-class CapabilityAdded(StateEventBase, frozen=True, kw_only=True):
-    """Only `/capabilities` changes: one is added."""
-
-
-@event("capability_removed")
-class CapabilityRemoved(StateEventBase, frozen=True, kw_only=True):
-    """Only `/capabilities` changes: one is removed."""
-
-
-@event("task_assigned")
-class TaskAssigned(StateEventBase, frozen=True, kw_only=True):
-    """Only `/execution/task` changes, to a value."""
-
-
-@event("task_completed")
-class TaskCompleted(StateEventBase, frozen=True, kw_only=True):
-    """Only `/execution/task` changes, to nothing."""
-
-
-@event("error_occurred")
-class ErrorOccurred(StateEventBase, frozen=True, kw_only=True):
-    """A caller reports an error (`type=`)."""
-
-
-@event("resource_allocated")
-class ResourceAllocated(StateEventBase, frozen=True, kw_only=True):
-    """Only `/resources` changes: one is added."""
-
-
-@event("resource_deallocated")
-class ResourceDeallocated(StateEventBase, frozen=True, kw_only=True):
-    """Only `/resources` changes: one is removed."""
-
-
-@event("snapshot_created")
-class SnapshotCreated(StateEventBase, frozen=True, kw_only=True):
-    """A snapshot is taken; `meta` has its id, kind, version and trigger. It changes nothing."""
-
-
-@event("migration_started")
-class MigrationStarted(StateEventBase, frozen=True, kw_only=True):
-    """A caller reports that the agent begins to move (`type=`)."""
-
-
-@event("migration_completed")
-class MigrationCompleted(StateEventBase, frozen=True, kw_only=True):
-    """A caller reports that the agent has moved (`type=`)."""
+    _Named.__name__ = _name.title().replace("_", "")
 
 
 @event("state_updated")
 class StateUpdated(StateEventBase, frozen=True, kw_only=True):
     """Anything else changes."""
-
-
-@event("rolled_back")
-class RolledBack(StateEventBase, frozen=True, kw_only=True):
-    """A rollback; `meta.to` is the version whose state it restores."""
-
-
-@event("restored")
-class StateRestored(StateEventBase, frozen=True, kw_only=True):
-    """A snapshot is restored; `meta` has its id and version."""
 
 
 @event("compacted")

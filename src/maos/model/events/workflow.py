@@ -167,20 +167,8 @@ class StepFailure(StepEndedBase, frozen=True, kw_only=True):
 
 
 WorkflowEvent = (
-    WorkflowStarted
-    | WorkflowClaimed
-    | WorkflowSignalled
-    | WorkflowPublished
-    | WorkflowCheckpointed
-    | WorkflowPaused
-    | WorkflowCodeChanged
-    | WorkflowEnded
-    | WorkflowCompacted
-    | StepStarted
-    | StepRetried
-    | StepUnknown
-    | StepAbandoned
-    | StepCompleted
-    | StepFailure
-)
+    WorkflowStarted | WorkflowClaimed | WorkflowSignalled | WorkflowPublished | WorkflowCheckpointed
+    | WorkflowPaused | WorkflowCodeChanged | WorkflowEnded | WorkflowCompacted | StepStarted | StepRetried
+    | StepUnknown | StepAbandoned | StepCompleted | StepFailure
+)  # fmt: skip
 """Every event of a workflow run."""
