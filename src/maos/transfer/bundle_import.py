@@ -34,7 +34,7 @@ from maos.transfer.contents import Contents, Manifest
 from maos.transfer.file import CHUNK_BYTES, GIT_BYTES_MAX, JOURNAL_BYTES_MAX, BundleReader, damaged
 from maos.transfer.rebase import Rebaser, RebaseTarget, digest
 from maos.transfer.validation import Checked
-from maos.workspaces import commits
+from maos.workspaces import commits, discover
 
 TRIES_MAX = 5
 ELSEWHERE = "import it into another database: `maos --db OTHER.db admin import FILE`"
@@ -201,22 +201,23 @@ class BundleImporter:
 
     async def _place(self, bundle: Opened, *, is_new: bool) -> RebaseTarget:
         manifest, checked = bundle.contents.manifest, bundle.checked
-        target = await commits.target(self._folder)
-        if _in_git(bundle) and target.repository is None:
+        folder = await asyncio.to_thread(self._folder.resolve)
+        target = await discover(folder)
+        if _in_git(bundle) and target is None:
             raise InvalidInput(
                 f"{self._folder} is not in a git repository, and the files of {manifest.id} are commits",
                 hint="give a repository, such as a clone of the one it was made in: --cwd REPOSITORY",
             )
-        if manifest.refs and target.object_format != manifest.object_format:
+        if target is not None and manifest.refs and target.object_format != manifest.object_format:
             raise InvalidInput(
                 f"the repository of {self._folder} names its objects by {target.object_format}, the commits of "
                 f"{manifest.id} are named by {manifest.object_format}",
                 hint="give a clone of the repository it was made in: --cwd REPOSITORY",
             )
         lease = Lease(f"run/{manifest.id}", self._journal.owner, 0, 0)
-        folder = await asyncio.to_thread(self._folder.resolve)
         home = await asyncio.to_thread(self._home.resolve)
-        place = RebaseTarget(folder, home, target.repository, target.prefix, ownership.identity(lease))
+        repository, prefix = (target.repository, target.prefix) if target is not None else (None, "")
+        place = RebaseTarget(folder, home, repository, prefix, ownership.identity(lease))
         if is_new:
             names = {manifest.id, *(each.agent for each in checked.attempts.values())}
             await asyncio.to_thread(_check_free, place, sorted(names))

@@ -146,16 +146,15 @@ class _Move:
         newest = [each async for each in self._newest()]
         places = [Workspace.from_data(each.workspace) for each in newest]
         in_git = [each for each in (self._own, *places) if each is not None and not each.in_place]
-        target = await commits.target(given) if in_git else None
         pairs = [(Path(run.folder), given)]
-        if target is not None and in_git:
-            repository = _checked(run, given, target, in_git[0])
+        repository = _checked(run, given, await workspaces.discover(given), in_git[0]) if in_git else None
+        if repository is not None:
             pairs += [(each.repository, repository) for each in in_git if each.repository is not None]
         pairs += await asyncio.to_thread(self._homes, newest, in_git)
         self.ways = _Ways(pairs)
         self.agents = [await self._agent(each, place) for each, place in zip(newest, places, strict=True)]
-        if target is not None and target.repository is not None:
-            await self._check_commits(target.repository, given)
+        if repository is not None:
+            await self._check_commits(repository, given)
         found: list[str] = []
         anew: list[str] = []
         for place in self._needed():
@@ -163,8 +162,7 @@ class _Move:
             (found if here else anew).append(place.name)
         changed = str(given) != run.folder or any(each.before != each.now for each in self.agents)
         changed = changed or (self._own is not None and self.ways.workspace(self._own) != self._own)
-        repository_now = "" if target is None else str(target.repository)
-        return Moved(run.id, run.folder, str(given), repository_now, found, anew, changed)
+        return Moved(run.id, run.folder, str(given), str(repository or ""), found, anew, changed)
 
     async def lay_out(self) -> Workspace | None:
         """Correct the folders that git has recorded, create what is missing, and return the workspace of the run."""
@@ -244,9 +242,9 @@ class _Move:
         )
 
 
-def _checked(run: Run, given: Path, target: commits.CommitTarget, before: Workspace) -> Path:
+def _checked(run: Run, given: Path, target: workspaces.RepositoryFolder | None, before: Workspace) -> Path:
     """The repository of a folder, if the run can be resumed there."""
-    if target.repository is None:
+    if target is None:
         raise InvalidInput(
             f"{given} is not in a git repository, and the files of {run.id} are commits",
             hint="give the repository it was made in, wherever that is now",
