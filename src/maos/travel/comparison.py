@@ -129,9 +129,7 @@ async def _messages(journal: Journal, run: Run, point: PointInTime) -> dict[str,
         until = await _parted_at(journal, runs, each)
     bodies = Bodies(journal)
     for name, after, last in reversed(windows):
-        async for record in journal.read(history(name)):
-            if record.position > last:
-                break
+        async for record in points_in_time.read_until(journal, history(name), last):
             if record.position >= after:
                 said = await bodies.message(record)
                 found.setdefault(said.id, said)
@@ -163,9 +161,7 @@ async def _findings(journal: Journal, run: Run, point: PointInTime) -> dict[tupl
             for each in attempt.discoveries if attempt is not None else ():
                 found[(name, each.text)] = each.keyword
         reports = tool_calls.Reports()
-        async for record in journal.read(tool_calls.stream(agent)):
-            if record.position > point.position:
-                break
+        async for record in points_in_time.read_until(journal, tool_calls.stream(agent), point.position):
             reports.apply(record.event)
         found |= {(name, each["text"]): each["keyword"] for each in reports.discoveries}
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import AsyncIterator
 from datetime import datetime
 from typing import NamedTuple
 
@@ -115,12 +116,18 @@ async def named(journal: Journal, run: Run, name: str) -> PointInTime:
     raise NotFound(f"{run.id} has no checkpoint {name!r}", hint=f"`maos checkpoint {run.id} --list` lists them")
 
 
+async def read_until(journal: Journal, stream: str, position: int, *, after: int = 0) -> AsyncIterator[Record]:
+    """The events of a stream above a version, up to a position of the journal."""
+    async for record in journal.read(stream, after=after):
+        if record.position > position:
+            break
+        yield record
+
+
 async def at_position(journal: Journal, run: Run, position: int) -> PointInTime:
     """The point in time of a position of the journal: between two versions, agents kept working."""
     version = time_us = 0
-    async for record in journal.read(stream(run.id)):
-        if record.position > position:
-            break
+    async for record in read_until(journal, stream(run.id), position):
         version, time_us = record.version, record.time_us
     if not version:
         raise NotFound(f"{run.id} did not exist at position {position}", hint="choose a later one")
@@ -170,9 +177,3 @@ async def run_at(journal: Journal, point: PointInTime) -> Run:
         if place := newest.options.get("workspace"):
             found.options = {**found.options, "workspace": place}
     return found
-
-
-def check_planned(then: Run, point: PointInTime) -> None:
-    """Refuse a point in time at which there was nothing to resume."""
-    if not then.tasks:
-        raise InvalidInput(f"nothing was planned yet at {point.spoken} of {point.run}", hint="choose a later one")
