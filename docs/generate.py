@@ -144,8 +144,7 @@ PARTS: list[tuple[str, str, list[tuple[str, list[str]]]]] = [
         "Runs that go elsewhere",
         "How it works: [move-a-run.md](../howto/move-a-run.md).",
         [
-            ("transfer/service.py", ["Transfer"]),
-            ("transfer/exporter.py", ["Exported"]),
+            ("transfer/service.py", ["Transfer", "Exported"]),
             ("transfer/bundle_import.py", ["Imported"]),
         ],
     ),

@@ -20,8 +20,8 @@ from maos.errors import InvalidInput
 
 if TYPE_CHECKING:
     from maos.app import Maos
-    from maos.transfer.exporter import Exported
     from maos.transfer.importers import ImportedRun, RunSource
+    from maos.transfer.service import Exported
 
 SUFFIX = ".maos"
 
@@ -144,7 +144,7 @@ def import_(database: DatabaseTarget, source: str, wanted: str, cwd: str | None,
     new in it, and is harmless otherwise; a run that was resumed here stays as it is.
     """
     from maos.transfer import importers
-    from maos.transfer.file import is_bundle
+    from maos.transfer.bundle import is_bundle
 
     if source == "-" or is_bundle(Path(source).expanduser()):
         if wanted:
