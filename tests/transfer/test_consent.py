@@ -323,7 +323,7 @@ async def test_a_small_file_of_many_events_is_refused_before_they_are_read(
     def never(_line: Any) -> Any:
         raise AssertionError("an event was read")
 
-    monkeypatch.setattr(contents, "_line_decoder", type("Decoder", (), {"decode": staticmethod(never)}))
+    monkeypatch.setattr(file, "_line_decoder", type("Decoder", (), {"decode": staticmethod(never)}))
     with pytest.raises(maos.Corrupt, match="than fit into so small a file"):
         await bring(there, bundle, folder)
 
@@ -345,6 +345,6 @@ async def test_a_run_of_too_many_events_that_are_alike_is_not_exported(
     here: Maos, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What cannot be read is not written either."""
-    monkeypatch.setattr(contents, "EVENTS_MAX", 1)
+    monkeypatch.setattr(file, "EVENTS_MAX", 1)
     with pytest.raises(maos.InvalidInput, match="more events than a bundle can hold"):
         await ordered(here, tmp_path, {"name": "a", "command": ["true"]})
