@@ -252,7 +252,7 @@ class Journal:
             for event in await self.store.read_log(after=after, limit=PAGE_EVENTS):
                 if event.stream.startswith(prefix):
                     previous = hashes.get(event.stream) or await self._hash_before(event)
-                    if event.spans == 1 and not chain.follows(event, previous):
+                    if event.spans == 1 and event.hash != chain.hash_of(event, previous):
                         if event == doubtful:
                             raise _mismatch(event)
                         doubtful = event  # or its stream was compacted since this page was read: look again

@@ -13,14 +13,13 @@ import apsw
 
 from maos.errors import Corrupt, DiskFull, MaosError, StoreUnavailable
 from maos.files import whole_file
+from maos.store.database import Row
 
 SQLITE_MIN = (3, 51, 3)
 BUSY_MS_MAX = 10_000  # how long a writer waits for other processes before it raises
 
 # SQLite does not check that a stored value has its column's type; a flipped bit can turn a text into a number.
 EVENT_TYPES: list[type] = [int, str, int, int, str, int, int, int, bytes, bytes]
-
-Row = tuple[Any, ...]
 
 
 def create(path: Path, place: str) -> bool:
