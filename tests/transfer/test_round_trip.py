@@ -13,7 +13,6 @@ from maos.app import Maos
 from maos.journal.codec import Event
 from maos.model.events.run import RunPlanned
 from maos.model.run import Run
-from maos.transfer import bundle_import
 from maos.transfer.bundle import UPGRADES
 from maos.transfer.bundle_import import MORE, MOVED_ON, NEW, SAME
 from tests.transfer import runs
@@ -295,6 +294,5 @@ async def test_a_pipe_can_be_read(there: Maos, bundle: bytes, folder: Path, tmp_
     os.mkfifo(pipe)
     writer = threading.Thread(target=lambda: pipe.write_bytes(bundle))
     writer.start()
-    with bundle_import.opened(pipe, there.journal) as opened:
-        assert opened.contents.manifest.id == ID
+    assert (await there.transfer.import_(pipe, folder=folder, dry_run=True)).manifest.id == ID
     writer.join()

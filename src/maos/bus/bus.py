@@ -19,7 +19,14 @@ from maos.errors import Conflict, NotFound
 from maos.faults import crash_point
 from maos.ids import check_name
 from maos.journal.journal import Append, Journal
-from maos.model.events.messages import DeadLetterAdded, DeadLetterRequeued, MessageAcknowledged, MessageSent
+from maos.model.events.messages import (
+    DeadLetterAdded,
+    DeadLetterRequeued,
+    MessageAcknowledged,
+    MessageSent,
+    TopicJoined,
+    TopicLeft,
+)
 from maos.model.message import PERSON, Message, acks, dead, inbox, message
 from maos.model.message import history as index_of
 from maos.model.run import stream as run_stream
@@ -106,7 +113,9 @@ class Bus:
         """
         if run is None:
             run = (await self._run_of(to) if to else "") or await self._run_of(sender)
-        cause = await self._cause(sender, reply_to)
+        if isinstance(reply_to, str):
+            reply_to = await self.find(sender, reply_to)
+        cause = reply_to.message if isinstance(reply_to, Delivery) else reply_to
         said = self._outbox.compose(sender, text, to=to, topic=topic, run=run, cause=cause, **options)
         members = () if to or topic else await self._members(run)
         return Outgoing(said, members, self._subscriptions, self._outbox)
@@ -132,11 +141,6 @@ class Bus:
             crash_point("bus:after send")
             version = sent.versions[0] if outgoing.composed.to else 0
             return outgoing.message._replace(version=version)
-
-    async def _cause(self, sender: str, reply_to: Cause) -> Message | None:
-        if isinstance(reply_to, str):
-            return await self.find(sender, reply_to)
-        return reply_to.message if isinstance(reply_to, Delivery) else reply_to
 
     async def find(self, name: str, id: str) -> Message:
         """Return a message in an inbox by its id, if it is one of the newest."""
@@ -207,11 +211,12 @@ class Bus:
 
     async def subscribe(self, name: str, topic: str) -> None:
         """Subscribe an agent to a topic; the subscription survives restarts."""
-        await self._subscriptions.join(name, topic)
+        joined = TopicJoined(topic=check_name(topic, "topic"), name=check_name(name, "name"))
+        await self._subscriptions.change(joined)
 
     async def unsubscribe(self, name: str, topic: str) -> None:
         """End the subscription of an agent to a topic."""
-        await self._subscriptions.leave(name, topic)
+        await self._subscriptions.change(TopicLeft(topic=topic, name=name))
 
     async def subscriptions(self, name: str) -> list[str]:
         """Return the topics that an agent has subscribed to."""

@@ -74,7 +74,7 @@ class Outbox:
         self._clock = clock
         self._limits = limits
         self._paid_until_us: dict[str, int] = {}
-        self._redact = _unchanged if is_redacted else Redactor({}).text
+        self._redact = str if is_redacted else Redactor({}).text
         self._origin = secrets.token_hex(5)
         self._count = count(1)
 
@@ -205,15 +205,8 @@ class Subscriptions:
         """
         return Append(TOPICS, (), self._topics.version)
 
-    async def join(self, name: str, topic: str) -> None:
-        """Subscribe an agent to a topic."""
-        await self._change(TopicJoined(topic=check_name(topic, "topic"), name=check_name(name, "name")))
-
-    async def leave(self, name: str, topic: str) -> None:
-        """End the subscription of an agent to a topic."""
-        await self._change(TopicLeft(topic=topic, name=name))
-
-    async def _change(self, event: TopicJoined | TopicLeft) -> None:
+    async def change(self, event: TopicJoined | TopicLeft) -> None:
+        """Record that an agent joins or leaves a topic, unless it has."""
         while True:
             topics = await self.refresh()
             if (event.name in topics.members.get(event.topic, {})) is isinstance(event, TopicJoined):
@@ -263,10 +256,6 @@ def appends_of(said: Message, names: Sequence[str]) -> list[Append]:
     """
     event = said.event
     return [*(Append(inbox(name), (event,)) for name in names), Append(history(said.run), [index_event(said, names)])]
-
-
-def _unchanged(text: str) -> str:
-    return text
 
 
 def _storable(text: str) -> str:

@@ -106,7 +106,12 @@ class PostgresDatabase(Database):
     async def open(self) -> None:
         try:
             self._writer = await self._connect()
-            await self._check_durable(self._writer)
+            if await self._writer.fetchval("SHOW fsync") != "on":
+                raise StoreUnavailable(
+                    f"{self.place} runs with fsync off, so acknowledged events could be lost",
+                    written=False,
+                    hint="set fsync = on in postgresql.conf",
+                )
             await self._upgrade(self._writer)
             self._readers = await asyncpg.create_pool(
                 self._url, min_size=1, max_size=READERS_MAX, **self._connection_options()
@@ -151,14 +156,6 @@ class PostgresDatabase(Database):
     async def _connect(self) -> asyncpg.Connection[Any]:
         connection: asyncpg.Connection[Any] = await asyncpg.connect(self._url, timeout=10, **self._connection_options())
         return connection
-
-    async def _check_durable(self, connection: asyncpg.Connection[Any]) -> None:
-        if await connection.fetchval("SHOW fsync") != "on":
-            raise StoreUnavailable(
-                f"{self.place} runs with fsync off, so acknowledged events could be lost",
-                written=False,
-                hint="set fsync = on in postgresql.conf",
-            )
 
     def _cannot_connect(self, error: Exception) -> MaosError:
         return StoreUnavailable(

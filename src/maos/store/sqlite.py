@@ -24,13 +24,13 @@ from maos.errors import DiskFull, InvalidInput, NotFound, StoreUnavailable, Unkn
 from maos.faults import crash_point
 from maos.files import sync_folder
 from maos.store import database, sqlite_file
-from maos.store.bell import Bell
 from maos.store.database import Database, Row
 from maos.store.ledger import AppendRequest, Asking, Ledger, WriteBatch
 from maos.store.mark import Mark, MarkFile
 from maos.store.sqlite_file import (
     BUSY_MS_MAX,
     EVENT_TYPES,
+    Bell,
     is_full,
     one,
     roll_back,
@@ -56,10 +56,6 @@ VIEWS_KNOWN = "SELECT count(*) FROM sqlite_schema WHERE type = 'view' AND name =
 
 _EVENT_QUERIES = frozenset(("read_stream", "read_stream_backwards", "read_log"))
 T = TypeVar("T")
-
-
-class _Locked(Exception):
-    """Another process is writing, and the caller does not wait."""
 
 
 class SqliteDatabase(Database):
@@ -283,24 +279,21 @@ class SqliteDatabase(Database):
 
     def commit_now(self, ledger: Ledger, batch: Sequence[AppendRequest]) -> bool:
         """Write a batch on this thread, unless another process is writing."""
-        try:
-            self._transact(ledger, batch)
-        except _Locked:
-            return False
-        return True
+        return self._transact(ledger, batch, wait_ms=0)
 
     async def commit(self, ledger: Ledger, batch: Sequence[AppendRequest]) -> None:
         self._transact(ledger, batch, wait_ms=BUSY_MS_MAX)
 
-    def _transact(self, ledger: Ledger, batch: Sequence[AppendRequest], wait_ms: int = 0) -> None:
-        """Decide and write a batch in one transaction."""
+    def _transact(self, ledger: Ledger, batch: Sequence[AppendRequest], wait_ms: int) -> bool:
+        """Decide and write a batch in one transaction; return False when it would have to wait and may not."""
         connection = self._writer or self._connect_writer()
-        self._begin(connection, wait_ms)
+        if not self._begin(connection, wait_ms):
+            return False
         try:
             plan = self._decide(connection, ledger, batch)
             if plan.empty:
                 connection.execute("ROLLBACK")
-                return
+                return True
             self._write(connection, plan)
             crash_point("commit: written, not committed")
             connection.execute("COMMIT")
@@ -318,9 +311,10 @@ class SqliteDatabase(Database):
             self.mark.write(Mark(ledger.position, plan.last_hash))
         crash_point("commit: marked, not announced")
         self._bell.ring()
+        return True
 
-    def _begin(self, connection: apsw.Connection, wait_ms: int) -> None:
-        """Acquire the write lock. Others hold it for less than a millisecond, SQLite's shortest wait."""
+    def _begin(self, connection: apsw.Connection, wait_ms: int) -> bool:
+        """Acquire the write lock, if need be after a wait. Others hold it for less than SQLite's shortest wait."""
         connection.set_busy_timeout(0)
         until_s, pause_s = time.monotonic() + wait_ms / 1000, LOCK_PAUSE_S
         while True:
@@ -329,12 +323,13 @@ class SqliteDatabase(Database):
                 break
             except apsw.BusyError:
                 if not wait_ms:
-                    raise _Locked from None
+                    return False
                 if time.monotonic() > until_s:
                     raise
             time.sleep(pause_s)
             pause_s = min(pause_s * 1.25, LOCK_PAUSE_S_MAX)
         connection.set_busy_timeout(wait_ms)
+        return True
 
     async def execute(self, query: str, *arguments: apsw.SQLiteValue) -> list[Row]:
         with translate_errors(self.place):

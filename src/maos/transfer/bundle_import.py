@@ -52,7 +52,7 @@ from maos.transfer.bundle import (
     Manifest,
     damaged,
 )
-from maos.transfer.validation import Checked, Members
+from maos.transfer.validation import Members
 from maos.workspaces import Workspace, commits, discover, is_object
 
 TRIES_MAX = 5
@@ -80,27 +80,8 @@ class Imported(NamedTuple):
     """What is in the inbox of the run there, and no engine has executed."""
 
 
-class Opened(NamedTuple):
-    """A bundle that was read and found to be in order."""
-
-    reader: BundleReader
-    contents: Contents
-    checked: Checked
-
-
 @contextmanager
-def opened(path: Path, journal: Journal) -> Iterator[Opened]:
-    """A bundle for the length of a block: all checksums compared, everything in it looked through."""
-    with _readable(path) as file:
-        reader = BundleReader(file, str(path))
-        found = bundle.read(reader, str(path), journal.codec)
-        if (found.git is None) != (not found.manifest.refs):
-            raise damaged(str(path), "it has commits without names, or names without commits")
-        yield Opened(reader, found, validation.check(found))
-
-
-@contextmanager
-def _readable(path: Path) -> Iterator[BinaryIO]:
+def readable(path: Path) -> Iterator[BinaryIO]:
     """A file that can be read more than once: what comes through a pipe is put into one first."""
     with path.open("rb") as file:
         if path.is_file():
@@ -118,13 +99,18 @@ def _readable(path: Path) -> Iterator[BinaryIO]:
 
 
 class BundleImporter:
-    """Imports bundles into a journal, for work that is resumed in a folder."""
+    """Imports a bundle into a journal, for work that is resumed in a folder."""
 
-    def __init__(self, journal: Journal, clock: Clock, opened: Opened, *, folder: Path, home: Path) -> None:
+    def __init__(self, journal: Journal, clock: Clock, file: BinaryIO, name: str, *, folder: Path, home: Path) -> None:
+        """Reads all of the file: all checksums are compared, and everything in it is looked through."""
         self._journal = journal
         self._clock = clock
-        self._reader, self._contents, self._checked = opened
-        self._manifest = opened.contents.manifest
+        self._reader = BundleReader(file, name)
+        self._contents = bundle.read(self._reader, name, journal.codec)
+        self._manifest = self._contents.manifest
+        if (self._contents.git is None) != (not self._manifest.refs):
+            raise damaged(name, "it has commits without names, or names without commits")
+        self._checked = validation.check(self._contents)
         self._folder = folder
         self._home = home
 

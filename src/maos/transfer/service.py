@@ -29,9 +29,9 @@ from maos.model.events.run import RunRestoredBase
 from maos.model.run import Run
 from maos.model.status import RunStatus
 from maos.model.workflow import WorkflowRun
-from maos.transfer import bundle, bundle_import, validation
+from maos.transfer import bundle, validation
 from maos.transfer.bundle import RUN, TEXT_CHARS_MAX, WORKFLOW, BundleKind, EventLine, Manifest, StreamHead
-from maos.transfer.bundle_import import BundleImporter, Imported
+from maos.transfer.bundle_import import BundleImporter, Imported, readable
 from maos.transfer.importers import ImportedRun, ImportTarget, RunSource
 from maos.transfer.validation import Members
 from maos.travel.points_in_time import merged_commit
@@ -116,9 +116,9 @@ class Transfer:
             await m.transfer.export("r-1", "r-1.maos")
             print((await m.transfer.import_("r-1.maos", dry_run=True)).what)
         """
-        with bundle_import.opened(Path(source), self._journal) as opened:
-            place, home = Path(os.getcwd(), folder), self._attempts.folder
-            importer = BundleImporter(self._journal, self._clock, opened, folder=place, home=home)
+        place, home = Path(os.getcwd(), folder), self._attempts.folder
+        with readable(Path(source)) as file:
+            importer = BundleImporter(self._journal, self._clock, file, str(source), folder=place, home=home)
             return await importer.bring(dry_run=dry_run)
 
     async def import_runs(

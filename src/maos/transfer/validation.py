@@ -153,7 +153,12 @@ async def here(journal: Journal, kind: str, id: str) -> Members:
 
 async def streams(journal: Journal, members: Members) -> AsyncIterator[str]:
     """The streams of this journal that belong to them."""
-    others = [name for root in sorted(members.roots) async for name in _ids(journal, root)]
+    others = [
+        name.partition("/")[2]
+        for root in sorted(members.roots)
+        for family in ("run", "workflow")
+        async for name in journal.streams(f"{family}/{root}")
+    ]
     for family in FAMILIES:
         found = set[str]()
         for root in sorted(_shortest(members.roots | members.also)):
@@ -171,12 +176,6 @@ def _shortest(names: Iterable[str]) -> list[str]:
         if not found or not name.startswith(found[-1]):
             found.append(name)
     return found
-
-
-async def _ids(journal: Journal, prefix: str) -> AsyncIterator[str]:
-    for family in ("run", "workflow"):
-        async for name in journal.streams(f"{family}/{prefix}"):
-            yield name.partition("/")[2]
 
 
 async def _family(journal: Journal, id: str) -> dict[str, WorkflowRun]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import NamedTuple, TypeVar
 
 from maos import workspaces as workspaces
 from maos.bus.history import Bodies
@@ -13,9 +13,11 @@ from maos.model import tool_calls
 from maos.model.attempt import attempt_id
 from maos.model.branch import RunSegment, line_of
 from maos.model.message import Message, history
-from maos.model.run import Run, TaskState, bundle_stream, stream
+from maos.model.run import Question, Run, bundle_stream, stream
 from maos.travel import points_in_time
 from maos.travel.points_in_time import PointInTime
+
+T = TypeVar("T")
 
 
 class Side(NamedTuple):
@@ -72,7 +74,7 @@ async def compare(one: Side, other: Side, *, patch: bool = False) -> Difference:
         files = await workspaces.diff(workspace, *commits)
         text = await workspaces.patch(workspace, *commits) if patch else ""
     return Difference(
-        _changed(one.run.tasks, other.run.tasks, _task_text),
+        _changed(one.run.tasks, other.run.tasks, lambda task: (task.status, task.result or task.why, task.commit)),
         _changed(one.run.questions, other.run.questions, _asked),
         (_only(one.messages, other.messages), _only(other.messages, one.messages)),
         (sorted(set(one.findings) - set(other.findings)), sorted(set(other.findings) - set(one.findings))),
@@ -86,22 +88,18 @@ def _only(some: Mapping[str, Message], others: Mapping[str, Message]) -> list[Me
     return [said for id, said in some.items() if id not in others]
 
 
-def _changed(before: Mapping[str, Any], after: Mapping[str, Any], described: Any) -> list[ChangedField]:
+def _changed(
+    before: Mapping[str, T], after: Mapping[str, T], described: Callable[[T], tuple[str, ...]]
+) -> list[ChangedField]:
     found = []
     for name in dict.fromkeys((*before, *after)):
-        one, other = described(before.get(name)), described(after.get(name))
+        one, other = (described(side[name]) if name in side else ("", "", "") for side in (before, after))
         if one != other:
             found.append(ChangedField(name, one[0], other[0], one[1], other[1]))
     return found
 
 
-def _task_text(task: TaskState | None) -> tuple[str, str, str]:
-    return ("", "", "") if task is None else (task.status, task.result or task.why, task.commit)
-
-
-def _asked(question: Any) -> tuple[str, str]:
-    if question is None:
-        return "", ""
+def _asked(question: Question) -> tuple[str, str]:
     return ("open", question.question) if question.answer is None else ("answered", question.answer)
 
 

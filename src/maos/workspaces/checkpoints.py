@@ -88,7 +88,17 @@ async def diff(workspace: Workspace, old: str, new: str | None = None) -> list[F
     """Return how the files differ between two commits, or between a commit and now."""
     async with _two_trees(workspace, old, new) as (git, trees):
         fields = (await git.run("diff-tree", "-r", "-z", "--raw", "--numstat", *_PLAIN, *trees)).fields
-    return list(_parse_changes(fields))
+    kinds: dict[bytes, str] = {}
+    at = 0  # first come all changes as --raw shows them, then all as --numstat does
+    while at < len(fields) and fields[at].startswith(b":"):
+        kinds[fields[at + 1]] = _kind(fields[at].decode())
+        at += 2
+    changes = []
+    for field in fields[at:]:
+        added, removed, path = field.split(b"\t", 2)
+        lines = (None, None) if added == b"-" else (int(added), int(removed))
+        changes.append(FileChange(decode_path(path), kinds[path], *lines))
+    return changes
 
 
 async def patch(workspace: Workspace, old: str, new: str | None = None, *, bytes_max: int = PATCH_BYTES_MAX) -> str:
@@ -294,19 +304,6 @@ async def _two_trees(workspace: Workspace, old: str, new: str | None) -> AsyncIt
     else:
         git = Git.of(workspace.repository)
         yield git, (await find_commit(git, old), await find_commit(git, new))
-
-
-def _parse_changes(fields: list[bytes]) -> Iterator[FileChange]:
-    """Parse the output of `--raw --numstat -z`: all changes in the first form, then all in the second."""
-    kinds: dict[bytes, str] = {}
-    at = 0
-    while at < len(fields) and fields[at].startswith(b":"):
-        kinds[fields[at + 1]] = _kind(fields[at].decode())
-        at += 2
-    for field in fields[at:]:
-        added, removed, path = field.split(b"\t", 2)
-        lines = (None, None) if added == b"-" else (int(added), int(removed))
-        yield FileChange(decode_path(path), kinds[path], *lines)
 
 
 def _kind(raw: str) -> str:

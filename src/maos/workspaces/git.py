@@ -314,26 +314,20 @@ async def lock_file(path: Path, *, wait_s: float = LOCK_WAIT_S) -> AsyncIterator
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
-            while not _try_lock(descriptor):
-                if asyncio.get_running_loop().time() > deadline:
-                    raise MaosError(
-                        f"{path} has been locked for {wait_s:.0f} s",
-                        hint="find the process that holds it with fuser -v FILE",
-                    )
+            while True:
+                try:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if asyncio.get_running_loop().time() > deadline:
+                        hint = "find the process that holds it with fuser -v FILE"
+                        raise MaosError(f"{path} has been locked for {wait_s:.0f} s", hint=hint) from None
                 await asyncio.sleep(_LOCK_POLL_S)
             if _is_at(descriptor, path):  # the previous owner of the lock may have removed the file
                 yield descriptor
                 return
         finally:
             os.close(descriptor)
-
-
-def _try_lock(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _is_at(descriptor: int, path: Path) -> bool:

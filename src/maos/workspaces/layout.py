@@ -113,7 +113,9 @@ class WorkspaceFolder:
     def __init__(self, workspace: Workspace, folder: Path, lock: int) -> None:
         assert workspace.repository is not None
         assert workspace.gitdir is not None
+        assert workspace.base is not None
         self.workspace = workspace
+        self.base = workspace.base
         self.folder = folder
         self.git = private_git(folder, workspace.repository, workspace.tree, lock=lock)
         """Git with the private index, HEAD and configuration, on the files of the workspace."""
@@ -124,11 +126,6 @@ class WorkspaceFolder:
         self.gitdir = workspace.gitdir
         self.unfilled = folder / "unfilled"
         """A file that exists while the tree is empty because its files are being restored."""
-
-    @property
-    def base(self) -> str:
-        assert self.workspace.base is not None
-        return self.workspace.base
 
     def state(self) -> WorkspaceState:
         """Return the state that was saved last; raise NotFound when its file is lost."""

@@ -126,15 +126,15 @@ class _Merge:
         self.source = source
         self.scratch = scratch
         self.git = private_git(scratch / "git", source.repository, scratch)
+        create_git_folder(scratch / "git", object_format=source.object_format)
 
     async def run(self, named: str, message: str) -> Merged | Conflicted | Blocked:
         """Merge a commit and move the user's branch, or return what prevents it."""
-        create_git_folder(self.scratch / "git", object_format=self.source.object_format)
         commit = await find_commit(self.source.git, named)
         head = await self.source.git.commit_at("HEAD")
         if not head:
             return Blocked("nothing is committed in the repository yet", (), "commit your files, then merge again")
-        if trouble := await asyncio.to_thread(self._under_way):
+        if trouble := next((name for name in _UNDER_WAY if lexists(self.source.gitdir / name)), ""):
             return Blocked(f"{trouble} is in progress in {self.source.top}", (), "finish or abort it, then merge again")
         since = await self._since(head, commit)
         theirs = await self._as_git_would_commit(since, commit)
@@ -159,14 +159,10 @@ class _Merge:
 
     async def preview(self, named: str, onto: str) -> tuple[str, ...]:
         """Return the files that both sides changed in the same places."""
-        create_git_folder(self.scratch / "git", object_format=self.source.object_format)
         commit, head = await find_commit(self.source.git, named), await find_commit(self.source.git, onto)
         since = await self._since(head, commit)
         tried = await self._try(since, head, await self._as_git_would_commit(since, commit))
         return tuple(map(decode_path, tried.files))
-
-    def _under_way(self) -> str:
-        return next((name for name in _UNDER_WAY if lexists(self.source.gitdir / name)), "")
 
     async def _since(self, head: str, commit: str) -> str:
         """Return the merge base: what was merged last, else the common ancestor, else where the work began."""
@@ -257,12 +253,13 @@ class _Landing:
     async def land(self, head: str, new: str, files: list[bytes]) -> Merged | Blocked:
         """Write the files and move the branch, if no change of the user blocks it."""
         if self.source.top is not None:
-            self.git = Git(
-                self.source.top,
-                {"GIT_DIR": str(self.source.gitdir), "GIT_WORK_TREE": str(self.source.top)},
-                await self._without_filters(),
-            )
-            if blocked := await self._blocked(head, new, files):
+            listed = await self.git.run("config", "-z", "--name-only", "--get-regexp", r"^filter\.", allowed=(0, 1))
+            drivers = {os.fsdecode(name).split(".", 1)[1].rpartition(".")[0] for name in listed.fields}
+            off = {"clean": "", "smudge": "", "process": "", "required": "false"}  # no filter program is run
+            settings = tuple((f"filter.{each}.{key}", value) for each in sorted(drivers) for key, value in off.items())
+            variables = {"GIT_DIR": str(self.source.gitdir), "GIT_WORK_TREE": str(self.source.top)}
+            self.git = Git(self.source.top, variables, settings)
+            if blocked := await self._blocked(head, new, files, drivers):
                 return blocked
             await self.git.run("read-tree", "-m", "-u", head, new, limit_s=CHECKOUT_LIMIT_S)
             crash_point("merge: files")
@@ -275,19 +272,9 @@ class _Landing:
         crash_point("merge: branch")
         return Merged(new, tuple(decode_path(path) for path in files))
 
-    async def _without_filters(self) -> tuple[tuple[str, str], ...]:
-        """Return settings that disable every filter program."""
-        off = {"clean": "", "smudge": "", "process": "", "required": "false"}
-        drivers = sorted(await self._drivers())
-        return tuple((f"filter.{driver}.{key}", value) for driver in drivers for key, value in off.items())
-
-    async def _drivers(self) -> set[str]:
-        listed = await self.git.run("config", "-z", "--name-only", "--get-regexp", r"^filter\.", allowed=(0, 1))
-        return {os.fsdecode(name).split(".", 1)[1].rpartition(".")[0] for name in listed.fields}
-
-    async def _blocked(self, head: str, new: str, files: list[bytes]) -> Blocked | None:
+    async def _blocked(self, head: str, new: str, files: list[bytes], drivers: set[str]) -> Blocked | None:
         """Return what prevents writing the files to the user's tree, or None."""
-        if filtered := await self._filtered(files):
+        if drivers and (filtered := await self._filtered(files, drivers)):
             hint = f"merge it yourself: git cherry-pick {new}"
             return Blocked.by("some files need a filter program, which maos does not run", filtered, hint)
         assert self.source.top is not None
@@ -311,13 +298,10 @@ class _Landing:
         result = await self.git.run("read-tree", "-m", "-u", "-n", head, new, allowed=(0, 128))
         return None if result.status == 0 else Blocked(result.complaint, (), "fix that, then merge again")
 
-    async def _filtered(self, files: list[bytes]) -> list[bytes]:
-        drivers = {os.fsencode(driver) for driver in await self._drivers()}
-        if not drivers:
-            return []
+    async def _filtered(self, files: list[bytes], drivers: set[str]) -> list[bytes]:
         given = b"".join(path + b"\0" for path in files)
         fields = (await self.git.run("check-attr", "-z", "--stdin", "filter", given=given)).fields
-        return [path for path, driver in zip(fields[::3], fields[2::3], strict=True) if driver in drivers]
+        return [path for path, driver in zip(fields[::3], fields[2::3], strict=True) if os.fsdecode(driver) in drivers]
 
     async def _up_to_date(self, new: str, files: list[bytes]) -> dict[bytes, bytes]:
         """Return the files whose content on disk is already the new one, with their lines for the index."""
