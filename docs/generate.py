@@ -136,7 +136,7 @@ PARTS: list[tuple[str, str, list[tuple[str, list[str]]]]] = [
             ("travel/join.py", ["RunJoins"]),
             ("travel/points_in_time.py", ["PointInTime"]),
             ("travel/service.py", ["TravelPlan", "PlannedStep", "Comparison"]),
-            ("travel/comparison.py", ["Difference", "ChangedField", "Side"]),
+            ("travel/points_in_time.py", ["Difference", "ChangedField", "Side"]),
             ("travel/join.py", ["JoinPlan"]),
         ],
     ),

@@ -11,7 +11,7 @@ from maos.engine import questions
 from maos.model.branch import digest
 from maos.model.plan import Plan, Task
 from maos.model.run import Run
-from maos.travel import comparison, points_in_time
+from maos.travel import points_in_time
 from maos.travel.service import TimeTravel
 from tests.travel.conftest import files_of, on_disk, order, repository, says
 
@@ -166,8 +166,8 @@ async def test_two_moments_and_two_runs_are_compared(tmp_path: Path, m: Maos, tr
     run, fork = await parted(m, travel, tmp_path)
     first = await points_in_time.at_version(m.journal, run, 2)
     last = await points_in_time.newest(m.journal, run)
-    found = await comparison.compare(
-        await comparison.side(m.journal, first), await comparison.side(m.journal, last), patch=True
+    found = await points_in_time.compare(
+        await points_in_time.side(m.journal, first), await points_in_time.side(m.journal, last), patch=True
     )
     assert [(each.name, each.before, each.after) for each in found.tasks] == [("a", "waiting", "done")]
     assert [(each.path, each.kind) for each in found.files or ()] == [("a.txt", "added")]
@@ -177,9 +177,9 @@ async def test_two_moments_and_two_runs_are_compared(tmp_path: Path, m: Maos, tr
     await m.bus.send("person", run.agent("a"), "after", run=run.id)
     await m.bus.send("person", fork.agent("a"), "elsewhere", run=fork.id)
     run = await m.runs.get(run.id)
-    sides = [await comparison.side(m.journal, await points_in_time.newest(m.journal, each)) for each in (run, fork)]
-    found = await comparison.compare(*sides)
+    sides = [await points_in_time.side(m.journal, await points_in_time.newest(m.journal, each)) for each in (run, fork)]
+    found = await points_in_time.compare(*sides)
     assert [[each.text for each in side] for side in found.messages] == [["after"], ["elsewhere"]]
     assert [(each.name, each.before, each.after) for each in found.tasks] == [("a", "waiting", "done")]
-    nothing = await comparison.compare(sides[0], sides[0])
+    nothing = await points_in_time.compare(sides[0], sides[0])
     assert not any((nothing.tasks, nothing.questions, *nothing.messages, nothing.files))

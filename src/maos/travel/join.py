@@ -31,7 +31,7 @@ from maos.model.question import Open
 from maos.model.run import Question, Run
 from maos.travel import branches, points_in_time
 from maos.travel.branches import GRACE_S, keep_merged, position_before
-from maos.travel.comparison import lineage
+from maos.travel.points_in_time import lineage
 
 
 class JoinPlan(NamedTuple):

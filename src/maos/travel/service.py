@@ -32,11 +32,10 @@ from maos.model.message import TOPICS, inbox
 from maos.model.run import Content, Run, agent_name
 from maos.model.status import TaskStatus
 from maos.state.agents import AgentStates
-from maos.travel import branches, comparison, points_in_time
+from maos.travel import branches, points_in_time
 from maos.travel.branches import GRACE_S, Cut, keep_merged, position_before
-from maos.travel.comparison import Difference, Side
 from maos.travel.join import RunJoins
-from maos.travel.points_in_time import PointInTime, When
+from maos.travel.points_in_time import Difference, PointInTime, Side, When
 
 KEPT, CONTINUES, ANEW, GIVEN_UP = "kept", "continues", "begins", "given up"
 
@@ -172,10 +171,10 @@ class TimeTravel(RunJoins):
             print([each.name for each in found.difference.tasks])
         """
         sides = (
-            await comparison.side(self._journal, await self.point(id, before)),
-            await comparison.side(self._journal, await self.point(other or id, after)),
+            await points_in_time.side(self._journal, await self.point(id, before)),
+            await points_in_time.side(self._journal, await self.point(other or id, after)),
         )
-        return Comparison(*sides, await comparison.compare(*sides, patch=patch))
+        return Comparison(*sides, await points_in_time.compare(*sides, patch=patch))
 
     async def rollback(
         self, id: str, to: When = None, *, without_files: bool = False, dry_run: bool = False
