@@ -136,13 +136,8 @@ def of_workflow(id: str, flows: Mapping[str, WorkflowRun]) -> Members:
         if name in roots or name not in flows:
             continue
         roots.add(name)
-        for step_id, call in flows[name].steps.items():
-            if call.kind == AGENT:
-                also.add(name_of(name, step_id))
-            elif call.kind == CHILD:
-                child = str(call.about.get("id") or name_of(name, step_id))
-                if child in flows and flows[child].parent == name:
-                    waiting.append(child)
+        also.update(name_of(name, step_id) for step_id, call in flows[name].steps.items() if call.kind == AGENT)
+        waiting += [child for child in _children(flows[name]) if child in flows and flows[child].parent == name]
     return Members(frozenset(roots | {id}), frozenset(also))
 
 
@@ -187,12 +182,13 @@ async def _family(journal: Journal, id: str) -> dict[str, WorkflowRun]:
         if known is None:
             continue
         found[name] = known
-        waiting += [
-            str(call.about.get("id") or name_of(name, step_id))
-            for step_id, call in known.steps.items()
-            if call.kind == CHILD
-        ]
+        waiting += _children(known)
     return found
+
+
+def _children(of: WorkflowRun) -> list[str]:
+    steps = [(step_id, call) for step_id, call in of.steps.items() if call.kind == CHILD]
+    return [str(call.about.get("id") or name_of(of.id, step_id)) for step_id, call in steps]
 
 
 # --- looking through a bundle -----------------------------------------------------------------------------------

@@ -41,8 +41,6 @@ from maos.state.agents import AgentStates
 from maos.travel.points_in_time import PointInTime, read_until, workspace_of
 
 GRACE_S = 10.0
-NOT_TOLD = ("id", "version")
-"""Fields of an attempt that its stream tells, and not the event that it branches with."""
 
 
 async def position_before(journal: Journal, run: Run) -> int:
@@ -230,7 +228,8 @@ def appends(attempts: Attempts, made: Continuation, at_us: int, why: str) -> lis
     """What makes a prepared agent one that can be resumed: it has ended where the other was, and has its inbox."""
     found, was = made.cut, made.cut.attempt
     continued = _continued(attempts, made)
-    state = {name: each for name, each in msgspec.to_builtins(continued).items() if name not in NOT_TOLD}
+    told_by_stream = ("id", "version")
+    state = {name: each for name, each in msgspec.to_builtins(continued).items() if name not in told_by_stream}
     branched = AttemptBranched(
         state=state,
         origin={"attempt": was.id, "version": was.version, "position": found.position},
