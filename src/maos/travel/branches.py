@@ -69,7 +69,6 @@ class BranchInbox(NamedTuple):
 class Cut(NamedTuple):
     """The point in time of one agent that another continues from."""
 
-    task: str
     attempt: Attempt
     """As it was then."""
     position: int
@@ -98,7 +97,7 @@ async def inbox_at(journal: Journal, agent: str, *, received: int, sent: int) ->
     return BranchInbox(tuple(messages), tuple(topics.of(agent)))
 
 
-async def cut(journal: Journal, states_of: AgentStates, task: str, agent: str, point: PointInTime) -> Cut | None:
+async def cut(journal: Journal, states_of: AgentStates, agent: str, point: PointInTime) -> Cut | None:
     """What an agent had come to at a point in time; None when it had not begun.
 
     A checkpoint of a run asks its agents to save their files. That takes a little while, so what they saved under its
@@ -117,7 +116,6 @@ async def cut(journal: Journal, states_of: AgentStates, task: str, agent: str, p
         commits = commits or [each.commit for each in (past.checkpoints if past else ()) if each.commit]
     until = max(position, point.position) if saved == point.name else point.position
     return Cut(
-        task,
         attempt,
         position,
         saved,

@@ -286,7 +286,7 @@ class TimeTravel(RunJoins):
         cuts = {}
         for name, task in then.tasks.items():
             if task.status != TaskStatus.DONE and task.attempts:
-                cut = await branches.cut(self._journal, self._states, name, then.agent(name), point)
+                cut = await branches.cut(self._journal, self._states, then.agent(name), point)
                 if cut is not None:
                     cuts[name] = cut
         return _Departure(point, then, cuts, id, branch)
