@@ -126,6 +126,7 @@ class _Merge:
         self.source = source
         self.scratch = scratch
         self.git = private_git(scratch / "git", source.repository, scratch)
+        self.users = source.git
         create_git_folder(scratch / "git", object_format=source.object_format)
 
     async def run(self, named: str, message: str) -> Merged | Conflicted | Blocked:
@@ -155,7 +156,7 @@ class _Merge:
         await self.source.git.run("update-ref", refs_of(self.workspace.name) + "merged", note)
         crash_point("merge: noted")
         changed = await self.git.run("diff-tree", "-r", "-z", "--name-only", "--no-renames", head, new)
-        return await _Landing(self.source, self.scratch).land(head, new, changed.fields)
+        return await self._land(head, new, changed.fields)
 
     async def preview(self, named: str, onto: str) -> tuple[str, ...]:
         """Return the files that both sides changed in the same places."""
@@ -229,45 +230,26 @@ class _Merge:
         await self.git.change_index(entries.get(path, gone + path) for path in tried.files)
         return _Tried(await self.git.line("write-tree"), (), ())
 
+    # --- the user's branch, index and files -------------------------------------------------------------------
 
-def _messages(fields: list[bytes]) -> list[str]:
-    """Parse the messages of git merge-tree: for each, a number of paths, the paths, a kind and a text."""
-    found = []
-    at = 0
-    while at < len(fields) and fields[at].isdigit():
-        at += 1 + int(fields[at])
-        if fields[at].startswith(b"CONFLICT"):
-            found.append(decode_path(fields[at + 1].strip()))
-        at += 2
-    return found
-
-
-class _Landing:
-    """Moves the user's branch, index and files from one commit to the next."""
-
-    def __init__(self, source: RepositoryFolder, scratch: Path) -> None:
-        self.source = source
-        self.scratch = scratch
-        self.git = source.git
-
-    async def land(self, head: str, new: str, files: list[bytes]) -> Merged | Blocked:
+    async def _land(self, head: str, new: str, files: list[bytes]) -> Merged | Blocked:
         """Write the files and move the branch, if no change of the user blocks it."""
         if self.source.top is not None:
-            listed = await self.git.run("config", "-z", "--name-only", "--get-regexp", r"^filter\.", allowed=(0, 1))
+            listed = await self.users.run("config", "-z", "--name-only", "--get-regexp", r"^filter\.", allowed=(0, 1))
             drivers = {os.fsdecode(name).split(".", 1)[1].rpartition(".")[0] for name in listed.fields}
             off = {"clean": "", "smudge": "", "process": "", "required": "false"}  # no filter program is run
             settings = tuple((f"filter.{each}.{key}", value) for each in sorted(drivers) for key, value in off.items())
             variables = {"GIT_DIR": str(self.source.gitdir), "GIT_WORK_TREE": str(self.source.top)}
-            self.git = Git(self.source.top, variables, settings)
+            self.users = Git(self.source.top, variables, settings)
             if blocked := await self._blocked(head, new, files, drivers):
                 return blocked
-            await self.git.run("read-tree", "-m", "-u", head, new, limit_s=CHECKOUT_LIMIT_S)
+            await self.users.run("read-tree", "-m", "-u", head, new, limit_s=CHECKOUT_LIMIT_S)
             crash_point("merge: files")
         try:
-            await self.git.run("update-ref", "-m", "maos: merge", "HEAD", new, head)
+            await self.users.run("update-ref", "-m", "maos: merge", "HEAD", new, head)
         except GitFailed as error:
             if self.source.top is not None:
-                await self.git.run("read-tree", "-m", "-u", new, head, limit_s=CHECKOUT_LIMIT_S)
+                await self.users.run("read-tree", "-m", "-u", new, head, limit_s=CHECKOUT_LIMIT_S)
             return Blocked(f"the branch could not be moved: {error.result.complaint}", (), "merge again")
         crash_point("merge: branch")
         return Merged(new, tuple(decode_path(path) for path in files))
@@ -285,27 +267,27 @@ class _Landing:
         if lexists(lock):
             hint = f"wait for it, or if there is none, remove {lock}"
             return Blocked(f"another git is running in {self.source.top}", (), hint)
-        if unmerged := (await self.git.run("ls-files", "-z", "--unmerged")).fields:
+        if unmerged := (await self.users.run("ls-files", "-z", "--unmerged")).fields:
             files = sorted({line.split(b"\t", 1)[1] for line in unmerged})
             hint = "resolve them and git add them, then merge again"
             return Blocked.by("there are unresolved conflicts", files, hint)
-        await self.git.run("update-index", "-q", "--refresh", allowed=(0, 1))
+        await self.users.run("update-index", "-q", "--refresh", allowed=(0, 1))
         same = await self._up_to_date(new, files)
         if dirty := await self._dirty(head, new, same):
             hint = "commit or stash them, or move them away, then merge again"
             return Blocked.by("you have changes of your own in files that the merge would write", dirty, hint)
-        await self.git.change_index(same.values())
-        result = await self.git.run("read-tree", "-m", "-u", "-n", head, new, allowed=(0, 128))
+        await self.users.change_index(same.values())
+        result = await self.users.run("read-tree", "-m", "-u", "-n", head, new, allowed=(0, 128))
         return None if result.status == 0 else Blocked(result.complaint, (), "fix that, then merge again")
 
     async def _filtered(self, files: list[bytes], drivers: set[str]) -> list[bytes]:
         given = b"".join(path + b"\0" for path in files)
-        fields = (await self.git.run("check-attr", "-z", "--stdin", "filter", given=given)).fields
+        fields = (await self.users.run("check-attr", "-z", "--stdin", "filter", given=given)).fields
         return [path for path, driver in zip(fields[::3], fields[2::3], strict=True) if os.fsdecode(driver) in drivers]
 
     async def _up_to_date(self, new: str, files: list[bytes]) -> dict[bytes, bytes]:
         """Return the files whose content on disk is already the new one, with their lines for the index."""
-        wanted = await listing(self.git, new)
+        wanted = await listing(self.users, new)
         create_git_folder(self.scratch / "look", object_format=self.source.object_format, attributes=b"")
         assert self.source.top is not None
         top = os.fsencode(self.source.top)
@@ -324,13 +306,25 @@ class _Landing:
     async def _dirty(self, head: str, new: str, same: Collection[bytes]) -> list[bytes]:
         """Return the user's files that the merge would overwrite and that are in no commit."""
         assert self.source.top is not None
-        before, after = await listing(self.git, head), await listing(self.git, new)
+        before, after = await listing(self.users, head), await listing(self.users, new)
         touched = {path for path in {*before, *after} if before.get(path) != after.get(path)}
         added, leaving = touched - set(before), touched - set(after)
-        changed = await self.git.run("diff-index", "-z", "--name-only", "--ignore-submodules", head)
+        changed = await self.users.run("diff-index", "-z", "--name-only", "--ignore-submodules", head)
         own = touched & set(changed.fields)
-        own.update(await asyncio.to_thread(lambda: set(in_the_way(Path(self.git.cwd), added, leaving))))
+        own.update(await asyncio.to_thread(lambda: set(in_the_way(Path(self.users.cwd), added, leaving))))
         return sorted(own - set(same))
+
+
+def _messages(fields: list[bytes]) -> list[str]:
+    """Parse the messages of git merge-tree: for each, a number of paths, the paths, a kind and a text."""
+    found = []
+    at = 0
+    while at < len(fields) and fields[at].isdigit():
+        at += 1 + int(fields[at])
+        if fields[at].startswith(b"CONFLICT"):
+            found.append(decode_path(fields[at + 1].strip()))
+        at += 2
+    return found
 
 
 async def listing(git: Git, commit: str) -> dict[bytes, bytes]:
