@@ -141,25 +141,15 @@ class UpgradeStep(NamedTuple):
     sql: str
 
 
-def steps(dialect: str, folder: Traversable | None = None) -> list[UpgradeStep]:
-    """Return all levels of a dialect, lowest first; those shipped with maos unless a folder is given."""
-    return _shipped(dialect) if folder is None else _read(folder.joinpath(dialect))
-
-
 @cache
-def _shipped(dialect: str) -> list[UpgradeStep]:
-    """Return the shipped levels, read once per process: reading them takes longer than the rest of opening."""
-    return _read(files("maos.store").joinpath("schema", dialect))
+def steps(dialect: str, folder: Traversable | None = None) -> list[UpgradeStep]:
+    """Return all levels of a dialect, lowest first; those shipped with maos unless a folder is given.
 
-
-def _read(folder: Traversable) -> list[UpgradeStep]:
-    found = []
-    for file in folder.iterdir():
-        match = _FILE.fullmatch(file.name)
-        if match:
-            found.append(UpgradeStep(int(match[1]), match[2], file.read_text(encoding="utf-8")))
-    found.sort()
-    return found
+    They are read once per process: reading them takes longer than the rest of opening.
+    """
+    levels = (folder or files("maos.store").joinpath("schema")).joinpath(dialect)
+    found = [(_FILE.fullmatch(file.name), file) for file in levels.iterdir()]
+    return sorted(UpgradeStep(int(name[1]), name[2], file.read_text("utf-8")) for name, file in found if name)
 
 
 def pending(known: list[UpgradeStep], level: int, place: str) -> list[UpgradeStep]:

@@ -402,7 +402,8 @@ class PostgresDatabase(Database):
                 head = await connection.fetchrow(self._sql["log_head"])
                 for table in _TABLES:
                     async for row in connection.cursor(f"SELECT * FROM {table}"):  # noqa: S608 - constant names
-                        file.write(json.dumps({"table": table, **_plain(row)}) + "\n")
+                        values = ((name, each.hex() if isinstance(each, bytes) else each) for name, each in row.items())
+                        file.write(json.dumps({"table": table, **dict(values)}) + "\n")
         return head[0] if head else 0
 
 
@@ -429,10 +430,6 @@ def _digits(numbers: Iterable[int]) -> str:
 
 def _text(error: BaseException) -> str:
     return str(error) or type(error).__name__
-
-
-def _plain(row: asyncpg.Record) -> dict[str, Any]:
-    return {name: value.hex() if isinstance(value, bytes) else value for name, value in row.items()}
 
 
 def _without_password(url: str) -> str:
