@@ -13,7 +13,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import cache
 from importlib.resources import files
-from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -142,7 +141,7 @@ class UpgradeStep(NamedTuple):
 
 
 @cache
-def steps(dialect: str, folder: Traversable | None = None) -> list[UpgradeStep]:
+def steps(dialect: str, folder: Path | None = None) -> list[UpgradeStep]:
     """Return all levels of a dialect, lowest first; those shipped with maos unless a folder is given.
 
     They are read once per process: reading them takes longer than the rest of opening.

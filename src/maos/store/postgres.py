@@ -12,7 +12,6 @@ import asyncio
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Sequence
-from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit, urlunsplit
@@ -75,7 +74,7 @@ class PostgresDatabase(Database):
         create: bool = True,
         schema_name: str = "maos",
         mark_path: Path | None = None,
-        schema: Traversable | None = None,
+        schema: Path | None = None,
         patience_s: float = PATIENCE_S,
     ) -> None:
         if not schema_name.isidentifier() or not schema_name.isascii():

@@ -12,7 +12,6 @@ import contextlib
 import re
 import time
 from collections.abc import Callable, Sequence
-from importlib.resources.abc import Traversable
 from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
@@ -70,7 +69,7 @@ class SqliteDatabase(Database):
         clock: Clock,
         create: bool = True,
         vfs: str | None = None,
-        schema: Traversable | None = None,
+        schema: Path | None = None,
     ) -> None:
         self.place = str(path)
         self.path = path = path.absolute()  # connections may be opened after the process has changed its folder
