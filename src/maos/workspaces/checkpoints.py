@@ -113,7 +113,7 @@ async def patch(workspace: Workspace, old: str, new: str | None = None, *, bytes
 
 async def take(place: WorkspaceFolder, label: str, *, also: frozenset[bytes] = frozenset()) -> FileCheckpoint:
     """Take a checkpoint of a locked workspace."""
-    state = place.aligned_state()
+    state = place.state()
     head = await place.agents_head()
     staged = await update_index(place, also=also)
     if not staged.changed and head == state.head:
@@ -298,7 +298,7 @@ async def _two_trees(workspace: Workspace, old: str, new: str | None) -> AsyncIt
     if new is None or workspace.repository is None:
         async with open_locked(workspace) as place:
             before = await find_commit(place.repository, old)
-            place.aligned_state()
+            place.state()
             await update_index(place)
             yield place.git, (before, await place.git.line("write-tree"))
     else:

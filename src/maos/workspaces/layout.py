@@ -128,18 +128,14 @@ class WorkspaceFolder:
         """A file that exists while the tree is empty because its files are being restored."""
 
     def state(self) -> WorkspaceState:
-        """Return the state that was saved last; raise NotFound when its file is lost."""
+        """Return the state that was saved last, aligned; raise NotFound when its file is lost."""
         try:
-            return WorkspaceState(**json.loads((self.folder / "state.json").read_bytes()))
+            state = WorkspaceState(**json.loads((self.folder / "state.json").read_bytes()))
         except (OSError, ValueError, TypeError) as error:
             raise NotFound(
                 f"workspace {self.workspace.name} has lost its state file in {self.folder}",
                 hint="verify the workspace: it is repaired from its last checkpoint",
             ) from error
-
-    def aligned_state(self) -> WorkspaceState:
-        """Return the saved state, after what a killed process left was undone."""
-        state = self.state()
         self.align(state)
         return state
 

@@ -252,7 +252,7 @@ async def _repair(place: WorkspaceFolder, commit: str | None = None) -> tuple[st
         replace_file(place.unfilled, b"")
         crash_point("repair: noted")
     done += await _repair_state(place)
-    state = place.aligned_state()
+    state = place.state()
     done += await _repair_links(place, state)
     if missing:
         await _restore_files(place, state, commit)

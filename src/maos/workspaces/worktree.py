@@ -237,7 +237,7 @@ async def is_merged(workspace: Workspace, commit: str) -> bool:
 
 async def _refuse_to_lose(place: WorkspaceFolder) -> None:
     """Raise UnsavedWork when a file in the tree or a commit of the agent is under no ref."""
-    state = place.aligned_state()
+    state = place.state()
     staged = await update_index(place)
     if staged.left_out:
         raise UnsavedWork(
