@@ -298,7 +298,7 @@ async def _two_trees(workspace: Workspace, old: str, new: str | None) -> AsyncIt
     if new is None or workspace.repository is None:
         async with open_locked(workspace) as place:
             before = await find_commit(place.repository, old)
-            place.state()
+            place.state()  # aligns what a killed process left
             await update_index(place)
             yield place.git, (before, await place.git.line("write-tree"))
     else:
