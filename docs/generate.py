@@ -133,10 +133,10 @@ PARTS: list[tuple[str, str, list[tuple[str, list[str]]]]] = [
         "back are named tuples: they unpack, compare and print.",
         [
             ("travel/service.py", ["TimeTravel"]),
+            ("travel/join.py", ["RunJoins"]),
             ("travel/points_in_time.py", ["PointInTime"]),
-            ("travel/rollback.py", ["TravelPlan", "PlannedStep"]),
-            ("travel/service.py", ["Comparison"]),
-            ("travel/comparison.py", ["Difference", "ChangedField", "Side"]),
+            ("travel/service.py", ["TravelPlan", "PlannedStep", "Comparison"]),
+            ("travel/points_in_time.py", ["Difference", "ChangedField", "Side"]),
             ("travel/join.py", ["JoinPlan"]),
         ],
     ),
@@ -144,8 +144,7 @@ PARTS: list[tuple[str, str, list[tuple[str, list[str]]]]] = [
         "Runs that go elsewhere",
         "How it works: [move-a-run.md](../howto/move-a-run.md).",
         [
-            ("transfer/service.py", ["Transfer"]),
-            ("transfer/exporter.py", ["Exported"]),
+            ("transfer/service.py", ["Transfer", "Exported"]),
             ("transfer/bundle_import.py", ["Imported"]),
         ],
     ),
@@ -241,7 +240,7 @@ EVENT_PAGES: list[tuple[str, str]] = [
 HANDLES = {
     "Maos": "m", "AgentStates": "m.state", "StateHistory": "m.state", "StateSnapshots": "m.state",
     "Cache": "m.state.cache", "Journal": "m.journal",
-    "Workflows": "m.workflows", "TimeTravel": "m.travel", "Bundles": "m.transfer",
+    "Workflows": "m.workflows", "TimeTravel": "m.travel", "RunJoins": "m.travel", "Bundles": "m.transfer",
 }  # fmt: skip
 """What an object is called by those who use it."""
 

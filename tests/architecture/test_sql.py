@@ -5,7 +5,7 @@ import ast
 import pytest
 
 from maos.errors import InvalidInput
-from maos.store import queries
+from maos.store import database
 from tests.architecture.sources import sources
 
 METHODS = {
@@ -110,7 +110,7 @@ def test_upper_case_names_of_statements_hold_constants() -> None:
 
 def test_names_that_are_passed_on_are_names_of_statements() -> None:
     """Every text given as the name of a statement is one."""
-    known = set(queries.load())
+    known = set(database.statements())
     used = {
         node.value
         for name, _line, node in statements()
@@ -119,7 +119,7 @@ def test_names_that_are_passed_on_are_names_of_statements() -> None:
     assert used
     assert used <= known
     with pytest.raises(KeyError):
-        queries.load()["read_stream; DROP TABLE events"]
+        database.statements()["read_stream; DROP TABLE events"]
 
 
 @pytest.mark.parametrize("name", ["x; DROP SCHEMA maos", 'x"', "x.y", "", "1x", "x y", "x'--", "ü\u0000"])

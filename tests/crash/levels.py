@@ -6,7 +6,7 @@ from pathlib import Path
 import apsw
 import asyncpg
 
-from maos.store import upgrade
+from maos.store import database
 from tests.crash.stores import Place
 
 SECOND = {
@@ -18,7 +18,7 @@ SECOND = {
 def two_levels(folder: Path) -> Path:
     """A folder with the schema that maos ships and one level above it."""
     levels = folder / "levels"
-    shipped = Path(upgrade.__file__).parent / "schema"
+    shipped = Path(database.__file__).parent / "schema"
     for dialect, statements in SECOND.items():
         shutil.copytree(shipped / dialect, levels / dialect)
         (levels / dialect / "0003_types.sql").write_text(statements)

@@ -239,7 +239,7 @@ async def test_what_happens_after_a_commit_cannot_undo_it(
             raise OSError(24, "Too many open files")
 
         with monkeypatch.context() as patch:
-            patch.setattr("maos.store.bell.os.listdir", no_more_files)
+            patch.setattr("maos.store.sqlite_file.os.listdir", no_more_files)
             patch.setattr("maos.store.mark.os.open", no_more_files)
             patch.setattr("maos.store.mark.os.pwrite", no_more_files)
             told = await alone(store) + await grouped(store)

@@ -12,7 +12,7 @@ from maos.model import status, workflow
 from maos.model.events import EVENTS
 from maos.plans.parser import parse
 from maos.plans.source import TOML, YAML, Source
-from maos.store import queries, upgrade
+from maos.store import database
 from tests.docs.documents import ROOT
 
 REFERENCE = ROOT / "docs" / "reference"
@@ -74,9 +74,10 @@ def test_every_event_type_is_explained() -> None:
 def test_every_table_is_explained() -> None:
     """And every column, of the newest schema."""
     text = (REFERENCE / "store-format.md").read_text()
-    level = upgrade.steps("sqlite")[-1].level
+    level = database.steps("sqlite")[-1].level
     assert f"Schema level {level}." in text
-    tables = set(re.findall(r"(?:FROM|JOIN|INTO|UPDATE) (\w+)", " ".join(queries.load().values()))) - {"SET", "events"}
+    queries = " ".join(database.statements().values())
+    tables = set(re.findall(r"(?:FROM|JOIN|INTO|UPDATE) (\w+)", queries)) - {"SET", "events"}
     assert [table for table in (*tables, "events") if f"**{table}**" not in text] == []
 
 

@@ -141,7 +141,7 @@ def test_an_event_of_the_past_is_read_as_it_was_meant(path: Path) -> None:
         body,
         bytes.fromhex(stored["hash"]),
     )
-    assert event.spans > 1 or chain.follows(event, bytes.fromhex(stored["previous_hash"]))
+    assert event.spans > 1 or event.hash == chain.hash_of(event, bytes.fromhex(stored["previous_hash"]))
     dictionaries = Dictionaries()
     codec = Codec((*TYPES, maos.EventType("note")), dictionaries)
     data = codec.data(event)

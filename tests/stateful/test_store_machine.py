@@ -240,7 +240,7 @@ class StoreMachine(RuleBasedStateMachine):
         hashes: dict[str, bytes] = {}
         for event in log:
             if event.type != "merged":
-                assert chain.follows(event, hashes.get(event.stream, GENESIS))
+                assert event.hash == chain.hash_of(event, hashes.get(event.stream, GENESIS))
             hashes[event.stream] = event.hash
 
 

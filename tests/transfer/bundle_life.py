@@ -10,7 +10,7 @@ from pathlib import Path
 import maos
 from maos.clock import SystemClock
 from maos.files import whole_file
-from maos.transfer import exporter
+from maos.transfer.service import Transfer
 from maos_testing.crash import ack
 from tests.transfer.runs import ID, bring
 
@@ -23,7 +23,7 @@ async def main(bundle: Path, database: str, home: Path, folder: Path, target: Pa
         ack("settled")
         if not target.exists():
             with whole_file(target) as partial, partial.open("wb") as written:
-                await exporter.export(m.journal, SystemClock(), written, "run", ID, made_by="maos test")
+                await Transfer(m.journal, SystemClock(), m.agents, made_by="maos test").export(ID, written)
         ack("exported")
 
 

@@ -18,9 +18,9 @@ from maos.journal.journal import Append
 from maos.model import attempt, notice, run, tool_calls
 from maos.model.branch import begin, digest
 from maos.model.events import facts
-from maos.transfer import bundle_import, exporter, file
-from maos.transfer.bundle_import import BundleImporter, Imported
-from maos.transfer.exporter import Exported
+from maos.transfer import bundle as file
+from maos.transfer.bundle_import import Imported
+from maos.transfer.service import Exported, Transfer
 from maos.workspaces import Workspace
 
 ID = "r-1"
@@ -136,6 +136,11 @@ async def branch_off(m: Maos) -> None:
     ])  # fmt: skip
 
 
+def transfer_of(m: Maos) -> Transfer:
+    """What exports runs of a journal and imports them, under the name of the tests."""
+    return Transfer(m.journal, SystemClock(), m.agents, made_by="maos test")
+
+
 async def exported(m: Maos, id: str = ID, **how: Any) -> bytes:
     """A run as a bundle."""
     return (await export(m, id, **how))[0]
@@ -144,8 +149,7 @@ async def exported(m: Maos, id: str = ID, **how: Any) -> bytes:
 async def export(m: Maos, id: str = ID, **how: Any) -> tuple[bytes, Exported]:
     """A run as a bundle, and what is said of it."""
     target = io.BytesIO()
-    kind = await exporter.kind_of(m.journal, id)
-    made = await exporter.export(m.journal, SystemClock(), target, kind, id, made_by="maos test", **how)
+    made = await transfer_of(m).export(id, target, **how)
     return target.getvalue(), made
 
 
@@ -154,9 +158,7 @@ async def bring(m: Maos, bundle: bytes, folder: Path, *, dry_run: bool = False) 
     with tempfile.NamedTemporaryFile(prefix="bundle-") as kept:
         kept.write(bundle)
         kept.flush()
-        with bundle_import.opened(Path(kept.name), m.journal) as opened:
-            importer = BundleImporter(m.journal, SystemClock(), folder=folder, home=m.agents.folder)
-            return await importer.bring(opened, dry_run=dry_run)
+        return await transfer_of(m).import_(Path(kept.name), folder=folder, dry_run=dry_run)
 
 
 async def everything(m: Maos) -> dict[str, list[tuple[str, Any]]]:

@@ -19,7 +19,7 @@ from maos.journal.codec import Event
 from maos.model.events.records import BundleImported
 from maos.model.plan import Plan, Task
 from maos.model.run import bundle_stream
-from maos.transfer import contents, file
+from maos.transfer import bundle as file
 from maos.workflows import agent, signal
 from tests.transfer.runs import AT_US, ID, Parts, assemble, bring, exported, planned
 from tests.workflows.define import eventually, workflow
@@ -317,13 +317,13 @@ async def test_a_small_file_of_many_events_is_refused_before_they_are_read(
     there: Maos, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A kilobyte is not to take a hundred megabytes of memory."""
-    bundle = assemble(alike(contents.EVENTS_FREE * 2))
+    bundle = assemble(alike(file.EVENTS_FREE * 2))
     assert len(bundle) < 2_000
 
     def never(_line: Any) -> Any:
         raise AssertionError("an event was read")
 
-    monkeypatch.setattr(contents, "_line_decoder", type("Decoder", (), {"decode": staticmethod(never)}))
+    monkeypatch.setattr(file, "_line_decoder", type("Decoder", (), {"decode": staticmethod(never)}))
     with pytest.raises(maos.Corrupt, match="than fit into so small a file"):
         await bring(there, bundle, folder)
 
@@ -332,19 +332,19 @@ async def test_a_file_that_swells_is_refused_by_what_its_heads_say(
     there: Maos, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before any part is unpacked; and nobody writes one."""
-    bundle = assemble(alike(contents.EVENTS_FREE - 1))
+    bundle = assemble(alike(file.EVENTS_FREE - 1))
     monkeypatch.setattr(file, "JOURNAL_BYTES_FREE", 1 << 16)
     monkeypatch.setattr(file.BundleReader, "content", lambda *_: pytest.fail("a part was unpacked"))
     with pytest.raises(maos.Corrupt, match="MB of events"):
         await bring(there, bundle, folder)
     with pytest.raises(maos.InvalidInput, match="so much alike"):
-        assemble(alike(contents.EVENTS_FREE - 1))
+        assemble(alike(file.EVENTS_FREE - 1))
 
 
 async def test_a_run_of_too_many_events_that_are_alike_is_not_exported(
     here: Maos, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What cannot be read is not written either."""
-    monkeypatch.setattr(contents, "EVENTS_MAX", 1)
+    monkeypatch.setattr(file, "EVENTS_MAX", 1)
     with pytest.raises(maos.InvalidInput, match="more events than a bundle can hold"):
         await ordered(here, tmp_path, {"name": "a", "command": ["true"]})

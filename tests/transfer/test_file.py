@@ -15,8 +15,8 @@ import maos
 from maos.app import Maos
 from maos.files import whole_file
 from maos.journal.codec import Event
-from maos.transfer import contents, file
-from maos.transfer.file import GIT, JOURNAL, MANIFEST, BundleReader, BundleWriter, is_bundle
+from maos.transfer import bundle as file
+from maos.transfer.bundle import GIT, JOURNAL, MANIFEST, BundleReader, BundleWriter, is_bundle
 from tests.transfer import runs
 from tests.transfer.runs import Parts, assemble, bring
 
@@ -167,11 +167,17 @@ async def test_counts_are_compared_and_limited(
         parts.lines[0][0] = number
         with pytest.raises(maos.Corrupt, match="an event of no stream"):
             await bring(there, parts.bytes(), folder)
-    for name, limit in (("EVENTS_MAX", 5), ("STREAMS_MAX", 5)):
-        with monkeypatch.context() as patched:
-            patched.setattr(contents, name, limit)
-            with pytest.raises(maos.Corrupt, match="more"):
-                await bring(there, bundle, folder)
+    with monkeypatch.context() as patched:
+        patched.setattr(file, "EVENTS_MAX", 5)
+        with pytest.raises(maos.Corrupt, match="more"):
+            await bring(there, bundle, folder)
+    streams = [{"name": f"run/{number}", "events": 0} for number in range(file.STREAMS_MAX + 1)]
+    refs = {f"refs/maos/r-1/{number}": "0" * 40 for number in range(file.REFS_MAX + 1)}
+    for field, value in (("streams", streams), ("refs", refs), ("left_out", ["x"] * 101), ("title", "x" * 2_001)):
+        parts = Parts(bundle)
+        parts.manifest[field] = value
+        with pytest.raises(maos.Corrupt, match=r"Expected .* of length <="):
+            await bring(there, parts.bytes(), folder)
     assert await there.journal.head() == 0
 
 

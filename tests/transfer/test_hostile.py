@@ -16,7 +16,7 @@ from maos.cli.program import program
 from maos.engine import consent
 from maos.journal.codec import Event
 from maos.model.events import EVENTS
-from maos.transfer.membership import FAMILIES
+from maos.transfer.validation import FAMILIES
 from tests.transfer import runs
 from tests.transfer.runs import AT_US, ID, Parts, bring
 

@@ -14,7 +14,7 @@ from maos.model.branch import digest
 from maos.model.plan import Plan, Task
 from maos.model.run import Run
 from maos.travel.points_in_time import PointInTime
-from maos.travel.rollback import TravelPlan
+from maos.travel.service import TravelPlan
 from tests.runs.commands import until
 from tests.travel.conftest import files_of, git, on_disk, order, repository
 

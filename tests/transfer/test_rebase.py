@@ -5,7 +5,7 @@ import pytest
 from maos.model.events import EVENTS
 from maos.model.events.core import local_fields
 from maos.model.events.parts import Local
-from maos.transfer.membership import FAMILIES
+from maos.transfer.validation import FAMILIES
 
 OF_A_MACHINE = {"owner", "folder", "workspace", "pid", "holder_pid", "cwd", "home", "from"}
 IMPORTED = [

@@ -24,7 +24,7 @@ from maos.runs.consent import agree as settle
 from maos.runs.worker import AgentWorker
 from maos.transfer.bundle_import import MORE
 from maos.travel import points_in_time
-from maos.travel.rollback import Travel
+from maos.travel.service import TimeTravel
 from maos_testing.model_stub import ModelStub, ScriptFault, ScriptStep
 from tests.agents.claude.stage import bash
 from tests.engine import claude_engine
@@ -227,7 +227,7 @@ async def test_runs_that_were_taken_back_and_forks_travel_too(a: Machine, b: Mac
         run = await runs.carried_out(m, a.folder, tasks)
         begun = next(each.version for each in [each async for each in m.journal.read("run/r-1")]
                      if each.type == "task_started" and each.data["task"] == "two")  # fmt: skip
-        travel = Travel(m.journal, SystemClock(), m.runs, m.agents)
+        travel = TimeTravel(m.journal, SystemClock(), m.runs, m.agents)
         moment = await points_in_time.at_version(m.journal, run, begun)
         await travel.fork(ID, moment, into="r-9")
         await travel.rollback(ID, moment)

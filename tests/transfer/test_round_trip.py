@@ -13,9 +13,8 @@ from maos.app import Maos
 from maos.journal.codec import Event
 from maos.model.events.run import RunPlanned
 from maos.model.run import Run
-from maos.transfer import bundle_import
+from maos.transfer.bundle import UPGRADES
 from maos.transfer.bundle_import import MORE, MOVED_ON, NEW, SAME
-from maos.transfer.contents import UPGRADES
 from tests.transfer import runs
 from tests.transfer.runs import ID, bring, everything, exported
 
@@ -237,7 +236,7 @@ async def test_whatever_was_said_arrives_as_it_was(
     async with maos.open(":memory:", home=folder / "a") as here, maos.open(":memory:", home=folder / "b") as there:
         await runs.write(here, streams)
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr("maos.transfer.contents.PART_BYTES", 300)
+            patched.setattr("maos.transfer.bundle.PART_BYTES", 300)
             sent = await exported(here)
         await bring(there, sent, folder)
         assert await contents_of(there) == await contents_of(here)
@@ -253,8 +252,7 @@ async def test_a_bundle_of_an_older_format_is_upgraded(
         manifest, lines = raw
         return {**manifest, "title": manifest["title"].upper()}, lines
 
-    monkeypatch.setattr("maos.transfer.contents.FORMAT", 2)
-    monkeypatch.setattr("maos.transfer.file.FORMAT", 2)
+    monkeypatch.setattr("maos.transfer.bundle.FORMAT", 2)
     monkeypatch.setitem(UPGRADES, 1, renamed)
     assert (await bring(there, bundle, folder)).manifest.title == "MEND IT"
 
@@ -296,6 +294,5 @@ async def test_a_pipe_can_be_read(there: Maos, bundle: bytes, folder: Path, tmp_
     os.mkfifo(pipe)
     writer = threading.Thread(target=lambda: pipe.write_bytes(bundle))
     writer.start()
-    with bundle_import.opened(pipe, there.journal) as opened:
-        assert opened.contents.manifest.id == ID
+    assert (await there.transfer.import_(pipe, folder=folder, dry_run=True)).manifest.id == ID
     writer.join()

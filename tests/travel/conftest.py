@@ -14,7 +14,7 @@ from maos.journal.codec import Event
 from maos.model.branch import digest
 from maos.model.plan import Plan, Task
 from maos.model.run import Run
-from maos.travel.rollback import Travel
+from maos.travel.service import TimeTravel
 from tests.engine.conftest import home, m  # noqa: F401
 
 GIT = ["git", "-c", "user.name=x", "-c", "user.email=x@x"]
@@ -83,11 +83,11 @@ class Recorded:
         self.statuses[run.version] = {name: task.status for name, task in run.tasks.items()}
 
 
-def travel_of(m: Maos) -> Travel:  # noqa: F811
-    return Travel(m.journal, SystemClock(), m.runs, m.agents)
+def travel_of(m: Maos) -> TimeTravel:  # noqa: F811
+    return TimeTravel(m.journal, SystemClock(), m.runs, m.agents)
 
 
 @pytest.fixture
-def travel(m: Maos) -> Travel:  # noqa: F811
+def travel(m: Maos) -> TimeTravel:  # noqa: F811
     """Takes the runs of the test's own journal to other moments."""
     return travel_of(m)

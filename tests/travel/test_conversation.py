@@ -14,7 +14,7 @@ from maos.engine.attempts import Attempts
 from maos.model.plan import Task
 from maos.runs.worker import AgentWorker
 from maos.travel import points_in_time
-from maos.travel.rollback import Travel
+from maos.travel.service import TimeTravel
 from maos_testing.model_stub import ModelStub, ScriptStep, ToolCall
 from tests.engine import claude_engine
 from tests.runs.commands import until
@@ -73,7 +73,7 @@ async def test_a_conversation_goes_back_with_its_files(
     assert (run.status, run.tasks["w"].result) == ("completed", "All is written.")
     first = await attempts.get(run.agent("w"))
 
-    travel = Travel(m.journal, SystemClock(), m.runs, attempts)
+    travel = TimeTravel(m.journal, SystemClock(), m.runs, attempts)
     journey = await travel.rollback(run.id, await points_in_time.named(m.journal, run, "mark"))
     assert [(each.what, each.checkpoint, each.remembers) for each in journey.steps] == [("continues", "mark", True)]
     run = await m.runs.get(run.id)

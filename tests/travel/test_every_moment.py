@@ -7,7 +7,7 @@ from maos.model.branch import digest
 from maos.model.plan import Gate, Plan, Task
 from maos.model.run import Run
 from maos.travel import points_in_time
-from maos.travel.rollback import Travel
+from maos.travel.service import TimeTravel
 from tests.engine.conftest import processes_below
 from tests.travel.conftest import Recorded, files_of, git, on_disk, order, repository, says
 
@@ -42,7 +42,7 @@ async def carried_out(m: Maos, folder: Path, recorded: Recorded, *, id: str = ""
 
 
 async def test_a_run_goes_back_to_every_version_with_its_files_and_back_again(
-    tmp_path: Path, home: Path, m: Maos, travel: Travel
+    tmp_path: Path, home: Path, m: Maos, travel: TimeTravel
 ) -> None:
     """R-703, I13, I14: what it hashes to is what it hashed to when the version was current."""
     recorded = Recorded()
@@ -67,7 +67,7 @@ async def test_a_run_goes_back_to_every_version_with_its_files_and_back_again(
     assert processes_below(home) == []
 
 
-async def test_from_wherever_it_went_back_to_it_ends_as_it_had(tmp_path: Path, m: Maos, travel: Travel) -> None:
+async def test_from_wherever_it_went_back_to_it_ends_as_it_had(tmp_path: Path, m: Maos, travel: TimeTravel) -> None:
     """R-703: results of what was done are kept; what was not is done, once, by agents of other names."""
     recorded = Recorded()
     run = await carried_out(m, tmp_path, recorded)
@@ -86,7 +86,7 @@ async def test_from_wherever_it_went_back_to_it_ends_as_it_had(tmp_path: Path, m
 
 
 async def test_a_fork_from_every_version_ends_on_its_own_and_touches_nothing(
-    tmp_path: Path, m: Maos, travel: Travel
+    tmp_path: Path, m: Maos, travel: TimeTravel
 ) -> None:
     """R-702, I13."""
     recorded = Recorded()

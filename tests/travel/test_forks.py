@@ -9,7 +9,7 @@ import maos
 from maos.app import Maos
 from maos.model.plan import Task
 from maos.travel import points_in_time
-from maos.travel.rollback import Travel
+from maos.travel.service import TimeTravel
 from tests.travel.conftest import order, repository, says, travel_of
 from tests.workflows.define import workflow
 
@@ -36,7 +36,7 @@ async def test_two_forks_of_the_same_name_at_once_are_one_fork(tmp_path: Path, m
 
 
 async def test_a_fork_at_another_position_of_the_same_version_is_another_fork(
-    tmp_path: Path, m: Maos, travel: Travel
+    tmp_path: Path, m: Maos, travel: TimeTravel
 ) -> None:
     """Between two versions agents go on. Now is later each time, and a fork of now is made once all the same."""
     run = await order(m, repository(tmp_path), [Task(name="a", command=says("a"))], id="r-1")
@@ -52,14 +52,14 @@ async def test_a_fork_at_another_position_of_the_same_version_is_another_fork(
         await travel.fork("r-1", await points_in_time.find(m.journal, run, f"@{before}"), into="r-2")
 
 
-async def test_no_run_has_a_name_that_one_of_its_agents_could_have(tmp_path: Path, m: Maos, travel: Travel) -> None:
+async def test_no_run_has_a_name_that_one_of_its_agents_could_have(tmp_path: Path, m: Maos, travel: TimeTravel) -> None:
     """Taking `r-1` back would stop the agents of `r-1.a`."""
     run = await order(m, repository(tmp_path), [Task(name="a", command=says("a"))], id="r-1")
     now = await points_in_time.newest(m.journal, run)
     before = await m.journal.head()
     for refused in (
         travel.fork("r-1", now, into="r-1.a"),
-        travel.preview(run, now, into="r-1.a"),
+        travel.fork(run.id, now, into="r-1.a", dry_run=True),
         m.runs.create({"tasks": [{"name": "x", "command": ["true"]}]}, folder=tmp_path, id="r-1.a"),
         m.workflows.start(nothing, id="r-1.a"),
     ):

@@ -19,7 +19,7 @@ from maos.model.message import inbox, of_run
 from maos.model.plan import Task
 from maos.model.run import Run
 from maos.travel import points_in_time
-from maos.travel.rollback import Travel
+from maos.travel.service import TimeTravel
 from tests.engine.conftest import processes_below
 from tests.runs.commands import until
 from tests.travel.conftest import on_disk, order, repository
@@ -88,7 +88,7 @@ async def scene(tmp_path: Path, m: Maos) -> AsyncIterator[Scene]:
         await made.carrying
 
 
-async def test_files_conversation_mail_and_saved_values_go_back_together(scene: Scene, travel: Travel) -> None:
+async def test_files_conversation_mail_and_saved_values_go_back_together(scene: Scene, travel: TimeTravel) -> None:
     """R-703, I13, I19: what was heard by then is not sent again, what was not is; what came later is nobody's."""
     m, agent = scene.m, scene.agent
     for text in ("heard before", "heard later", "never heard"):
@@ -131,7 +131,7 @@ async def test_files_conversation_mail_and_saved_values_go_back_together(scene: 
     assert (await m.verify()).ok, "a stream of everybody has the token of nobody"
 
 
-async def test_a_question_is_asked_again_and_only_the_new_answer_counts(scene: Scene, travel: Travel) -> None:
+async def test_a_question_is_asked_again_and_only_the_new_answer_counts(scene: Scene, travel: TimeTravel) -> None:
     """I14: what was answered, asked and wished for in the branch that was given up is not applied to the new one."""
     m, agent, runs = scene.m, scene.agent, scene.m.runs
     await runs.ask(scene.run.id, "Which one?", key="which", asked_by=agent)
@@ -167,7 +167,7 @@ async def test_a_question_is_asked_again_and_only_the_new_answer_counts(scene: S
     assert await scene.mail(agent) == [ANSWER + "the wrong one"]
 
 
-async def test_what_nobody_had_got_to_by_then_is_wanted_again(tmp_path: Path, m: Maos, travel: Travel) -> None:
+async def test_what_nobody_had_got_to_by_then_is_wanted_again(tmp_path: Path, m: Maos, travel: TimeTravel) -> None:
     """A question that only lay in the inbox, and an answer to it, are not lost on the way back."""
     run = await order(m, repository(tmp_path), [Task(name="w", command=["true"])])
     agent = run.agent("w")
@@ -187,7 +187,7 @@ async def test_what_nobody_had_got_to_by_then_is_wanted_again(tmp_path: Path, m:
 
 
 async def test_an_answer_and_the_message_that_tells_it_are_not_torn_apart(
-    tmp_path: Path, m: Maos, travel: Travel
+    tmp_path: Path, m: Maos, travel: TimeTravel
 ) -> None:
     """They are one append, though the message has a later position; also for somebody who has not begun."""
     run = await order(m, repository(tmp_path), [Task(name="w", command=["true"])])
@@ -202,20 +202,20 @@ async def test_an_answer_and_the_message_that_tells_it_are_not_torn_apart(
     assert [each.data["text"] async for each in m.journal.read(inbox(run.agent("w")))] == [ANSWER + "this one"]
 
 
-async def test_a_run_that_is_carried_out_does_not_go_back_behind_its_engine(scene: Scene, travel: Travel) -> None:
+async def test_a_run_that_is_carried_out_does_not_go_back_behind_its_engine(scene: Scene, travel: TimeTravel) -> None:
     """I5: nothing is changed, nobody is stopped."""
     await scene.mark()
     run = await scene.m.runs.get(scene.run.id)
     moment = await points_in_time.named(scene.m.journal, run, "mark")
     with pytest.raises(Held, match="is run by process"):
         await travel.rollback(run.id, moment)
-    previewed = await travel.preview(run, moment)
+    previewed = await travel.rollback(run.id, moment, dry_run=True)
     assert [each.agent for each in previewed.steps] == [f"{run.id}.w.b1"]
     assert (await scene.m.agents.get(scene.agent)).is_open
     assert (await scene.m.runs.get(run.id)).version == run.version
 
 
-async def test_a_fork_of_a_run_that_goes_on_leaves_it_alone(scene: Scene, travel: Travel) -> None:
+async def test_a_fork_of_a_run_that_goes_on_leaves_it_alone(scene: Scene, travel: TimeTravel) -> None:
     """R-702: from where its agents' files were last saved."""
     m = scene.m
     await scene.mark()
@@ -247,7 +247,7 @@ async def test_agents_that_nobody_runs_any_more_are_ended_before_a_run_goes_back
     assert (await scene.m.agents.get(scene.agent)).is_open
     assert processes_below(home)
     run = await scene.m.runs.get(scene.run.id)
-    journey = await Travel(scene.m.journal, SystemClock(), scene.m.runs, scene.m.agents).rollback(
+    journey = await TimeTravel(scene.m.journal, SystemClock(), scene.m.runs, scene.m.agents).rollback(
         run.id, await points_in_time.named(scene.m.journal, run, "mark")
     )
     assert list(journey.stopped) == [scene.agent]
@@ -255,7 +255,7 @@ async def test_agents_that_nobody_runs_any_more_are_ended_before_a_run_goes_back
     assert processes_below(home) == []
 
 
-async def test_tools_of_an_abandoned_branch_reach_no_other_agent(tmp_path: Path, m: Maos, travel: Travel) -> None:
+async def test_tools_of_an_abandoned_branch_reach_no_other_agent(tmp_path: Path, m: Maos, travel: TimeTravel) -> None:
     """I14: whoever still speaks for it, on whatever machine, reaches none of those who go on."""
     tasks = [Task(name="w", command=["false"]), Task(name="x", command=["true"], needs=["w"])]
     run = await order(m, repository(tmp_path), tasks)

@@ -15,16 +15,15 @@ from maos.model.message import inbox
 from maos.model.plan import Gate, Task
 from maos.model.run import Run, TaskState
 from maos.travel import points_in_time
-from maos.travel.join import Join
-from maos.travel.rollback import Travel
+from maos.travel.service import TimeTravel
 from tests.travel.conftest import order, repository, says
 
 OURS, THEIRS = "r-ours", "r-theirs"
 
 
 @pytest.fixture
-def joining(m: Maos) -> Join:
-    return Join(m.journal, SystemClock(), m.runs, m.agents)
+def joining(m: Maos) -> TimeTravel:
+    return TimeTravel(m.journal, SystemClock(), m.runs, m.agents)
 
 
 async def until_asked(m: Maos, id: str, question: str) -> Run:
@@ -38,7 +37,7 @@ async def until_asked(m: Maos, id: str, question: str) -> Run:
         return await work
 
 
-async def parted(m: Maos, travel: Travel, folder: Path, last: Task) -> None:
+async def parted(m: Maos, travel: TimeTravel, folder: Path, last: Task) -> None:
     """A run whose first task waits for a person, and a fork of it."""
     tasks = [
         Task(name="a", command=says("a"), gates=[Gate(person="good?")]),
@@ -52,7 +51,7 @@ async def parted(m: Maos, travel: Travel, folder: Path, last: Task) -> None:
 
 
 async def test_a_task_that_is_taken_as_done_is_not_opened_by_its_gate(
-    tmp_path: Path, m: Maos, travel: Travel, joining: Join
+    tmp_path: Path, m: Maos, travel: TimeTravel, joining: TimeTravel
 ) -> None:
     """I29: what is done is done once; the answer has had its effect where it was given."""
     last = Task(name="c", command=says("c"), needs=["b"], gates=[Gate(person="fine?")])
@@ -72,7 +71,7 @@ async def test_a_task_that_is_taken_as_done_is_not_opened_by_its_gate(
 
 
 async def test_a_run_with_a_task_that_failed_is_not_completed_by_an_answer_from_elsewhere(
-    tmp_path: Path, m: Maos, travel: Travel, joining: Join
+    tmp_path: Path, m: Maos, travel: TimeTravel, joining: TimeTravel
 ) -> None:
     """A task that finished twice would count for one that did not."""
     await parted(m, travel, tmp_path, Task(name="c", command=["sh", "-c", "exit 3"], needs=["b"]))
@@ -84,7 +83,7 @@ async def test_a_run_with_a_task_that_failed_is_not_completed_by_an_answer_from_
 
 
 async def test_what_another_run_was_told_about_a_task_is_asked_here_once_more(
-    tmp_path: Path, m: Maos, travel: Travel, joining: Join
+    tmp_path: Path, m: Maos, travel: TimeTravel, joining: TimeTravel
 ) -> None:
     """The task is done here anew: with the answer from there it would wait for ever, and never be asked."""
     last = Task(name="c", command=says("c"), needs=["b"], gates=[Gate(person="fine?")])
@@ -115,12 +114,14 @@ class Late:
             yield record
 
 
-async def test_a_wish_that_comes_while_runs_are_joined_is_granted_once(tmp_path: Path, m: Maos, travel: Travel) -> None:
+async def test_a_wish_that_comes_while_runs_are_joined_is_granted_once(
+    tmp_path: Path, m: Maos, travel: TimeTravel
+) -> None:
     """It is after what the join has taken note of, so it waits where it is."""
     await order(m, repository(tmp_path), [Task(name="a", command=says("a"))], id=OURS)
     run = await m.runs.execute(OURS)
     await travel.fork(OURS, await points_in_time.newest(m.journal, run), into=THEIRS)
-    await Join(Late(m.journal), SystemClock(), m.runs, m.agents).join(OURS, THEIRS)  # type: ignore[arg-type]
+    await TimeTravel(Late(m.journal), SystemClock(), m.runs, m.agents).join(OURS, THEIRS)  # type: ignore[arg-type]
     joined = await m.runs.get(OURS)
     left = [each.type async for each in m.journal.read(inbox(OURS), after=joined.inbox_cursor)]
     assert left == ["tasks_requested"]

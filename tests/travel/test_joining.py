@@ -11,17 +11,16 @@ from maos.engine import questions
 from maos.model.branch import digest
 from maos.model.plan import Plan, Task
 from maos.model.run import Run
-from maos.travel import comparison, points_in_time
-from maos.travel.join import Join
-from maos.travel.rollback import Travel
+from maos.travel import points_in_time
+from maos.travel.service import TimeTravel
 from tests.travel.conftest import files_of, on_disk, order, repository, says
 
 A = {"a.txt": "a\n", "first.txt": "first\n"}
 
 
 @pytest.fixture
-def joining(m: Maos) -> Join:
-    return Join(m.journal, SystemClock(), m.runs, m.agents)
+def joining(m: Maos) -> TimeTravel:
+    return TimeTravel(m.journal, SystemClock(), m.runs, m.agents)
 
 
 def same(folder: Path) -> Task:
@@ -30,7 +29,7 @@ def same(folder: Path) -> Task:
     return Task(name="b", command=["sh", "-c", f"cp {word} b.txt; cat {word}"])
 
 
-async def parted(m: Maos, travel: Travel, folder: Path) -> tuple[Run, Run]:
+async def parted(m: Maos, travel: TimeTravel, folder: Path) -> tuple[Run, Run]:
     """A run that has done one task, and a fork of it."""
     run = await order(m, repository(folder), [Task(name="a", command=says("a"))])
     run = await m.runs.execute(run.id)
@@ -45,7 +44,7 @@ async def more(m: Maos, run: Run, *tasks: Task) -> Run:
 
 
 async def test_what_only_one_side_did_is_taken_and_the_files_are_merged(
-    tmp_path: Path, m: Maos, travel: Travel, joining: Join
+    tmp_path: Path, m: Maos, travel: TimeTravel, joining: TimeTravel
 ) -> None:
     """R-702: the other run is only read, and the join can be undone."""
     place = repository(tmp_path)
@@ -55,7 +54,7 @@ async def test_what_only_one_side_did_is_taken_and_the_files_are_merged(
     await m.runs.add(theirs.id, Plan(tasks=[Task(name="d", command=says("d"), needs=["c"])]))
     theirs = await m.runs.get(theirs.id)
     before, left = digest(ours), digest(theirs)
-    previewed = await joining.preview(ours.id, theirs.id)
+    previewed = await joining.join(ours.id, theirs.id, dry_run=True)
     done = await joining.join(ours.id, theirs.id)
     assert previewed._replace(before=0) == done._replace(before=0, commit="")
     assert (list(done.added), list(done.taken), list(done.conflicts)) == (["c", "d"], [], [])
@@ -80,7 +79,7 @@ async def test_what_only_one_side_did_is_taken_and_the_files_are_merged(
 
 @pytest.mark.parametrize(("policy", "word"), [("ours", "one"), ("theirs", "two"), ("newest", "two")])
 async def test_where_both_came_to_something_else_a_policy_decides(
-    tmp_path: Path, m: Maos, travel: Travel, joining: Join, policy: str, word: str
+    tmp_path: Path, m: Maos, travel: TimeTravel, joining: TimeTravel, policy: str, word: str
 ) -> None:
     """R-702: results and files alike."""
     ours, theirs = await parted(m, travel, tmp_path)
@@ -98,7 +97,7 @@ async def test_where_both_came_to_something_else_a_policy_decides(
 
 
 async def test_without_a_policy_a_person_is_asked_and_nothing_is_joined_before(
-    tmp_path: Path, m: Maos, travel: Travel, joining: Join
+    tmp_path: Path, m: Maos, travel: TimeTravel, joining: TimeTravel
 ) -> None:
     """Conflicts are listed, and settled one by one by answers like those to any run, also of one that is over."""
     ours, theirs = await parted(m, travel, tmp_path)
@@ -110,7 +109,7 @@ async def test_without_a_policy_a_person_is_asked_and_nothing_is_joined_before(
     done = await joining.join(ours.id, theirs.id)
     assert [each.id for each in done.open] == ["task/b", "files"]
     for _ in range(2):
-        asked = await joining.ask(done)
+        asked = (await joining.join(ours.id, theirs.id)).asked
         assert [each.choices for each in asked] == [("ours", "theirs")] * 2
     assert digest(await m.runs.get(ours.id)) == before
     await questions.answer(m.journal, SystemClock(), ours, asked[0].id, "theirs")
@@ -125,7 +124,7 @@ async def test_without_a_policy_a_person_is_asked_and_nothing_is_joined_before(
 
 
 async def test_two_forks_of_one_run_are_joined_from_where_they_parted(
-    tmp_path: Path, m: Maos, travel: Travel, joining: Join
+    tmp_path: Path, m: Maos, travel: TimeTravel, joining: TimeTravel
 ) -> None:
     run, one = await parted(m, travel, tmp_path)
     await travel.fork(run.id, await points_in_time.newest(m.journal, run), into="r-other")
@@ -138,7 +137,7 @@ async def test_two_forks_of_one_run_are_joined_from_where_they_parted(
 
 
 async def test_what_was_taken_back_is_not_what_two_runs_have_in_common(
-    tmp_path: Path, m: Maos, travel: Travel, joining: Join
+    tmp_path: Path, m: Maos, travel: TimeTravel, joining: TimeTravel
 ) -> None:
     """They parted where the one went back to, not where the other left it."""
     run, _fork = await parted(m, travel, tmp_path)
@@ -146,13 +145,13 @@ async def test_what_was_taken_back_is_not_what_two_runs_have_in_common(
     run = await more(m, run, Task(name="b", command=says("b")))
     await travel.fork(run.id, await points_in_time.newest(m.journal, run), into="r-late")
     await travel.rollback(run.id, await points_in_time.at_version(m.journal, run, then))
-    previewed = await joining.preview(run.id, "r-late")
+    previewed = await joining.join(run.id, "r-late", dry_run=True)
     assert previewed.base == (run.id, then)
     assert list(previewed.added) == ["b"]
 
 
 async def test_runs_that_have_nothing_in_common_are_not_joined(
-    tmp_path: Path, m: Maos, travel: Travel, joining: Join
+    tmp_path: Path, m: Maos, travel: TimeTravel, joining: TimeTravel
 ) -> None:
     run, _fork = await parted(m, travel, tmp_path)
     other = await order(m, repository(tmp_path), [Task(name="a", command=says("a"))], id="r-stranger")
@@ -162,13 +161,13 @@ async def test_runs_that_have_nothing_in_common_are_not_joined(
         await joining.join(run.id, run.id)
 
 
-async def test_two_moments_and_two_runs_are_compared(tmp_path: Path, m: Maos, travel: Travel) -> None:
+async def test_two_moments_and_two_runs_are_compared(tmp_path: Path, m: Maos, travel: TimeTravel) -> None:
     """Tasks, messages and files; what was said in a branch that was given up is not what was said."""
     run, fork = await parted(m, travel, tmp_path)
     first = await points_in_time.at_version(m.journal, run, 2)
     last = await points_in_time.newest(m.journal, run)
-    found = await comparison.compare(
-        await comparison.side(m.journal, first), await comparison.side(m.journal, last), patch=True
+    found = await points_in_time.compare(
+        await points_in_time.side(m.journal, first), await points_in_time.side(m.journal, last), patch=True
     )
     assert [(each.name, each.before, each.after) for each in found.tasks] == [("a", "waiting", "done")]
     assert [(each.path, each.kind) for each in found.files or ()] == [("a.txt", "added")]
@@ -178,9 +177,9 @@ async def test_two_moments_and_two_runs_are_compared(tmp_path: Path, m: Maos, tr
     await m.bus.send("person", run.agent("a"), "after", run=run.id)
     await m.bus.send("person", fork.agent("a"), "elsewhere", run=fork.id)
     run = await m.runs.get(run.id)
-    sides = [await comparison.side(m.journal, await points_in_time.newest(m.journal, each)) for each in (run, fork)]
-    found = await comparison.compare(*sides)
+    sides = [await points_in_time.side(m.journal, await points_in_time.newest(m.journal, each)) for each in (run, fork)]
+    found = await points_in_time.compare(*sides)
     assert [[each.text for each in side] for side in found.messages] == [["after"], ["elsewhere"]]
     assert [(each.name, each.before, each.after) for each in found.tasks] == [("a", "waiting", "done")]
-    nothing = await comparison.compare(sides[0], sides[0])
+    nothing = await points_in_time.compare(sides[0], sides[0])
     assert not any((nothing.tasks, nothing.questions, *nothing.messages, nothing.files))

@@ -12,16 +12,15 @@ from maos.app import Maos
 from maos.clock import SystemClock
 from maos.engine import ownership
 from maos.travel import points_in_time
-from maos.travel.join import Join
-from maos.travel.rollback import Travel
+from maos.travel.service import TimeTravel
 from maos_testing.crash import ack
 
 
 async def go(m: Maos, what: str, id: str, where: str) -> str:
     """Do it, or finish it; returns the id of the run that it is about."""
     if what == "join":
-        return (await Join(m.journal, SystemClock(), m.runs, m.agents).join(id, where, policy="theirs")).run
-    travel = Travel(m.journal, SystemClock(), m.runs, m.agents)
+        return (await TimeTravel(m.journal, SystemClock(), m.runs, m.agents).join(id, where, policy="theirs")).run
+    travel = TimeTravel(m.journal, SystemClock(), m.runs, m.agents)
     moment = await points_in_time.named(m.journal, await m.runs.get(id), "mark")
     if what == "fork":
         return (await travel.fork(id, moment, into=where)).run

@@ -128,6 +128,11 @@ async def test_a_repository_with_sha256_will_do(root: Path, tmp_path: Path) -> N
     saved = await checkpoint(workspace, "work")
     assert saved is not None
     assert len(saved.commit) == 64
+    (workspace.tree / "b").unlink()
+    removed = await checkpoint(workspace, "removed")
+    assert removed is not None
+    assert removed.changed == 1
+    await restore(workspace, saved.commit)
     await restore(workspace, str(workspace.base))
     assert not (workspace.tree / "b").exists()
 

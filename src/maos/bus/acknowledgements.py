@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
 
-from maos.bus.outbox import appends_of
-from maos.clock import MICROSECONDS, Clock
-from maos.errors import Conflict, NotFound
 from maos.journal.journal import Append, Journal
 from maos.model.events.messages import (
     DeadLetterAdded,
-    DeadLetterRequeued,
     MessageAcknowledged,
     MessageDeadLettered,
     MessageDelivered,
-    MessageSent,
 )
-from maos.model.message import FORMAT, Acknowledgements, Message, acks, dead, inbox, message
+from maos.model.message import FORMAT, Acknowledgements, Message, acks, dead
 from maos.store.contract import Document
 
 KIND = "acks"
@@ -111,78 +106,3 @@ async def load(journal: Journal, name: str) -> Acknowledgements:
 def keep(fold: Acknowledgements) -> Document:
     """Return the document from which `load` reads a fold again."""
     return Document(KIND, fold.id, fold.version, msgspec.json.encode(_KeptFold(FORMAT, fold)))
-
-
-async def waiting(journal: Journal, name: str) -> AsyncIterator[Waiting]:
-    """Yield the messages of an inbox that are neither acknowledged nor dead letters, the oldest first."""
-    fold = await load(journal, name)
-    async for record in journal.read(inbox(name), after=fold.floor):
-        if isinstance(record.event, MessageSent) and not fold.is_resolved(record.version):
-            said = message(record.event, version=record.version)
-            yield Waiting(said, fold.tries.get(record.version, 0))
-
-
-# --- dead letters -----------------------------------------------------------------------------------------------------
-
-
-async def expire(journal: Journal, clock: Clock, name: str, *, restore_s: float = 0.0) -> None:
-    """Make the expired messages of an inbox dead letters, and those too old to restore; a receiver does it itself."""
-    while True:
-        fold = await load(journal, name)
-        now_us = clock.now_us()
-        oldest_us = now_us - int(restore_s * MICROSECONDS) if restore_s else 0
-        given_up = [
-            Undeliverable(each.message, why, each.tries)
-            async for each in waiting(journal, name)
-            if (why := each.message.reason_to_give_up(now_us, oldest_us))
-        ]
-        if not given_up:
-            return
-        try:
-            await journal.append_all(dead_letter(name, given_up, expected=fold.version))
-            return
-        except Conflict:
-            continue  # a receiver has acknowledged a message meanwhile
-
-
-async def dead_letters(journal: Journal, name: str | None) -> AsyncIterator[DeadLetter]:
-    """Yield the dead letters of one inbox, or of all, that were not requeued."""
-    names = [name] if name is not None else [each.removeprefix(dead("")) async for each in journal.streams(dead(""))]
-    for each in names:
-        found, _version = await _dead_letters_of(journal, each)
-        for letter in found.values():
-            yield letter
-
-
-async def requeue(journal: Journal, clock: Clock, name: str, version: int) -> None:
-    """Send a dead letter again, once."""
-    while True:
-        found, read_until = await _dead_letters_of(journal, name)
-        letter = found.get(version)
-        if letter is None:
-            hint = "`maos message dead` lists them; each can be sent again once"
-            raise NotFound(f"{name!r} has no dead letter {version}", hint=hint)
-        said = letter.message._replace(at_us=clock.now_us())
-        requeued = Append(dead(name), [DeadLetterRequeued(version=version)], expected=read_until)
-        try:
-            await journal.append_all([requeued, *appends_of(said, [name])])
-            return
-        except Conflict:
-            continue  # there is another dead letter, or this one was requeued meanwhile
-
-
-async def _dead_letters_of(journal: Journal, name: str) -> tuple[dict[int, DeadLetter], int]:
-    """The dead letters of an inbox by their versions in it, and the version up to which they were read."""
-    found: dict[int, DeadLetter] = {}
-    read_until = 0
-    async for record in journal.read(dead(name)):
-        read_until = record.version
-        match record.event:
-            case DeadLetterRequeued(version=version):
-                del found[version]
-            case DeadLetterAdded(version=version, why=why, tries=tries):
-                sent = await journal.event(inbox(name), version)
-                if sent is not None:
-                    said = message(sent.event, version=version)
-                    found[version] = DeadLetter(name, version, why, tries, record.time_us, said)
-    return found, read_until

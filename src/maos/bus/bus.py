@@ -4,22 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import copy
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from typing import Any, TypeAlias, TypedDict, Unpack
+from typing import Any, TypeAlias, Unpack
 
-from maos.bus import acknowledgements, history
-from maos.bus.acknowledgements import DeadLetter, Waiting
+from maos.bus import history
+from maos.bus.acknowledgements import DeadLetter, Undeliverable, Waiting, dead_letter, load
 from maos.bus.history import Filter, Received, SentMessage, Talk
 from maos.bus.mailbox import Mailbox
-from maos.bus.outbox import MessageDraft, MessageLimits, Outbox, Outgoing, Subscriptions, appends_of
+from maos.bus.outbox import DraftOptions, MessageLimits, Outbox, Outgoing, Subscriptions, appends_of
 from maos.bus.receiver import TRIES_MAX, VISIBILITY_S, WINDOW, Delivery, Receiver
-from maos.clock import Clock
+from maos.clock import MICROSECONDS, Clock
 from maos.errors import Conflict, NotFound
 from maos.faults import crash_point
 from maos.ids import check_name
 from maos.journal.journal import Append, Journal
-from maos.model.events.messages import MessageAcknowledged, MessageSent
-from maos.model.message import PERSON, Message, acks, inbox, message
+from maos.model.events.messages import (
+    DeadLetterAdded,
+    DeadLetterRequeued,
+    MessageAcknowledged,
+    MessageSent,
+    TopicJoined,
+    TopicLeft,
+)
+from maos.model.message import PERSON, Message, acks, dead, inbox, message
+from maos.model.message import history as index_of
 from maos.model.run import stream as run_stream
 
 Members = Callable[[str], Awaitable[Sequence[str]]]
@@ -28,20 +37,6 @@ Cause: TypeAlias = Message | Delivery | str | None
 """What a message replies to: a message, or the id of one that the sender received."""
 
 LOOK_BACK_EVENTS = 1_000
-
-
-class DraftOptions(TypedDict, total=False):
-    """How a message is sent, beside its sender, its recipients, its text and what it replies to."""
-
-    type: str
-    metadata: Mapping[str, Any] | None
-    ttl_s: float | None
-    """How long it may wait for its recipient."""
-    received: Message | None
-    """The last message that the sender received, replied to or not: it counts towards the hop limit, which ends a
-    conversation of agents that only react to each other."""
-    key: str | None
-    """Makes repeating the call harmless."""
 
 
 class Options(DraftOptions, total=False):
@@ -118,8 +113,10 @@ class Bus:
         """
         if run is None:
             run = (await self._run_of(to) if to else "") or await self._run_of(sender)
-        cause = await self._cause(sender, reply_to)
-        said = self._outbox.compose(MessageDraft(sender, text, to, topic, run, cause=cause, **options))
+        if isinstance(reply_to, str):
+            reply_to = await self.find(sender, reply_to)
+        cause = reply_to.message if isinstance(reply_to, Delivery) else reply_to
+        said = self._outbox.compose(sender, text, to=to, topic=topic, run=run, cause=cause, **options)
         members = () if to or topic else await self._members(run)
         return Outgoing(said, members, self._subscriptions, self._outbox)
 
@@ -128,7 +125,7 @@ class Bus:
     ) -> list[Append]:
         """Return the appends that send a message to one agent, for a caller that cannot await `compose`."""
         check_name(to, "name")
-        said = self._outbox.compose(MessageDraft(sender, text, to, run=run, type=type, metadata=metadata))
+        said = self._outbox.compose(sender, text, to=to, run=run, type=type, metadata=metadata)
         return appends_of(said, said.to)
 
     async def _send(self, outgoing: Outgoing, key: str | None) -> Message:
@@ -144,11 +141,6 @@ class Bus:
             crash_point("bus:after send")
             version = sent.versions[0] if outgoing.composed.to else 0
             return outgoing.message._replace(version=version)
-
-    async def _cause(self, sender: str, reply_to: Cause) -> Message | None:
-        if isinstance(reply_to, str):
-            return await self.find(sender, reply_to)
-        return reply_to.message if isinstance(reply_to, Delivery) else reply_to
 
     async def find(self, name: str, id: str) -> Message:
         """Return a message in an inbox by its id, if it is one of the newest."""
@@ -219,35 +211,81 @@ class Bus:
 
     async def subscribe(self, name: str, topic: str) -> None:
         """Subscribe an agent to a topic; the subscription survives restarts."""
-        await self._subscriptions.join(name, topic)
+        joined = TopicJoined(topic=check_name(topic, "topic"), name=check_name(name, "name"))
+        await self._subscriptions.change(joined)
 
     async def unsubscribe(self, name: str, topic: str) -> None:
         """End the subscription of an agent to a topic."""
-        await self._subscriptions.leave(name, topic)
+        await self._subscriptions.change(TopicLeft(topic=topic, name=name))
 
     async def subscriptions(self, name: str) -> list[str]:
         """Return the topics that an agent has subscribed to."""
         return (await self._subscriptions.refresh()).of(name)
 
-    def waiting(self, name: str) -> AsyncIterator[Waiting]:
-        """Yield the messages to an agent that are not acknowledged, the oldest first."""
-        return acknowledgements.waiting(self._journal, name)
+    async def waiting(self, name: str) -> AsyncIterator[Waiting]:
+        """Yield the messages to an agent that are neither acknowledged nor dead letters, the oldest first."""
+        fold = await load(self._journal, name)
+        async for record in self._journal.read(inbox(name), after=fold.floor):
+            if isinstance(record.event, MessageSent) and not fold.is_resolved(record.version):
+                yield Waiting(message(record.event, version=record.version), fold.tries.get(record.version, 0))
 
     async def expire(self, name: str) -> None:
         """Make messages to an agent dead letters that are expired or too old to restore; a receiver does it itself."""
-        await acknowledgements.expire(self._journal, self._clock, name, restore_s=self._restore_s)
+        while True:
+            fold, now_us = await load(self._journal, name), self._clock.now_us()
+            oldest_us = now_us - int(self._restore_s * MICROSECONDS) if self._restore_s else 0
+            given_up = [
+                Undeliverable(each.message, why, each.tries)
+                async for each in self.waiting(name)
+                if (why := each.message.reason_to_give_up(now_us, oldest_us))
+            ]
+            if not given_up:
+                return
+            try:
+                await self._journal.append_all(dead_letter(name, given_up, expected=fold.version))
+                return
+            except Conflict:
+                continue  # a receiver has acknowledged a message meanwhile
 
-    def dead_letters(self, name: str | None = None) -> AsyncIterator[DeadLetter]:
+    async def dead_letters(self, name: str | None = None) -> AsyncIterator[DeadLetter]:
         """Yield the messages that could not be delivered to one agent, or to any, with the reasons."""
-        return acknowledgements.dead_letters(self._journal, name)
+        streams = [dead(name)] if name is not None else [each async for each in self._journal.streams(dead(""))]
+        for stream in streams:
+            found, _version = await self._dead_letters_of(stream.removeprefix(dead("")))
+            for letter in found.values():
+                yield letter
 
     async def requeue(self, name: str, version: int) -> None:
-        """Send a dead letter again, to the agent that it could not be delivered to."""
-        await acknowledgements.requeue(self._journal, self._clock, name, version)
+        """Send a dead letter again, once, to the agent that it could not be delivered to."""
+        while True:
+            found, read_until = await self._dead_letters_of(name)
+            letter = found.get(version)
+            if letter is None:
+                hint = "`maos message dead` lists them; each can be sent again once"
+                raise NotFound(f"{name!r} has no dead letter {version}", hint=hint)
+            said = letter.message._replace(at_us=self._clock.now_us())
+            requeued = Append(dead(name), [DeadLetterRequeued(version=version)], expected=read_until)
+            try:
+                await self._journal.append_all([requeued, *appends_of(said, [name])])
+                return
+            except Conflict:
+                continue  # there is another dead letter, or this one was requeued meanwhile
 
-    async def received(self, name: str) -> list[Received]:
-        """Every message that was put into an inbox, with the number of its acknowledgements."""
-        return await history.received(self._journal, name)
+    async def _dead_letters_of(self, name: str) -> tuple[dict[int, DeadLetter], int]:
+        """The dead letters of an inbox by their versions in it, and the version up to which they were read."""
+        found: dict[int, DeadLetter] = {}
+        read_until = 0
+        async for record in self._journal.read(dead(name)):
+            read_until = record.version
+            match record.event:
+                case DeadLetterRequeued(version=version):
+                    del found[version]
+                case DeadLetterAdded(version=version, why=why, tries=tries):
+                    sent = await self._journal.event(inbox(name), version)
+                    if sent is not None:
+                        said = message(sent.event, version=version)
+                        found[version] = DeadLetter(name, version, why, tries, record.time_us, said)
+        return found, read_until
 
     # --- history ---------------------------------------------------------------------------------------------
 
@@ -263,15 +301,34 @@ class Bus:
         """Yield the messages that were sent, in order: of a run, to or from an agent, of some types, within a time."""
         return history.read(self._journal, run, Filter(agent, types, since_us, before_us))
 
-    def follow(
+    async def follow(
         self, *, run: str | None = None, agent: str = "", types: Sequence[str] = (), after: int = 0
     ) -> AsyncIterator[SentMessage]:
         """Yield the messages after a position of the journal, then new ones as they are sent."""
-        return history.follow(self._journal, run, Filter(agent, types), after=after)
+        prefix = "messages/" if run is None else index_of(run)
+        bodies, wanted = history.Bodies(self._journal), Filter(agent, types)
+        async for record in self._journal.follow(after=after, prefix=prefix):
+            if wanted.matches(history.indexed(record)) and (run is None or record.stream == prefix):
+                yield SentMessage(record.position, await bodies.message(record))
 
     async def talks(self, *, run: str | None = None, since_us: int = 0) -> list[Talk]:
         """Return how many messages each sender has sent to each recipient, the most first."""
-        return await history.talks(self._journal, run, Filter(since_us=since_us))
+        found: dict[tuple[str, str], Talk] = {}
+        async for _record, said in history.index(self._journal, run, Filter(since_us=since_us)):
+            for recipient in said.to:
+                pair = (said.sender, recipient)
+                before = found.get(pair) or Talk(*pair, 0, 0, ())
+                types = before.types if said.type in before.types else (*before.types, said.type)
+                found[pair] = Talk(*pair, before.messages + 1, said.at_us, types)
+        return sorted(found.values(), key=lambda talk: (-talk.messages, talk.sender, talk.recipient))
+
+    async def received(self, name: str) -> list[Received]:
+        """Return every message in an inbox with the number of its acknowledgements, in the order of the inbox."""
+        events = [record.event async for record in self._journal.read(acks(name))]
+        counts = Counter(n for event in events if isinstance(event, MessageAcknowledged) for n in event.versions)
+        sent = [record async for record in self._journal.read(inbox(name))]
+        texts = {record.version: record.event.text for record in sent if isinstance(record.event, MessageSent)}
+        return [Received(texts.get(n, ""), n in texts, counts[n]) for n in sorted(texts.keys() | counts.keys())]
 
     async def close(self) -> None:
         """Stop receiving."""

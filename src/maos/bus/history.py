@@ -6,14 +6,13 @@ The index of a run has the sender and the recipients of each message; its text i
 from __future__ import annotations
 
 import heapq
-from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from typing import NamedTuple
 
 from maos.errors import Corrupt
 from maos.journal.journal import Journal, Record
-from maos.model.events.messages import MessageAcknowledged, MessageRouted, MessageSent
-from maos.model.message import Message, acks, belongs, history, inbox, message
+from maos.model.events.messages import MessageRouted, MessageSent
+from maos.model.message import Message, belongs, history, inbox, message
 
 GONE = "[the text of this message is not in this journal]"
 
@@ -74,7 +73,7 @@ class Bodies:
 
     async def message(self, record: Record) -> Message:
         """Return the whole message of an index entry, with all its recipients."""
-        listed = _listed(record)
+        listed = indexed(record)
         if isinstance(record.event, MessageSent):
             return listed
         run = record.stream.removeprefix(history("-").removesuffix("-"))
@@ -119,11 +118,11 @@ async def newest(journal: Journal, run: str, count: int) -> list[SentMessage]:
 async def read(journal: Journal, run: str | None, wanted: Filter) -> AsyncIterator[SentMessage]:
     """Yield the messages of a run, or of all runs, in the order in which they were sent."""
     bodies = Bodies(journal)
-    async for record, _listed in _index(journal, run, wanted):
+    async for record, _listed in index(journal, run, wanted):
         yield SentMessage(record.position, await bodies.message(record))
 
 
-async def _index(journal: Journal, run: str | None, wanted: Filter) -> AsyncIterator[tuple[Record, Message]]:
+async def index(journal: Journal, run: str | None, wanted: Filter) -> AsyncIterator[tuple[Record, Message]]:
     """Yield the index entries of a run, or of all runs, in the order in which the messages were sent."""
     streams = [history(run)] if run is not None else [name async for name in journal.streams("messages/")]
     readers = [journal.read(name) for name in streams]
@@ -138,44 +137,14 @@ async def _index(journal: Journal, run: str | None, wanted: Filter) -> AsyncIter
         await advance(number)
     while heads:
         _position, number, record = heapq.heappop(heads)
-        listed = _listed(record)
+        listed = indexed(record)
         if wanted.matches(listed):
             yield record, listed
         await advance(number)
 
 
-async def follow(journal: Journal, run: str | None, wanted: Filter, *, after: int) -> AsyncIterator[SentMessage]:
-    """Yield the messages after a position of the journal, then new ones as they are sent."""
-    prefix = "messages/" if run is None else history(run)
-    bodies = Bodies(journal)
-    async for record in journal.follow(after=after, prefix=prefix):
-        if wanted.matches(_listed(record)) and (run is None or record.stream == prefix):
-            yield SentMessage(record.position, await bodies.message(record))
-
-
-async def talks(journal: Journal, run: str | None, wanted: Filter) -> list[Talk]:
-    """Return how many messages each sender has sent to each recipient, the most first."""
-    found: dict[tuple[str, str], Talk] = {}
-    async for _record, said in _index(journal, run, wanted):
-        for recipient in said.to:
-            pair = (said.sender, recipient)
-            before = found.get(pair) or Talk(*pair, 0, 0, ())
-            types = before.types if said.type in before.types else (*before.types, said.type)
-            found[pair] = Talk(*pair, before.messages + 1, said.at_us, types)
-    return sorted(found.values(), key=lambda talk: (-talk.messages, talk.sender, talk.recipient))
-
-
-async def received(journal: Journal, name: str) -> list[Received]:
-    """Every message in an inbox with its acknowledgements, in the order of the inbox."""
-    events = [record.event async for record in journal.read(acks(name))]
-    counts = Counter(n for event in events if isinstance(event, MessageAcknowledged) for n in event.versions)
-    sent = [record async for record in journal.read(inbox(name))]
-    texts = {record.version: record.event.text for record in sent if isinstance(record.event, MessageSent)}
-    return [Received(texts.get(n, ""), n in texts, counts[n]) for n in sorted(texts.keys() | counts.keys())]
-
-
-def _listed(record: Record) -> Message:
-    """A message as far as an index has it."""
+def indexed(record: Record) -> Message:
+    """Return a message as far as an index has it."""
     match record.event:
         case MessageRouted(id=id, sender=sender, kind=kind, to=to, topic=topic, at_us=at_us):
             return Message(id or "@0", sender, GONE, kind, tuple(to), topic=topic, at_us=at_us)

@@ -11,7 +11,6 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
 from functools import partial
-from types import TracebackType
 from typing import TypeVar
 
 from maos.errors import StoreUnavailable
@@ -193,9 +192,7 @@ class Inbox:
     async def __aenter__(self) -> Inbox:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self.close()
 
     def rewind(self, version: int) -> None:

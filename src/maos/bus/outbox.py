@@ -6,7 +6,7 @@ import hashlib
 import secrets
 from collections.abc import Mapping, Sequence
 from itertools import count
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict, Unpack
 
 import msgspec
 
@@ -52,84 +52,71 @@ OF_AGENTS = MessageLimits(text_bytes_max=64 << 10, metadata_bytes_max=16 << 10, 
 """For messages that agents send themselves, which no person has read before."""
 
 
-class Rate:
-    """Limits how many messages each sender sends in a minute: each message takes its share of one."""
+class DraftOptions(TypedDict, total=False):
+    """How a message is sent, beside its sender, its recipients, its text and what it replies to."""
 
-    def __init__(self, clock: Clock, per_minute: int) -> None:
-        self._clock = clock
-        self._per_minute = per_minute
-        self._paid_until_us: dict[str, int] = {}
-
-    def check(self, sender: str) -> None:
-        """Count a message; raise TooFast when its sender has used up its minute."""
-        if not self._per_minute:
-            return
-        now_us = self._clock.steady_us()
-        until_us = max(now_us, self._paid_until_us.get(sender, 0)) + _MINUTE_US // self._per_minute
-        if until_us > now_us + _MINUTE_US:
-            wait_s = (until_us - now_us - _MINUTE_US) / MICROSECONDS
-            raise TooFast(sender, per_minute=self._per_minute, wait_s=max(1.0, wait_s))
-        if len(self._paid_until_us) >= SENDERS_REMEMBERED_MAX:
-            self._paid_until_us = {name: paid for name, paid in self._paid_until_us.items() if paid > now_us}
-        self._paid_until_us[sender] = until_us
-
-
-class MessageDraft(NamedTuple):
-    """A message to be sent: to one agent, to a topic, or with neither to all agents of its run."""
-
-    sender: str
-    text: str
-    to: str = ""
-    topic: str = ""
-    run: str = ""
-    type: str = ""
+    type: str
     """By default info, and broadcast for a message to all agents of a run."""
-    metadata: Mapping[str, Any] | None = None
-    ttl_s: float | None = None
-    cause: Message | None = None
-    """The message that it replies to."""
-    received: Message | None = None
-    """The last message that its sender received; counts towards the hop limit, replied to or not."""
-    key: str | None = None
+    metadata: Mapping[str, Any] | None
+    ttl_s: float | None
+    """How long it may wait for its recipient."""
+    received: Message | None
+    """The last message that the sender received, replied to or not: it counts towards the hop limit, which ends a
+    conversation of agents that only react to each other."""
+    key: str | None
     """Makes repeating the call harmless."""
 
 
 class Outbox:
-    """Makes messages of drafts."""
+    """Makes messages that may be sent."""
 
     def __init__(self, clock: Clock, limits: MessageLimits, *, is_redacted: bool = False) -> None:
         self._clock = clock
         self._limits = limits
-        self._rate = Rate(clock, limits.per_minute)
-        self._redact = _unchanged if is_redacted else Redactor({}).text
+        self._paid_until_us: dict[str, int] = {}
+        self._redact = str if is_redacted else Redactor({}).text
         self._origin = secrets.token_hex(5)
         self._count = count(1)
 
-    def compose(self, draft: MessageDraft) -> Message:
-        """Return the message of a draft, without what has the shape of a secret (A16), if it may be sent."""
-        type = draft.type or ("info" if draft.to or draft.topic else "broadcast")
-        check_name(draft.sender, "name")
+    def compose(
+        self,
+        sender: str,
+        text: str,
+        *,
+        to: str = "",
+        topic: str = "",
+        run: str = "",
+        cause: Message | None = None,
+        **options: Unpack[DraftOptions],
+    ) -> Message:
+        """Return a message to one agent, to a topic, or with neither to all agents of its run, if it may be sent.
+
+        `cause` is the message that it replies to. What has the shape of a secret is removed (A16).
+        """
+        type = options.get("type") or ("info" if to or topic else "broadcast")
+        metadata, ttl_s = options.get("metadata"), options.get("ttl_s")
+        check_name(sender, "name")
         if type not in TYPES:
             raise InvalidInput(f"{type!r} is not a type of message", hint=f"use one of {', '.join(TYPES)}")
-        if draft.ttl_s is not None and draft.ttl_s <= 0:
-            raise InvalidInput(f"a message cannot live for {draft.ttl_s} s", hint="give a time above 0, or none")
-        text = self._check_text(draft.text)
-        metadata = self._check_metadata(draft.metadata) if draft.metadata else {}
-        hops = self._count_hops(draft)
-        self._rate.check(draft.sender)
+        if ttl_s is not None and ttl_s <= 0:
+            raise InvalidInput(f"a message cannot live for {ttl_s} s", hint="give a time above 0, or none")
+        text = self._check_text(text)
+        checked = self._check_metadata(metadata) if metadata else {}
+        hops = self._count_hops(cause, options.get("received"))
+        self._check_rate(sender)
         return Message(
-            id=self._id(draft),
-            sender=draft.sender,
+            id=self._id(sender, options.get("key")),
+            sender=sender,
             text=text,
             type=type,
-            to=(draft.to,) if draft.to else (),
-            run=draft.run,
-            topic="" if draft.to else draft.topic or of_run(draft.run),
-            metadata=metadata,
+            to=(to,) if to else (),
+            run=run,
+            topic="" if to else topic or of_run(run),
+            metadata=checked,
             hops=hops,
-            reply_to="" if draft.cause is None else draft.cause.id,
+            reply_to="" if cause is None else cause.id,
             at_us=self._clock.now_us(),
-            ttl_us=int(draft.ttl_s * MICROSECONDS) if draft.ttl_s is not None else 0,
+            ttl_us=int(ttl_s * MICROSECONDS) if ttl_s is not None else 0,
         )
 
     def check_recipients(self, count: int, topic: str) -> None:
@@ -138,10 +125,24 @@ class Outbox:
             hint = f"at most {self._limits.recipients_max} are allowed"
             raise TooMuch(f"a message on {topic} would have {count} recipients", hint=hint)
 
-    def _id(self, draft: MessageDraft) -> str:
+    def _check_rate(self, sender: str) -> None:
+        """Count a message, which takes its share of a minute; raise TooFast when its sender has used up the minute."""
+        per_minute = self._limits.per_minute
+        if not per_minute:
+            return
+        now_us = self._clock.steady_us()
+        until_us = max(now_us, self._paid_until_us.get(sender, 0)) + _MINUTE_US // per_minute
+        if until_us > now_us + _MINUTE_US:
+            wait_s = (until_us - now_us - _MINUTE_US) / MICROSECONDS
+            raise TooFast(sender, per_minute=per_minute, wait_s=max(1.0, wait_s))
+        if len(self._paid_until_us) >= SENDERS_REMEMBERED_MAX:
+            self._paid_until_us = {name: paid for name, paid in self._paid_until_us.items() if paid > now_us}
+        self._paid_until_us[sender] = until_us
+
+    def _id(self, sender: str, key: str | None) -> str:
         """An id for the message: the same for the same key, else a new one."""
-        if draft.key is not None:
-            words = f"{draft.sender}\0{draft.key}".encode("utf-8", "backslashreplace")
+        if key is not None:
+            words = f"{sender}\0{key}".encode("utf-8", "backslashreplace")
             return f"m-{hashlib.sha256(words).hexdigest()[:12]}"
         return f"m-{self._origin}-{next(self._count):x}"  # a random id for each would cost a system call
 
@@ -172,8 +173,8 @@ class Outbox:
             return [self._clean(item) for item in value]
         return value
 
-    def _count_hops(self, draft: MessageDraft) -> int:
-        hops = max((each.hops + 1 for each in (draft.cause, draft.received) if each is not None), default=0)
+    def _count_hops(self, *causes: Message | None) -> int:
+        hops = max((each.hops + 1 for each in causes if each is not None), default=0)
         if hops > self._limits.hops_max:
             hint = (
                 f"at most {self._limits.hops_max} may, so that agents do not answer each other for ever; "
@@ -204,15 +205,8 @@ class Subscriptions:
         """
         return Append(TOPICS, (), self._topics.version)
 
-    async def join(self, name: str, topic: str) -> None:
-        """Subscribe an agent to a topic."""
-        await self._change(TopicJoined(topic=check_name(topic, "topic"), name=check_name(name, "name")))
-
-    async def leave(self, name: str, topic: str) -> None:
-        """End the subscription of an agent to a topic."""
-        await self._change(TopicLeft(topic=topic, name=name))
-
-    async def _change(self, event: TopicJoined | TopicLeft) -> None:
+    async def change(self, event: TopicJoined | TopicLeft) -> None:
+        """Record that an agent joins or leaves a topic, unless it has."""
         while True:
             topics = await self.refresh()
             if (event.name in topics.members.get(event.topic, {})) is isinstance(event, TopicJoined):
@@ -262,10 +256,6 @@ def appends_of(said: Message, names: Sequence[str]) -> list[Append]:
     """
     event = said.event
     return [*(Append(inbox(name), (event,)) for name in names), Append(history(said.run), [index_event(said, names)])]
-
-
-def _unchanged(text: str) -> str:
-    return text
 
 
 def _storable(text: str) -> str:

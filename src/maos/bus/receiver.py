@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Sequence
-from types import TracebackType
 
 from maos.bus.acknowledgements import Undeliverable, acknowledge, dead_letter, hand_out, keep, load
 from maos.bus.mailbox import Inbox, Mailbox
@@ -139,9 +138,7 @@ class Receiver:
     async def __aenter__(self) -> Receiver:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def close(self) -> None:

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from maos.model.run import Run
     from maos.runs.consent import Act
     from maos.transfer.bundle_import import Imported
-    from maos.transfer.exporter import Exported
     from maos.transfer.importers import ImportedRun
+    from maos.transfer.service import Exported
 
 SUFFIX = ".maos"
 WORDS = {"new": "imported", "more": "brought up to date", "same": "already here", "moved_on": "resumed here since"}
@@ -124,7 +124,7 @@ def import_(database: DatabaseTarget, source: str, wanted: str, cwd: str | None,
     new in it, and is harmless otherwise; a run that was resumed here stays as it is.
     """
     from maos.transfer import importers
-    from maos.transfer.file import is_bundle
+    from maos.transfer.bundle import is_bundle
 
     if source == "-" or is_bundle(Path(source).expanduser()):
         if wanted:

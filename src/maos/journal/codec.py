@@ -195,7 +195,7 @@ def _body(kind: EventType, event: EventBase) -> bytes:
     """The body of a typed event. It is decoded again: only that shows that values have the types of their fields."""
     for name in kind.loose:
         value = getattr(event, name)
-        if type(value) not in _PLAIN and not is_plain(value, 1):
+        if type(value) not in _PLAIN:
             check_plain(value, f"/{name}", 1)
     try:
         body = _encode(event)
@@ -208,8 +208,7 @@ def _body(kind: EventType, event: EventBase) -> bytes:
 def _body_of_data(kind: EventType, data: Any) -> bytes:
     if type(data) is not dict:
         raise InvalidInput(f"the data of event {kind.name} is a {type(data).__name__}", hint="give it a dictionary")
-    if not is_plain(data):
-        check_plain(data)
+    check_plain(data)
     try:
         body = _encode(data)
         if kind.shape is not None:
@@ -240,7 +239,7 @@ def _culprit(value: Any, path: str = "") -> str:
 
 
 def is_plain(value: Any, depth: int = 0) -> bool:
-    """Whether JSON keeps a value as it is. Half the work of `check_plain`, which can say what is wrong, and where."""
+    """Whether JSON keeps a value as it is; `check_plain` says what is wrong, and where."""
     kind = type(value)
     if kind in _PLAIN:
         return True
@@ -296,24 +295,19 @@ def _is_loose(kind: inspect.Type) -> bool:
 
 def check_plain(value: Any, path: str = "", depth: int = 0) -> None:
     """InvalidInput, naming the place, for anything JSON would change or lose."""
+    if is_plain(value, depth):
+        return
     kind = type(value)
-    if kind is str or kind is int or kind is bool or value is None:
-        return
     if kind is float:
-        if not math.isfinite(value):
-            raise InvalidInput(f"{path or '/'} is {value}", hint="JSON has no such number; use None or a string")
-        return
+        raise InvalidInput(f"{path or '/'} is {value}", hint="JSON has no such number; use None or a string")
     if depth >= DEPTH_MAX:
         raise InvalidInput(f"{path} is nested more than {DEPTH_MAX} levels deep")
     if kind is dict:
         for key, item in value.items():
             if type(key) is not str:
-                raise InvalidInput(
-                    f"{path}/{key!r}: the key is a {type(key).__name__}", hint="keys are strings in JSON"
-                )
-            kind = type(item)
-            if kind is not str and kind is not int:
-                check_plain(item, f"{path}/{key}", depth + 1)
+                what = f"{path}/{key!r}: the key is a {type(key).__name__}"
+                raise InvalidInput(what, hint="keys are strings in JSON")
+            check_plain(item, f"{path}/{key}", depth + 1)
     elif kind is list:
         for index, item in enumerate(value):
             check_plain(item, f"{path}/{index}", depth + 1)

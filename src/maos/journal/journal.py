@@ -251,8 +251,11 @@ class Journal:
         while True:
             for event in await self.store.read_log(after=after, limit=PAGE_EVENTS):
                 if event.stream.startswith(prefix):
-                    previous = hashes.get(event.stream) or await self._hash_before(event)
-                    if event.spans == 1 and not chain.follows(event, previous):
+                    previous = hashes.get(event.stream)
+                    if previous is None:
+                        before = await self._before(event)
+                        previous = before.hash if before is not None else GENESIS
+                    if event.spans == 1 and event.hash != chain.hash_of(event, previous):
                         if event == doubtful:
                             raise _mismatch(event)
                         doubtful = event  # or its stream was compacted since this page was read: look again
@@ -408,10 +411,6 @@ class Journal:
             return None
         before = await self.store.read(event.stream, after=event.version, limit=1, backwards=True)
         return before[0] if before else None
-
-    async def _hash_before(self, event: Recorded) -> bytes:
-        before = await self._before(event)
-        return before.hash if before is not None else GENESIS
 
     async def decode(self, event: Recorded) -> Record:
         """The decoded form of an event; the caller has verified it."""

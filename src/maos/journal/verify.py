@@ -159,14 +159,11 @@ class _StreamCheck:
 
     def _check_link(self, event: Recorded, following: Recorded | None) -> bool:
         """Whether the event is what was written, its hash aside."""
-        if chain.follows(event, self._previous):
-            self._previous = event.hash
+        computed = chain.hash_of(event, self._previous)
+        if event.hash == computed:
+            self._previous = computed
             return True
-        computed = chain.link(
-            self._previous, event.stream.encode(), event.version, event.type.encode(), event.format, event.time_us,
-            event.token, event.body,
-        )  # fmt: skip
-        if following is not None and following.spans == 1 and chain.follows(following, computed):
+        if following is not None and following.spans == 1 and following.hash == chain.hash_of(following, computed):
             self._found.append((event.version, "its stored hash is damaged; the next event proves its content"))
             self._previous = computed
             return True

@@ -23,18 +23,10 @@ def link(
     return sha256(fixed + stream + type_ + body).digest()
 
 
-def follows(event: Recorded, previous: bytes) -> bool:
-    """Return whether the event's stored hash matches its content and the previous hash."""
-    return event.hash == link(
-        previous,
-        event.stream.encode(),
-        event.version,
-        event.type.encode(),
-        event.format,
-        event.time_us,
-        event.token,
-        event.body,
-    )
+def hash_of(event: Recorded, previous: bytes) -> bytes:
+    """Return the hash that follows from an event's content and the previous hash."""
+    _position, stream, version, _spans, type_, format_, time_us, token, body, _hash = event
+    return link(previous, stream.encode(), version, type_.encode(), format_, time_us, token, body)
 
 
 def sound(events: Sequence[Recorded], before: Recorded | None) -> int:

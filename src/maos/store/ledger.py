@@ -272,7 +272,9 @@ class Ledger:
                 if version != expected:
                     raise Conflict(stream, expected=expected, actual=version)
         if request.replacing:
-            self._check_replacing(request.replacing)
+            for stream, first, last, _event in request.replacing:
+                if not 0 < first <= last <= known[stream][1]:
+                    raise InvalidInput(f"{stream} has no versions {first}..{last} to replace")
             plan.replacing.extend((known[each.stream][0], each) for each in request.replacing)
 
         token = request.under.token if request.under is not None else 0
@@ -295,11 +297,6 @@ class Ledger:
         if request.documents:
             plan.documents.extend(request.documents)
         return Appended(position, tuple(versions), False, time_us)
-
-    def _check_replacing(self, replacing: Sequence[Replacement]) -> None:
-        for stream, first, last, _event in replacing:
-            if not 0 < first <= last <= self._heads[stream][1]:
-                raise InvalidInput(f"{stream} has no versions {first}..{last} to replace")
 
 
 def _check_lease(claimed: Lease, now_us: int, leases: Leases | None) -> None:

@@ -45,18 +45,13 @@ class MarkFile:
         except OSError as error:
             self.trouble = f"{self.path} could not be read: {error.strerror}"
             return None
-        marks = []
-        for start in (0, _LINE_BYTES):
-            mark = _parse(content[start : start + _LINE_BYTES])
-            if mark is not None:
-                marks.append(mark)
-                self._slot = 0 if start else _LINE_BYTES  # the other line is written next
+        lines = [_parse(content[start : start + _LINE_BYTES]) for start in (0, _LINE_BYTES)]
+        marks = [mark for mark in lines if mark is not None]
         if not marks:
             self.trouble = f"{self.path} is damaged"
             return None
         newest = max(marks)
-        if _parse(content[:_LINE_BYTES]) == newest:
-            self._slot = _LINE_BYTES
+        self._slot = _LINE_BYTES if lines[0] == newest else 0  # the other line is written next
         return newest
 
     def write(self, mark: Mark) -> None:

@@ -12,22 +12,12 @@ from pathlib import Path
 from maos.clock import Clock, SystemClock
 from maos.errors import Conflict, InvalidInput, KeyReused, LeaseLost, StoreUnavailable
 from maos.store import chain
-from maos.store.contract import (
-    GENESIS,
-    Appended,
-    Document,
-    Health,
-    Key,
-    Lease,
-    Recorded,
-    Replacement,
-    Write,
-)
+from maos.store.contract import GENESIS, Appended, Document, Health, Key, Lease, Recorded, Replacement, Store, Write
 from maos.store.ledger import expects_twice
 
 
-class MemoryStore:
-    """The store contract in dictionaries; nothing is durable."""
+class MemoryStore(Store):
+    """The store contract in dictionaries; nothing is durable. The docstrings are those of `Store`."""
 
     def __init__(self, clock: Clock | None = None) -> None:
         self.place = ":memory:"
@@ -49,7 +39,6 @@ class MemoryStore:
         documents: Sequence[Document] = (),
         replacing: Sequence[Replacement] = (),
     ) -> Appended:
-        """See Store.append."""
         self._check_open()
         if key is not None and key.id in self._keys:
             fingerprint, reply = self._keys[key.id]
@@ -85,7 +74,6 @@ class MemoryStore:
         return reply
 
     async def read(self, stream: str, *, after: int = 0, limit: int = 256, backwards: bool = False) -> list[Recorded]:
-        """See Store.read."""
         self._check_open()
         events = [event for event in self._log if event.stream == stream]
         if backwards:
@@ -93,28 +81,23 @@ class MemoryStore:
         return [event for event in events if event.version > after][:limit]
 
     async def read_log(self, *, after: int = 0, limit: int = 256) -> list[Recorded]:
-        """See Store.read_log."""
         self._check_open()
         return [event for event in self._log if event.position > after][:limit]
 
     async def version(self, stream: str) -> int:
-        """See Store.version."""
         self._check_open()
         return self._version(stream)
 
     async def head(self) -> int:
-        """See Store.head."""
         self._check_open()
         return self._position
 
     async def streams(self, *, prefix: str = "", after: str = "", limit: int = 256) -> list[str]:
-        """See Store.streams."""
         self._check_open()
         names = sorted({event.stream for event in self._log})
         return [name for name in names if name.startswith(prefix) and name > after][:limit]
 
     async def wait(self, *, after: int, timeout_s: float) -> int:
-        """See Store.wait."""
         try:
             async with asyncio.timeout(timeout_s), self._changed:
                 await self._changed.wait_for(lambda: self._position > after or self._closed)
@@ -124,7 +107,6 @@ class MemoryStore:
         return self._position
 
     async def acquire(self, name: str, *, owner: str, ttl_s: float) -> Lease | None:
-        """See Store.acquire."""
         self._check_open()
         now_us = self._clock.now_us()
         held = self._leases.get(name)
@@ -135,7 +117,6 @@ class MemoryStore:
         return lease
 
     async def renew(self, lease: Lease, *, ttl_s: float) -> Lease | None:
-        """See Store.renew."""
         self._check_open()
         now_us = self._clock.now_us()
         held = self._leases.get(lease.name)
@@ -145,36 +126,30 @@ class MemoryStore:
         return self._leases[lease.name]
 
     async def release(self, lease: Lease) -> None:
-        """See Store.release."""
         self._check_open()
         held = self._leases.get(lease.name)
         if held is not None and held[:3] == lease[:3]:
             self._leases[lease.name] = held._replace(expires_us=0)
 
     async def load(self, kind: str, key: str) -> Document | None:
-        """See Store.load."""
         self._check_open()
         return self._documents.get((kind, key))
 
     async def scan(self, kind: str, *, prefix: str = "", after: str = "", limit: int = 256) -> list[Document]:
-        """See Store.scan."""
         self._check_open()
         found = sorted(doc for (of, key), doc in self._documents.items() if of == kind and key.startswith(prefix))
         return [document for document in found if document.key > after][:limit]
 
     async def copy_to(self, path: Path) -> int:
-        """See Store.copy_to."""
         raise StoreUnavailable(
             f"a store in memory cannot be copied to {path}", written=False, hint="open a file instead"
         )
 
     async def check(self) -> Health:
-        """See Store.check."""
         self._check_open()
         return Health(sum(event.spans for event in self._log), (), ())
 
     async def close(self) -> None:
-        """See Store.close."""
         self._closed = True
         async with self._changed:
             self._changed.notify_all()

@@ -12,7 +12,6 @@ import asyncio
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Sequence
-from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit, urlunsplit
@@ -23,7 +22,8 @@ from maos.clock import Clock
 from maos.errors import Corrupt, DiskFull, InvalidInput, MaosError, NotFound, StoreUnavailable
 from maos.faults import crash_point
 from maos.files import whole_file
-from maos.store import queries, upgrade
+from maos.store import database
+from maos.store.database import Database, Row
 from maos.store.ledger import AppendRequest, Asking, Ledger, WriteBatch
 from maos.store.mark import Mark, MarkFile, default_mark
 
@@ -63,10 +63,8 @@ _ENDING = (
 )
 
 
-class PostgresDatabase:
+class PostgresDatabase(Database):
     """The connections to one schema of a PostgreSQL database, and the transactions of the writer."""
-
-    blocking = False
 
     def __init__(
         self,
@@ -76,7 +74,7 @@ class PostgresDatabase:
         create: bool = True,
         schema_name: str = "maos",
         mark_path: Path | None = None,
-        schema: Traversable | None = None,
+        schema: Path | None = None,
         patience_s: float = PATIENCE_S,
     ) -> None:
         if not schema_name.isidentifier() or not schema_name.isascii():
@@ -93,7 +91,7 @@ class PostgresDatabase:
         self._create = create
         self._schema = schema
         self._patience_s = patience_s
-        self._sql = queries.load()
+        self._sql = database.statements()
         self._writer: asyncpg.Connection[Any] | None = None
         self._fast_append: Any = None
         """The statement of an ordinary batch, prepared on the writing connection."""
@@ -105,10 +103,14 @@ class PostgresDatabase:
     # --- opening and closing ---------------------------------------------------------------------------------
 
     async def open(self) -> None:
-        """Connect, create or upgrade; raise when that is not possible."""
         try:
             self._writer = await self._connect()
-            await self._check_durable(self._writer)
+            if await self._writer.fetchval("SHOW fsync") != "on":
+                raise StoreUnavailable(
+                    f"{self.place} runs with fsync off, so acknowledged events could be lost",
+                    written=False,
+                    hint="set fsync = on in postgresql.conf",
+                )
             await self._upgrade(self._writer)
             self._readers = await asyncpg.create_pool(
                 self._url, min_size=1, max_size=READERS_MAX, **self._connection_options()
@@ -121,7 +123,6 @@ class PostgresDatabase:
             raise
 
     async def close(self, *, refused: bool = False) -> None:
-        """Close all connections."""
         if self._listening is not None:
             self._listening.cancel()
         for connection in (self._writer, self._listener):
@@ -155,14 +156,6 @@ class PostgresDatabase:
         connection: asyncpg.Connection[Any] = await asyncpg.connect(self._url, timeout=10, **self._connection_options())
         return connection
 
-    async def _check_durable(self, connection: asyncpg.Connection[Any]) -> None:
-        if await connection.fetchval("SHOW fsync") != "on":
-            raise StoreUnavailable(
-                f"{self.place} runs with fsync off, so acknowledged events could be lost",
-                written=False,
-                hint="set fsync = on in postgresql.conf",
-            )
-
     def _cannot_connect(self, error: Exception) -> MaosError:
         return StoreUnavailable(
             f"cannot use {self.place}: {_text(error)}",
@@ -173,9 +166,9 @@ class PostgresDatabase:
     # --- schema ----------------------------------------------------------------------------------------------
 
     async def _upgrade(self, connection: asyncpg.Connection[Any]) -> None:
-        steps = upgrade.steps("postgres", self._schema)
+        steps = database.steps("postgres", self._schema)
         level = await self._level(connection)
-        if not upgrade.pending(steps, level, self.place):
+        if not database.pending(steps, level, self.place):
             return
         if level == 0 and not self._create:
             raise NotFound(f"there is no journal in {self.place}", hint="check the URL; nothing was created")
@@ -227,13 +220,13 @@ class PostgresDatabase:
 
     # --- reading ---------------------------------------------------------------------------------------------
 
-    async def fetch(self, query: str, *arguments: Any) -> list[tuple[Any, ...]]:
+    async def fetch(self, query: str, *arguments: Any) -> list[Row]:
         """Return all rows of a read; wait for a server that restarts as long as a write does."""
         backoff = _Backoff(self._patience_s)
         while True:
             readers = self._readers
             if readers is None:
-                raise StoreUnavailable(f"{self.place} is closed", written=False, hint="open it again")
+                raise self.closed()
             try:
                 return [tuple(row) for row in await readers.fetch(self._sql[query], *arguments)]
             except (*_LOST, *_ENDING) as error:
@@ -242,19 +235,6 @@ class PostgresDatabase:
                 await readers.expire_connections()  # they were lost with the server
             except asyncpg.PostgresError as error:
                 raise self.explain(error) from error
-
-    async def fetch_row(self, query: str, *arguments: Any) -> tuple[Any, ...] | None:
-        """Return the first row, or None."""
-        rows = await self.fetch(query, *arguments)
-        return rows[0] if rows else None
-
-    def stamp(self) -> int | None:
-        """Return None: a query would cost as much as a read."""
-        return None
-
-    async def execute(self, query: str, *arguments: Any) -> list[tuple[Any, ...]]:
-        """Execute one small write of its own, such as acquiring a lease."""
-        return await self.fetch(query, *arguments)
 
     async def listen(self, woken: Callable[[], None]) -> None:
         """Call `woken` after commits of all nodes; reconnect when the connection is lost."""
@@ -282,10 +262,6 @@ class PostgresDatabase:
                 woken()  # commits may have been missed
 
     # --- writing ---------------------------------------------------------------------------------------------
-
-    def commit_now(self, _ledger: Ledger, _batch: Sequence[AppendRequest]) -> bool:
-        """Return False: the loop's thread never waits for the network."""
-        return False
 
     async def commit(self, ledger: Ledger, batch: Sequence[AppendRequest]) -> None:
         """Write a batch: in one call if no other node has written since, else after catching up."""
@@ -415,26 +391,6 @@ class PostgresDatabase:
             else:
                 return
 
-    async def was_written(self, plan: WriteBatch) -> bool | None:
-        """Return whether a plan with an unknown outcome is in the database; None if it was compacted since."""
-        if not plan.rows:
-            return False  # documents only: they can be written again
-        assert self._writer is not None
-        try:
-            return plan.matches(await self._writer.fetchrow(self._sql["hash_at"], *plan.last_version))
-        except (*_LOST, *_ENDING) as error:
-            raise self._cannot_connect(error) from error
-
-    def needs_maintenance(self) -> bool:
-        """Return False: the server maintains itself."""
-        return False
-
-    def maintain_concurrently(self) -> None:
-        """Do nothing."""
-
-    async def maintain(self) -> None:
-        """Do nothing."""
-
     # --- copying and checking ------------------------------------------------------------------------------------
 
     async def copy_to(self, target: Path) -> int:
@@ -445,12 +401,9 @@ class PostgresDatabase:
                 head = await connection.fetchrow(self._sql["log_head"])
                 for table in _TABLES:
                     async for row in connection.cursor(f"SELECT * FROM {table}"):  # noqa: S608 - constant names
-                        file.write(json.dumps({"table": table, **_plain(row)}) + "\n")
+                        values = ((name, each.hex() if isinstance(each, bytes) else each) for name, each in row.items())
+                        file.write(json.dumps({"table": table, **dict(values)}) + "\n")
         return head[0] if head else 0
-
-    async def problems(self) -> list[str]:
-        """Return nothing: PostgreSQL checks its pages as it reads them, and a damaged one fails the read."""
-        return []
 
 
 class _Backoff:
@@ -476,10 +429,6 @@ def _digits(numbers: Iterable[int]) -> str:
 
 def _text(error: BaseException) -> str:
     return str(error) or type(error).__name__
-
-
-def _plain(row: asyncpg.Record) -> dict[str, Any]:
-    return {name: value.hex() if isinstance(value, bytes) else value for name, value in row.items()}
 
 
 def _without_password(url: str) -> str:

@@ -1,31 +1,24 @@
 """The store contract in SQL, for both databases.
 
 Reads and leases are named statements; writes go through the group-commit writer. What differs between SQLite and
-PostgreSQL is behind `Database`.
+PostgreSQL is behind `Database`. The docstrings of its methods are those of `Store`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from maos.errors import Corrupt, DiskFull, HistoryLost, StoreUnavailable
-from maos.store.contract import (
-    Appended,
-    Document,
-    Health,
-    Key,
-    Lease,
-    Recorded,
-    Replacement,
-    Write,
-)
+from maos.store.contract import Appended, Document, Health, Key, Lease, Recorded, Replacement, Store, Write
+from maos.store.database import Database, Row
 from maos.store.ledger import AppendRequest
-from maos.store.mark import Mark, MarkFile
-from maos.store.writer import GroupCommitWriter, Transactor
+from maos.store.mark import Mark
+from maos.store.writer import GroupCommitWriter
 
 POLL_S = 1.0
 """A waiter checks the journal this often, in case a wake-up was lost."""
@@ -33,34 +26,7 @@ POLL_S = 1.0
 _LAST = "\U0010ffff"
 
 
-class Database(Transactor, Protocol):
-    """What a database adds to the shared SQL."""
-
-    mark: MarkFile
-    notes: list[str]
-
-    async def open(self) -> None: ...
-
-    async def close(self, *, refused: bool = False) -> None: ...
-
-    async def fetch(self, query: str, *arguments: Any) -> list[tuple[Any, ...]]: ...
-
-    async def fetch_row(self, query: str, *arguments: Any) -> tuple[Any, ...] | None: ...
-
-    async def execute(self, query: str, *arguments: Any) -> list[tuple[Any, ...]]: ...
-
-    def stamp(self) -> int | None:
-        """Return a number that changes with every commit of any process; None where that costs as much as a read."""
-        ...
-
-    async def listen(self, woken: Callable[[], None]) -> None: ...
-
-    async def copy_to(self, target: Path) -> int: ...
-
-    async def problems(self) -> list[str]: ...
-
-
-class SqlStore:
+class SqlStore(Store):
     """A store in a SQL database."""
 
     def __init__(self, database: Database) -> None:
@@ -94,23 +60,20 @@ class SqlStore:
         documents: Sequence[Document] = (),
         replacing: Sequence[Replacement] = (),
     ) -> Coroutine[Any, Any, Appended]:
-        """See Store.append. (Not `async`, which saves a coroutine for every event.)"""
+        # Not `async`, which saves a coroutine for every event.
         return self._writer.append(AppendRequest(writes, key, under, documents, replacing))
 
     async def read(self, stream: str, *, after: int = 0, limit: int = 256, backwards: bool = False) -> list[Recorded]:
-        """See Store.read."""
         query = "read_stream_backwards" if backwards else "read_stream"
         return [Recorded._make(row) for row in await self.database.fetch(query, stream, after, limit)]
 
     async def read_log(self, *, after: int = 0, limit: int = 256) -> list[Recorded]:
-        """See Store.read_log."""
         rows = await self.database.fetch("read_log", after, limit)
         if rows and rows[-1][0] <= after:
             raise Corrupt(f"position {rows[-1][0]} follows {after}")  # a follower would loop for ever
         return [Recorded._make(row) for row in rows]
 
     async def version(self, stream: str) -> int:
-        """See Store.version."""
         stamp = self.database.stamp()
         if stamp != self._stamp:
             self._stamp = stamp
@@ -124,17 +87,14 @@ class SqlStore:
         return version
 
     async def head(self) -> int:
-        """See Store.head."""
         row = await self.database.fetch_row("log_head")
         return row[0] if row else 0
 
     async def streams(self, *, prefix: str = "", after: str = "", limit: int = 256) -> list[str]:
-        """See Store.streams."""
         rows = await self.database.fetch("stream_names", after, prefix, prefix + _LAST, limit)
         return [row[0] for row in rows]
 
     async def wait(self, *, after: int, timeout_s: float) -> int:
-        """See Store.wait."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
         if not self._listening:
@@ -158,29 +118,23 @@ class SqlStore:
                 self._waiters.discard(waiter)
 
     async def acquire(self, name: str, *, owner: str, ttl_s: float) -> Lease | None:
-        """See Store.acquire."""
-        return await self._lease("acquire_lease", name, owner, None, ttl_s)
+        return await self._lease("acquire_lease", name, owner, int(ttl_s * 1_000_000))
 
     async def renew(self, lease: Lease, *, ttl_s: float) -> Lease | None:
-        """See Store.renew."""
-        return await self._lease("renew_lease", lease.name, lease.owner, lease.token, ttl_s)
+        return await self._lease("renew_lease", lease.name, lease.owner, lease.token, int(ttl_s * 1_000_000))
 
     async def release(self, lease: Lease) -> None:
-        """See Store.release."""
-        await self._lease("release_lease", lease.name, lease.owner, lease.token, None)
+        await self._lease("release_lease", lease.name, lease.owner, lease.token)
 
     async def load(self, kind: str, key: str) -> Document | None:
-        """See Store.load."""
         row = await self.database.fetch_row("load_document", kind, key)
         return Document._make(row) if row else None
 
     async def scan(self, kind: str, *, prefix: str = "", after: str = "", limit: int = 256) -> list[Document]:
-        """See Store.scan."""
         rows = await self.database.fetch("scan_documents", kind, after, prefix, prefix + _LAST, limit)
         return [Document._make(row) for row in rows]
 
     async def copy_to(self, path: Path) -> int:
-        """See Store.copy_to."""
         try:
             return await self.database.copy_to(path)
         except OSError as error:
@@ -193,7 +147,6 @@ class SqlStore:
             ) from error
 
     async def check(self) -> Health:
-        """See Store.check."""
         notes = list(self.database.notes)
         for trouble in (self.database.mark.trouble, self._writer.maintenance_error):
             if trouble:
@@ -202,24 +155,12 @@ class SqlStore:
         return Health(int(rows[0][0]), tuple(await self.database.problems()), tuple(notes))
 
     async def close(self) -> None:
-        """See Store.close."""
         await self._writer.close()
-        for waiter in self._waiters:
-            if not waiter.done():
-                waiter.set_result(None)
+        self._wake()
         await self.database.close()
 
-    async def _lease(self, query: str, name: str, owner: str, token: int | None, ttl_s: float | None) -> Lease | None:
-        arguments: list[object] = [name, owner]
-        if token is not None:
-            arguments.append(token)
-        if ttl_s is not None:
-            arguments.append(int(ttl_s * 1_000_000))
-
-        async def work() -> list[tuple[Any, ...]]:
-            return await self.database.execute(query, *arguments)
-
-        rows = await self._writer.exclusively(work)
+    async def _lease(self, query: str, name: str, owner: str, *arguments: int) -> Lease | None:
+        rows = await self._writer.exclusively(partial(self.database.execute, query, name, owner, *arguments))
         return Lease(name, owner, rows[0][0], rows[0][1]) if rows else None
 
     async def _compare_with_mark(self, *, accept_loss: bool) -> None:
@@ -244,7 +185,7 @@ class SqlStore:
         if mark.position > self._head:
             return f"the journal ends at {self._head}"
         if mark.position == self._head:
-            found: tuple[Any, ...] | None = (head_hash,)
+            found: Row | None = (head_hash,)
         else:
             found = await self.database.fetch_row("hash_at_position", mark.position)
         # No row: compaction merged it, and was killed before it could mark its own, later event.

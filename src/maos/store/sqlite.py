@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import time
 from collections.abc import Callable, Sequence
-from importlib.resources.abc import Traversable
 from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,14 +22,14 @@ from maos.clock import Clock
 from maos.errors import DiskFull, InvalidInput, NotFound, StoreUnavailable, UnknownFormat
 from maos.faults import crash_point
 from maos.files import sync_folder
-from maos.store import queries, sqlite_file, upgrade
-from maos.store.bell import Bell
+from maos.store import database, sqlite_file
+from maos.store.database import Database, Row
 from maos.store.ledger import AppendRequest, Asking, Ledger, WriteBatch
 from maos.store.mark import Mark, MarkFile
 from maos.store.sqlite_file import (
     BUSY_MS_MAX,
     EVENT_TYPES,
-    Row,
+    Bell,
     is_full,
     one,
     roll_back,
@@ -57,11 +57,7 @@ _EVENT_QUERIES = frozenset(("read_stream", "read_stream_backwards", "read_log"))
 T = TypeVar("T")
 
 
-class _Locked(Exception):
-    """Another process is writing, and the caller does not wait."""
-
-
-class SqliteDatabase:
+class SqliteDatabase(Database):
     """The connections to one SQLite file, and the transactions of the writer."""
 
     blocking = True
@@ -73,7 +69,7 @@ class SqliteDatabase:
         clock: Clock,
         create: bool = True,
         vfs: str | None = None,
-        schema: Traversable | None = None,
+        schema: Path | None = None,
     ) -> None:
         self.place = str(path)
         self.path = path = path.absolute()  # connections may be opened after the process has changed its folder
@@ -87,7 +83,7 @@ class SqliteDatabase:
         self._create = create
         self._vfs = vfs
         self._schema = schema
-        self._sql = queries.for_sqlite()
+        self._sql = {name: re.sub(r"\$(\d)", r"?\1", query) for name, query in database.statements().items()}
         self._reader: apsw.Connection | None = None
         self._stamps: apsw.Cursor | None = None
         self._writer: apsw.Connection | None = None
@@ -99,7 +95,6 @@ class SqliteDatabase:
     # --- opening and closing ---------------------------------------------------------------------------------
 
     async def open(self) -> None:
-        """Connect, create or upgrade; raise when that is not possible."""
         sqlite_file.check_library()
         try:
             with translate_errors(self.place):
@@ -107,7 +102,7 @@ class SqliteDatabase:
                     raise NotFound(f"there is no database {self.place}", hint="check the path; nothing was created")
                 created = self._vfs is None and sqlite_file.create(self.path, self.place)
                 level = self._connect_reader()
-                todo = upgrade.pending(upgrade.steps("sqlite", self._schema), level, self.place)
+                todo = database.pending(database.steps("sqlite", self._schema), level, self.place)
                 if todo:
                     self._upgrade(level, todo)
                 if created:
@@ -194,7 +189,7 @@ class SqliteDatabase:
             )
         return int(level)
 
-    def _upgrade(self, level: int, todo: Sequence[upgrade.UpgradeStep]) -> None:
+    def _upgrade(self, level: int, todo: Sequence[database.UpgradeStep]) -> None:
         connection = self._connect_writer(new=level == 0)
         try:
             for step in todo:
@@ -256,7 +251,6 @@ class SqliteDatabase:
         return rows
 
     async def fetch_row(self, query: str, *arguments: apsw.SQLiteValue) -> Row | None:
-        """Return the first row, or None."""
         try:
             return self._open_reader().execute(self._sql[query], arguments).fetchone()
         except (apsw.Error, UnicodeDecodeError) as error:
@@ -264,16 +258,13 @@ class SqliteDatabase:
 
     def _open_reader(self) -> apsw.Connection:
         if self._reader is None:
-            raise self._closed()
+            raise self.closed()
         return self._reader
-
-    def _closed(self) -> StoreUnavailable:
-        return StoreUnavailable(f"{self.place} is closed", written=False, hint="open it again")
 
     def stamp(self) -> int | None:
         """Return SQLite's count of changes by other connections; the reading one makes none itself."""
         if self._stamps is None:
-            raise self._closed()
+            raise self.closed()
         try:
             stamp: int = self._stamps.execute("PRAGMA data_version").get
         except apsw.Error as error:
@@ -281,32 +272,27 @@ class SqliteDatabase:
         return stamp
 
     async def listen(self, woken: Callable[[], None]) -> None:
-        """Call `woken` after commits of other processes."""
         self._bell.listen(woken)
 
     # --- writing ---------------------------------------------------------------------------------------------
 
     def commit_now(self, ledger: Ledger, batch: Sequence[AppendRequest]) -> bool:
         """Write a batch on this thread, unless another process is writing."""
-        try:
-            self._transact(ledger, batch)
-        except _Locked:
-            return False
-        return True
+        return self._transact(ledger, batch, wait_ms=0)
 
     async def commit(self, ledger: Ledger, batch: Sequence[AppendRequest]) -> None:
-        """Write a batch, waiting for other processes if necessary."""
         self._transact(ledger, batch, wait_ms=BUSY_MS_MAX)
 
-    def _transact(self, ledger: Ledger, batch: Sequence[AppendRequest], wait_ms: int = 0) -> None:
-        """Decide and write a batch in one transaction."""
+    def _transact(self, ledger: Ledger, batch: Sequence[AppendRequest], wait_ms: int) -> bool:
+        """Decide and write a batch in one transaction; return False when it would have to wait and may not."""
         connection = self._writer or self._connect_writer()
-        self._begin(connection, wait_ms)
+        if not self._begin(connection, wait_ms):
+            return False
         try:
             plan = self._decide(connection, ledger, batch)
             if plan.empty:
                 connection.execute("ROLLBACK")
-                return
+                return True
             self._write(connection, plan)
             crash_point("commit: written, not committed")
             connection.execute("COMMIT")
@@ -324,9 +310,10 @@ class SqliteDatabase:
             self.mark.write(Mark(ledger.position, plan.last_hash))
         crash_point("commit: marked, not announced")
         self._bell.ring()
+        return True
 
-    def _begin(self, connection: apsw.Connection, wait_ms: int) -> None:
-        """Acquire the write lock. Others hold it for less than a millisecond, SQLite's shortest wait."""
+    def _begin(self, connection: apsw.Connection, wait_ms: int) -> bool:
+        """Acquire the write lock, if need be after a wait. Others hold it for less than SQLite's shortest wait."""
         connection.set_busy_timeout(0)
         until_s, pause_s = time.monotonic() + wait_ms / 1000, LOCK_PAUSE_S
         while True:
@@ -335,15 +322,15 @@ class SqliteDatabase:
                 break
             except apsw.BusyError:
                 if not wait_ms:
-                    raise _Locked from None
+                    return False
                 if time.monotonic() > until_s:
                     raise
             time.sleep(pause_s)
             pause_s = min(pause_s * 1.25, LOCK_PAUSE_S_MAX)
         connection.set_busy_timeout(wait_ms)
+        return True
 
     async def execute(self, query: str, *arguments: apsw.SQLiteValue) -> list[Row]:
-        """Execute one small write of its own, such as acquiring a lease; needs the writer's turn."""
         with translate_errors(self.place):
             connection = self._writer or self._connect_writer()
             connection.set_busy_timeout(BUSY_MS_MAX)
@@ -371,14 +358,6 @@ class SqliteDatabase:
             self._writer = None
         with translate_errors(self.place):
             self._connect_writer().wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_FULL)
-
-    async def was_written(self, plan: WriteBatch) -> bool | None:
-        """Return whether a plan with an unknown outcome is in the database; None if it was compacted since."""
-        if not plan.rows:
-            return False  # documents only: they can be written again
-        assert self._writer is not None
-        with translate_errors(self.place):
-            return plan.matches(self._writer.execute(self._sql["hash_at"], plan.last_version).fetchone())
 
     def needs_maintenance(self) -> bool:
         """Return whether the log has grown enough to be copied into the database, or to be preallocated."""
@@ -457,8 +436,6 @@ class SqliteDatabase:
     # --- copying and checking ------------------------------------------------------------------------------------
 
     async def copy_to(self, target: Path) -> int:
-        """Copy the database to another file, completely or not at all, while in use; return its newest position."""
-
         def work(connection: apsw.Connection) -> int:
             log = target.with_name(target.name + "-wal")
             if log.exists() or (target.exists() and target.samefile(self.path)):

@@ -16,10 +16,11 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from maos.errors import MaosError, StoreUnavailable
 from maos.store.contract import Appended
+from maos.store.database import Database
 from maos.store.ledger import AppendRequest, Ledger, WriteBatch
 
 T = TypeVar("T")
@@ -29,50 +30,6 @@ QUEUE_BYTES_MAX = 64 << 20
 BATCH_REQUESTS_MAX = 4_096
 BATCH_BYTES_MAX = 16 << 20
 REPEAT = "the outcome is unknown; repeating the append under the same key is safe"
-
-
-class Transactor(Protocol):
-    """What the writer needs from a database."""
-
-    place: str
-    blocking: bool
-    """Whether its methods work on the calling thread and never suspend, even if they are `async`."""
-
-    def commit_now(self, ledger: Ledger, batch: Sequence[AppendRequest]) -> bool:
-        """Write a batch at once; return False when it would have to wait for another process. Only if `blocking`."""
-        ...
-
-    async def commit(self, ledger: Ledger, batch: Sequence[AppendRequest]) -> None:
-        """Write a batch, waiting for other processes."""
-        ...
-
-    def outcome_unknown(self, error: Exception) -> bool:
-        """Return whether a commit that failed with this error may have been written nevertheless."""
-        ...
-
-    def explain(self, error: Exception) -> Exception:
-        """Return the error to raise for a failure of the database."""
-        ...
-
-    async def recover(self) -> None:
-        """Reopen after a failure; raise MaosError while that is not possible."""
-        ...
-
-    async def was_written(self, plan: WriteBatch) -> bool | None:
-        """Return whether a plan with an unknown outcome is in the database and on disk; None if unknown."""
-        ...
-
-    def needs_maintenance(self) -> bool:
-        """Return whether maintenance is due."""
-        ...
-
-    def maintain_concurrently(self) -> None:
-        """Do the part of the maintenance during which commits are possible; runs in a thread."""
-        ...
-
-    async def maintain(self) -> None:
-        """Do the part of the maintenance that needs the writer's turn."""
-        ...
 
 
 class _Job:
@@ -90,7 +47,7 @@ class _Job:
 class GroupCommitWriter:
     """Commits all appends of one process, in groups."""
 
-    def __init__(self, database: Transactor, committed: Callable[[int], None]) -> None:
+    def __init__(self, database: Database, committed: Callable[[int], None]) -> None:
         self._loop = asyncio.get_running_loop()
         self._database = database
         self._committed = committed
@@ -201,7 +158,7 @@ class GroupCommitWriter:
 
     def _check_open(self) -> None:
         if self._closed:
-            raise StoreUnavailable(f"{self._database.place} is closed", written=False, hint="open it again")
+            raise self._database.closed()
 
     def _send(self, item: AppendRequest | _Job) -> None:
         self._inbox.put(item)

@@ -1,22 +1,64 @@
-"""Export and import of runs, for programs."""
+"""Export and import of runs, for programs.
+
+An export has the events of a run or a workflow run as of one position, and the commits of its files.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO, NamedTuple
+
+import msgspec
 
 from maos.clock import Clock
+from maos.engine import ownership
 from maos.engine.attempts import Attempts
-from maos.errors import InvalidInput
+from maos.engine.ownership import Liveness
+from maos.engine.streams import RUN as RUNS
+from maos.engine.streams import WORKFLOW_RUN
+from maos.errors import InvalidInput, NotFound
 from maos.files import whole_file
 from maos.journal.journal import Journal
-from maos.transfer import bundle_import, exporter
-from maos.transfer.bundle_import import BundleImporter, Imported
-from maos.transfer.exporter import Exported
+from maos.model.events.attempt import AttemptPlanned
+from maos.model.events.run import RunRestoredBase
+from maos.model.run import Run
+from maos.model.status import RunStatus
+from maos.model.workflow import WorkflowRun
+from maos.transfer import bundle, validation
+from maos.transfer.bundle import RUN, TEXT_CHARS_MAX, WORKFLOW, BundleKind, EventLine, Manifest, StreamHead
+from maos.transfer.bundle_import import BundleImporter, Imported, readable
 from maos.transfer.importers import ImportedRun, ImportTarget, RunSource
+from maos.transfer.validation import Members
+from maos.travel.points_in_time import merged_commit
+from maos.workspaces import commits, is_object
+
+SHOWN_CHARS_MAX = 200
+
+
+class Exported(NamedTuple):
+    """A bundle that was written."""
+
+    manifest: Manifest
+    events: int
+    bytes: int
+    sha256: str
+
+
+class _Gathered(msgspec.Struct):
+    """Everything of a run, as of one position."""
+
+    root: Run | WorkflowRun
+    heads: list[StreamHead] = []
+    lines: list[EventLine] = []
+    workspaces: list[Mapping[str, Any]] = []
+    left_out: list[str] = []
+    left: dict[str, str] = {}
+    """Merged work of branches that were given up."""
 
 
 class Transfer:
@@ -37,9 +79,33 @@ class Transfer:
             made = await m.transfer.export("r-1", "r-1.maos")
             print(made.bytes, made.sha256)
         """
-        kind = await exporter.kind_of(self._journal, id)
-        with _writable(target) as out:
-            return await exporter.export(self._journal, self._clock, out, kind, id, made_by=self._made_by, files=files)
+        kind = await self._kind_of(id)
+        with _writable(target) as out:  # an engine may execute it meanwhile: what it does now is not in the file
+            position = await self._journal.head()
+            members = await validation.here(self._journal, kind, id)
+            gathered = await _gather(self._journal, kind, id, members, position)
+            refs, repository = await _commits(gathered, members, id) if files else ({}, None)
+            root = gathered.root
+            manifest = Manifest(
+                kind=kind,
+                id=id,
+                title=(root.request if isinstance(root, Run) else root.name)[:SHOWN_CHARS_MAX],
+                status=root.status,
+                made_by=self._made_by,
+                made_us=self._clock.now_us(),
+                position=position,
+                carried_out=root.status in (RunStatus.PLANNING, RunStatus.RUNNING)
+                and ownership.liveness(root.owner) is not Liveness.GONE,
+                streams=gathered.heads,
+                refs=refs,
+                object_format="sha1" if repository is None else await commits.object_format(repository),
+                left_out=[text[:TEXT_CHARS_MAX] for text in gathered.left_out],
+            )
+            if not files and gathered.workspaces:
+                manifest.left_out.append("the commits of its files, as asked")
+            with tempfile.TemporaryDirectory(prefix="maos-export-") as folder:
+                packed = await commits.pack(repository, refs, Path(folder)) if repository is not None and refs else None
+                return await asyncio.to_thread(_write, out, manifest, gathered.lines, packed)
 
     async def import_(self, source: Path | str, *, folder: Path | str = ".", dry_run: bool = False) -> Imported:
         """Import what is in a file that `export` wrote, on any machine. Nothing of it is executed before
@@ -50,10 +116,10 @@ class Transfer:
             await m.transfer.export("r-1", "r-1.maos")
             print((await m.transfer.import_("r-1.maos", dry_run=True)).what)
         """
-        with bundle_import.opened(Path(source), self._journal) as bundle:
-            place = Path(os.getcwd(), folder)
-            importer = BundleImporter(self._journal, self._clock, folder=place, home=self._attempts.folder)
-            return await importer.bring(bundle, dry_run=dry_run)
+        place, home = Path(os.getcwd(), folder), self._attempts.folder
+        with readable(Path(source)) as file:
+            importer = BundleImporter(self._journal, self._clock, file, str(source), folder=place, home=home)
+            return await importer.bring(dry_run=dry_run)
 
     async def import_runs(
         self, source: RunSource, *, folder: Path, wanted: str = "", dry_run: bool = False
@@ -63,6 +129,14 @@ class Transfer:
         """
         target = ImportTarget(self._journal, self._clock, folder, self._attempts.folder)
         return [each async for each in source.import_into(target, wanted=wanted, dry_run=dry_run)]
+
+    async def _kind_of(self, id: str) -> BundleKind:
+        kinds: tuple[BundleKind, ...] = (RUN, WORKFLOW)
+        for kind in kinds:
+            if await self._journal.version(f"{kind}/{id}"):
+                return kind
+        hint = "`maos ps` and `maos workflow list` show them"
+        raise NotFound(f"there is no run and no workflow run {id!r}", hint=hint)
 
 
 @contextmanager
@@ -79,3 +153,67 @@ def _writable(target: Path | str | BinaryIO) -> Iterator[BinaryIO]:
         raise InvalidInput(f"there is no folder {path.parent}", hint="make it first")
     with whole_file(path) as partial, partial.open("wb") as out:
         yield out
+
+
+def _write(target: BinaryIO, manifest: Manifest, lines: list[EventLine], packed: tuple[bytes, Path] | None) -> Exported:
+    writer = bundle.BundleWriter(target)
+    bundle.write(writer, manifest, lines)
+    if packed is not None:
+        writer.file(bundle.GIT, *packed)
+    sha256 = writer.end()
+    return Exported(manifest, len(lines), writer.bytes, sha256)
+
+
+async def _gather(journal: Journal, kind: str, id: str, members: Members, position: int) -> _Gathered:
+    root: Any = RUNS.fold(id=id) if kind == RUN else WORKFLOW_RUN.fold(id=id)
+    gathered = _Gathered(root)
+    found: list[tuple[int, EventLine]] = []
+    size = 0
+    async for name in validation.streams(journal, members):
+        records = [each async for each in journal.read(name) if each.position <= position and each.type != "compacted"]
+        if name.startswith("agent/") and any(each.spans > 1 for each in records):
+            gathered.left_out.append(f"{name}: its history was compacted")
+            continue
+        if not records:
+            continue
+        for record in records:
+            data, format_ = msgspec.json.encode(record.data), journal.codec.format_of(record.type)
+            line = EventLine(len(gathered.heads), record.type, format_, record.time_us, msgspec.Raw(data))
+            size += len(data) + len(record.type) + 32
+            found.append((record.position, line))
+            if name == f"{kind}/{id}":
+                if isinstance(record.event, RunRestoredBase) and root.commit:
+                    gathered.left[f"left-{root.branch}"] = root.commit  # it was given up, and can be restored
+                root.apply(record.event)
+            if isinstance(record.event, AttemptPlanned) and record.event.workspace["repository"]:
+                gathered.workspaces.append(record.event.workspace)
+        gathered.heads.append(StreamHead(name, len(records)))
+        if size > bundle.JOURNAL_BYTES_MAX:
+            raise bundle.too_large(id)
+    if isinstance(root, Run) and root.options.get("workspace"):
+        gathered.workspaces.insert(0, root.options["workspace"])
+    found.sort(key=lambda each: each[0])
+    gathered.lines = [line for _position, line in found]
+    return gathered
+
+
+async def _commits(gathered: _Gathered, members: Members, id: str) -> tuple[dict[str, str], Path | None]:
+    """The refs of everything that its agents have saved, and the repository that they are in."""
+    repositories = list(dict.fromkeys(str(each["repository"]) for each in gathered.workspaces))
+    if not repositories:
+        return {}, None
+    repository = Path(repositories[0])
+    others = {each["name"] for each in gathered.workspaces if str(each["repository"]) != repositories[0]}
+    gathered.left_out.extend(f"the files of {name}, which are in another repository" for name in sorted(others))
+    refs = {
+        ref: commit
+        for ref, commit in (await commits.known(repository)).items()
+        if validation.is_ref_of(members, ref) and ref.split("/")[2] not in members.roots
+    }
+    root = gathered.root
+    if isinstance(root, Run):
+        merged = merged_commit(root)
+        if is_object(merged):
+            refs[f"refs/maos/{id}/bundle"] = merged
+        refs |= {f"refs/maos/{id}/{label}": commit for label, commit in gathered.left.items() if is_object(commit)}
+    return refs, repository

@@ -1,36 +1,70 @@
-"""Looks through what a bundle brings, before anything of it is written: a stranger may have made it.
+"""Which streams belong to a run or a workflow, and a look through all that a bundle brings, before anything of it is
+written: a stranger may have made it.
 
-Each stream must belong to what the bundle is of, each event to its stream; all of it must fold, here and now, to
-something of the right types. What is left are texts and numbers of a run, and those can do no harm until it is
-resumed.
+By name: a run `r-1` has the agents `r-1-plan`, `r-1.TASK` and `r-1.TASK-gate1-1`, a workflow the agents and children
+`w-1.PLACE`, and children that were given a name of their own. Export and import follow the same rules, so a bundle has
+nothing of another run. Each stream must belong to what the bundle is of, each event to its stream; all of it must fold,
+here and now, to something of the right types. What is left are texts and numbers of a run, and those can do no harm
+until it is resumed.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
+from maos.engine.streams import WORKFLOW_RUN
 from maos.errors import Corrupt, InvalidInput, MaosError
 from maos.journal.codec import DEPTH_MAX
-from maos.journal.journal import Record
+from maos.journal.journal import Journal, Record
 from maos.model.attempt import Attempt, check_agent, check_run, stream
-from maos.model.events.attempt import AttemptMoved, AttemptPlanned, AttemptTranscript
+from maos.model.events.attempt import AttemptEventBase, AttemptMoved, AttemptPlanned, AttemptTranscript
+from maos.model.events.commands import Command
+from maos.model.events.core import EventBase
+from maos.model.events.messages import (
+    DeadLetterAdded,
+    DeadLetterRequeued,
+    MessageDelivered,
+    MessageResolved,
+    MessageRouted,
+    MessageSent,
+)
 from maos.model.events.parts import OrderData, WorkspaceData
+from maos.model.events.records import ChatSaid, NoticeOutcome, NoticePlanned, ToolCalled
+from maos.model.events.run import QuestionAnswered, QuestionAsked, RunEventBase
+from maos.model.events.state import StateEventBase
+from maos.model.events.workflow import WorkflowEventBase
 from maos.model.message import Acknowledgements
 from maos.model.notice import RunNotices
 from maos.model.plan import Task
 from maos.model.run import Run
 from maos.model.tool_calls import Reports
-from maos.model.workflow import WorkflowRun
+from maos.model.workflow import AGENT, CHILD, WorkflowRun
 from maos.runs import agent_types
 from maos.state import loader
-from maos.transfer import membership
-from maos.transfer.contents import RUN, Contents, Manifest
-from maos.transfer.membership import FAMILIES, Members
+from maos.transfer.bundle import RUN, Contents, Manifest
+from maos.workflows.children import name_of
 from maos.workspaces import check_workspace_name, is_object
+
+FAMILIES: Mapping[str, tuple[type[EventBase], ...]] = {
+    "run": (RunEventBase,),
+    "workflow": (WorkflowEventBase,),
+    "attempt": (AttemptEventBase,),
+    "inbox": (Command, MessageSent, QuestionAsked, QuestionAnswered),
+    "acks": (MessageDelivered, MessageResolved),
+    "dead-letters": (DeadLetterAdded, DeadLetterRequeued),
+    "messages": (MessageSent, MessageRouted),
+    "chat": (ChatSaid,),
+    "notices": (NoticePlanned, NoticeOutcome),
+    "tools": (ToolCalled,),
+    "agent": (StateEventBase,),
+}
+"""Kinds of streams that can belong to a run or a workflow, and what may be in them. Nothing else can be imported: no
+settings, schedules, topics or dictionaries, no `bundle/…`, and nothing that a compaction wrote, which speaks of other
+events of the same journal."""
 
 TIME_US_MAX = 253_402_300_799_000_000
 """The last second of the year 9999."""
@@ -42,6 +76,122 @@ TRANSCRIPT_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
 _SESSION = re.compile(r"[A-Za-z0-9._:-]{0,200}")
 _TASK = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
 _REF = re.compile(r"refs/maos/([^/]+)/[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+_FOLDS: Mapping[str, Callable[[str], Any]] = {
+    "acks": lambda id: Acknowledgements(id=id),
+    "notices": lambda _: RunNotices(),
+    "tools": lambda _: Reports(),
+}
+_ATTEMPT = re.compile(r"(.+)\.([1-9][0-9]{0,5})")
+
+
+class Members(NamedTuple):
+    """The names that a run or a workflow and everything below it go by."""
+
+    roots: frozenset[str]
+    """Itself; of a workflow, its children too."""
+    also: frozenset[str]
+    """Agents whose names do not begin with one of these."""
+
+    def has(self, name: str, others: Collection[str] = ()) -> bool:
+        """Whether an agent of that name belongs to it, and not to one of the other runs and workflows there are."""
+        if name in self.also:
+            return True
+        for each in dotted(name):
+            if each in self.roots:
+                return True
+            if each in others:
+                return False
+        return False
+
+
+def dotted(name: str) -> Iterator[str]:
+    """A name, and what is before each of its dots, the longest first."""
+    yield name
+    while "." in name:
+        name = name.rpartition(".")[0]
+        yield name
+
+
+def split(stream: str) -> tuple[str, str] | None:
+    """The family of a stream, and whose it is; None for a stream of no such family."""
+    family, slash, name = stream.partition("/")
+    if not slash or family not in FAMILIES:
+        return None
+    if family == "attempt":
+        found = _ATTEMPT.fullmatch(name)
+        return (family, found[1]) if found else None
+    return family, name
+
+
+def of_run(id: str) -> Members:
+    """Everything below a run."""
+    return Members(frozenset((id,)), frozenset((f"{id}-plan",)))
+
+
+def of_workflow(id: str, flows: Mapping[str, WorkflowRun]) -> Members:
+    """Everything below a workflow, as far as the workflows that are known tell."""
+    roots, also, waiting = set[str](), set[str](), [id]
+    while waiting:
+        name = waiting.pop()
+        if name in roots or name not in flows:
+            continue
+        roots.add(name)
+        also.update(name_of(name, step_id) for step_id, call in flows[name].steps.items() if call.kind == AGENT)
+        waiting += [child for child in _children(flows[name]) if child in flows and flows[child].parent == name]
+    return Members(frozenset(roots | {id}), frozenset(also))
+
+
+async def here(journal: Journal, kind: str, id: str) -> Members:
+    """Everything below a run or a workflow of this journal."""
+    return of_run(id) if kind == RUN else of_workflow(id, await _family(journal, id))
+
+
+async def streams(journal: Journal, members: Members) -> AsyncIterator[str]:
+    """The streams of this journal that belong to them."""
+    others = [
+        name.partition("/")[2]
+        for root in sorted(members.roots)
+        for family in ("run", "workflow")
+        async for name in journal.streams(f"{family}/{root}")
+    ]
+    for family in FAMILIES:
+        found = set[str]()
+        for root in sorted(_shortest(members.roots | members.also)):
+            async for name in journal.streams(f"{family}/{root}"):
+                whose = split(name)
+                if name not in found and whose is not None and members.has(whose[1], others):
+                    found.add(name)
+                    yield name
+
+
+def _shortest(names: Iterable[str]) -> list[str]:
+    """The names of which none begins with another."""
+    found: list[str] = []
+    for name in sorted(names):
+        if not found or not name.startswith(found[-1]):
+            found.append(name)
+    return found
+
+
+async def _family(journal: Journal, id: str) -> dict[str, WorkflowRun]:
+    found: dict[str, WorkflowRun] = {}
+    waiting = [id]
+    while waiting:
+        name = waiting.pop()
+        known = await WORKFLOW_RUN.load(journal, name) if name not in found else None
+        if known is None:
+            continue
+        found[name] = known
+        waiting += _children(known)
+    return found
+
+
+def _children(of: WorkflowRun) -> list[str]:
+    steps = [(step_id, call) for step_id, call in of.steps.items() if call.kind == CHILD]
+    return [str(call.about.get("id") or name_of(of.id, step_id)) for step_id, call in steps]
+
+
+# --- looking through a bundle -----------------------------------------------------------------------------------
 
 
 class Checked(NamedTuple):
@@ -57,17 +207,15 @@ class Checked(NamedTuple):
 def check(contents: Contents) -> Checked:
     """What the bundle folds to; Corrupt, naming the place, for whatever it should not have."""
     manifest, streams = contents.manifest, contents.streams
-    try:
-        (check_run if manifest.kind == RUN else check_agent)(manifest.id)  # children of workflows have dots
-    except InvalidInput as error:
-        raise _bad(f"{manifest.id!r} cannot name a run") from error
+    check_id = check_run if manifest.kind == RUN else check_agent  # children of workflows have dots
+    _check_name(check_id, manifest.id, f"{manifest.id!r} cannot name a run")
     flows: dict[str, WorkflowRun] = {}
     for name, events in streams.items():
         _check_types(name, events)
         if name.startswith("workflow/"):
             id = name.removeprefix("workflow/")
             flows[id] = _folded(WorkflowRun(id=id), events, name)
-    members = membership.of_run(manifest.id) if manifest.kind == RUN else membership.of_workflow(manifest.id, flows)
+    members = of_run(manifest.id) if manifest.kind == RUN else of_workflow(manifest.id, flows)
     _check_belonging(manifest, streams, members)
     attempts: dict[str, Attempt] = {}
     root: Run | WorkflowRun = Run(id=manifest.id)
@@ -77,22 +225,28 @@ def check(contents: Contents) -> Checked:
             root = _run(_folded(Run(id=id), events, name))
         elif family == "attempt":
             attempts[id] = _attempt(id, events, name, manifest.id)
-        else:
-            _other(family, id, events, name)
+        elif family in _FOLDS:
+            _folded(_FOLDS[family](id), events, name)
+        elif family == "agent":
+            _state(id, events)
     if manifest.kind != RUN:
         root = flows[manifest.id]
     _check_refs(manifest, members)
     return Checked(root, members, attempts, flows)
 
 
+def _check_name(check: Callable[[str], Any], name: str, what: str) -> None:
+    try:
+        check(name)
+    except InvalidInput as error:
+        raise _bad(what) from error
+
+
 def _check_types(name: str, events: Sequence[Record]) -> None:
-    whose = membership.split(name)
+    whose = split(name)
     if whose is None:
         raise _bad(f"the stream {name!r} is none of a run")
-    try:
-        check_agent(whose[1])
-    except InvalidInput as error:
-        raise _bad(f"{name!r} cannot name a stream of a run") from error
+    _check_name(check_agent, whose[1], f"{name!r} cannot name a stream of a run")
     if not events:
         raise _bad(f"{name} is empty")
     for version, event in enumerate(events, 1):
@@ -104,7 +258,7 @@ def _check_types(name: str, events: Sequence[Record]) -> None:
 
 def _check_belonging(manifest: Manifest, streams: Mapping[str, Sequence[Record]], members: Members) -> None:
     for name in streams:
-        whose = membership.split(name)
+        whose = split(name)
         assert whose is not None
         if not members.has(whose[1]):
             raise _bad(f"the stream {name!r} is not one of {manifest.id}")
@@ -191,11 +345,8 @@ def _attempt(id: str, events: Sequence[Record], name: str, run: str) -> Attempt:
         msgspec.convert(found.order, OrderData)
     except msgspec.ValidationError as error:
         raise _bad(f"{name} is not as it should be: {error}") from error
-    try:
-        check_agent(found.agent)
-        check_workspace_name(found.agent)
-    except InvalidInput as error:
-        raise _bad(f"{found.agent!r} cannot name an agent") from error
+    for check_agents_name in (check_agent, check_workspace_name):
+        _check_name(check_agents_name, found.agent, f"{found.agent!r} cannot name an agent")
     if stream(f"{found.agent}.{found.number}") != name:
         raise _bad(f"{name} is not the attempt that it says it is")
     moved = [each.event for each in events if isinstance(each.event, AttemptMoved)]
@@ -213,17 +364,6 @@ def _attempt(id: str, events: Sequence[Record], name: str, run: str) -> Attempt:
         if each.commit and not is_object(each.commit):
             raise _bad(f"{each.commit!r} is no commit")
     return found
-
-
-def _other(family: str, id: str, events: Sequence[Record], name: str) -> None:
-    if family == "acks":
-        _folded(Acknowledgements(id=id), events, name)
-    elif family == "notices":
-        _folded(RunNotices(), events, name)
-    elif family == "tools":
-        _folded(Reports(), events, name)
-    elif family == "agent":
-        _state(id, events)
 
 
 def _state(agent: str, events: Sequence[Record]) -> None:

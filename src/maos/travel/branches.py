@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
 from maos import workspaces as workspaces
+from maos.engine.attempts import Attempts
 from maos.engine.streams import ATTEMPT, attempts_at
 from maos.errors import NotFound
-from maos.journal.journal import Append, Journal, Record
+from maos.journal.journal import Append, Journal
 from maos.model import agent as states
 from maos.model.attempt import Attempt, AttemptCheckpoint, attempt_id, stream
 from maos.model.changes import DELETE, Replace
@@ -32,20 +32,15 @@ from maos.model.events.attempt import (
 )
 from maos.model.events.core import EventBase
 from maos.model.events.messages import MessageSent, TopicJoined
-from maos.model.events.parts import AttemptOrigin, OrderData, WorkspaceData
+from maos.model.events.parts import OrderData, WorkspaceData
 from maos.model.message import TOPICS, Acknowledgements, Message, Topics, acks, history, inbox, index_event, message
 from maos.model.run import Run
 from maos.model.run import stream as run_stream
 from maos.model.status import AttemptStatus
 from maos.state.agents import AgentStates
-from maos.travel.points_in_time import PointInTime, workspace_of
-
-if TYPE_CHECKING:
-    from maos.engine.attempts import Attempts
+from maos.travel.points_in_time import PointInTime, read_until, workspace_of
 
 GRACE_S = 10.0
-NOT_TOLD = ("id", "version")
-"""Fields of an attempt that its stream tells, and not the event that it branches with."""
 
 
 async def position_before(journal: Journal, run: Run) -> int:
@@ -63,19 +58,17 @@ async def keep_merged(run: Run) -> None:
         await workspaces.keep(into.repository, into.name, f"left-{run.branch}", run.commit)
 
 
-def merge_appends(appends: Sequence[Append]) -> list[Append]:
-    """One append for each stream."""
-    found: dict[str, Append] = {}
-    for each in appends:
-        known = found.get(each.stream)
-        found[each.stream] = each if known is None else known._replace(events=[*known.events, *each.events])
-    return list(found.values())
+class BranchInbox(NamedTuple):
+    """What waited for an agent."""
+
+    messages: tuple[Message, ...]
+    """What it had been sent, and had not received."""
+    topics: tuple[str, ...]
 
 
 class Cut(NamedTuple):
     """The point in time of one agent that another continues from."""
 
-    task: str
     attempt: Attempt
     """As it was then."""
     position: int
@@ -84,27 +77,27 @@ class Cut(NamedTuple):
     commit: str
     """Its files; empty for those it began with."""
     transcript: str
-    messages: tuple[Message, ...]
-    """What it had been sent, and had not received."""
-    topics: tuple[str, ...]
+    waiting: BranchInbox
     values: dict[str, Any] | None
     """Its own state, as saved through its tool server."""
 
 
-class BranchInbox(NamedTuple):
-    """What waited for an agent."""
-
-    messages: tuple[Message, ...]
-    topics: tuple[str, ...]
-
-
 async def inbox_at(journal: Journal, agent: str, *, received: int, sent: int) -> BranchInbox:
     """What an agent had been sent by one position and not received by another, and the topics it had subscribed to."""
-    messages = [each async for each in _unreceived(journal, agent, received=received, sent=sent)]
-    return BranchInbox(tuple(messages), await _topics(journal, agent, sent))
+    acknowledged, topics = Acknowledgements(id=agent), Topics()
+    async for record in read_until(journal, acks(agent), received):
+        acknowledged.apply(record.event)
+    messages = [
+        message(record.event, version=record.version)
+        async for record in read_until(journal, inbox(agent), sent, after=acknowledged.floor)
+        if isinstance(record.event, MessageSent) and not acknowledged.is_resolved(record.version)
+    ]
+    async for record in read_until(journal, TOPICS, sent):
+        topics.apply(record.event)
+    return BranchInbox(tuple(messages), tuple(topics.of(agent)))
 
 
-async def cut(journal: Journal, states_of: AgentStates, task: str, agent: str, point: PointInTime) -> Cut | None:
+async def cut(journal: Journal, states_of: AgentStates, agent: str, point: PointInTime) -> Cut | None:
     """What an agent had come to at a point in time; None when it had not begun.
 
     A checkpoint of a run asks its agents to save their files. That takes a little while, so what they saved under its
@@ -123,13 +116,12 @@ async def cut(journal: Journal, states_of: AgentStates, task: str, agent: str, p
         commits = commits or [each.commit for each in (past.checkpoints if past else ()) if each.commit]
     until = max(position, point.position) if saved == point.name else point.position
     return Cut(
-        task,
         attempt,
         position,
         saved,
         commits[-1] if commits else "",
         await _transcript(journal, agent, sorted(begun), attempt),
-        *await inbox_at(journal, agent, received=position, sent=until),
+        await inbox_at(journal, agent, received=position, sent=until),
         await _values(journal, states_of, agent, position),
     )
 
@@ -168,38 +160,9 @@ async def _transcript(journal: Journal, agent: str, numbers: list[int], attempt:
     return "".join(pieces)
 
 
-async def _unreceived(journal: Journal, agent: str, *, received: int, sent: int) -> AsyncIterator[Message]:
-    fold = Acknowledgements(id=agent)
-    async for record in journal.read(acks(agent)):
-        if record.position > received:
-            break
-        fold.apply(record.event)
-    async for record in journal.read(inbox(agent), after=fold.floor):
-        if record.position > sent:
-            break
-        if isinstance(record.event, MessageSent) and not fold.is_resolved(record.version):
-            yield message(record.event, version=record.version)
-
-
-async def _topics(journal: Journal, agent: str, position: int) -> tuple[str, ...]:
-    fold = Topics()
-    async for record in journal.read(TOPICS):
-        if record.position > position:
-            break
-        fold.apply(record.event)
-    return tuple(fold.of(agent))
-
-
 async def _values(journal: Journal, states_of: AgentStates, agent: str, position: int) -> dict[str, Any] | None:
-    last: Record | None = None
-    async for record in journal.read(states.PREFIX + agent):
-        if record.position > position:
-            break
-        last = record
-    if last is None:
-        return None
-    found: dict[str, Any] = (await states_of.at(agent, version=last.version)).raw()
-    return found
+    versions = [each.version async for each in read_until(journal, states.PREFIX + agent, position)]
+    return (await states_of.at(agent, version=versions[-1])).raw() if versions else None
 
 
 class Continuation(NamedTuple):
@@ -208,18 +171,16 @@ class Continuation(NamedTuple):
     name: str
     run: str
     cut: Cut
-    workspace: WorkspaceData
-    cwd: Path
+    place: workspaces.Workspace
 
 
 async def prepare(attempts: Attempts, name: str, run: str, found: Cut, folder: Path) -> Continuation:
     """Create a worktree with the files of a cut, under a new name; in place, use the folder as it is."""
     before = workspaces.Workspace.from_data(found.attempt.workspace)
     if before.in_place:
-        place = before._replace(name=name, path=folder, tree=folder)
-        return Continuation(name, run, found, place.to_data(), folder)
+        return Continuation(name, run, found, before._replace(name=name, path=folder, tree=folder))
     place = await fresh(attempts, name, folder, base=before.base, start=found.commit or before.base)
-    return Continuation(name, run, found, place.to_data(), place.path)
+    return Continuation(name, run, found, place)
 
 
 async def fresh(
@@ -263,27 +224,26 @@ async def put_values(states_of: AgentStates, made: Continuation) -> None:
 
 def appends(attempts: Attempts, made: Continuation, at_us: int, why: str) -> list[Append]:
     """What makes a prepared agent one that can be resumed: it has ended where the other was, and has its inbox."""
-    name, found = made.name, made.cut
+    found, was = made.cut, made.cut.attempt
     continued = _continued(attempts, made)
-    state = {name: each for name, each in msgspec.to_builtins(continued).items() if name not in NOT_TOLD}
-    origin: AttemptOrigin = {
-        "attempt": found.attempt.id,
-        "version": found.attempt.version,
-        "position": found.position,
-    }
-    events: list[EventBase] = [_planned(continued), AttemptBranched(state=state, origin=origin, at_us=at_us)]
+    told_by_stream = ("id", "version")
+    state = {name: each for name, each in msgspec.to_builtins(continued).items() if name not in told_by_stream}
+    branched = AttemptBranched(
+        state=state,
+        origin={"attempt": was.id, "version": was.version, "position": found.position},
+        at_us=at_us,
+    )
+    events: list[EventBase] = [_planned(continued), branched]
     if found.transcript:
-        text = moved(found.transcript, found.attempt.workspace["tree"], made.workspace["tree"])
-        name_of_file = found.attempt.transcript_name
-        events.append(AttemptTranscript(name=name_of_file, from_=0, until=len(text.encode()), text=text))
-    was = found.attempt
+        text = moved(found.transcript, was.workspace["tree"], str(made.place.tree))
+        events.append(AttemptTranscript(name=was.transcript_name, from_=0, until=len(text.encode()), text=text))
     if was.is_open:
         events.append(AttemptEnded(status=AttemptStatus.STOPPED, failure="stopped", message=why, at_us=at_us))
     else:
         same = {name: getattr(was, name) for name in ("status", "failure", "message", "exit", "reset_us")}
         events.append(AttemptEnded(at_us=was.ended_us, **same))
-    own = Append(stream(attempt_id(name, found.attempt.number)), events, expected=0)
-    return [own, *forwarded(name, made.run, BranchInbox(found.messages, found.topics))]
+    own = Append(stream(attempt_id(made.name, was.number)), events, expected=0)
+    return [own, *forwarded(made.name, made.run, found.waiting)]
 
 
 def forwarded(name: str, run: str, waiting: BranchInbox) -> list[Append]:
@@ -308,8 +268,8 @@ def _continued(attempts: Attempts, made: Continuation) -> Attempt:
         was,
         agent=made.name,
         folder=str(attempts.folder / "holders" / attempt_id(made.name, was.number)),
-        workspace=dict(made.workspace),
-        order={**was.order, "cwd": str(made.cwd), "home": home, "run": made.run},
+        workspace=dict(made.place.to_data()),
+        order={**was.order, "cwd": str(made.place.path), "home": home, "run": made.run},
         checkpoints=checkpoints,
         pid=0,
         inbox_cursor=0,

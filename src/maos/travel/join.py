@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from maos import workspaces as workspaces
 from maos.clock import Clock
 from maos.engine import consent, questions
 from maos.engine.attempt_spec import check_places
+from maos.engine.attempts import Attempts
 from maos.engine.streams import RunReader, own_run
 from maos.errors import Corrupt, InvalidInput, NotFound
 from maos.faults import crash_point
@@ -41,11 +42,8 @@ from maos.model.message import inbox
 from maos.model.question import Open
 from maos.model.run import Question, Run
 from maos.travel import branches, points_in_time
-from maos.travel.branches import GRACE_S, keep_merged, merge_appends, position_before
-from maos.travel.comparison import lineage
-
-if TYPE_CHECKING:
-    from maos.engine.attempts import Attempts
+from maos.travel.branches import GRACE_S, keep_merged, position_before
+from maos.travel.points_in_time import lineage
 
 
 class JoinPlan(NamedTuple):
@@ -75,7 +73,7 @@ class JoinPlan(NamedTuple):
         return f"@{self.before}"
 
 
-class Join:
+class RunJoins:
     """Joins runs."""
 
     def __init__(self, journal: Journal, clock: Clock, runs: RunReader, attempts: Attempts) -> None:
@@ -84,17 +82,27 @@ class Join:
         self._runs = runs
         self._attempts = attempts
 
-    async def preview(self, id: str, other: str, *, policy: str = "") -> JoinPlan:
-        """What joining would do; nothing is changed."""
-        ours, theirs = await self._runs.get(id), await self._runs.get(other)
-        union, _found = await self._union(ours, theirs, policy)
-        return union
+    async def join(self, id: str, other: str, *, policy: str = "", dry_run: bool = False) -> JoinPlan:
+        """Bring what another run of the same origin has done into a run. Where both changed the same, `policy` (ours,
+        theirs or newest) decides; what it leaves `open` is asked of a person, and nothing is joined before that.
 
-    async def join(self, id: str, other: str, *, policy: str = "") -> JoinPlan:
-        """Bring the work of another run into a run. With conflicts that are not decided, nothing but questions."""
-        theirs = await self._runs.get(other)
+        Example::
+
+            await m.travel.fork("r-1", into="r-2")
+            print((await m.travel.join("r-1", "r-2", policy="ours")).added)
+        """
+        ours, theirs = await self._runs.get(id), await self._runs.get(other)
+        if dry_run:
+            return (await self._union(ours, theirs, policy))[0]
         await consent.check(self._journal, theirs.id)  # what it would do, ours would
-        async with own_run(self._journal, self._clock, await self._runs.get(id)) as recorder:
+        done = await self._join(ours, theirs, policy)
+        return done._replace(asked=await self._ask(done, theirs)) if done.open else done
+
+    # --- inside ----------------------------------------------------------------------------------------------
+
+    async def _join(self, known: Run, theirs: Run, policy: str) -> JoinPlan:
+        """Join, unless there are conflicts that are not decided."""
+        async with own_run(self._journal, self._clock, known) as recorder:
             ours = recorder.fold
             union, found = await self._union(ours, theirs, policy)
             if union.open:
@@ -123,15 +131,13 @@ class Join:
             )
             crash_point("travel: joined files")
             commands = [*await self._commands(ours, until=handled), *_answers(found.answers, at_us)]
-            also = merge_appends([Append(inbox(ours.id), [each]) for each in commands])
-            await recorder.append(event, also=also)
+            await recorder.append(event, also=[Append(inbox(ours.id), commands)] if commands else [])
             return union._replace(before=await position_before(self._journal, ours), commit=ours.commit)
 
-    async def ask(self, union: JoinPlan) -> list[Open]:
+    async def _ask(self, union: JoinPlan, theirs: Run) -> list[Open]:
         """Ask a person about the conflicts that are not decided; repeated, they are asked once."""
         run = await self._runs.get(union.run)
         known = (await questions.pending_of(self._journal, run)).questions
-        theirs = await self._runs.get(union.other)
         for each in union.open:
             id = f"{_prefix(theirs)}{each.id}"
             if id not in known:
@@ -146,8 +152,6 @@ class Join:
                 await self._journal.append(inbox(run.id), asked)
         waiting = questions.of_run(run, await questions.pending_of(self._journal, run))
         return [each for each in waiting if each.id.startswith(_prefix(theirs))]
-
-    # --- inside ----------------------------------------------------------------------------------------------
 
     async def _union(self, ours: Run, theirs: Run, policy: str) -> tuple[JoinPlan, Joined]:
         for each in (ours, theirs):

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from maos import workspaces as workspaces
 from maos.clock import Clock
 from maos.engine import consent, ownership
+from maos.engine.attempts import Attempts
 from maos.engine.streams import RUN, own_run
 from maos.errors import InvalidInput
 from maos.faults import crash_point
@@ -28,9 +29,6 @@ from maos.model.run import stream as stream_of
 from maos.model.status import TaskStatus
 from maos.travel.points_in_time import workspace_of
 from maos.workspaces import Workspace, commits
-
-if TYPE_CHECKING:
-    from maos.engine.attempts import Attempts
 
 NAMES_SHOWN_MAX = 3
 
@@ -94,9 +92,9 @@ async def move(
     run = await RUN.load(journal, id)
     assert run is not None
     if dry_run:
-        return await _Move(journal, clock, attempts, run, folder).preview()
+        return await _Move(journal, attempts, run, folder).preview()
     async with own_run(journal, clock, run) as recorder:
-        found = _Move(journal, clock, attempts, recorder.fold, folder)
+        found = _Move(journal, attempts, recorder.fold, folder)
         moved = await found.preview()
         place = await found.lay_out()
         crash_point("move: laid out")
@@ -105,8 +103,10 @@ async def move(
             event = RunMoved(folder=moved.folder, from_=moved.before, workspace=workspace, at_us=clock.now_us())
             async with AsyncExitStack() as leases:
                 for each in found.agents:
-                    if each.attempt.is_open:
-                        await leases.enter_async_context(_alone(journal, clock, each.attempt))
+                    if each.attempt.is_open:  # for us alone: Held while an engine runs it
+                        name, hint = f"attempt/{each.attempt.agent}", f"`maos agent stop {each.attempt.agent}` ends it"
+                        lease = await ownership.claim(journal, clock, name, each.attempt, is_open=True, hint=hint)
+                        leases.push_async_callback(journal.release, lease)
                 # Not under the lease of the run, which we hold: its token would be in streams that have another.
                 own = Append(stream_of(run.id), [event], expected=recorder.fold.version)
                 await journal.append_all([own, *(_told(each, found.ways) for each in found.agents)])
@@ -128,11 +128,13 @@ async def merged_work(folder: Path, place: Workspace, commit: str) -> Workspace:
 class _Move:
     """One move of one run."""
 
-    def __init__(self, journal: Journal, clock: Clock, attempts: Attempts, run: Run, folder: Path) -> None:
+    def __init__(self, journal: Journal, attempts: Attempts, run: Run, folder: Path) -> None:
         self._journal = journal
         self._attempts = attempts
         self._run = run
         self._given = folder
+        self._own: Workspace | None = None
+        """Where the work of all tasks is merged, now."""
         self.ways: _Ways
         self.agents: list[_Agent] = []
 
@@ -142,35 +144,36 @@ class _Move:
         if not await asyncio.to_thread(given.is_dir):
             raise InvalidInput(f"{self._given} is not a folder", hint="give the folder that the run works in now")
         self._folder = given
-        self._own = workspace_of(run)
+        own = workspace_of(run)
         newest = [each async for each in self._newest()]
         places = [Workspace.from_data(each.workspace) for each in newest]
-        in_git = [each for each in (self._own, *places) if each is not None and not each.in_place]
-        target = await commits.target(given) if in_git else None
+        in_git = [each for each in (own, *places) if each is not None and not each.in_place]
         pairs = [(Path(run.folder), given)]
-        if target is not None and in_git:
-            repository = _checked(run, given, target, in_git[0])
+        repository = _checked(run, given, await workspaces.discover(given), in_git[0]) if in_git else None
+        if repository is not None:
             pairs += [(each.repository, repository) for each in in_git if each.repository is not None]
         pairs += await asyncio.to_thread(self._homes, newest, in_git)
         self.ways = _Ways(pairs)
+        self._own = None if own is None else self.ways.workspace(own)
         self.agents = [await self._agent(each, place) for each, place in zip(newest, places, strict=True)]
-        if target is not None and target.repository is not None:
-            await self._check_commits(target.repository, given)
+        if repository is not None:
+            await self._check_commits(repository, given)
         found: list[str] = []
         anew: list[str] = []
-        for place in self._needed():
+        for place in {place.name: place for place, _commit in self._needed()}.values():
             here = await asyncio.to_thread(workspaces.is_left, place)
             (found if here else anew).append(place.name)
-        changed = str(given) != run.folder or any(each.before != each.now for each in self.agents)
-        changed = changed or (self._own is not None and self.ways.workspace(self._own) != self._own)
-        repository_now = "" if target is None else str(target.repository)
-        return Moved(run.id, run.folder, str(given), repository_now, found, anew, changed)
+        changed = str(given) != run.folder or any(each.before != each.now for each in self.agents) or own != self._own
+        return Moved(run.id, run.folder, str(given), str(repository or ""), found, anew, changed)
 
     async def lay_out(self) -> Workspace | None:
         """Correct the folders that git has recorded, create what is missing, and return the workspace of the run."""
         waits = bool(await consent.waits(self._journal, self._run.id))  # then they are made once a person has agreed
-        own = None if self._own is None else self.ways.workspace(self._own)
-        await self._keep()
+        own = self._own
+        for place, commit in self._needed():  # in a copy there may be no refs, and git clears such commits away
+            assert place.repository is not None
+            if commit not in (await commits.known(place.repository)).values():
+                await workspaces.keep(place.repository, place.name, f"moved-{commit[:12]}", commit)
         if own is not None and (await workspaces.relocate(own) or not waits):
             own = await merged_work(self._folder, own, self._run.commit)
         for each in self.agents:
@@ -185,17 +188,11 @@ class _Move:
             crash_point("move: one laid out")
         return own
 
-    async def _keep(self) -> None:
-        """Have refs lead to what will be needed: in a copy there may be none, and git clears such commits away."""
-        needed = [(each.now, each.saved or each.now.base) for each in self.agents if each.needed]
-        if self._own is not None:
-            own = self.ways.workspace(self._own)
-            needed += [(own, own.base), (own, self._run.commit)]
-        for place, commit in needed:
-            if place.repository is None or not commit:
-                continue
-            if commit not in (await commits.known(place.repository)).values():
-                await workspaces.keep(place.repository, place.name, f"moved-{commit[:12]}", commit)
+    def _needed(self) -> list[tuple[Workspace, str]]:
+        """The worktrees that something is left to do in, and the commits that this takes."""
+        own = [] if self._own is None else [(self._own, self._own.base), (self._own, self._run.commit)]
+        agents = [(each.now, each.saved or each.now.base) for each in self.agents if each.needed]
+        return [(place, commit) for place, commit in (*own, *agents) if commit and not place.in_place]
 
     async def _newest(self) -> AsyncIterator[Attempt]:
         """The newest attempt of every agent of the run, those of its gates and of branches that were given up too."""
@@ -225,14 +222,8 @@ class _Move:
         needed = any(each.status != TaskStatus.DONE for each in tasks)
         return _Agent(attempt, place, self.ways.workspace(place), done or (saved[-1] if saved else ""), needed)
 
-    def _needed(self) -> list[Workspace]:
-        own = [] if self._own is None else [self.ways.workspace(self._own)]
-        return own + [each.now for each in self.agents if each.needed and not each.now.in_place]
-
     async def _check_commits(self, repository: Path, given: Path) -> None:
-        needed = [each.saved or each.now.base for each in self.agents if each.needed and not each.now.in_place]
-        own = [] if self._own is None else [self._own.base, self._run.commit]
-        missing = await workspaces.missing_commits(repository, [each for each in (*own, *needed) if each])
+        missing = await workspaces.missing_commits(repository, [commit for _place, commit in self._needed()])
         if not missing:
             return
         shown = ", ".join(each[:12] for each in missing[:NAMES_SHOWN_MAX])
@@ -244,9 +235,9 @@ class _Move:
         )
 
 
-def _checked(run: Run, given: Path, target: commits.CommitTarget, before: Workspace) -> Path:
+def _checked(run: Run, given: Path, target: workspaces.RepositoryFolder | None, before: Workspace) -> Path:
     """The repository of a folder, if the run can be resumed there."""
-    if target.repository is None:
+    if target is None:
         raise InvalidInput(
             f"{given} is not in a git repository, and the files of {run.id} are commits",
             hint="give the repository it was made in, wherever that is now",
@@ -261,18 +252,6 @@ def _checked(run: Run, given: Path, target: commits.CommitTarget, before: Worksp
             hint=f"--cwd {top / prefix}",
         )
     return target.repository
-
-
-@asynccontextmanager
-async def _alone(journal: Journal, clock: Clock, attempt: Attempt) -> AsyncIterator[None]:
-    """An attempt that has not ended, for us alone: Held while an engine runs it."""
-    hint = f"`maos agent stop {attempt.agent}` ends it"
-    name = f"attempt/{attempt.agent}"
-    lease = await ownership.claim(journal, clock, name, attempt, is_open=True, hint=hint)
-    try:
-        yield
-    finally:
-        await journal.release(lease)
 
 
 def _told(agent: _Agent, ways: _Ways) -> Append:

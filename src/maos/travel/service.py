@@ -1,22 +1,90 @@
-"""Points in time of runs, for programs: show, compare, roll back, fork and join runs."""
+"""Points in time of runs, for programs: show, compare, roll back, fork and join runs.
+
+With a rollback or a fork, a run or a second one resumes from an earlier point in time. Everything that can fail is done
+first and can be repeated: agents are stopped, worktrees created. Then one append says what the run is now, with the
+agents that continue, their conversations and their messages. Nothing is rewritten, so a rollback can be rolled back.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from maos.clock import Clock
-from maos.engine import checkpoints
-from maos.engine.streams import RunReader
-from maos.journal.journal import Journal
-from maos.model.run import Run
-from maos.travel import comparison, points_in_time
-from maos.travel.comparison import Difference, Side
-from maos.travel.join import Join, JoinPlan
-from maos.travel.points_in_time import PointInTime, When
-from maos.travel.rollback import Travel, TravelPlan
+from maos.engine import checkpoints, consent, ownership
+from maos.engine.attempt_spec import check_places
+from maos.engine.attempts import Attempts
+from maos.engine.recorder import Recorder
+from maos.engine.streams import RUN, RunReader, new_id, own_run
+from maos.errors import InvalidInput
+from maos.faults import crash_point
+from maos.journal.journal import Append, Journal
+from maos.model.attempt import check_agent, check_run
+from maos.model.branch import begin, digest
+from maos.model.events.commands import TasksRequested
+from maos.model.events.core import EventBase
+from maos.model.events.parts import RunOrigin
+from maos.model.events.run import QuestionAnswered, QuestionAsked, RunCreated, RunForked, RunRolledBack
+from maos.model.message import TOPICS, inbox
+from maos.model.run import Content, Run, agent_name
+from maos.model.status import TaskStatus
+from maos.state.agents import AgentStates
+from maos.travel import branches, points_in_time
+from maos.travel.branches import GRACE_S, Cut, keep_merged, position_before
+from maos.travel.join import RunJoins
+from maos.travel.points_in_time import Difference, PointInTime, Side, When
 
-if TYPE_CHECKING:
-    from maos.engine.attempts import Attempts
+KEPT, CONTINUES, ANEW, GIVEN_UP = "kept", "continues", "begins", "given up"
+
+
+class PlannedStep(NamedTuple):
+    """What a rollback or a fork does with a task."""
+
+    task: str
+    what: str
+    """kept: it was done, and stays so · continues: from where it was · begins: it had not begun · given up: it was
+    planned later."""
+    now: str
+    """Its status now; empty when this run does not have it."""
+    then: str
+    agent: str
+    """The agent that did it, or will."""
+    checkpoint: str = ""
+    """The checkpoint that its agent continues from."""
+    saved_us: int = 0
+    messages: int = 0
+    """How many messages it gets again that it had not received."""
+    remembers: bool = False
+    """Whether it continues its conversation."""
+
+
+class TravelPlan(NamedTuple):
+    """What a rollback or a fork does, or did."""
+
+    run: str
+    """The run that has the state of then."""
+    point: PointInTime
+    before: int
+    """The position of the journal before it; a rollback to there undoes this."""
+    steps: Sequence[PlannedStep]
+    commit: str
+    """The merged work of then."""
+    questions: Sequence[str]
+    """What is asked again."""
+    stopped: Sequence[str]
+    """Agents that were at work."""
+    cost_usd: float
+    """What was spent since, and stays spent."""
+    digest: str
+    notes: Sequence[str] = ()
+
+    @property
+    def undo(self) -> str:
+        """The point in time to roll back to, to undo it."""
+        return f"@{self.before}"
 
 
 class Comparison(NamedTuple):
@@ -27,7 +95,18 @@ class Comparison(NamedTuple):
     difference: Difference
 
 
-class TimeTravel:
+class _Departure(NamedTuple):
+    """A run as it was, and where it resumes."""
+
+    point: PointInTime
+    then: Run
+    cuts: Mapping[str, Cut]
+    """What its agents had come to, by task."""
+    id: str
+    branch: int
+
+
+class TimeTravel(RunJoins):
     """Points in time of runs: show, compare, roll back, fork and join runs.
 
     A point in time is a version (12, or -1 for the one before the newest), the name of a checkpoint, "@POSITION" of the
@@ -36,11 +115,8 @@ class TimeTravel:
     """
 
     def __init__(self, journal: Journal, clock: Clock, runs: RunReader, attempts: Attempts) -> None:
-        self._journal = journal
-        self._clock = clock
-        self._runs = runs
-        self._travel = Travel(journal, clock, runs, attempts)
-        self._joining = Join(journal, clock, runs, attempts)
+        super().__init__(journal, clock, runs, attempts)
+        self._states = AgentStates(journal, clock)
 
     async def point(self, id: str, when: When = None) -> PointInTime:
         """Which point in time is meant: its version, position and time; now, if nothing is said.
@@ -95,10 +171,10 @@ class TimeTravel:
             print([each.name for each in found.difference.tasks])
         """
         sides = (
-            await comparison.side(self._journal, await self.point(id, before)),
-            await comparison.side(self._journal, await self.point(other or id, after)),
+            await points_in_time.side(self._journal, await self.point(id, before)),
+            await points_in_time.side(self._journal, await self.point(other or id, after)),
         )
-        return Comparison(*sides, await comparison.compare(*sides, patch=patch))
+        return Comparison(*sides, await points_in_time.compare(*sides, patch=patch))
 
     async def rollback(
         self, id: str, to: When = None, *, without_files: bool = False, dry_run: bool = False
@@ -114,8 +190,33 @@ class TimeTravel:
         run = await self._runs.get(id)
         point = await (points_in_time.last_checkpoint(self._journal, run) if to is None else self.point(run.id, to))
         if dry_run:
-            return await self._travel.preview(run, point)
-        return await self._travel.rollback(run.id, point, without_files=without_files)
+            then = await self._run_at(point)
+            return await self._plan(run, await self._depart(then, point, run.id, run.branch + 1))
+        async with own_run(self._journal, self._clock, run) as recorder:
+            run, then = recorder.fold, await self._run_at(point)
+            _check_files(then, without_files=without_files)
+            check_places(run)
+            stopped = await self._attempts.end_all(run.id, GRACE_S)
+            crash_point("travel: stopped")
+            departure = await self._depart(then, point, run.id, run.branch + 1)
+            plan = await self._plan(run, departure, stopped)
+            if _is_there(run, point):
+                return plan._replace(before=await position_before(self._journal, run))
+            await keep_merged(run)
+            workspace, why = f"{run.id}-b{departure.branch}", f"rolled back to {point.spoken}"
+            content, also = await self._prepared(departure, workspace, why)
+            rolled_back = RunRolledBack(
+                to=point.version,
+                position=point.position,
+                branch=departure.branch,
+                given_up={"version": run.version, "cost_usd": plan.cost_usd},
+                state=content.data,
+                digest=plan.digest,
+                inbox_version=await self._journal.version(inbox(run.id)),
+                at_us=self._clock.now_us(),
+            )
+            await self._append(recorder, [rolled_back], also)
+            return plan._replace(before=await position_before(self._journal, run))
 
     async def fork(
         self, id: str, at: When = None, *, into: str = "", without_files: bool = False, dry_run: bool = False
@@ -128,22 +229,191 @@ class TimeTravel:
             plan = await m.travel.fork("r-1", 2, into="r-2")
             print((await m.runs.get("r-2")).origin)
         """
-        run = await self._runs.get(id)
-        point = await self.point(run.id, at)
+        source = await self._runs.get(id)
+        point = await self.point(source.id, at)
+        then = await self._run_at(point)
         if dry_run:
-            return await self._travel.preview(run, point, into=into or "NEW")
-        return await self._travel.fork(run.id, point, into=into, without_files=without_files)
+            return await self._plan(source, await self._depart(then, point, check_run(into or "NEW"), 0))
+        await consent.check(self._journal, source.id)  # a copy of it would do what no person has agreed to
+        _check_files(then, without_files=without_files)
+        check_places(source)
+        into = check_run(into) if into else new_id()
+        for name in then.tasks:
+            check_agent(agent_name(into, name))
+        departure = await self._depart(then, point, into, 0)
+        plan = await self._plan(source, departure)
+        origin: RunOrigin = {"run": source.id, "version": point.version, "position": point.position}
+        known = await RUN.load(self._journal, into)
+        if known is not None:
+            _check_made(known, origin, point)
+            return plan
+        async with own_run(self._journal, self._clock, Run(id=into)) as recorder:
+            if recorder.fold.version:  # another process was first
+                _check_made(recorder.fold, origin, point)
+                return plan
+            content, also = await self._prepared(departure, into, f"forked from {source.id}, {point.spoken}")
+            at_us = self._clock.now_us()
+            created = RunCreated(
+                request=then.request,
+                folder=then.folder,
+                options=content.options,
+                origin=origin,
+                owner=ownership.identity(recorder.lease),
+                at_us=at_us,
+            )
+            forked = RunForked(
+                to=point.version,
+                position=point.position,
+                branch=0,
+                state=content.data,
+                digest=plan.digest,
+                at_us=at_us,
+            )
+            await self._append(recorder, [created, forked], also)
+            return plan
 
-    async def join(self, id: str, other: str, *, policy: str = "", dry_run: bool = False) -> JoinPlan:
-        """Bring what another run of the same origin has done into a run. Where both changed the same, `policy` (ours,
-        theirs or newest) decides; what it leaves `open` is asked of a person, and nothing is joined before that.
+    # --- inside ----------------------------------------------------------------------------------------------
 
-        Example::
+    async def _run_at(self, point: PointInTime) -> Run:
+        """The run as it was; InvalidInput when there was nothing to resume."""
+        then = await points_in_time.run_at(self._journal, point)
+        if not then.tasks:
+            raise InvalidInput(f"nothing was planned yet at {point.spoken} of {point.run}", hint="choose a later one")
+        return then
 
-            await m.travel.fork("r-1", into="r-2")
-            print((await m.travel.join("r-1", "r-2", policy="ours")).added)
+    async def _depart(self, then: Run, point: PointInTime, id: str, branch: int) -> _Departure:
+        """What the agents of tasks had come to that had begun and were not done."""
+        cuts = {}
+        for name, task in then.tasks.items():
+            if task.status != TaskStatus.DONE and task.attempts:
+                cut = await branches.cut(self._journal, self._states, then.agent(name), point)
+                if cut is not None:
+                    cuts[name] = cut
+        return _Departure(point, then, cuts, id, branch)
+
+    async def _prepared(self, departure: _Departure, workspace: str, why: str) -> tuple[Content, list[Append]]:
+        """The content of the run, and the appends of its agents; their worktrees exist when this returns."""
+        point, then, cuts, id, branch = departure
+        folder, own, into = Path(then.folder), points_in_time.workspace_of(then), None
+        if own is not None:
+            base = own.base
+            into = await branches.fresh(self._attempts, workspace, folder, base=base, at=then.commit or base)
+        crash_point("travel: merged files")
+        content = begin(then, id=id, branch=branch, workspace=into.to_data() if into else None, why=why)
+        also: list[Append] = []
+        at_us = self._clock.now_us()
+        for name, task in then.tasks.items():
+            agent = content.tasks[name].agent
+            if name in cuts:
+                made = await branches.prepare(self._attempts, agent, id, cuts[name], folder)
+                await branches.put_values(self._states, made)
+                also += branches.appends(self._attempts, made, at_us, why)
+            elif task.status != TaskStatus.DONE:  # an agent that has not begun can have been sent something
+                waiting = await branches.inbox_at(
+                    self._journal, then.agent(name), received=point.position, sent=point.position
+                )
+                also += branches.forwarded(agent, id, waiting)
+        crash_point("travel: files")
+        return content, [*also, *await self._commands_sent_again(departure, content)]
+
+    async def _commands_sent_again(self, departure: _Departure, content: Content) -> list[Append]:
+        """The commands in the run's inbox at that point that no engine had handled: they are sent again, except to
+        pause or to wake up."""
+        point, then, _cuts, id, _branch = departure
+        names = {then.agent(name): task.agent for name, task in content.tasks.items()}
+        found: list[EventBase] = []
+        received = points_in_time.read_until(self._journal, inbox(then.id), point.position, after=then.inbox_cursor)
+        async for record in received:
+            match record.event:
+                case TasksRequested(asked_by=by) as command:
+                    found.append(replace(command, asked_by=names.get(by, by)))
+                case QuestionAsked(asked_by=several) as command:
+                    found.append(replace(command, asked_by=[names.get(one, one) for one in several]))
+                case QuestionAnswered() as command:
+                    found.append(command)
+        return [Append(inbox(id), found)] if found else []
+
+    async def _append(self, recorder: Recorder[Run], events: Sequence[EventBase], also: Sequence[Append]) -> None:
+        """Write the events of the run with everything that belongs to them.
+
+        Subscriptions come first and alone: their stream belongs to all runs, so nothing in it has the token of one, and
+        an agent that is subscribed before it exists receives nothing.
         """
-        if dry_run:
-            return await self._joining.preview(id, other, policy=policy)
-        done = await self._joining.join(id, other, policy=policy)
-        return done._replace(asked=await self._joining.ask(done)) if done.open else done
+        merged: dict[str, Append] = {}
+        for each in also:  # one append for each stream
+            known = merged.get(each.stream)
+            merged[each.stream] = each if known is None else known._replace(events=[*known.events, *each.events])
+        if topics := merged.pop(TOPICS, None):
+            await self._journal.append_all([topics])
+        await recorder.append(*events, also=list(merged.values()))
+
+    async def _plan(self, run: Run, departure: _Departure, stopped: Sequence[str] = ()) -> TravelPlan:
+        point, then, cuts, id, branch = departure
+        steps = [_step(run, then, name, id, branch, cuts.get(name)) for name in then.tasks]
+        for name, task in run.tasks.items():
+            if name not in then.tasks and id == run.id:
+                steps.append(PlannedStep(name, GIVEN_UP, task.status, "", run.agent(name)))
+        kinds = {cut.attempt.kind for cut in cuts.values()}
+        notes = []
+        if then.options.get("in_place"):
+            notes.append(f"its agents work in {then.folder} itself: files stay as they are")
+        if any(not self._attempts.takes_words(kind) for kind in kinds):
+            notes.append("commands that had begun are run again, in the files of then")
+        return TravelPlan(
+            id,
+            point,
+            await self._journal.head(),
+            steps,
+            then.commit,
+            [each.question for each in then.open_questions],
+            stopped,
+            max(0.0, run.cost_usd - then.cost_usd),
+            digest(then),
+            notes,
+        )
+
+
+def _is_there(run: Run, point: PointInTime) -> bool:
+    """Whether it was rolled back there just now, by a call that was killed before it could return."""
+    if not run.branches or run.branches[-1].joined:
+        return False
+    last = run.branches[-1]
+    return (last.version, last.to, last.position) == (run.version, point.version, point.position)
+
+
+def _check_files(then: Run, *, without_files: bool) -> None:
+    """Refuse to go back without the files, unless that is what is wanted."""
+    if then.options.get("in_place") and not without_files:
+        raise InvalidInput(
+            f"the agents of {then.id} work in {then.folder} itself, so its files cannot go back",
+            hint="--without-files goes back with everything else",
+        )
+
+
+def _check_made(known: Run, origin: RunOrigin, point: PointInTime) -> None:
+    """InvalidInput unless a run is the fork that is wanted. Now is later each time that it is asked for."""
+    same = None if known.origin is None else {**known.origin, "position": origin["position"]}
+    if (same if point.is_now else known.origin) != origin:
+        raise InvalidInput(f"there is a run {known.id!r} already", hint="choose another id")
+
+
+def _step(run: Run, then: Run, name: str, id: str, branch: int, cut: Cut | None) -> PlannedStep:
+    task = then.tasks[name]
+    now = run.tasks[name].status if name in run.tasks else ""
+    if task.status == TaskStatus.DONE:
+        return PlannedStep(name, KEPT, now, task.status, then.agent(name))
+    agent = agent_name(id, name, branch)
+    if cut is None:
+        return PlannedStep(name, ANEW, now, task.status, agent)
+    saved = [each for each in cut.attempt.checkpoints if each.name == cut.saved]
+    return PlannedStep(
+        name,
+        CONTINUES,
+        now,
+        task.status,
+        agent,
+        cut.saved,
+        saved[-1].at_us if saved else cut.attempt.planned_us,
+        len(cut.waiting.messages),
+        bool(cut.transcript),
+    )

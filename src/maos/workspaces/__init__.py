@@ -14,46 +14,9 @@ Other packages import from here, and from `git` and `commits`; the other modules
 from __future__ import annotations
 
 from maos.workspaces.checkpoints import FileChange, FileCheckpoint, checkpoint, diff, patch, restore
-from maos.workspaces.git import GitUnavailable, UntrustedRepository
+from maos.workspaces.git import GitUnavailable, RepositoryFolder, UntrustedRepository, discover
 from maos.workspaces.index import LeftOut
 from maos.workspaces.layout import UnsavedWork, Workspace, check_workspace_name, is_object
 from maos.workspaces.merge import OTHERS, OWN, SIDES, Blocked, Conflicted, Merged, merge, preview
 from maos.workspaces.preparation import exists, head, missing_commits, prepare, relocate, verify
-from maos.workspaces.removal import Left, clear, is_left, is_merged, keep, left_behind, remove
-
-__all__ = [
-    "OTHERS",
-    "OWN",
-    "SIDES",
-    "Blocked",
-    "Conflicted",
-    "FileChange",
-    "FileCheckpoint",
-    "GitUnavailable",
-    "Left",
-    "LeftOut",
-    "Merged",
-    "UnsavedWork",
-    "UntrustedRepository",
-    "Workspace",
-    "check_workspace_name",
-    "checkpoint",
-    "clear",
-    "diff",
-    "exists",
-    "head",
-    "is_left",
-    "is_merged",
-    "is_object",
-    "keep",
-    "left_behind",
-    "merge",
-    "missing_commits",
-    "patch",
-    "prepare",
-    "preview",
-    "relocate",
-    "remove",
-    "restore",
-    "verify",
-]
+from maos.workspaces.worktree import Left, clear, is_left, is_merged, keep, left_behind, remove

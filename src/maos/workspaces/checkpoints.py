@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-import stat
 from collections.abc import AsyncIterator, Collection, Iterable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import NamedTuple
 from maos.errors import NotFound
 from maos.faults import crash_point
 from maos.files import sync_folder
-from maos.workspaces.git import CHECKOUT_LIMIT_S, Git, GitFailed, decode_path
+from maos.workspaces.git import CHECKOUT_LIMIT_S, Git, GitFailed, decode_path, lexists
 from maos.workspaces.index import LeftOut, Rules, Staged, stage
 from maos.workspaces.layout import (
     UnsavedWork,
@@ -23,7 +22,6 @@ from maos.workspaces.layout import (
     WorkspaceState,
     find_commit,
     is_object,
-    lexists,
     open_locked,
     refs_of,
 )
@@ -89,8 +87,18 @@ async def restore(workspace: Workspace, commit: str) -> FileCheckpoint:
 async def diff(workspace: Workspace, old: str, new: str | None = None) -> list[FileChange]:
     """Return how the files differ between two commits, or between a commit and now."""
     async with _two_trees(workspace, old, new) as (git, trees):
-        output = (await git.run("diff-tree", "-r", "-z", "--raw", "--numstat", *_PLAIN, *trees)).output
-    return list(_parse_changes(output))
+        fields = (await git.run("diff-tree", "-r", "-z", "--raw", "--numstat", *_PLAIN, *trees)).fields
+    kinds: dict[bytes, str] = {}
+    at = 0  # first come all changes as --raw shows them, then all as --numstat does
+    while at < len(fields) and fields[at].startswith(b":"):
+        kinds[fields[at + 1]] = _kind(fields[at].decode())
+        at += 2
+    changes = []
+    for field in fields[at:]:
+        added, removed, path = field.split(b"\t", 2)
+        lines = (None, None) if added == b"-" else (int(added), int(removed))
+        changes.append(FileChange(decode_path(path), kinds[path], *lines))
+    return changes
 
 
 async def patch(workspace: Workspace, old: str, new: str | None = None, *, bytes_max: int = PATCH_BYTES_MAX) -> str:
@@ -106,7 +114,6 @@ async def patch(workspace: Workspace, old: str, new: str | None = None, *, bytes
 async def take(place: WorkspaceFolder, label: str, *, also: frozenset[bytes] = frozenset()) -> FileCheckpoint:
     """Take a checkpoint of a locked workspace."""
     state = place.state()
-    place.align(state)
     head = await place.agents_head()
     staged = await update_index(place, also=also)
     if not staged.changed and head == state.head:
@@ -174,11 +181,17 @@ async def _restore_to(place: WorkspaceFolder, target: str) -> None:
     await place.agents.run("update-ref", "--no-deref", "-m", "maos: restore", "HEAD", head)
     await place.agents.run("read-tree", head)
     crash_point("restore: head")
-    refs = await place.repository.run("for-each-ref", "--format=%(refname)", "--points-at", target, "refs/maos/")
-    tree = await place.git.line("rev-parse", target + "^{tree}")
-    own = [ref for ref in refs.output.decode().split() if ref.startswith(refs_of(place.workspace.name))]
-    place.save_state(WorkspaceState(target, tree, own[0] if own else "", state.number, head))
+    place.save_state(await state_at(place, target, head))
     await asyncio.to_thread(place.workspace.path.mkdir, parents=True, exist_ok=True)
+
+
+async def state_at(place: WorkspaceFolder, commit: str, head: str) -> WorkspaceState:
+    """Return the state of a workspace whose files are those of a commit, with the agent's git at another."""
+    known = await numbered(place.repository, place.workspace.name)
+    refs = {known[number]: f"{refs_of(place.workspace.name)}{number}" for number in sorted(known)}
+    ref = refs.get(commit, refs_of(place.workspace.name) + "base" if commit == place.base else "")
+    tree = await place.git.line("rev-parse", commit + "^{tree}")
+    return WorkspaceState(commit, tree, ref, max(known, default=0), head)
 
 
 async def trailers(git: Git, commit: str) -> dict[str, str]:
@@ -232,24 +245,16 @@ async def _same(place: WorkspaceFolder, one: str, other: str) -> bool:
 
 async def _changes(place: WorkspaceFolder, target: str) -> dict[bytes, str]:
     """Return what a restore does to the files: paths, with A, M, D or T."""
-    output = (
-        await place.git.run("diff-tree", "-r", "-z", "--name-status", "--no-renames", place.state().commit, target)
-    ).output.split(b"\0")
-    return {path: kind.decode() for kind, path in zip(output[0:-1:2], output[1::2], strict=True)}
+    shown = ("-r", "-z", "--name-status", "--no-renames")
+    fields = (await place.git.run("diff-tree", *shown, place.state().commit, target)).fields
+    return {path: kind.decode() for kind, path in zip(fields[::2], fields[1::2], strict=True)}
 
 
 def repositories_at(tree: Path, paths: Iterable[bytes]) -> list[bytes]:
     """Return paths at which a folder with a repository is on disk: git would delete it to write a file there."""
     top = os.fsencode(tree)
-    folders = (path for path in paths if stat.S_ISDIR(_mode(os.path.join(top, path))))
+    folders = (path for path in paths if not os.path.islink(os.path.join(top, path)))  # what is no folder is not walked
     return [path for path in folders if any(b".git" in (*f, *d) for _, d, f in os.walk(os.path.join(top, path)))]
-
-
-def _mode(path: bytes) -> int:
-    try:
-        return os.lstat(path).st_mode
-    except OSError:
-        return 0
 
 
 def in_the_way(tree: Path, added: Iterable[bytes], leaving: Collection[bytes]) -> Iterator[bytes]:
@@ -293,26 +298,12 @@ async def _two_trees(workspace: Workspace, old: str, new: str | None) -> AsyncIt
     if new is None or workspace.repository is None:
         async with open_locked(workspace) as place:
             before = await find_commit(place.repository, old)
-            place.align(place.state())
+            place.state()  # aligns what a killed process left
             await update_index(place)
             yield place.git, (before, await place.git.line("write-tree"))
     else:
-        git = Git(workspace.repository, {"GIT_DIR": str(workspace.repository)})
+        git = Git.of(workspace.repository)
         yield git, (await find_commit(git, old), await find_commit(git, new))
-
-
-def _parse_changes(output: bytes) -> Iterator[FileChange]:
-    """Parse the output of `--raw --numstat -z`: all changes in the first form, then all in the second."""
-    fields = output.split(b"\0")[:-1]
-    kinds: dict[bytes, str] = {}
-    at = 0
-    while at < len(fields) and fields[at].startswith(b":"):
-        kinds[fields[at + 1]] = _kind(fields[at].decode())
-        at += 2
-    for field in fields[at:]:
-        added, removed, path = field.split(b"\t", 2)
-        lines = (None, None) if added == b"-" else (int(added), int(removed))
-        yield FileChange(decode_path(path), kinds[path], *lines)
 
 
 def _kind(raw: str) -> str:

@@ -12,13 +12,11 @@ import os
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 from maos.errors import Corrupt, InvalidInput, NotFound
 from maos.faults import crash_point
 from maos.files import sync_folder
 from maos.workspaces.git import CHECKOUT_LIMIT_S, Git, GitFailed, check_version
-from maos.workspaces.source import discover
 
 ALLOC_BYTES_MAX = 1 << 30
 """The most memory that git may use for one object: a small compressed object can be very large."""
@@ -31,24 +29,6 @@ _IMPORT = (
 )
 
 
-class CommitTarget(NamedTuple):
-    """The repository that a folder is in, if any, and the path of the folder in it."""
-
-    repository: Path | None
-    prefix: str
-    object_format: str
-
-
-async def target(folder: Path) -> CommitTarget:
-    """Find the repository that a folder is in."""
-    found = await discover(await asyncio.to_thread(folder.resolve))
-    return (
-        CommitTarget(None, "", "")
-        if found is None
-        else CommitTarget(found.repository, found.prefix, found.object_format)
-    )
-
-
 async def known(repository: Path) -> dict[str, str]:
     """Return the commits that agents have saved in a repository, by their refs."""
     if not await asyncio.to_thread((repository / "objects").is_dir):
@@ -56,7 +36,9 @@ async def known(repository: Path) -> dict[str, str]:
             f"the repository {repository} is missing", hint="restore it, or leave out the files: --without-files"
         )
     await check_version()
-    listed = await _git(repository).run("for-each-ref", "--format=%(objecttype) %(objectname) %(refname)", "refs/maos/")
+    listed = await Git.of(repository).run(
+        "for-each-ref", "--format=%(objecttype) %(objectname) %(refname)", "refs/maos/"
+    )
     found = {}
     for line in listed.output.decode("utf-8", "replace").splitlines():
         kind, commit, ref = line.split(" ", 2)
@@ -67,12 +49,12 @@ async def known(repository: Path) -> dict[str, str]:
 
 async def object_format(repository: Path) -> str:
     """Return the object format of a repository: sha1 or sha256."""
-    return await _git(repository).line("rev-parse", "--show-object-format")
+    return await Git.of(repository).line("rev-parse", "--show-object-format")
 
 
 async def pack(repository: Path, refs: Mapping[str, str], folder: Path) -> tuple[bytes, Path]:
     """Pack the commits of refs with all objects they need; return the head of a git bundle and the file of its pack."""
-    git = _git(repository)
+    git = Git.of(repository)
     if await git.line("rev-parse", "--is-shallow-repository") == "true":
         hint = "fetch the rest with git fetch --unshallow, or leave out the files: --without-files"
         raise InvalidInput(f"{repository} is a shallow clone", hint=hint)
@@ -116,9 +98,11 @@ async def take(repository: Path, file: Path, refs: Mapping[str, str]) -> int:
     objects = repository / "objects"
     with tempfile.TemporaryDirectory(prefix="tmp_objdir-maos-", dir=objects) as beside:
         variables = {"GIT_OBJECT_DIRECTORY": beside, "GIT_ALTERNATE_OBJECT_DIRECTORIES": str(objects)}
-        git = _git(repository, {**variables, "GIT_ALLOC_LIMIT": str(ALLOC_BYTES_MAX)}, _IMPORT)
+        limits = {"GIT_DIR": str(repository), "GIT_ALLOC_LIMIT": str(ALLOC_BYTES_MAX)}
+        git = Git(repository, {**variables, **limits}, _IMPORT)
         try:
-            await _index(git, file)
+            with file.open("rb") as packed:
+                await git.run("index-pack", "--strict", "--stdin", given=packed.fileno(), limit_s=CHECKOUT_LIMIT_S)
             await _check_whole(git, set(new.values()))
         except GitFailed as error:
             raise Corrupt(
@@ -130,14 +114,9 @@ async def take(repository: Path, file: Path, refs: Mapping[str, str]) -> int:
         await asyncio.to_thread(_move, Path(beside) / "pack", objects / "pack")
     crash_point("import:objects there")
     lines = "".join(f"update {ref} {commit} {here.get(ref, '0' * len(commit))}\n" for ref, commit in new.items())
-    await _git(repository).run("update-ref", "--no-deref", "--stdin", given=f"start\n{lines}commit\n".encode())
+    await Git.of(repository).run("update-ref", "--no-deref", "--stdin", given=f"start\n{lines}commit\n".encode())
     crash_point("import:refs")
     return len(new)
-
-
-async def _index(git: Git, file: Path) -> None:
-    with file.open("rb") as pack:
-        await git.run("index-pack", "--strict", "--stdin", given=pack.fileno(), limit_s=CHECKOUT_LIMIT_S)
 
 
 async def _check_whole(git: Git, commits: set[str]) -> None:
@@ -157,9 +136,3 @@ def _move(source: Path, target: Path) -> None:
         if path.suffix in (".pack", ".idx", ".rev"):
             os.replace(path, target / path.name)
     sync_folder(target)
-
-
-def _git(
-    repository: Path, variables: Mapping[str, str] | None = None, configuration: tuple[tuple[str, str], ...] = ()
-) -> Git:
-    return Git(repository, {"GIT_DIR": str(repository), **(variables or {})}, configuration)

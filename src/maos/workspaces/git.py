@@ -12,12 +12,12 @@ import os
 import re
 import shutil
 import signal
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from maos.errors import MaosError
+from maos.errors import InvalidInput, MaosError
 
 VERSION_MIN = (2, 38)
 """The first with `merge-tree --write-tree`, and with `safe.directory` on the command line."""
@@ -28,16 +28,11 @@ _GRACE_S = 2.0
 _LOCK_POLL_S = 0.01
 _ERROR_CHARS_MAX = 2_000
 
-IDENTITY = {
-    "GIT_AUTHOR_NAME": "maos",
+_ENVIRONMENT = {
+    "GIT_AUTHOR_NAME": "maos",  # the same everywhere, so that no user has to be configured
     "GIT_AUTHOR_EMAIL": "maos@localhost",
     "GIT_COMMITTER_NAME": "maos",
     "GIT_COMMITTER_EMAIL": "maos@localhost",
-}
-"""The author of every commit; the same everywhere, so that no user has to be configured."""
-
-_ENVIRONMENT = {
-    **IDENTITY,
     "LC_ALL": "C",  # maos parses the messages of git
     "GIT_CONFIG_NOSYSTEM": "1",
     "GIT_CONFIG_GLOBAL": os.devnull,
@@ -74,6 +69,7 @@ _CONFIGURATION = {
     "advice.detachedHead": "false",
     "worktree.useRelativePaths": "false",
 }
+_OWNED_BY_ANOTHER = re.compile(rb"detected dubious ownership in repository at '(.*)'")
 _new_enough: set[str] = set()
 
 
@@ -133,6 +129,11 @@ class Result(NamedTuple):
         """Its output without the newline at the end, for commands that print one line."""
         return self.output.decode("utf-8", "surrogateescape").removesuffix("\n")
 
+    @property
+    def fields(self) -> list[bytes]:
+        """Its output in parts, for commands that end each with a NUL (`-z`)."""
+        return self.output.split(b"\0")[:-1]
+
 
 class Git(NamedTuple):
     """Calls git in a folder, with variables and configuration in addition to those of every call."""
@@ -143,6 +144,11 @@ class Git(NamedTuple):
     lock: int | None = None
     """The descriptor of a lock. Every git process inherits it, so the lock stays held until the last of them has ended,
     even if maos was killed before."""
+
+    @classmethod
+    def of(cls, gitdir: Path, *, cwd: Path | None = None, lock: int | None = None) -> Git:
+        """Return git for a git folder, called in that folder unless another one is given."""
+        return cls(cwd or gitdir, {"GIT_DIR": str(gitdir)}, lock=lock)
 
     async def run(
         self,
@@ -161,14 +167,8 @@ class Git(NamedTuple):
         for key, value in (*_CONFIGURATION.items(), *self.configuration):
             argv += ["-c", f"{key}={value}"]
         environment = {**inherited(), **_ENVIRONMENT, **self.variables, **(variables or {})}
-        result = await _call(
-            [program(), *argv, command, *arguments],
-            cwd=self.cwd,
-            environment=environment,
-            given=given,
-            limit_s=limit_s,
-            lock=self.lock,
-        )
+        argv = [program(), *argv, command, *arguments]
+        result = await _call(argv, cwd=self.cwd, environment=environment, given=given, limit_s=limit_s, lock=self.lock)
         if result.status not in allowed:
             raise GitFailed(command, result)
         return result
@@ -176,6 +176,41 @@ class Git(NamedTuple):
     async def line(self, command: str, *arguments: str | bytes, given: bytes = b"") -> str:
         """Call git and return the one line that it prints."""
         return (await self.run(command, *arguments, given=given)).line
+
+    async def commit_at(self, name: str) -> str:
+        """Return the id of the commit that a ref leads to; empty when there is none."""
+        result = await self.run("rev-parse", "-q", "--verify", name + "^{commit}", allowed=(0, 1, 128))
+        return result.line if result.status == 0 else ""
+
+    async def change_index(self, lines: Iterable[bytes]) -> None:
+        """Write lines of `ls-tree` or `ls-files` into the index; those of mode 0 remove a file."""
+        await self.run("update-index", "-z", "--index-info", given=b"".join(line + b"\0" for line in lines))
+
+
+class RepositoryFolder(NamedTuple):
+    """A folder in a repository."""
+
+    repository: Path
+    """The git folder that all worktrees share."""
+    gitdir: Path
+    """The git folder of the worktree that the folder is in; differs from `repository` in a linked worktree."""
+    top: Path | None
+    """The root of that worktree; None in a bare repository."""
+    prefix: str
+    """The path from there to the folder, empty or ending in a slash."""
+    object_format: str
+    excludes: bytes
+    """Patterns that the user's git ignores, apart from the .gitignore files of the tree."""
+
+    @property
+    def git(self) -> Git:
+        """Git on the user's own worktree."""
+        return Git.of(self.gitdir, cwd=self.top or self.repository)
+
+
+def lexists(path: Path | bytes) -> bool:
+    """Return whether a file, folder or link of that name exists, even if the link is broken."""
+    return os.path.lexists(path)
 
 
 def decode_path(path: bytes) -> str:
@@ -195,9 +230,7 @@ async def check_version() -> None:
     """Refuse a git that is too old."""
     if program() in _new_enough:
         return
-    result = await _call(
-        [program(), "version"], cwd=Path("/"), environment={**inherited(), **_ENVIRONMENT}, given=b"", limit_s=LIMIT_S
-    )
+    result = await Git(Path("/")).run("version")
     found = re.search(rb"(\d+)\.(\d+)", result.output)
     if found is None or (int(found[1]), int(found[2])) < VERSION_MIN:
         shown = result.output.decode("utf-8", "replace").strip() or result.complaint
@@ -210,17 +243,68 @@ def inherited() -> dict[str, str]:
     return {key: value for key, value in os.environ.items() if not key.startswith(_NOT_PASSED_ON)}
 
 
-async def users_settings() -> dict[str, list[str]]:
+async def discover(folder: Path) -> RepositoryFolder | None:
+    """Find the repository that a folder is in; None when it is in none."""
+    try:
+        program()
+    except GitUnavailable:
+        if any(lexists(parent / ".git") for parent in (folder, *folder.parents)):
+            raise
+        return None  # git is not needed outside a repository
+    await check_version()
+    settings = await _users_settings()
+    git = Git(folder, configuration=tuple(("safe.directory", value) for value in settings.get("safe.directory", ())))
+    questions = ("--is-bare-repository", "--is-inside-work-tree", "--show-object-format")
+    result = await git.run("rev-parse", *questions, allowed=(0, 128))
+    if result.status:
+        if b"not a git repository (or any" in result.errors:
+            return None
+        if owned := _OWNED_BY_ANOTHER.search(result.errors):
+            raise UntrustedRepository(Path(os.fsdecode(owned[1])))
+        raise GitFailed("rev-parse", result)
+    bare, inside, object_format = result.output.decode().split()
+    if bare == "false" and inside == "false":
+        raise InvalidInput(f"{folder} is inside a git folder", hint="give the folder with the files, not its .git")
+    paths = ["--git-common-dir", "--git-dir", *(() if bare == "true" else ("--show-toplevel",))]
+    found = [Path(await git.line("rev-parse", "--path-format=absolute", path)) for path in paths]
+    top = found[2] if len(found) > 2 else None
+    if top is not None and not lexists(top / ".git"):
+        raise InvalidInput(
+            f"the repository of {folder} names {top} as its worktree, which has no .git",
+            hint="check core.worktree in its configuration",
+        )
+    prefix = "" if top is None else await git.line("rev-parse", "--show-prefix")
+    excludes = await asyncio.to_thread(_excludes, settings.get("core.excludesfile", []), found[0])
+    return RepositoryFolder(found[0], found[1], top, prefix, object_format, excludes)
+
+
+def _excludes(configured: list[str], repository: Path) -> bytes:
+    """Return the user's ignore patterns, then the repository's: the last match wins."""
+    usual = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "git" / "ignore"
+    files = (Path(configured[-1]) if configured else usual, repository / "info" / "exclude")
+    return b"".join(map(read_or_empty, files))
+
+
+async def _users_settings() -> dict[str, list[str]]:
     """Return the user's own settings (not a repository's): which repositories to trust, which files to ignore."""
     pattern = r"^(safe\.directory|core\.excludesfile)$"
     argv = [program(), "config", "-z", "--type=path", "--get-regexp", pattern]
     environment = {**inherited(), "LC_ALL": "C", "GIT_DIR": os.devnull}  # reads no repository
-    result = await _call(argv, cwd=Path("/"), environment=environment, given=b"", limit_s=LIMIT_S)
+    result = await _call(argv, cwd=Path("/"), environment=environment)
     found: dict[str, list[str]] = {}
-    for entry in result.output.decode("utf-8", "surrogateescape").split("\0")[:-1]:
-        key, _, value = entry.partition("\n")
+    for entry in result.fields:
+        key, _, value = os.fsdecode(entry).partition("\n")
         found.setdefault(key, []).append(value)
     return found
+
+
+def read_or_empty(file: Path) -> bytes:
+    """Return the lines of a file of patterns; none when it is missing or unreadable, as git does."""
+    try:
+        content = file.read_bytes()
+    except OSError:
+        return b""
+    return content if content.endswith(b"\n") or not content else content + b"\n"
 
 
 @asynccontextmanager
@@ -230,26 +314,20 @@ async def lock_file(path: Path, *, wait_s: float = LOCK_WAIT_S) -> AsyncIterator
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
-            while not _try_lock(descriptor):
-                if asyncio.get_running_loop().time() > deadline:
-                    raise MaosError(
-                        f"{path} has been locked for {wait_s:.0f} s",
-                        hint="find the process that holds it with fuser -v FILE",
-                    )
+            while True:
+                try:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if asyncio.get_running_loop().time() > deadline:
+                        hint = "find the process that holds it with fuser -v FILE"
+                        raise MaosError(f"{path} has been locked for {wait_s:.0f} s", hint=hint) from None
                 await asyncio.sleep(_LOCK_POLL_S)
             if _is_at(descriptor, path):  # the previous owner of the lock may have removed the file
                 yield descriptor
                 return
         finally:
             os.close(descriptor)
-
-
-def _try_lock(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _is_at(descriptor: int, path: Path) -> bool:
@@ -264,8 +342,8 @@ async def _call(
     *,
     cwd: Path,
     environment: Mapping[str, str],
-    given: bytes | int,
-    limit_s: float,
+    given: bytes | int = b"",
+    limit_s: float = LIMIT_S,
     lock: int | None = None,
 ) -> Result:
     starting = asyncio.create_task(

@@ -72,17 +72,17 @@ async def stage(git: Git, tree: Path, rules: Rules) -> Staged:
     left += [LeftOut(decode_path(path), SUBMODULE) for path in await _filled_submodules(git, tree)]
     found = _Changes(tree, rules)
     kept = await _list_ignored(git, rules.keep_ignored)
-    await asyncio.to_thread(found.classify, result.output.split(b"\0")[:-1], (*kept, *rules.also))
+    await asyncio.to_thread(found.classify, result.fields, (*kept, *rules.also))
     await found.classify_large(git)
     if found.gone:
-        nothing = b"0 " + b"0" * 40 + b"\t"
-        await git.run(
-            "update-index", "-z", "--index-info", given=b"".join(nothing + path + b"\0" for path in found.gone)
-        )
+        given = b"".join(path + b"\0" for path in found.gone)
+        await git.run("update-index", "-z", "--force-remove", "--stdin", given=given)
     refused = await put_into_index(git, found.wanted)
     found.touched.difference_update(refused)
     left += [LeftOut(decode_path(path), why) for path, why in found.left]
-    left += [LeftOut(decode_path(path), await asyncio.to_thread(_why_refused, tree, path)) for path in refused]
+    for path in refused:
+        why = await asyncio.to_thread(_why_not, os.path.join(os.fsencode(tree), path), 1 << 62)
+        left.append(LeftOut(decode_path(path), why or CHANGING))
     return Staged(len(found.touched), tuple(sorted(left)))
 
 
@@ -144,15 +144,11 @@ class _Changes:
     def _classify(self, path: bytes, *, tracked: bool) -> None:
         why = _why_not(os.path.join(self.tree, path), self.rules.file_bytes_max)
         if why is None or (why == TOO_LARGE and path in self.rules.also):
-            self.wanted.append(path)
-            self.touched.add(path)
+            self._want(path)
         elif why == TOO_LARGE:
             self.large.append((path, tracked))
-        else:
-            self.left.append((path + b"/" if why == NESTED else path, why))
-            if tracked and why != UNREADABLE:  # an unreadable file stays as it was last saved
-                self.gone.append(path)
-                self.touched.add(path)
+        else:  # an unreadable file stays as it was last saved
+            self._leave_out(path, why, gone=tracked and why != UNREADABLE)
 
     async def classify_large(self, git: Git) -> None:
         """Add large files that the base has too; leave out the others."""
@@ -162,16 +158,22 @@ class _Changes:
         if self.rules.base is not None:
             paths = [path for path, _tracked in self.large]
             listed = await git.run("ls-tree", "-z", "--name-only", "--full-tree", self.rules.base, "--", *paths)
-            known = set(listed.output.split(b"\0"))
+            known = set(listed.fields)
         for path, tracked in self.large:
             if path in known:
-                self.wanted.append(path)
-                self.touched.add(path)
-                continue
-            self.left.append((path, TOO_LARGE))
-            if tracked:
-                self.gone.append(path)
-                self.touched.add(path)
+                self._want(path)
+            else:
+                self._leave_out(path, TOO_LARGE, gone=tracked)
+
+    def _want(self, path: bytes) -> None:
+        self.wanted.append(path)
+        self.touched.add(path)
+
+    def _leave_out(self, path: bytes, why: str, *, gone: bool) -> None:
+        self.left.append((path + b"/" if why == NESTED else path, why))
+        if gone:
+            self.gone.append(path)
+            self.touched.add(path)
 
 
 def _why_not(path: bytes, file_bytes_max: int) -> str | None:
@@ -190,10 +192,6 @@ def _why_not(path: bytes, file_bytes_max: int) -> str | None:
     except OSError:
         return UNREADABLE
     return None
-
-
-def _why_refused(tree: Path, path: bytes) -> str:
-    return _why_not(os.path.join(os.fsencode(tree), path), 1 << 62) or CHANGING
 
 
 async def put_into_index(git: Git, paths: Sequence[bytes]) -> list[bytes]:
@@ -228,7 +226,7 @@ async def _list_ignored(git: Git, globs: Sequence[str]) -> list[bytes]:
         *(f":(glob){glob}" for glob in globs),
         variables={"GIT_LITERAL_PATHSPECS": "0"},
     )
-    return listed.output.split(b"\0")[:-1]
+    return listed.fields
 
 
 async def _filled_submodules(git: Git, tree: Path) -> list[bytes]:
@@ -236,7 +234,7 @@ async def _filled_submodules(git: Git, tree: Path) -> list[bytes]:
     if not await asyncio.to_thread((tree / ".gitmodules").is_file):
         return []
     listed = await git.run("ls-files", "-z", "--stage")
-    links = [entry.split(b"\t", 1)[1] for entry in listed.output.split(b"\0") if entry.startswith(b"160000 ")]
+    links = [entry.split(b"\t", 1)[1] for entry in listed.fields if entry.startswith(b"160000 ")]
     return [path for path in links if await asyncio.to_thread(_has_content, os.path.join(os.fsencode(tree), path))]
 
 

@@ -16,6 +16,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
+
 from maos.errors import InvalidInput, MaosError, NotFound
 from maos.model.events.parts import WorkspaceData
 from maos.workspaces.git import Git, GitFailed, lock_file
@@ -64,33 +66,13 @@ class Workspace(NamedTuple):
 
     def to_data(self) -> WorkspaceData:
         """Return the workspace as JSON data."""
-        return {
-            "name": self.name,
-            "path": str(self.path),
-            "tree": str(self.tree),
-            "repository": None if self.repository is None else str(self.repository),
-            "gitdir": None if self.gitdir is None else str(self.gitdir),
-            "base": self.base,
-            "notes": list(self.notes),
-            "file_bytes_max": self.file_bytes_max,
-            "keep_ignored": list(self.keep_ignored),
-        }
+        return msgspec.convert(msgspec.to_builtins(self._asdict(), enc_hook=str), WorkspaceData)
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Workspace:
         """Return the workspace that `to_data` has encoded."""
-        paths = {key: Path(data[key]) if data[key] is not None else None for key in ("repository", "gitdir")}
-        return cls(
-            name=check_workspace_name(data["name"]),
-            path=Path(data["path"]),
-            tree=Path(data["tree"]),
-            repository=paths["repository"],
-            gitdir=paths["gitdir"],
-            base=data["base"],
-            notes=tuple(data["notes"]),
-            file_bytes_max=data["file_bytes_max"],
-            keep_ignored=tuple(data["keep_ignored"]),
-        )
+        check_workspace_name(data["name"])
+        return msgspec.convert([data[name] for name in cls._fields], cls, dec_hook=lambda kind, value: kind(value))
 
 
 class WorkspaceState(NamedTuple):
@@ -131,32 +113,31 @@ class WorkspaceFolder:
     def __init__(self, workspace: Workspace, folder: Path, lock: int) -> None:
         assert workspace.repository is not None
         assert workspace.gitdir is not None
+        assert workspace.base is not None
         self.workspace = workspace
+        self.base = workspace.base
         self.folder = folder
         self.git = private_git(folder, workspace.repository, workspace.tree, lock=lock)
         """Git with the private index, HEAD and configuration, on the files of the workspace."""
-        self.repository = Git(workspace.repository, {"GIT_DIR": str(workspace.repository)}, lock=lock)
+        self.repository = Git.of(workspace.repository, lock=lock)
         """Git on the user's repository, for refs."""
-        self.agents = Git(workspace.tree, {"GIT_DIR": str(workspace.gitdir)}, lock=lock)
+        self.agents = Git.of(workspace.gitdir, cwd=workspace.tree, lock=lock)
         """Git with the index and HEAD that the agent's own git uses."""
         self.gitdir = workspace.gitdir
         self.unfilled = folder / "unfilled"
         """A file that exists while the tree is empty because its files are being restored."""
 
-    @property
-    def base(self) -> str:
-        assert self.workspace.base is not None
-        return self.workspace.base
-
     def state(self) -> WorkspaceState:
-        """Return the state that was saved last; raise NotFound when its file is lost."""
+        """Return the state that was saved last, aligned; raise NotFound when its file is lost."""
         try:
-            return WorkspaceState(**json.loads((self.folder / "state.json").read_bytes()))
+            state = WorkspaceState(**json.loads((self.folder / "state.json").read_bytes()))
         except (OSError, ValueError, TypeError) as error:
             raise NotFound(
                 f"workspace {self.workspace.name} has lost its state file in {self.folder}",
                 hint="verify the workspace: it is repaired from its last checkpoint",
             ) from error
+        self.align(state)
+        return state
 
     def save_state(self, state: WorkspaceState) -> None:
         """Save which checkpoint the files are at."""
@@ -177,10 +158,7 @@ class WorkspaceFolder:
             text = (self.gitdir / "HEAD").read_text("ascii").strip()
         except (OSError, ValueError):
             return self.base
-        if is_object(text):
-            return text
-        result = await self.agents.run("rev-parse", "-q", "--verify", "HEAD^{commit}", allowed=(0, 1, 128))
-        return result.line if result.status == 0 else self.base
+        return text if is_object(text) else await self.agents.commit_at("HEAD") or self.base
 
 
 async def find_commit(git: Git, text: str) -> str:
@@ -195,16 +173,13 @@ async def find_commit(git: Git, text: str) -> str:
 
 def private_git(folder: Path, repository: Path, tree: Path, *, lock: int | None = None) -> Git:
     """Return git with a private folder on the objects of a repository."""
-    return Git(
-        tree,
-        {
-            "GIT_DIR": str(folder),
-            "GIT_WORK_TREE": str(tree),
-            "GIT_INDEX_FILE": str(folder / "index"),
-            "GIT_OBJECT_DIRECTORY": str(repository / "objects"),
-        },
-        lock=lock,
-    )
+    variables = {
+        "GIT_DIR": str(folder),
+        "GIT_WORK_TREE": str(tree),
+        "GIT_INDEX_FILE": str(folder / "index"),
+        "GIT_OBJECT_DIRECTORY": str(repository / "objects"),
+    }
+    return Git(tree, variables, lock=lock)
 
 
 def create_git_folder(
@@ -272,11 +247,6 @@ def _missing(workspace: Workspace) -> NotFound:
         f"workspace {workspace.name} is not at {workspace.tree}",
         hint="prepare it again, from its last checkpoint (under refs/maos in the repository) if there is one",
     )
-
-
-def lexists(path: Path | bytes) -> bool:
-    """Return whether a file, folder or link of that name exists, even if the link is broken."""
-    return os.path.lexists(path)
 
 
 def replace_file(path: Path, content: bytes, *, sync: bool = True) -> None:

@@ -10,25 +10,32 @@ from __future__ import annotations
 import asyncio
 import os
 import tempfile
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
 from maos.errors import InvalidInput
 from maos.faults import crash_point
 from maos.workspaces.checkpoints import in_the_way, repositories_at, trailers
-from maos.workspaces.git import CHECKOUT_LIMIT_S, Git, GitFailed, decode_path, lock_file
+from maos.workspaces.git import (
+    CHECKOUT_LIMIT_S,
+    Git,
+    GitFailed,
+    RepositoryFolder,
+    decode_path,
+    discover,
+    lexists,
+    lock_file,
+)
 from maos.workspaces.index import put_into_index
 from maos.workspaces.layout import (
     PRIVATE,
     Workspace,
     create_git_folder,
     find_commit,
-    lexists,
     private_git,
     refs_of,
 )
-from maos.workspaces.source import RepositoryFolder, discover
 
 OWN, OTHERS = SIDES = ("own", "others")
 """Which side's files to use where both changed the same: the workspace's, or those it is merged into."""
@@ -62,6 +69,11 @@ class Blocked(NamedTuple):
     why: str
     files: tuple[str, ...]
     hint: str
+
+    @classmethod
+    def by(cls, why: str, files: Iterable[bytes], hint: str) -> Blocked:
+        """Return it with the paths of files as git prints them."""
+        return cls(why, tuple(map(decode_path, files)), hint)
 
 
 class _Tried(NamedTuple):
@@ -113,17 +125,17 @@ class _Merge:
         self.base = workspace.base
         self.source = source
         self.scratch = scratch
-        self.book = refs_of(workspace.name) + "merged"
         self.git = private_git(scratch / "git", source.repository, scratch)
+        self.users = source.git
+        create_git_folder(scratch / "git", object_format=source.object_format)
 
     async def run(self, named: str, message: str) -> Merged | Conflicted | Blocked:
         """Merge a commit and move the user's branch, or return what prevents it."""
-        create_git_folder(self.scratch / "git", object_format=self.source.object_format)
         commit = await find_commit(self.source.git, named)
-        head = await self.source.head()
-        if head is None:
+        head = await self.source.git.commit_at("HEAD")
+        if not head:
             return Blocked("nothing is committed in the repository yet", (), "commit your files, then merge again")
-        if trouble := await asyncio.to_thread(self._under_way):
+        if trouble := next((name for name in _UNDER_WAY if lexists(self.source.gitdir / name)), ""):
             return Blocked(f"{trouble} is in progress in {self.source.top}", (), "finish or abort it, then merge again")
         since = await self._since(head, commit)
         theirs = await self._as_git_would_commit(since, commit)
@@ -141,28 +153,23 @@ class _Merge:
         new = await self.git.line("commit-tree", tried.tree, "-p", head, given=text.encode("utf-8", "replace"))
         # Recorded before the branch moves: a record of a commit that the branch does not contain is ignored.
         note = await self.git.line("commit-tree", tried.tree, "-p", new, "-p", commit, given=b"merged\n")
-        await self.source.git.run("update-ref", self.book, note)
+        await self.source.git.run("update-ref", refs_of(self.workspace.name) + "merged", note)
         crash_point("merge: noted")
         changed = await self.git.run("diff-tree", "-r", "-z", "--name-only", "--no-renames", head, new)
-        return await _Landing(self.source, self.scratch).land(head, new, changed.output.split(b"\0")[:-1])
+        return await self._land(head, new, changed.fields)
 
     async def preview(self, named: str, onto: str) -> tuple[str, ...]:
         """Return the files that both sides changed in the same places."""
-        create_git_folder(self.scratch / "git", object_format=self.source.object_format)
         commit, head = await find_commit(self.source.git, named), await find_commit(self.source.git, onto)
         since = await self._since(head, commit)
         tried = await self._try(since, head, await self._as_git_would_commit(since, commit))
         return tuple(map(decode_path, tried.files))
 
-    def _under_way(self) -> str:
-        return next((name for name in _UNDER_WAY if lexists(self.source.gitdir / name)), "")
-
     async def _since(self, head: str, commit: str) -> str:
         """Return the merge base: what was merged last, else the common ancestor, else where the work began."""
         git = self.source.git
-        noted = await git.run("rev-parse", "-q", "--verify", self.book, allowed=(0, 1, 128))
-        if noted.status == 0:
-            landed, merged = (await git.run("rev-parse", noted.line + "^1", noted.line + "^2")).output.decode().split()
+        if noted := await last_merge(git, self.workspace.name):
+            landed, merged = noted
             if await self._contains(head, landed) and await self._contains(commit, merged):
                 return merged
         parted = await git.run("merge-base", head, commit, allowed=(0, 1))
@@ -196,10 +203,9 @@ class _Merge:
         await converting.run("read-tree", commit)
         # How git converts line ends depends on the version in the index, so give it the version from before.
         old = (before.get(path, b"0 " + b"0" * len(commit) + b"\t" + path) for path in changed)
-        await converting.run("update-index", "-z", "--index-info", given=b"".join(line + b"\0" for line in old))
+        await converting.change_index(old)
         refused = await put_into_index(converting, changed)
-        as_they_are = b"".join(after[path] + b"\0" for path in refused)
-        await converting.run("update-index", "-z", "--index-info", given=as_they_are)
+        await converting.change_index(after[path] for path in refused)
         return await converting.line("write-tree")
 
     async def _try(self, since: str, head: str, theirs: str) -> _Tried:
@@ -221,9 +227,92 @@ class _Merge:
         entries = await listing(self.git, side)
         await self.git.run("read-tree", tried.tree)
         gone = b"0 " + b"0" * len(tried.tree) + b"\t"
-        lines = b"".join(entries.get(path, gone + path) + b"\0" for path in tried.files)
-        await self.git.run("update-index", "-z", "--index-info", given=lines)
+        await self.git.change_index(entries.get(path, gone + path) for path in tried.files)
         return _Tried(await self.git.line("write-tree"), (), ())
+
+    # --- the user's branch, index and files -------------------------------------------------------------------
+
+    async def _land(self, head: str, new: str, files: list[bytes]) -> Merged | Blocked:
+        """Write the files and move the branch, if no change of the user blocks it."""
+        if self.source.top is not None:
+            listed = await self.users.run("config", "-z", "--name-only", "--get-regexp", r"^filter\.", allowed=(0, 1))
+            drivers = {os.fsdecode(name).split(".", 1)[1].rpartition(".")[0] for name in listed.fields}
+            off = {"clean": "", "smudge": "", "process": "", "required": "false"}  # no filter program is run
+            settings = tuple((f"filter.{each}.{key}", value) for each in sorted(drivers) for key, value in off.items())
+            variables = {"GIT_DIR": str(self.source.gitdir), "GIT_WORK_TREE": str(self.source.top)}
+            self.users = Git(self.source.top, variables, settings)
+            if blocked := await self._blocked(head, new, files, drivers):
+                return blocked
+            await self.users.run("read-tree", "-m", "-u", head, new, limit_s=CHECKOUT_LIMIT_S)
+            crash_point("merge: files")
+        try:
+            await self.users.run("update-ref", "-m", "maos: merge", "HEAD", new, head)
+        except GitFailed as error:
+            if self.source.top is not None:
+                await self.users.run("read-tree", "-m", "-u", new, head, limit_s=CHECKOUT_LIMIT_S)
+            return Blocked(f"the branch could not be moved: {error.result.complaint}", (), "merge again")
+        crash_point("merge: branch")
+        return Merged(new, tuple(decode_path(path) for path in files))
+
+    async def _blocked(self, head: str, new: str, files: list[bytes], drivers: set[str]) -> Blocked | None:
+        """Return what prevents writing the files to the user's tree, or None."""
+        if drivers and (filtered := await self._filtered(files, drivers)):
+            hint = f"merge it yourself: git cherry-pick {new}"
+            return Blocked.by("some files need a filter program, which maos does not run", filtered, hint)
+        assert self.source.top is not None
+        if nested := await asyncio.to_thread(repositories_at, self.source.top, files):
+            hint = "move them away, then merge again"
+            return Blocked.by("repositories are where the merge would write files", nested, hint)
+        lock = self.source.gitdir / "index.lock"
+        if lexists(lock):
+            hint = f"wait for it, or if there is none, remove {lock}"
+            return Blocked(f"another git is running in {self.source.top}", (), hint)
+        if unmerged := (await self.users.run("ls-files", "-z", "--unmerged")).fields:
+            files = sorted({line.split(b"\t", 1)[1] for line in unmerged})
+            hint = "resolve them and git add them, then merge again"
+            return Blocked.by("there are unresolved conflicts", files, hint)
+        await self.users.run("update-index", "-q", "--refresh", allowed=(0, 1))
+        same = await self._up_to_date(new, files)
+        if dirty := await self._dirty(head, new, same):
+            hint = "commit or stash them, or move them away, then merge again"
+            return Blocked.by("you have changes of your own in files that the merge would write", dirty, hint)
+        await self.users.change_index(same.values())
+        result = await self.users.run("read-tree", "-m", "-u", "-n", head, new, allowed=(0, 128))
+        return None if result.status == 0 else Blocked(result.complaint, (), "fix that, then merge again")
+
+    async def _filtered(self, files: list[bytes], drivers: set[str]) -> list[bytes]:
+        given = b"".join(path + b"\0" for path in files)
+        fields = (await self.users.run("check-attr", "-z", "--stdin", "filter", given=given)).fields
+        return [path for path, driver in zip(fields[::3], fields[2::3], strict=True) if os.fsdecode(driver) in drivers]
+
+    async def _up_to_date(self, new: str, files: list[bytes]) -> dict[bytes, bytes]:
+        """Return the files whose content on disk is already the new one, with their lines for the index."""
+        wanted = await listing(self.users, new)
+        create_git_folder(self.scratch / "look", object_format=self.source.object_format, attributes=b"")
+        assert self.source.top is not None
+        top = os.fsencode(self.source.top)
+        look = private_git(self.scratch / "look", self.source.repository, self.source.top)
+        present = [path for path in files if path in wanted and lexists(os.path.join(top, path))]
+        await put_into_index(look, present)
+        found = {}
+        for line in (await look.run("ls-files", "-z", "--stage")).fields:
+            mode, identity, _stage_and_path = line.split(b" ", 2)
+            path = line.split(b"\t", 1)[1]
+            if wanted[path].split(b"\t")[0].split(b" ")[::2] == [mode, identity]:
+                found[path] = wanted[path]
+        gone = [path for path in files if path not in wanted and not lexists(os.path.join(top, path))]
+        return {**found, **{path: b"0 " + b"0" * len(new) + b"\t" + path for path in gone}}
+
+    async def _dirty(self, head: str, new: str, same: Collection[bytes]) -> list[bytes]:
+        """Return the user's files that the merge would overwrite and that are in no commit."""
+        assert self.source.top is not None
+        before, after = await listing(self.users, head), await listing(self.users, new)
+        touched = {path for path in {*before, *after} if before.get(path) != after.get(path)}
+        added, leaving = touched - set(before), touched - set(after)
+        changed = await self.users.run("diff-index", "-z", "--name-only", "--ignore-submodules", head)
+        own = touched & set(changed.fields)
+        own.update(await asyncio.to_thread(lambda: set(in_the_way(Path(self.users.cwd), added, leaving))))
+        return sorted(own - set(same))
 
 
 def _messages(fields: list[bytes]) -> list[str]:
@@ -238,126 +327,16 @@ def _messages(fields: list[bytes]) -> list[str]:
     return found
 
 
-class _Landing:
-    """Moves the user's branch, index and files from one commit to the next."""
-
-    def __init__(self, source: RepositoryFolder, scratch: Path) -> None:
-        self.source = source
-        self.scratch = scratch
-        self.git = source.git
-
-    async def land(self, head: str, new: str, files: list[bytes]) -> Merged | Blocked:
-        """Write the files and move the branch, if no change of the user blocks it."""
-        if self.source.top is not None:
-            self.git = Git(
-                self.source.top,
-                {"GIT_DIR": str(self.source.gitdir), "GIT_WORK_TREE": str(self.source.top)},
-                await self._without_filters(),
-            )
-            if blocked := await self._blocked(head, new, files):
-                return blocked
-            await self.git.run("read-tree", "-m", "-u", head, new, limit_s=CHECKOUT_LIMIT_S)
-            crash_point("merge: files")
-        try:
-            await self.git.run("update-ref", "-m", "maos: merge", "HEAD", new, head)
-        except GitFailed as error:
-            if self.source.top is not None:
-                await self.git.run("read-tree", "-m", "-u", new, head, limit_s=CHECKOUT_LIMIT_S)
-            return Blocked(f"the branch could not be moved: {error.result.complaint}", (), "merge again")
-        crash_point("merge: branch")
-        return Merged(new, tuple(decode_path(path) for path in files))
-
-    async def _without_filters(self) -> tuple[tuple[str, str], ...]:
-        """Return settings that disable every filter program."""
-        drivers = await self._drivers()
-        return tuple(
-            (f"filter.{driver}.{key}", value)
-            for driver in sorted(drivers)
-            for key, value in (("clean", ""), ("smudge", ""), ("process", ""), ("required", "false"))
-        )
-
-    async def _drivers(self) -> set[str]:
-        listed = await self.git.run("config", "-z", "--name-only", "--get-regexp", r"^filter\.", allowed=(0, 1))
-        names = listed.output.decode("utf-8", "surrogateescape").split("\0")[:-1]
-        return {name.split(".", 1)[1].rpartition(".")[0] for name in names}
-
-    async def _blocked(self, head: str, new: str, files: list[bytes]) -> Blocked | None:
-        """Return what prevents writing the files to the user's tree, or None."""
-        if filtered := await self._filtered(files):
-            return Blocked(
-                "some files need a filter program, which maos does not run",
-                tuple(map(decode_path, filtered)),
-                f"merge it yourself: git cherry-pick {new}",
-            )
-        assert self.source.top is not None
-        if nested := await asyncio.to_thread(repositories_at, self.source.top, files):
-            return Blocked(
-                "repositories are where the merge would write files",
-                tuple(map(decode_path, nested)),
-                "move them away, then merge again",
-            )
-        lock = self.source.gitdir / "index.lock"
-        if lexists(lock):
-            return Blocked(
-                f"another git is running in {self.source.top}", (), f"wait for it, or if there is none, remove {lock}"
-            )
-        if unmerged := (await self.git.run("ls-files", "-z", "--unmerged")).output.split(b"\0")[:-1]:
-            files = sorted({line.split(b"\t", 1)[1] for line in unmerged})
-            hint = "resolve them and git add them, then merge again"
-            return Blocked("there are unresolved conflicts", tuple(map(decode_path, files)), hint)
-        await self.git.run("update-index", "-q", "--refresh", allowed=(0, 1))
-        same = await self._up_to_date(new, files)
-        if dirty := await self._dirty(head, new, same):
-            return Blocked(
-                "you have changes of your own in files that the merge would write",
-                tuple(map(decode_path, dirty)),
-                "commit or stash them, or move them away, then merge again",
-            )
-        changed = b"".join(line + b"\0" for line in same.values())
-        await self.git.run("update-index", "-z", "--index-info", given=changed)
-        result = await self.git.run("read-tree", "-m", "-u", "-n", head, new, allowed=(0, 128))
-        return None if result.status == 0 else Blocked(result.complaint, (), "fix that, then merge again")
-
-    async def _filtered(self, files: list[bytes]) -> list[bytes]:
-        drivers = {os.fsencode(driver) for driver in await self._drivers()}
-        if not drivers:
-            return []
-        given = b"".join(path + b"\0" for path in files)
-        fields = (await self.git.run("check-attr", "-z", "--stdin", "filter", given=given)).output.split(b"\0")[:-1]
-        return [path for path, driver in zip(fields[::3], fields[2::3], strict=True) if driver in drivers]
-
-    async def _up_to_date(self, new: str, files: list[bytes]) -> dict[bytes, bytes]:
-        """Return the files whose content on disk is already the new one, with their lines for the index."""
-        wanted = await listing(self.git, new)
-        create_git_folder(self.scratch / "look", object_format=self.source.object_format, attributes=b"")
-        assert self.source.top is not None
-        top = os.fsencode(self.source.top)
-        look = private_git(self.scratch / "look", self.source.repository, self.source.top)
-        present = [path for path in files if path in wanted and lexists(os.path.join(top, path))]
-        await put_into_index(look, present)
-        listed = (await look.run("ls-files", "-z", "--stage")).output.split(b"\0")[:-1]
-        found = {}
-        for line in listed:
-            mode, identity, _stage_and_path = line.split(b" ", 2)
-            path = line.split(b"\t", 1)[1]
-            if wanted[path].split(b"\t")[0].split(b" ")[::2] == [mode, identity]:
-                found[path] = wanted[path]
-        gone = [path for path in files if path not in wanted and not lexists(os.path.join(top, path))]
-        return {**found, **{path: b"0 " + b"0" * len(new) + b"\t" + path for path in gone}}
-
-    async def _dirty(self, head: str, new: str, same: Collection[bytes]) -> list[bytes]:
-        """Return the user's files that the merge would overwrite and that are in no commit."""
-        assert self.source.top is not None
-        before, after = await listing(self.git, head), await listing(self.git, new)
-        touched = {path for path in {*before, *after} if before.get(path) != after.get(path)}
-        added, leaving = touched - set(before), touched - set(after)
-        changed = (await self.git.run("diff-index", "-z", "--name-only", "--ignore-submodules", head)).output
-        own = touched & set(changed.split(b"\0"))
-        own.update(await asyncio.to_thread(lambda: set(in_the_way(Path(self.git.cwd), added, leaving))))
-        return sorted(own - set(same))
-
-
 async def listing(git: Git, commit: str) -> dict[bytes, bytes]:
     """List the files of a commit: their paths, and their lines for `update-index --index-info`."""
-    lines = (await git.run("ls-tree", "-r", "-z", "--full-tree", commit)).output.split(b"\0")[:-1]
-    return {line.split(b"\t", 1)[1]: line for line in lines}
+    listed = await git.run("ls-tree", "-r", "-z", "--full-tree", commit)
+    return {line.split(b"\t", 1)[1]: line for line in listed.fields}
+
+
+async def last_merge(git: Git, name: str) -> tuple[str, str] | None:
+    """Return the commit that the last merge of a workspace made, and the checkpoint it merged; None before it."""
+    note = await git.commit_at(refs_of(name) + "merged")
+    if not note:
+        return None
+    landed, merged = (await git.run("rev-parse", note + "^1", note + "^2")).output.decode().split()
+    return landed, merged

@@ -13,13 +13,14 @@ import os
 import shutil
 from collections.abc import Collection, Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from maos.errors import InvalidInput, NotFound
 from maos.faults import crash_point
 from maos.files import sync_folder
-from maos.workspaces.checkpoints import numbered, trailers
-from maos.workspaces.git import CHECKOUT_LIMIT_S, Git, lock_file
+from maos.workspaces.checkpoints import numbered, state_at, trailers
+from maos.workspaces.git import CHECKOUT_LIMIT_S, Git, RepositoryFolder, discover, lexists, lock_file, read_or_empty
+from maos.workspaces.index import Rules, stage
 from maos.workspaces.layout import (
     FILE_BYTES_MAX,
     PRIVATE,
@@ -30,14 +31,13 @@ from maos.workspaces.layout import (
     create_git_folder,
     find_commit,
     folder_of,
-    lexists,
     lock_of,
     open_locked,
+    private_git,
     read_workspace,
     refs_of,
     replace_file,
 )
-from maos.workspaces.source import RepositoryFolder, discover, uncommitted
 from maos.workspaces.worktree import add_again, add_worktree, points_to, wipe, write_pointer
 
 IN_PLACE = (
@@ -96,11 +96,16 @@ async def prepare(
             chosen = await find_commit(found.git, base)
             beginning = _Beginning(chosen, chosen, chosen)
         else:
-            beginning = await _from_users_tree(found, folder, include_uncommitted, file_bytes_max)
+            scratch = folder / "scratch"
+            beginning = await _from_users_tree(found, scratch, include_uncommitted, file_bytes_max)
+            await asyncio.to_thread(shutil.rmtree, scratch, ignore_errors=True)
         if at is not None:
             files = await find_commit(found.git, at)
             beginning = beginning._replace(files=files, head=files)
-        gitdir = await _add_tree(found, tree, beginning, lock)
+        # A ref makes sure that its base stays.
+        await Git.of(found.repository, lock=lock).run("update-ref", refs_of(name) + "base", beginning.base)
+        crash_point("prepare: base")
+        gitdir = await add_worktree(found.repository, tree, beginning.head, lock=lock)
         names = (name, tree / found.prefix, tree, found.repository, gitdir, beginning.base, beginning.notes)
         workspace = Workspace(*names, file_bytes_max, tuple(keep_ignored))
         await _fill(WorkspaceFolder(workspace, folder, lock), found, beginning)
@@ -145,31 +150,41 @@ async def _from_checkpoint(source: RepositoryFolder, start: str, base: str | Non
 
 
 async def _from_users_tree(
-    source: RepositoryFolder, folder: Path, include_uncommitted: bool, file_bytes_max: int
+    source: RepositoryFolder, scratch: Path, include_uncommitted: bool, file_bytes_max: int
 ) -> _Beginning:
-    """Begin at HEAD of the user's worktree, with its uncommitted changes if they are wanted or there is no HEAD."""
-    head = await source.head()
-    save = include_uncommitted or head is None
-    scratch = folder / "scratch"
-    found = await uncommitted(source, scratch, head, file_bytes_max=file_bytes_max, save=save)
-    await asyncio.to_thread(shutil.rmtree, scratch, ignore_errors=True)
-    if found.commit is not None:
-        notes = () if head is not None else ("nothing is committed yet: it starts with the uncommitted files",)
-        left = tuple(f"{path} is not in it: {why}" for path, why in found.left_out)
-        return _Beginning(found.commit, found.commit, found.commit, notes + left)
-    if head is None:
-        tree = await source.git.line("mktree")
-        head = await source.git.line("commit-tree", tree, given=b"nothing yet\n")
-    notes = (f"{found.changed} uncommitted changes of {source.top} are not in it",) if found.changed else ()
-    return _Beginning(head, head, head, notes)
+    """Begin at HEAD of the user's worktree, with its uncommitted changes if they are wanted or there is no HEAD.
 
-
-async def _add_tree(source: RepositoryFolder, tree: Path, beginning: _Beginning, lock: int) -> Path:
-    """Add the worktree, after a ref has made sure that its base stays; return its folder in the repository."""
-    repository = Git(source.repository, {"GIT_DIR": str(source.repository)}, lock=lock)
-    await repository.run("update-ref", refs_of(tree.name) + "base", beginning.base)
-    crash_point("prepare: base")
-    return await add_worktree(source.repository, tree, beginning.head, lock=lock)
+    They are found through a copy of the user's index, so that nothing of theirs is touched or locked.
+    """
+    head = await source.git.commit_at("HEAD")
+    if source.top is None:
+        if not head:
+            tree = await source.git.line("mktree")
+            head = await source.git.line("commit-tree", tree, given=b"nothing yet\n")
+        return _Beginning(head, head, head)
+    # With the user's attributes: the content that git would commit, not the bytes of the files.
+    attributes = await asyncio.to_thread(read_or_empty, source.repository / "info" / "attributes")
+    form: dict[str, Any] = {"object_format": source.object_format, "excludes": source.excludes}
+    await asyncio.to_thread(create_git_folder, scratch, **form, attributes=attributes)
+    for file in (source.gitdir / "index", *source.gitdir.glob("sharedindex.*")):
+        if await asyncio.to_thread(file.is_file):
+            await asyncio.to_thread(shutil.copyfile, file, scratch / file.name)
+    git = private_git(scratch, source.repository, source.top)
+    if head:
+        await git.run("update-ref", "--no-deref", "HEAD", head)
+        if not include_uncommitted:
+            shown = ("--porcelain=v1", "-z", "--untracked-files=normal", "--no-renames", "--ignore-submodules=all")
+            changed = len((await git.run("status", *shown)).fields)
+            notes = (f"{changed} uncommitted changes of {source.top} are not in it",) if changed else ()
+            return _Beginning(head, head, head, notes)
+    staged = await stage(git, source.top, Rules(head or None, file_bytes_max))
+    notes = () if head else ("nothing is committed yet: it starts with the uncommitted files",)
+    if staged.changed or not head:
+        parents = ("-p", head) if head else ()
+        tree = await git.line("write-tree")
+        head = await git.line("commit-tree", tree, *parents, given=b"not committed yet\n")
+    left = tuple(f"{path} is not in it: {why}" for path, why in staged.left_out)
+    return _Beginning(head, head, head, notes + left)
 
 
 async def _fill(place: WorkspaceFolder, source: RepositoryFolder, beginning: _Beginning) -> None:
@@ -180,7 +195,7 @@ async def _fill(place: WorkspaceFolder, source: RepositoryFolder, beginning: _Be
     await _check_out(place, beginning.files, beginning.head)
     crash_point("prepare: files")
     await asyncio.to_thread(_make_start_folder, workspace)
-    place.save_state(await _state_at(place, beginning.files, beginning.head))
+    place.save_state(await state_at(place, beginning.files, beginning.head))
     replace_file(place.folder / "workspace.json", json.dumps(workspace.to_data()).encode())
     await asyncio.to_thread(sync_folder, place.folder)
     crash_point("prepare: done")
@@ -191,7 +206,7 @@ async def _fill(place: WorkspaceFolder, source: RepositoryFolder, beginning: _Be
 
 async def exists(workspace: Workspace) -> bool:
     """Return whether a workspace is on disk and looks complete, by a few checks of files."""
-    return await asyncio.to_thread(_looks_whole, workspace)
+    return await asyncio.to_thread(_looks_complete, workspace)
 
 
 async def verify(workspace: Workspace, commit: str | None = None) -> tuple[str, ...]:
@@ -208,7 +223,7 @@ async def verify(workspace: Workspace, commit: str | None = None) -> tuple[str, 
         return await _repair(place, commit)
 
 
-def _looks_whole(workspace: Workspace) -> bool:
+def _looks_complete(workspace: Workspace) -> bool:
     if workspace.in_place:
         return workspace.path.is_dir()
     assert workspace.gitdir is not None
@@ -238,7 +253,6 @@ async def _repair(place: WorkspaceFolder, commit: str | None = None) -> tuple[st
         crash_point("repair: noted")
     done += await _repair_state(place)
     state = place.state()
-    place.align(state)
     done += await _repair_links(place, state)
     if missing:
         await _restore_files(place, state, commit)
@@ -258,7 +272,7 @@ async def _repair_state(place: WorkspaceFolder) -> list[str]:
         known = await numbered(place.repository, place.workspace.name)
         newest = known[max(known)] if known else place.base
         head = (await trailers(place.repository, newest)).get("Head", place.base)
-        place.save_state(await _state_at(place, newest, head))
+        place.save_state(await state_at(place, newest, head))
         return ["state"]
 
 
@@ -288,7 +302,7 @@ async def _restore_files(place: WorkspaceFolder, state: WorkspaceState, commit: 
     head = (await trailers(place.repository, target)).get("Head", place.base)
     await place.agents.run("update-ref", "--no-deref", "-m", "maos: repair", "HEAD", head)
     await _check_out(place, target, head)
-    place.save_state(await _state_at(place, target, head))
+    place.save_state(await state_at(place, target, head))
     crash_point("repair: files")
     place.unfilled.unlink()
 
@@ -313,14 +327,6 @@ async def _check_out(place: WorkspaceFolder, files: str, head: str) -> None:
         await asyncio.to_thread(shutil.copyfile, place.folder / "index", place.gitdir / "index")
     else:
         await place.agents.run("read-tree", head)
-
-
-async def _state_at(place: WorkspaceFolder, commit: str, head: str) -> WorkspaceState:
-    known = await numbered(place.repository, place.workspace.name)
-    refs = {known[number]: f"{refs_of(place.workspace.name)}{number}" for number in sorted(known)}
-    ref = refs.get(commit, refs_of(place.workspace.name) + "base" if commit == place.base else "")
-    tree = await place.git.line("rev-parse", commit + "^{tree}")
-    return WorkspaceState(commit, tree, ref, max(known, default=0), head)
 
 
 def _make_start_folder(workspace: Workspace) -> None:
@@ -366,16 +372,13 @@ def _write_paths(now: Workspace, folder: Path) -> None:
 
 async def head(workspace: Workspace) -> str:
     """Return the commit that the agent's own git is at; empty when it is at none."""
-    if workspace.gitdir is None:
-        return ""
-    git = Git(workspace.tree, {"GIT_DIR": str(workspace.gitdir)})
-    return (await git.run("rev-parse", "-q", "--verify", "HEAD^{commit}", allowed=(0, 1, 128))).line
+    return "" if workspace.gitdir is None else await Git.of(workspace.gitdir, cwd=workspace.tree).commit_at("HEAD")
 
 
 async def missing_commits(repository: Path, commits: Iterable[str]) -> list[str]:
     """Return the commits that a repository does not have."""
     wanted = sorted(set(commits))
     given = "".join(f"{each}^{{commit}}\n" for each in wanted).encode()
-    result = await Git(repository, {"GIT_DIR": str(repository)}).run("cat-file", "--batch-check", given=given)
+    result = await Git.of(repository).run("cat-file", "--batch-check", given=given)
     lines = result.output.decode("utf-8", "replace").splitlines()
     return [each for each, line in zip(wanted, lines, strict=True) if line.endswith(" missing")]

@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from maos.app import Maos
     from maos.model.run import Run
     from maos.runs.status import Blocked, Conflicted, Merged
-    from maos.travel.comparison import ChangedField, Difference, Side
-    from maos.travel.points_in_time import PointInTime
+    from maos.travel.points_in_time import ChangedField, Difference, PointInTime, Side
     from maos.travel.service import Comparison
 
 CHANGES_SHOWN_MAX = 50

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from maos.model.run import Run, RunCheckpoint
     from maos.travel.join import JoinPlan
     from maos.travel.points_in_time import PointInTime, When
-    from maos.travel.rollback import PlannedStep, TravelPlan
+    from maos.travel.service import PlannedStep, TravelPlan
 
 POINT = "a checkpoint's name, a version such as 12 or -1, @POSITION, or a time such as 10m or 2026-03-01T14:30"
 _POSITION = re.compile(r"@([0-9]{1,18})")

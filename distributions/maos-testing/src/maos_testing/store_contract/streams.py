@@ -33,7 +33,7 @@ async def check_journal(store: Store) -> None:
         version, hash_ = ends.get(event.stream, (0, GENESIS))
         assert event.version == version + 1
         assert event.spans == 1
-        assert chain.follows(event, hash_)
+        assert event.hash == chain.hash_of(event, hash_)
         ends[event.stream] = (event.version, event.hash)
     times = [event.time_us for event in log]
     assert times == sorted(times)

@@ -1,0 +1,168 @@
+"""What the SQL databases share: their named statements, their schema levels, and what the store and its writer need.
+
+Schema levels are numbered files, applied upwards only, each in one transaction. The first level is 2: level 1 belonged
+to pre-release versions, whose events have other names, and is refused. A database of a newer level is refused, because
+guessing its meaning could lose data. Before an existing database is upgraded, a copy is kept; each database does that
+in its own way.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from maos.errors import StoreUnavailable, UnknownFormat
+from maos.store.ledger import AppendRequest, Ledger, WriteBatch
+from maos.store.mark import MarkFile
+
+_NAME = re.compile(r"^-- (\w+) --$", re.MULTILINE)
+_FILE = re.compile(r"(\d{4})_(\w+)\.sql")
+Row = tuple[Any, ...]
+
+
+class Database(ABC):
+    """A SQL database: its connections, and the transactions of the writer."""
+
+    place: str
+    mark: MarkFile
+    notes: list[str]
+    blocking = False
+    """Whether its methods work on the calling thread and never suspend, even if they are `async`."""
+
+    @abstractmethod
+    async def open(self) -> None:
+        """Connect, create or upgrade; raise when that is not possible."""
+
+    @abstractmethod
+    async def close(self, *, refused: bool = False) -> None:
+        """Close all connections; a database that was `refused` is left as it is."""
+
+    @abstractmethod
+    async def fetch(self, query: str, *arguments: Any) -> list[Row]:
+        """Return all rows of a named read."""
+
+    async def fetch_row(self, query: str, *arguments: Any) -> Row | None:
+        """Return the first row, or None."""
+        rows = await self.fetch(query, *arguments)
+        return rows[0] if rows else None
+
+    async def execute(self, query: str, *arguments: Any) -> list[Row]:
+        """Execute one small write of its own, such as acquiring a lease; needs the writer's turn."""
+        return await self.fetch(query, *arguments)
+
+    def stamp(self) -> int | None:
+        """Return a number that changes with every commit of any process; None where that costs as much as a read."""
+        return None
+
+    @abstractmethod
+    async def listen(self, woken: Callable[[], None]) -> None:
+        """Call `woken` after commits of other processes."""
+
+    @abstractmethod
+    async def copy_to(self, target: Path) -> int:
+        """Copy everything to a file, completely or not at all, while in use; return the newest position of the copy."""
+
+    async def problems(self) -> list[str]:
+        """Return what the database's own integrity check finds; PostgreSQL fails the read of a damaged page."""
+        return []
+
+    # --- for the writer --------------------------------------------------------------------------------------
+
+    def commit_now(self, _ledger: Ledger, _batch: Sequence[AppendRequest]) -> bool:
+        """Write a batch at once; return False when it would have to wait for another process or the network."""
+        return False
+
+    @abstractmethod
+    async def commit(self, ledger: Ledger, batch: Sequence[AppendRequest]) -> None:
+        """Write a batch, waiting for other processes."""
+
+    @abstractmethod
+    def outcome_unknown(self, error: Exception) -> bool:
+        """Return whether a commit that failed with this error may have been written nevertheless."""
+
+    @abstractmethod
+    def explain(self, error: Exception) -> Exception:
+        """Return the error to raise for a failure of the database."""
+
+    @abstractmethod
+    async def recover(self) -> None:
+        """Reopen after a failure; raise MaosError while that is not possible."""
+
+    async def was_written(self, plan: WriteBatch) -> bool | None:
+        """Return whether a plan with an unknown outcome is in the database; None if it was compacted since."""
+        if not plan.rows:
+            return False  # documents only: they can be written again
+        rows = await self.execute("hash_at", *plan.last_version)
+        return plan.matches(rows[0] if rows else None)
+
+    def needs_maintenance(self) -> bool:
+        """Return whether maintenance is due; a server maintains itself."""
+        return False
+
+    def maintain_concurrently(self) -> None:  # noqa: B027 - most databases need none
+        """Do the part of the maintenance during which commits are possible; runs in a thread."""
+
+    async def maintain(self) -> None:  # noqa: B027
+        """Do the part of the maintenance that needs the writer's turn."""
+
+    def closed(self) -> StoreUnavailable:
+        """Return the error for a call after `close`."""
+        return StoreUnavailable(f"{self.place} is closed", written=False, hint="open it again")
+
+
+# --- statements -----------------------------------------------------------------------------------------------
+
+
+@cache
+def statements() -> dict[str, str]:
+    """Return each statement by its name, with $1-style parameters and without comments."""
+    text = files("maos.store").joinpath("queries.sql").read_text(encoding="utf-8")
+    parts = _NAME.split(text)[1:]
+    return {
+        name: " ".join(line.strip() for line in body.splitlines() if not line.startswith("--")).strip().rstrip(";")
+        for name, body in zip(parts[::2], parts[1::2], strict=True)
+    }
+
+
+# --- schema levels --------------------------------------------------------------------------------------------
+
+
+class UpgradeStep(NamedTuple):
+    """One schema level: its number, its name and the statements that lead to it from the level below."""
+
+    level: int
+    name: str
+    sql: str
+
+
+@cache
+def steps(dialect: str, folder: Path | None = None) -> list[UpgradeStep]:
+    """Return all levels of a dialect, lowest first; those shipped with maos unless a folder is given.
+
+    They are read once per process: reading them takes longer than the rest of opening.
+    """
+    levels = (folder or files("maos.store").joinpath("schema")).joinpath(dialect)
+    found = [(_FILE.fullmatch(file.name), file) for file in levels.iterdir()]
+    return sorted(UpgradeStep(int(name[1]), name[2], file.read_text("utf-8")) for name, file in found if name)
+
+
+def pending(known: list[UpgradeStep], level: int, place: str) -> list[UpgradeStep]:
+    """Return the steps from a level to the newest; refuse a level above the newest or below the first."""
+    first, newest = known[0].level, known[-1].level
+    if 0 < level < first:
+        raise UnknownFormat(
+            f"{place} has schema level {level}, which only pre-release versions of maos wrote; "
+            f"this maos reads levels {first} to {newest}",
+            hint="finish its runs with the maos that wrote it, and give this one a new database; nothing was changed",
+        )
+    if level > newest:
+        raise UnknownFormat(
+            f"{place} has schema level {level}, this maos knows levels up to {newest}",
+            hint="upgrade maos; nothing was changed",
+        )
+    return [step for step in known if step.level > level]
