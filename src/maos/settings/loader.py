@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
@@ -22,14 +21,13 @@ from maos.faults import crash_point
 from maos.files import sync_folder
 from maos.redact import REDACTED, Redactor
 from maos.settings import SettingsSource, schema
-from maos.settings.positions import Position, find_positions
+from maos.settings.positions import NotToml, Position, find_positions, parse_toml
 from maos.settings.schema import Field, Settings
 
 FILE_BYTES_MAX = 64 << 10
 SHOWN_CHARS_MAX = 60
 DEFAULT, VARIABLE, FLAG = "default", "variable", "flag"
 _SECRET = re.compile(r"(?i)(^|[_.-])(api_?)?(key|token|secret|password|passwd|passphrase|credentials?)s?$")
-_SYNTAX = re.compile(r"(.*) \(at (?:line (\d+), column (\d+)|end of document)\)", re.S)
 _NOT_SETTINGS = (
     "MAOS_HOME", "MAOS_DB_SCHEMA", "MAOS_RUN", "MAOS_AGENT", "MAOS_ATTEMPT", "MAOS_ATTEMPT_FOLDER",
     "MAOS_CLAUDE_SETTING_SOURCES", "MAOS_CODEX_TRUST_WORKSPACE",
@@ -158,13 +156,9 @@ def check(text: str, source: SettingsSource) -> _Layer:
     name = str(source.path)
     text = text.replace("\r\n", "\n")
     try:
-        return _File(source, tomllib.loads(text), text).check()
-    except tomllib.TOMLDecodeError as error:
-        found = _SYNTAX.fullmatch(str(error))
-        end = (text.count("\n") + 1, len(text) - text.rfind("\n"))
-        what = found[1] if found else str(error)
-        line, column = (found[2], found[3]) if found and found[2] else end
-        problem = SettingProblem(f"{name}:{line}:{column}", f"not TOML: {what[:1].lower()}{what[1:]}")
+        return _File(source, parse_toml(text), text).check()
+    except NotToml as error:
+        problem = SettingProblem(f"{name}:{error.position.line}:{error.position.column}", str(error))
     except RecursionError:
         problem = SettingProblem(name, "is nested too deeply for settings")
     return _Layer(problems=[problem])
@@ -226,7 +220,7 @@ class _File:
     def _accept(self, field: Field, path: tuple[str, ...], value: Any) -> None:
         try:
             converted = field.convert(value)
-        except ValueError:
+        except msgspec.ValidationError:
             self._wrong(path, f"{field.name} is {_quote(value)}", f"it can be {field.allowed}")
             return
         if field.name == "database.path":
@@ -320,7 +314,7 @@ def _variables(environment: Mapping[str, str]) -> _Layer:
             continue
         try:
             layer.values[field.name] = field.convert(given, text=True)
-        except ValueError:
+        except msgspec.ValidationError:
             shown = "what it is" if field.personal else _quote(given)
             layer.problems.append(SettingProblem(field.variable, f"cannot be {shown}", f"it can be {field.allowed}"))
         layer.origins[field.name] = SettingOrigin(VARIABLE, field.variable)
