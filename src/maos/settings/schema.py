@@ -22,6 +22,7 @@ PERSONAL = Meta(extra={"personal": True})
 Text = Annotated[str, Meta(min_length=1)]
 UpToAYear = Annotated[float, Meta(ge=0, le=31_536_000)]
 Days = Annotated[float, Meta(ge=0, le=36_500)]
+Frequency = Literal["every_step", "every_n_steps", "on_gates", "time_based", "manual"]
 
 
 def _variable(name: str) -> Meta:
@@ -98,7 +99,7 @@ class CheckpointSettings(msgspec.Struct, frozen=True, kw_only=True):
         bool, LIVE, Meta(description="Whether checkpoints are made while an agent runs, apart from those on request.")
     ] = True
     frequency: Annotated[
-        Literal["every_step", "every_n_steps", "on_gates", "time_based", "manual"],
+        Frequency,
         LIVE,
         Meta(description="`every_step`: after each turn of an agent, and every `interval_s` within one; "
              "`every_n_steps`: after every `steps` turns; `on_gates`: when the agent has ended, before its gates; "

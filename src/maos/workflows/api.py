@@ -13,9 +13,8 @@ from typing import Any, TypeVar, overload
 
 from maos.clock import SystemClock, to_datetime
 from maos.errors import InvalidInput
-from maos.workflows.definition import Workflow, executor
-from maos.workflows.errors import WorkflowChanged
-from maos.workflows.execution import Scope, current_scope, need_scope
+from maos.workflows.definition import Workflow, WorkflowChanged, executor
+from maos.workflows.engine import Scope, current_scope, need_scope
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -198,7 +197,7 @@ def now() -> datetime:
     scope = current_scope()
     if scope is None:
         return to_datetime(SystemClock().now_us())
-    return to_datetime(scope.execution.record.value(scope.next_id(), "now", scope.execution.clock.now_us))
+    return to_datetime(scope.execution.record.value(scope.next_id(), "now", scope.execution.record.now_us))
 
 
 def unique() -> str:

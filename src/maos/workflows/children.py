@@ -4,13 +4,11 @@ crash."""
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import hashlib
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from maos.clock import Clock
 from maos.engine.consent import NotAgreed
 from maos.engine.ownership import Held
 from maos.errors import (
@@ -25,6 +23,7 @@ from maos.errors import (
 )
 from maos.faults import crash_point
 from maos.holder.client import StartFailed
+from maos.journal.journal import Journal
 from maos.model.attempt import Attempt
 from maos.model.events.run import TaskReleased
 from maos.model.run import TaskState
@@ -46,11 +45,8 @@ from maos.model.workflow import (
 from maos.runs.outcomes import Outcome, what_follows
 from maos.workflows import values
 from maos.workflows.control import Control
-from maos.workflows.definition import StartRequest, Workflow
-from maos.workflows.errors import NotWaiting, StepFailed, WorkflowChanged
-from maos.workflows.handle import Handle
-from maos.workflows.record import RunRecord
-from maos.workflows.waits import until
+from maos.workflows.definition import Handle, StartRequest, StepFailed, Workflow, WorkflowChanged
+from maos.workflows.record import RunRecord, find_run, until
 
 if TYPE_CHECKING:
     from maos.engine.attempts import Attempts, Running
@@ -62,6 +58,10 @@ HELD_S = 0.25
 NAME_CHARS_MAX = 64
 
 Begin = Callable[[], Coroutine[Any, Any, "Running | None"]]
+Start = Callable[[StartRequest], Awaitable[Handle[Any]]]
+"""Starts a child, or resumes it."""
+Stop = Callable[[str, str, str], Coroutine[Any, Any, None]]
+"""Has the child of an id paused or cancelled, for a reason, whichever process executes it."""
 
 
 def name_of(parent: str, step_id: str) -> str:
@@ -86,25 +86,6 @@ def is_abandoned(parent: WorkflowRun, id: str) -> bool:
     return not parent.is_open or id in names(parent, CHILD, ABANDONED)
 
 
-class Service(Protocol):
-    """What is needed of the workflow runs of this database."""
-
-    async def start_child(self, request: StartRequest, *, on_change: str, even_paused: bool) -> Handle[Any]:
-        """Start a child, or resume it."""
-
-    async def get(self, id: str) -> WorkflowRun:
-        """A workflow run by its id."""
-
-    async def cancel(self, id: str, *, why: str = "") -> None:
-        """Cancel a workflow run, whichever process executes it."""
-
-    async def pause(self, id: str, *, why: str = "") -> None:
-        """Pause a workflow run, whichever process executes it."""
-
-    def handle(self, id: str) -> Handle[Any] | None:
-        """A workflow run that this process executes."""
-
-
 class Children:
     """Starts, resumes and ends the children and the agents of one workflow run."""
 
@@ -112,20 +93,19 @@ class Children:
         self,
         control: Control,
         record: RunRecord,
-        clock: Clock,
-        service: Service,
+        journal: Journal,
         attempts: Callable[[], Attempts],
         *,
-        on_change: str,
+        start: Start,
+        stop: Stop,
         even_paused: bool,
     ) -> None:
         self._control = control
         self._record = record
-        self._clock = clock
-        self._service = service
+        self._journal = journal
         self._attempts = attempts
-        self._on_change = on_change
-        """What to do about children whose code has changed."""
+        self._start = start
+        self._stop = stop
         self._even_paused = even_paused
         """Whether this run was explicitly resumed, so that children and agents that were paused or stopped are too."""
         self._ending: set[asyncio.Task[Any]] = set()
@@ -185,21 +165,21 @@ class Children:
     async def _run_child(self, request: StartRequest) -> Any:
         """Start or resume a child, and wait for it; it is paused and cancelled with its parent."""
         id = request.id
-        handle: Handle[Any] | None = None
         try:
             while True:
                 try:
-                    handle = await self._start(request)
-                    run = await handle.wait()
+                    run = await (await self._begin(request)).wait()
                     break
                 except (Held, LeaseLost):  # another process runs it: wait for its end, or for that of the process
-                    handle = None
                     await asyncio.sleep(HELD_S)
-                    run = await self._service.get(id)
+                    run = await find_run(self._journal, id)
                     if run.status != RUNNING:
                         break
         except asyncio.CancelledError:
-            self._stop_with_parent(id, handle)
+            control = self._control
+            if status := CANCELLED if control.abandons else control.stop_as:
+                why = f"was {status}" if control.stop_as else "does not wait for it any more"
+                self._end(self._stop(id, status, f"{self._id} {why}"))
             raise
         if run.status == COMPLETED:
             return run.result
@@ -209,29 +189,13 @@ class Children:
             await self._pause_parent(f"its child {id} was paused: {run.why}".rstrip(": "))
         raise StepFailed(request.workflow.name, run.error or {"type": "Cancelled", "message": f"{id} was {run.status}"})
 
-    async def _start(self, request: StartRequest) -> Handle[Any]:
+    async def _begin(self, request: StartRequest) -> Handle[Any]:
         try:
-            return await self._service.start_child(request, on_change=self._on_change, even_paused=self._even_paused)
+            return await self._start(request)
         except (WorkflowChanged, NotFound) as error:
             raise self._record.changed(f"its child {request.id} cannot be resumed: {error.what}") from error
         except NotAgreed as error:
             await self._pause_parent(error.what)
-
-    def _stop_with_parent(self, id: str, handle: Handle[Any] | None) -> None:
-        status = CANCELLED if self._control.abandons else self._control.stop_as
-        if status:
-            why = f"was {status}" if self._control.stop_as else "does not wait for it any more"
-            self._end(self._stop(id, handle, status, f"{self._id} {why}"))
-
-    async def _stop(self, id: str, handle: Handle[Any] | None, status: str, why: str) -> None:
-        """Have a child paused or cancelled, whichever process executes it."""
-        if handle is not None:
-            handle.stop(status, why)
-            await handle.wait()
-            return
-        send = self._service.cancel if status == CANCELLED else self._service.pause
-        with contextlib.suppress(NotFound, NotWaiting):  # it was never begun, or has ended
-            await send(id, why=why)
 
     async def _pause_parent(self, why: str) -> NoReturn:
         """Have the parent paused, and wait to be cancelled."""
@@ -255,18 +219,18 @@ class Children:
         else:
             is_watched = False
             for each in (await attempts.history(name))[:-1]:
-                retry = _retry(each, tries, self._clock.now_us())
+                retry = _retry(each, tries, self._record.now_us())
                 tries += retry is not None and retry.counts
         while attempt.is_open or attempt.failure:
             if attempt.status == AttemptStatus.STOPPED and (is_watched or not self._even_paused):
                 await self._pause_parent(f"its agent {name} was stopped")
             begin: Begin = partial(attempts.adopt, name)
             if not attempt.is_open:
-                retry = _retry(attempt, tries, self._clock.now_us())
+                retry = _retry(attempt, tries, self._record.now_us())
                 if retry is None:
                     raise StepFailed(name, {"type": attempt.failure, "message": attempt.message})
                 tries += retry.counts
-                await until(self._clock, retry.not_before_us)
+                await until(self._record.clock, retry.not_before_us)
                 begin = partial(attempts.resume, name, like={**given, "task": task})
             attempt, is_watched = await self._run_attempt(name, begin), True
         return attempt.result or attempt.last_text
@@ -320,7 +284,7 @@ class Children:
     def _left_over(self) -> Iterator[Coroutine[Any, Any, None]]:
         run = self._record.run
         for name in names(run, CHILD, STARTED, ABANDONED):
-            yield self._stop(name, self._service.handle(name), CANCELLED, f"{run.id} is {run.status}")
+            yield self._stop(name, CANCELLED, f"{run.id} is {run.status}")
         for name in names(run, AGENT, STARTED, ABANDONED):
             yield stop_agent(self._attempts(), name)
 

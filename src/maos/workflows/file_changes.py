@@ -28,7 +28,7 @@ from maos.plans.parser import ParsedPlan, parse
 from maos.plans.source import load
 from maos.runs import agent_types
 from maos.runs.plan_input import known_types
-from maos.workflows.errors import WorkflowChanged
+from maos.workflows.definition import WorkflowChanged
 
 OPTION = "workflow"
 """Where a run keeps what it was made from."""

@@ -37,11 +37,9 @@ from maos.model.workflow import (
 )
 from maos.store.contract import Key
 from maos.workflows import children, file_changes, record, schedules, values
-from maos.workflows.definition import StartRequest, Workflow, find
-from maos.workflows.engine import REFUSE, WorkflowEngine, find_run
-from maos.workflows.errors import NotWaiting, WorkflowChanged
+from maos.workflows.definition import Handle, NotWaiting, StartRequest, Workflow, WorkflowChanged, find, result_of
+from maos.workflows.engine import REFUSE, WorkflowEngine
 from maos.workflows.file_changes import Look
-from maos.workflows.handle import Handle, result_of
 from maos.workflows.schedules import Load
 from maos.workflows.status import Status, WorkflowNotice, WorkflowPreview
 
@@ -74,7 +72,9 @@ class Workflows:
         self._journal = journal
         self._clock = clock
         self._attempts = attempts
-        self._engine = WorkflowEngine(journal, clock, mailbox=mailbox, service=self, attempts=attempts, lease_s=lease_s)
+        self._engine = WorkflowEngine(
+            journal, clock, mailbox=mailbox, stop=self._stop, attempts=attempts, lease_s=lease_s
+        )
 
     # --- running ---------------------------------------------------------------------------------------------
 
@@ -225,16 +225,6 @@ class Workflows:
         """
         await self._engine.close()
 
-    # --- for executions --------------------------------------------------------------------------------------
-
-    async def start_child(self, request: StartRequest, *, on_change: str, even_paused: bool) -> Handle[Any]:
-        """Start a child, or resume it."""
-        return await self._engine.start(request, on_change=on_change, even_paused=even_paused)
-
-    def handle(self, id: str) -> Handle[Any] | None:
-        """The handle of a workflow run that this process executes."""
-        return self._engine.handle(id)
-
     # --- schedules -------------------------------------------------------------------------------------------
 
     async def schedule(
@@ -311,7 +301,7 @@ class Workflows:
             run = await m.workflows.get("greeting-1")
             print(run.status, run.result)
         """
-        return await find_run(self._journal, id)
+        return await record.find_run(self._journal, id)
 
     async def status(self, id: str) -> Status:
         """The status of a workflow run: "interrupted" when it is recorded as running and its process has ended.
@@ -479,6 +469,15 @@ class Workflows:
             await m.workflows.pause("order-7")
         """
         await self._send(id, PauseRequested(why=why, at_us=self._clock.now_us()))
+
+    async def _stop(self, id: str, status: str, why: str) -> None:
+        """Have a child paused or cancelled, whichever process executes it."""
+        if (handle := self._engine.handle(id)) is not None:
+            handle.stop(status, why)
+            await handle.wait()
+            return
+        with contextlib.suppress(NotFound, NotWaiting):  # it was never begun, or has ended
+            await (self.cancel(id, why=why) if status == CANCELLED else self.pause(id, why=why))
 
     async def _send(self, id: str, command: Command | QuestionAnswered, key: Key | None = None) -> None:
         """Append a command to the inbox of a run; one that has ended accepts only the repetition of a key."""

@@ -31,8 +31,7 @@ from maos.model.workflow import WorkflowRun
 from maos.plans.source import is_plan_file
 from maos.views import workflows as views
 from maos.views.workflows import describe
-from maos.workflows import loader
-from maos.workflows.handle import Handle
+from maos.workflows import Handle, loader
 from maos.workflows.record import CheckpointPolicy
 from maos.workflows.status import Status, WorkflowPreview
 
