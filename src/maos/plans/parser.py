@@ -7,14 +7,13 @@ import json
 import math
 import re
 import shlex
-import typing
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
 
 from maos.model.plan import BadPlan, Gate, Guesses, Plan, Problem, Task, check, shown, unknown_need
-from maos.plans.format import VERSION, Command, FilePlan, FileTask, Scalar
+from maos.plans.format import VERSION, Command, FileGate, FilePlan, FileTask, Scalar
 from maos.plans.source import JSON, Located, Source, of_data, read
 from maos.settings.positions import Path
 
@@ -28,6 +27,8 @@ _WORDS = {
     "array": "a list", "object": "a mapping", "str": "text", "int": "a whole number", "float": "a number",
     "bool": "true or false", "null": "nothing",
 }  # fmt: skip
+_ITEMS: dict[str | int, type[Any]] = {"tasks": FileTask, "gates": FileGate}
+"""The structures that the items of a list have, by the name of its field."""
 _OLD_NAMES = {"steps": "tasks", "description": "summary"}
 
 
@@ -142,10 +143,9 @@ class _Typed:
         return struct(**found) if all(each.name in found for each in fields.values() if each.required) else None
 
     def _value(self, value: Any, type_: Any, path: Path) -> Any:
-        struct = _struct_of_items(type_)
+        struct = _ITEMS.get(path[-1])
         if struct is not None and isinstance(value, list) and value:
-            made = [self._found(each, struct, (*path, number)) for number, each in enumerate(value)]
-            return [self._stand_in(value[number], struct) if each is None else each for number, each in enumerate(made)]
+            return [self._item(each, struct, (*path, number)) for number, each in enumerate(value)]
         try:
             return msgspec.convert(value, type_)
         except msgspec.ValidationError as error:
@@ -161,11 +161,13 @@ class _Typed:
             self.wrong.add(path)
             return msgspec.UNSET
 
-    @staticmethod
-    def _stand_in(data: Any, struct: type[Any]) -> Any:
-        """What is known of an item that is wrong: others may need it."""
+    def _item(self, data: Any, struct: type[Any], path: Path) -> Any:
+        """An item of a list; or what is known of one that is wrong, as others may need it."""
+        found = self._found(data, struct, path)
+        if found is not None or struct is not FileTask:
+            return found or struct()
         name = data.get("name") if isinstance(data, dict) else None
-        return struct(name=name if isinstance(name, str) else "") if struct is FileTask else struct()
+        return FileTask(name=name if isinstance(name, str) else "")
 
     def _unknown(self, name: str, path: Path, known: list[str]) -> str:
         """Add a problem with a key; the hint that it gives."""
@@ -179,27 +181,19 @@ class _Typed:
         self.wrong |= {path, path[:2]}
 
 
-def _struct_of_items(type_: Any) -> type[Any] | None:
-    """The structure that the items of a list have; None for every other type."""
-    if typing.get_origin(type_) is typing.Annotated:
-        type_ = typing.get_args(type_)[0]
-    inner = typing.get_args(type_)[0] if typing.get_origin(type_) is list else None
-    return inner if isinstance(inner, type) and issubclass(inner, msgspec.Struct) else None
-
-
 def _kind(value: Any) -> str:
     return {dict: "a mapping", list: "a list", str: "text", type(None): "nothing"}.get(type(value), "a number")
 
 
 def _plain(message: str) -> str:
     """What the type check says, in the words of people who write files."""
-    message = re.sub(r"`([a-z]+(?: \| [a-z]+)*)`", lambda found: _in_words(found[1].split(" | ")), message)
+
+    def in_words(found: re.Match[str]) -> str:
+        return " or ".join(_WORDS.get(each, each) for each in found[1].split(" | "))
+
+    message = re.sub(r"`([a-z]+(?: \| [a-z]+)*)`", in_words, message)
     message = re.sub(r"text matching regex .*", "letters, digits, - and _", message)
     return message[:1].lower() + message[1:].replace("nvalid enum value", "t cannot be")
-
-
-def _in_words(types: list[str]) -> str:
-    return " or ".join(_WORDS.get(each, each) for each in types)
 
 
 def _path(reported: str, data: Any) -> Path:
@@ -237,7 +231,11 @@ class _Builder:
 
     def parsed(self, agents: Collection[str] | None, is_whole: bool) -> ParsedPlan:
         """All tasks; BadPlan with what is wrong with the types and the meaning."""
-        self._check_given()
+        for name in self._source.variables:
+            if name not in self._file.variables:
+                there = f"there are: {', '.join(self._file.variables) or 'none'}"
+                hint = self._guesses.hint(name, self._file.variables, there)
+                self._add(("variables",), f"it has no variable {shown(name)}", hint)
         rows = [self._combinations(number, task) for number, task in enumerate(self._file.tasks)]
         for task, combinations in zip(self._file.tasks, rows, strict=True):
             self._spread.setdefault(task.name, [_named(task.name, each) for each in combinations])
@@ -246,8 +244,11 @@ class _Builder:
             for each in combinations:
                 origins.append(number)
                 tasks.append(self._task(number, task, each, is_whole))
-        parsed = ParsedPlan(self._plan(tasks), self._file, self._source, self._located, tuple(origins))
-        for problem in check(parsed.plan, agents=agents) if is_whole and tasks else ():
+        file = self._file
+        request = file.request or self._source.title(file.name)
+        plan = Plan(tasks=tasks, request=request, summary=file.summary, conflicts=file.conflicts)
+        parsed = ParsedPlan(plan, file, self._source, self._located, tuple(origins))
+        for problem in check(plan, agents=agents) if is_whole and tasks else ():
             if not self._is_known(problem, origins):
                 self._problems.setdefault(parsed.locate(problem))
         if self._problems:
@@ -262,22 +263,6 @@ class _Builder:
             case ("tasks", int(number), *field):
                 return ("tasks", origins[number]) in self._wrong and field != ["agent"]
         return False
-
-    def _plan(self, tasks: list[Task]) -> Plan:
-        file = self._file
-        return Plan(
-            tasks=tasks,
-            request=file.request or self._source.title(file.name),
-            summary=file.summary,
-            conflicts=file.conflicts,
-        )
-
-    def _check_given(self) -> None:
-        for name in self._source.variables:
-            if name not in self._file.variables:
-                there = f"there are: {', '.join(self._file.variables) or 'none'}"
-                hint = self._guesses.hint(name, self._file.variables, there)
-                self._add(("variables",), f"it has no variable {shown(name)}", hint)
 
     def _combinations(self, number: int, task: FileTask) -> list[dict[str, str]]:
         path: Path = ("tasks", number, "matrix")
@@ -308,22 +293,11 @@ class _Builder:
             text = json.dumps(self._data(task.arguments, given, (*path, "with")))
         elif task.arguments:
             self._add((*path, "with"), "only a python task is given arguments")
-        return Task(
-            name=_named(task.name, combination),
-            task=text,
-            agent=task.agent,
-            kind=kind,
-            command=command,
-            mcp=task.mcp,
-            needs=list(self._needs(path, task, is_whole)),
-            priority=task.priority,
-            time_limit_s=task.time_limit_s,
-            budget_usd=task.budget_usd,
-            tokens_max=task.tokens_max,
-            gates=list(self._gates(path, task, given)),
-            model=task.model,
-            tools=task.tools,
-        )
+        filled = {
+            "name": _named(task.name, combination), "task": text, "kind": kind, "command": command,
+            "needs": list(self._needs(path, task, is_whole)), "gates": list(self._gates(path, task, given)),
+        }  # fmt: skip
+        return Task(**{each: filled.get(each, getattr(task, each)) for each in Task.__struct_fields__})
 
     def _gates(self, path: Path, task: FileTask, given: Mapping[str, str]) -> Iterator[Gate]:
         for index, gate in enumerate(task.gates):

@@ -256,7 +256,8 @@ class _File:
         else:
             inside = [each.rpartition(".")[2] for each in known if each.rpartition(".")[0] == section]
             guess = [f"{section}.{each}".lstrip(".") for each in get_close_matches(path[-1], inside, n=1)]
-        guess = guess or get_close_matches(name, known, n=1) or _by_key(path[-1], known)
+        of_key = [each for each in known if each.rpartition(".")[2] == path[-1]]  # for a file that lacks the table
+        guess = guess or get_close_matches(name, known, n=1) or (of_key if len(of_key) == 1 else [])
         if guess:
             hint = f"did you mean {guess[0]}?"
         elif section in schema.sections():
@@ -283,12 +284,6 @@ def _leaves(table: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterable[tu
             yield from _leaves(value, here)
         else:
             yield here, value
-
-
-def _by_key(key: str, known: Iterable[str]) -> list[str]:
-    """Return the only setting with this key, for a file that lacks the table."""
-    found = [each for each in known if each.rpartition(".")[2] == key]
-    return found if len(found) == 1 else []
 
 
 def _path(text: str, folder: Path) -> str:

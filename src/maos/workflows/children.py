@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -24,24 +24,12 @@ from maos.errors import (
 from maos.faults import crash_point
 from maos.holder.client import StartFailed
 from maos.journal.journal import Journal
+from maos.model import workflow as model
 from maos.model.attempt import Attempt
 from maos.model.events.run import TaskReleased
 from maos.model.run import TaskState
 from maos.model.status import AttemptStatus, TaskStatus
-from maos.model.workflow import (
-    ABANDONED,
-    AGENT,
-    CANCELLED,
-    CHANGED,
-    CHILD,
-    COMPLETED,
-    DONE,
-    FAILED,
-    PAUSED,
-    RUNNING,
-    STARTED,
-    WorkflowRun,
-)
+from maos.model.workflow import WorkflowRun
 from maos.runs.outcomes import Outcome, what_follows
 from maos.workflows import values
 from maos.workflows.control import Control
@@ -83,7 +71,7 @@ def names(parent: WorkflowRun, kind: str, *statuses: str) -> list[str]:
 
 def is_abandoned(parent: WorkflowRun, id: str) -> bool:
     """Whether a workflow run does not wait for a child any more."""
-    return not parent.is_open or id in names(parent, CHILD, ABANDONED)
+    return not parent.is_open or id in names(parent, model.CHILD, model.ABANDONED)
 
 
 class Children:
@@ -123,7 +111,7 @@ class Children:
         about = {"id": id} if id else {}
         request = StartRequest(workflow, args, kwargs, id or name_of(self._id, step_id), parent=self._id)
         work = partial(self._run_child, request)
-        result = await self._execute(step_id, CHILD, workflow.name, digest, about, work)
+        result = await self._execute(step_id, model.CHILD, workflow.name, digest, about, work)
         return values.typed(result, workflow.returns, f"what the workflow {workflow.name} returned")
 
     async def agent(self, step_id: str, task: str, given: dict[str, Any]) -> str:
@@ -131,7 +119,7 @@ class Children:
         digest = values.digest((task, given), {}, "an argument of agent()")
         about = {"task": values.beginning(task)}
         work = partial(self.run_agent, name_of(self._id, step_id), task, given)
-        answer: str = await self._execute(step_id, AGENT, given["kind"], digest, about, work)
+        answer: str = await self._execute(step_id, model.AGENT, given["kind"], digest, about, work)
         return answer
 
     async def _execute(
@@ -139,9 +127,9 @@ class Children:
     ) -> Any:
         """Execute a step that has a record of its own: it is resumed, never begun twice."""
         step = await self._control.recorded(step_id, kind, name, digest)
-        if step is not None and step.status == DONE:
+        if step is not None and step.status == model.DONE:
             return step.result
-        if step is not None and step.status == FAILED:
+        if step is not None and step.status == model.FAILED:
             raise StepFailed(name, step.error or {})
         with self._control.waiting(step_id):
             if step is None:
@@ -173,19 +161,19 @@ class Children:
                 except (Held, LeaseLost):  # another process runs it: wait for its end, or for that of the process
                     await asyncio.sleep(HELD_S)
                     run = await find_run(self._journal, id)
-                    if run.status != RUNNING:
+                    if run.status != model.RUNNING:
                         break
         except asyncio.CancelledError:
             control = self._control
-            if status := CANCELLED if control.abandons else control.stop_as:
+            if status := model.CANCELLED if control.abandons else control.stop_as:
                 why = f"was {status}" if control.stop_as else "does not wait for it any more"
                 self._end(self._stop(id, status, f"{self._id} {why}"))
             raise
-        if run.status == COMPLETED:
+        if run.status == model.COMPLETED:
             return run.result
-        if run.status == CHANGED:
+        if run.status == model.CHANGED:
             raise self._record.changed(f"its child {id} has changed: {run.why}")
-        if run.status == PAUSED:
+        if run.status == model.PAUSED:
             await self._pause_parent(f"its child {id} was paused: {run.why}".rstrip(": "))
         raise StepFailed(request.workflow.name, run.error or {"type": "Cancelled", "message": f"{id} was {run.status}"})
 
@@ -199,7 +187,7 @@ class Children:
 
     async def _pause_parent(self, why: str) -> NoReturn:
         """Have the parent paused, and wait to be cancelled."""
-        self._control.stop(PAUSED, why)
+        self._control.stop(model.PAUSED, why)
         await asyncio.get_running_loop().create_future()
         raise AssertionError("that future has no result")
 
@@ -255,7 +243,7 @@ class Children:
                     raise StepFailed(name, {**values.error_data(error), "type": "start_failed"}) from error
         except asyncio.CancelledError:
             if self._control.abandons:
-                self._end(_stop_begun(attempts, name, begun))
+                self._end(stop_agent(attempts, name, begun))
             elif begun is not None:
                 begun.cancel()
                 await asyncio.gather(begun, return_exceptions=True)
@@ -278,15 +266,11 @@ class Children:
     def end_left_over(self) -> None:
         """End the children and agents that are left when the run has ended: those that its function did not wait for,
         or that it did not come to again before it was cancelled."""
-        for ending in self._left_over():
-            self._end(ending)
-
-    def _left_over(self) -> Iterator[Coroutine[Any, Any, None]]:
         run = self._record.run
-        for name in names(run, CHILD, STARTED, ABANDONED):
-            yield self._stop(name, CANCELLED, f"{run.id} is {run.status}")
-        for name in names(run, AGENT, STARTED, ABANDONED):
-            yield stop_agent(self._attempts(), name)
+        for name in names(run, model.CHILD, model.STARTED, model.ABANDONED):
+            self._end(self._stop(name, model.CANCELLED, f"{run.id} is {run.status}"))
+        for name in names(run, model.AGENT, model.STARTED, model.ABANDONED):
+            self._end(stop_agent(self._attempts(), name))
 
     async def all_ended(self) -> None:
         """Return when the children and agents that are being ended have ended."""
@@ -306,21 +290,12 @@ def _retry(attempt: Attempt, tries: int, now_us: int) -> TaskReleased | None:
     return following if isinstance(following, TaskReleased) else None
 
 
-async def _stop_begun(attempts: Attempts, name: str, begun: asyncio.Task[Running | None] | None) -> None:
+async def stop_agent(attempts: Attempts, name: str, begun: asyncio.Task[Running | None] | None = None) -> None:
+    """Have an agent stopped, whichever process runs it, if any does; `begun` is the task that begins it here."""
     running = await begun if begun is not None else None
-    if running is None:
-        await stop_agent(attempts, name)
-    else:
-        await running.stop()
-        await running.wait()
-
-
-async def stop_agent(attempts: Attempts, name: str) -> None:
-    """Have an agent stopped, whichever process runs it, if any does."""
     try:
-        if not (await attempts.get(name)).is_open:
-            return
-        running = await attempts.adopt(name)
+        if running is None and (await attempts.get(name)).is_open:
+            running = await attempts.adopt(name)
     except NotFound:
         return  # it was never begun
     except Held:

@@ -108,16 +108,12 @@ class Control:
                 await asyncio.get_running_loop().create_future()
         has_ended = step is not None and step.status in (DONE, FAILED)
         if (self.stop_as or self._record.broken or self._record.trouble) and not has_ended:
-            await self._refuse()
+            self._record.check()
+            if self._record.broken is not None:
+                raise self._record.broken
+            await self.idle()
+            raise asyncio.CancelledError
         return step
-
-    async def _refuse(self) -> None:
-        if self._record.trouble is not None:
-            raise self._record.trouble
-        if self._record.broken is not None:
-            raise self._record.broken
-        await self.idle()
-        raise asyncio.CancelledError
 
     @contextmanager
     def waiting(self, step_id: str) -> Iterator[None]:

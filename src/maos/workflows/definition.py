@@ -224,7 +224,12 @@ def workflow(function: Callable[..., Awaitable[Any]] | None = None, *, name: str
 
     def made(function: Callable[..., Awaitable[Any]]) -> Workflow[..., Any]:
         defined: Workflow[..., Any] = Workflow(function, name=name or function.__name__, version=version)
-        _register(defined)
+        known = _workflows.setdefault((defined.name, version), defined)
+        if known.where != defined.where:
+            there = f"{known.where['module']}.{known.where['function']}"
+            hint = "give one of them another name or version"
+            raise InvalidInput(f"there is a workflow {defined.name!r} already, in {there}", hint=hint)
+        _workflows[defined.name, version] = defined
         return defined
 
     return made if function is None else made(function)
@@ -241,16 +246,6 @@ def find(name: str, version: str = "") -> Workflow[..., Any]:
             hint=f"it has versions {', '.join(others)}" if others else "import the module that defines it first",
         )
     return found
-
-
-def _register(defined: Workflow[..., Any]) -> None:
-    known = _workflows.get((defined.name, defined.version))
-    if known is not None and known.where != defined.where:
-        there = f"{known.where['module']}.{known.where['function']}"
-        raise InvalidInput(
-            f"there is a workflow {defined.name!r} already, in {there}", hint="give one of them another name or version"
-        )
-    _workflows[defined.name, defined.version] = defined
 
 
 class Handle(Generic[R]):

@@ -120,7 +120,7 @@ class WorkflowEngine:
         """Record that a run begins, and execute it."""
         workflow = request.workflow
         async with self._released_on_error(lease):
-            recorder = Recorder(self._journal, WORKFLOW_RUN, WorkflowRun(id=id), lease, lease_s=self._lease_s)
+            recorder = self._recorder(WorkflowRun(id=id), lease)
             started = WorkflowStarted(
                 name=workflow.name,
                 definition=workflow.version,
@@ -154,14 +154,11 @@ class WorkflowEngine:
                 await self._journal.release(lease)
                 return Handle(run, workflow)
             code_before = run.code
-            recorder = Recorder(self._journal, WORKFLOW_RUN, run, lease, lease_s=self._lease_s)
-            claimed = WorkflowClaimed(
-                owner=ownership.identity(lease),
-                code=workflow.code,
-                overruled=overruled or None,
-                at_us=self._clock.now_us(),
+            recorder = self._recorder(run, lease)
+            owner, now_us = ownership.identity(lease), self._clock.now_us()
+            await recorder.append(
+                WorkflowClaimed(owner=owner, code=workflow.code, overruled=overruled or None, at_us=now_us)
             )
-            await recorder.append(claimed)
         return await self._execute(
             recorder, workflow, on_change=on_change, code_before=code_before, even_paused=even_paused
         )
@@ -179,9 +176,8 @@ class WorkflowEngine:
             run = await find_run(self._journal, id)
             if not run.is_open:
                 return None
-            recorder = Recorder(self._journal, WORKFLOW_RUN, run, lease, lease_s=self._lease_s)
             version, at_us = await self._journal.version(inbox(id)), self._clock.now_us()
-            await recorder.append(
+            await self._recorder(run, lease).append(
                 WorkflowEnded(status=WorkflowStatus.CANCELLED, why=why, inbox_version=version, at_us=at_us)
             )
         finally:
@@ -240,6 +236,9 @@ class WorkflowEngine:
         finally:
             self._executions.pop(id, None)
             await self._journal.release(execution.recorder.lease)
+
+    def _recorder(self, run: WorkflowRun, lease: Lease) -> Recorder[WorkflowRun]:
+        return Recorder(self._journal, WORKFLOW_RUN, run, lease, lease_s=self._lease_s)
 
     @asynccontextmanager
     async def _released_on_error(self, lease: Lease) -> AsyncIterator[None]:
@@ -320,8 +319,7 @@ class Execution:
         has_ended = False
         try:
             await asyncio.wait([main, keeper, listener], return_when=asyncio.FIRST_COMPLETED)
-            if self.record.trouble is not None:
-                raise self.record.trouble
+            self.record.check()
             if not main.done():
                 (keeper if keeper.done() else listener).result()
             await self.control.idle()  # of tasks that the function has started and does not await
@@ -411,16 +409,12 @@ class Scope:
         task = asyncio.current_task()
         if task is self._task:
             return self
-        stray = self._stray(task)
-        executor.set(stray)
-        return stray
-
-    def _stray(self, task: asyncio.Task[Any] | None) -> Scope:
-        """A branch for a task that the author started: numbered in the order of their first steps."""
-        number = self._strays[self.count] = self._strays.get(self.count, 0) + 1
+        number = self._strays[self.count] = self._strays.get(self.count, 0) + 1  # in the order of their first steps
         if task is not None:
             self.execution.add_stray(task)
-        return Scope(self.execution, f"{self.prefix}{self.count}~{number}.", task)
+        stray = Scope(self.execution, f"{self.prefix}{self.count}~{number}.", task)
+        executor.set(stray)
+        return stray
 
     async def run_step(self, step: StepDefinition[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Return the outcome of a step: the recorded one, or that of executing it now."""

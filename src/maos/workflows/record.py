@@ -109,9 +109,12 @@ class EventBuffer:
         self.clock = clock
         self._on_trouble: Callable[[], object] = lambda: None
         self._pending: list[events.WorkflowEvent] = []
-        self._waiters: list[asyncio.Future[None]] = []
-        self._written: list[asyncio.Future[None]] | None = None
-        """The flushes that wait for what is being written; None when nothing is."""
+        self._added = 0
+        self._written = 0
+        """How many of the events that were added are on disk."""
+        self._advanced = asyncio.Event()
+        """Set when more are on disk, or no more will be; then replaced by a new one."""
+        self._is_closed = False
         self._wake = asyncio.Event()
         self._writer: asyncio.Task[None] | None = None
         self.trouble: BaseException | None = None
@@ -131,6 +134,7 @@ class EventBuffer:
     def add(self, event: events.WorkflowEvent) -> None:
         """Have an event written with the next flush."""
         self._pending.append(event)
+        self._added += 1
 
     def flush_soon(self) -> None:
         """Have what was added written, together with everything else that is added until the writer's turn comes."""
@@ -138,17 +142,21 @@ class EventBuffer:
 
     async def flush(self) -> None:
         """Return when everything added so far is on disk; several branches share one commit."""
+        self.check()
+        needed = self._added
+        while self._written < needed:
+            if self._pending:
+                self._wake.set()
+            await self._advanced.wait()
+            if self._written < needed:
+                self.check()
+                if self._is_closed:
+                    raise asyncio.CancelledError
+
+    def check(self) -> None:
+        """Raise why nothing can be written any more, if that is so."""
         if self.trouble is not None:
             raise self.trouble
-        if not self._pending and self._written is None:
-            return
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        if self._pending or self._written is None:
-            self._waiters.append(waiter)
-            self._wake.set()
-        else:
-            self._written.append(waiter)
-        await waiter
 
     def give_up(self, error: MaosError) -> MaosError:
         """Let nothing more be written, whatever the function does about the error."""
@@ -165,36 +173,28 @@ class EventBuffer:
         if self._writer is not None:
             self._writer.cancel()
             await asyncio.gather(self._writer, return_exceptions=True)
-        for each in self._waiters:
-            each.cancel()
+        self._is_closed = True
+        self._advance()
 
     async def _write(self) -> None:
         while self.trouble is None:
             await self._wake.wait()
             self._wake.clear()
             while self._pending and self.trouble is None:
-                await self._write_pending()
+                pending, self._pending = self._pending, []
+                try:
+                    await self._recorder.append(*pending)
+                except Exception as error:  # noqa: BLE001 - raised by every flush, now or later
+                    self.trouble = error
+                    self._on_trouble()
+                else:
+                    self.version = self._recorder.fold.version
+                    self._written += len(pending)
+                self._advance()
 
-    async def _write_pending(self) -> None:
-        pending, self._pending = self._pending, []
-        self._written, self._waiters = self._waiters, []
-        try:
-            await self._recorder.append(*pending)
-        except Exception as error:  # noqa: BLE001 - raised by every flush, now or later
-            self.trouble = error
-            for each in (*self._written, *self._waiters):
-                if not each.done():
-                    each.set_exception(error)
-            self._on_trouble()
-        else:
-            self.version = self._recorder.fold.version
-            for each in self._written:
-                if not each.done():
-                    each.set_result(None)
-        finally:
-            for each in self._written:  # cancelled: it is unknown whether the events were written
-                each.cancel()
-            self._written = None
+    def _advance(self) -> None:
+        self._advanced.set()
+        self._advanced = asyncio.Event()
 
 
 class RunRecord(EventBuffer):
@@ -219,10 +219,8 @@ class RunRecord(EventBuffer):
         self._last_step = ""
         """The id of the step that ended last."""
         self._checked = self.run.version
-        self._new = 0
-        """How many events hold something that must be on disk before a step depends on it."""
-        self._safe = 0
-        """How many of these are on disk."""
+        self._fresh = 0
+        """How many events have to be on disk before a step depends on what is in the last of them."""
 
     # --- steps of earlier executions -------------------------------------------------------------------------
 
@@ -284,18 +282,14 @@ class RunRecord(EventBuffer):
             return False
         self.unseen.discard(step_id)
         if step is None:
-            self._new += 1
             self.add_completed(step_id, kind=PATCH, name=name)
+            self.mark_new()
         return True
 
     def skipped_branches(self, step_id: str) -> set[int] | None:
         """Return which of several branches were not begun because another one had failed; None if unknown yet."""
         step = self.find(step_id, VALUE, "branches")
         return None if step is None else set(step.result)
-
-    def has_begun(self, prefix: str) -> bool:
-        """Whether steps of a branch are recorded."""
-        return any(step_id.startswith(prefix) for step_id in self.run.steps)
 
     # --- events of steps -------------------------------------------------------------------------------------
 
@@ -328,21 +322,19 @@ class RunRecord(EventBuffer):
 
     def add_value(self, step_id: str, name: str, made: Any) -> None:
         """A value was made that would differ in another execution."""
-        self._new += 1
         self.add_completed(step_id, made, kind=VALUE, name=name)
+        self.mark_new()
 
     # --- when they are written -------------------------------------------------------------------------------
 
     def mark_new(self) -> None:
-        """Note that an event was added that would differ in another execution."""
-        self._new += 1
+        """Note that the last event that was added would differ in another execution."""
+        self._fresh = self._added
 
     async def flush_new(self) -> None:
         """Have what chance, the clock and other processes said on disk, before a step depends on it."""
-        new = self._new
-        if new > self._safe:
+        if self._written < self._fresh:
             await self.flush()
-            self._safe = max(self._safe, new)  # what other branches added meanwhile may not be there yet
         else:
             await asyncio.sleep(0)
 

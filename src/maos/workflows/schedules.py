@@ -86,19 +86,15 @@ class Cron:
 
     def after(self, time: datetime) -> datetime | None:
         """The first time after another; None when there is none for years."""
-        for day in self._days_from(time, timedelta(days=1), 366 * YEARS_MAX + 1):
-            for found in self._times(day):
-                if found.timestamp() > time.timestamp():
-                    return found
-        return None
+        days = self._days_from(time, timedelta(days=1), 366 * YEARS_MAX + 1)
+        found = (each for day in days for each in self._times(day))
+        return next((each for each in found if each.timestamp() > time.timestamp()), None)
 
     def last(self, time: datetime) -> datetime | None:
         """The last time that is not after another; None when there is none for a year."""
-        for day in self._days_from(time, timedelta(days=-1), 367):
-            for found in reversed(list(self._times(day))):
-                if found.timestamp() <= time.timestamp():
-                    return found
-        return None
+        days = self._days_from(time, timedelta(days=-1), 367)
+        found = (each for day in days for each in reversed(list(self._times(day))))
+        return next((each for each in found if each.timestamp() <= time.timestamp()), None)
 
     def _days_from(self, time: datetime, step: timedelta, count: int) -> Iterator[datetime]:
         """The days that are due among so many from that of a time on."""
@@ -215,7 +211,7 @@ class ScheduleServer:
         self._start = start
         self._resume = resume
         self._tell = tell
-        self._load = load or _defined_here
+        self._load = load or (lambda schedule: find(schedule.workflow, schedule.definition))
         self._told: set[str] = set()
         self._handled: set[str] = set()
         """Ids of runs that were started, or never can be."""
@@ -279,7 +275,3 @@ class ScheduleServer:
         if text not in self._told:
             self._told.add(text)
             self._tell(text)
-
-
-def _defined_here(schedule: Schedule) -> Workflow[..., Any]:
-    return find(schedule.workflow, schedule.definition)

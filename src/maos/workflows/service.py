@@ -16,25 +16,13 @@ from maos.engine.recorder import LEASE_S
 from maos.engine.streams import WORKFLOW_RUN
 from maos.errors import Conflict, Corrupt, InvalidInput, LeaseLost, NotFound
 from maos.journal.journal import Append, Journal
+from maos.model import workflow as model
 from maos.model.events.commands import CancelRequested, Command, PauseRequested, ResolveRequested, SignalSent
 from maos.model.events.run import QuestionAnswered
 from maos.model.message import inbox
 from maos.model.run import Run
 from maos.model.schedule import Schedule
-from maos.model.workflow import (
-    ABANDONED,
-    AGENT,
-    CANCELLED,
-    GATE,
-    PAUSED,
-    RUNNING,
-    STARTED,
-    STEP,
-    UNKNOWN,
-    Step,
-    WorkflowRun,
-    stream,
-)
+from maos.model.workflow import Step, WorkflowRun, stream
 from maos.store.contract import Key
 from maos.workflows import children, file_changes, record, schedules, values
 from maos.workflows.definition import Handle, NotWaiting, StartRequest, Workflow, WorkflowChanged, find, result_of
@@ -92,7 +80,7 @@ class Workflows:
                 return await (await self.start(workflow, *args, id=id, **kwargs)).result()
             except Held:
                 run = await WORKFLOW_RUN.load(self._journal, id)
-                if run is not None and run.status != RUNNING:
+                if run is not None and run.status != model.RUNNING:
                     return result_of(run, workflow)
             await asyncio.sleep(FOLLOW_S)
 
@@ -208,7 +196,7 @@ class Workflows:
         parent = await WORKFLOW_RUN.load(self._journal, run.parent) if run.parent else None
         if parent is not None and children.is_abandoned(parent, run.id):
             await self._end(run.id, f"{run.parent} does not wait for it any more")
-        if run.parent or run.status == PAUSED:
+        if run.parent or run.status == model.PAUSED:
             return None
         definition = find(run.name, run.definition)
         if self._engine.is_unfit(run, definition):
@@ -407,7 +395,7 @@ class Workflows:
                 await m.workflows.answer("order-7", step_id, "yes")
         """
         run = await self.get(id)
-        questions = {each: step for each, step in run.waiting.items() if step.kind == GATE}
+        questions = {each: step for each, step in run.waiting.items() if step.kind == model.GATE}
         if (step := questions.get(step_id)) is None:
             raise _not_waiting(run, f"the workflow {run.id} asks nothing at {step_id!r}", questions)
         choices = step.about.get("choices", [])
@@ -427,7 +415,7 @@ class Workflows:
             raise InvalidInput(f"an outcome cannot be {outcome!r}", hint="say done, failed or again")
         run = await self.get(id)
         step = run.steps.get(step_id)
-        if step is None or step.kind != STEP or step.status not in (UNKNOWN, STARTED):
+        if step is None or step.kind != model.STEP or step.status not in (model.UNKNOWN, model.STARTED):
             raise _not_waiting(run, f"there is nothing to resolve at {step_id!r} of the workflow {run.id}", run.unknown)
         value = values.plain(value, "the result")
         command = ResolveRequested(
@@ -457,8 +445,8 @@ class Workflows:
         if run is None:
             return
         for child in [each.id async for each in self.all() if each.parent == id and each.is_open]:
-            await self.cancel(child, why=f"{id} was {CANCELLED}")
-        for name in children.names(run, AGENT, STARTED, ABANDONED):
+            await self.cancel(child, why=f"{id} was {model.CANCELLED}")
+        for name in children.names(run, model.AGENT, model.STARTED, model.ABANDONED):
             await children.stop_agent(self._attempts(), name)
 
     async def pause(self, id: str, *, why: str = "") -> None:
@@ -477,7 +465,7 @@ class Workflows:
             await handle.wait()
             return
         with contextlib.suppress(NotFound, NotWaiting):  # it was never begun, or has ended
-            await (self.cancel(id, why=why) if status == CANCELLED else self.pause(id, why=why))
+            await (self.cancel(id, why=why) if status == model.CANCELLED else self.pause(id, why=why))
 
     async def _send(self, id: str, command: Command | QuestionAnswered, key: Key | None = None) -> None:
         """Append a command to the inbox of a run; one that has ended accepts only the repetition of a key."""
