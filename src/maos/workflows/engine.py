@@ -41,11 +41,11 @@ from maos.model.status import WorkflowStatus
 from maos.model.workflow import CANCELLED, CHANGED, PAUSED, VALUE, WorkflowRun, stream
 from maos.store.contract import Lease
 from maos.workflows import values
-from maos.workflows.children import Children, Start, Stop
+from maos.workflows.children import Children, Stop
 from maos.workflows.control import Control, WorkflowInbox
 from maos.workflows.definition import Handle, StartRequest, StepDefinition, Workflow, WorkflowChanged, executor, find
 from maos.workflows.record import CheckpointPolicy, RunRecord, find_run
-from maos.workflows.steps import Steps, Threads, Waits
+from maos.workflows.steps import Steps, Waits
 
 if TYPE_CHECKING:
     from maos.engine.attempts import Attempts
@@ -71,17 +71,17 @@ class WorkflowEngine:
         attempts: Callable[[], Attempts],
         lease_s: float,
     ) -> None:
-        self._journal = journal
-        self._clock = clock
+        self.journal = journal
+        self.clock = clock
         self._mailbox = mailbox
-        self._stop = stop
-        self._attempts = attempts
+        self.stop = stop
+        self.attempts = attempts
         self._lease_s = lease_s
         self._executions: dict[str, Execution] = {}
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._unfit: dict[str, str] = {}
         """Runs that executed other steps than before when this process executed them last, and with which code."""
-        self._threads: WeakValueDictionary[str, asyncio.Task[Any]] = WeakValueDictionary()
+        self.threads: WeakValueDictionary[str, asyncio.Task[Any]] = WeakValueDictionary()
         """Those of plain functions that run as steps, by the keys of the steps."""
 
     def handle(self, id: str) -> Handle[Any] | None:
@@ -104,7 +104,7 @@ class WorkflowEngine:
         id = check_agent(request.id) if request.id else f"w-{secrets.token_hex(3)}"
         arguments = values.arguments(workflow.function, request.args, request.kwargs, workflow.name)
         async with self.turn(id):
-            known: WorkflowRun | Lease | None = await WORKFLOW_RUN.load(self._journal, id)
+            known: WorkflowRun | Lease | None = await WORKFLOW_RUN.load(self.journal, id)
             if known is None:
                 if not request.parent:
                     check_run(id)
@@ -129,10 +129,10 @@ class WorkflowEngine:
                 options={**request.options, "where": workflow.where},
                 parent=request.parent,
                 owner=ownership.identity(lease),
-                at_us=self._clock.now_us(),
+                at_us=self.clock.now_us(),
             )
             await recorder.append(started)
-        return await self._execute(recorder, workflow)
+        return await self._execute(Execution(self, recorder, workflow))
 
     async def resume(
         self, known: WorkflowRun, workflow: Workflow[..., Any], on_change: str, *, even_paused: bool = True
@@ -145,22 +145,22 @@ class WorkflowEngine:
         if not known.is_open or (known.status == PAUSED and not even_paused):
             return Handle(known, workflow)
         _check_arguments(known, workflow)
-        await consent.check(self._journal, known.id)
+        await consent.check(self.journal, known.id)
         lease = await self._claim(known.id, known)
-        overruled = await self._journal.version(inbox(known.id)) if even_paused else 0
+        overruled = await self.journal.version(inbox(known.id)) if even_paused else 0
         async with self._released_on_error(lease):
-            run = await find_run(self._journal, known.id)
+            run = await find_run(self.journal, known.id)
             if not run.is_open:  # the process that executed it ended it meanwhile
-                await self._journal.release(lease)
+                await self.journal.release(lease)
                 return Handle(run, workflow)
             code_before = run.code
             recorder = self._recorder(run, lease)
-            owner, now_us = ownership.identity(lease), self._clock.now_us()
+            owner, now_us = ownership.identity(lease), self.clock.now_us()
             await recorder.append(
                 WorkflowClaimed(owner=owner, code=workflow.code, overruled=overruled or None, at_us=now_us)
             )
         return await self._execute(
-            recorder, workflow, on_change=on_change, code_before=code_before, even_paused=even_paused
+            Execution(self, recorder, workflow, on_change=on_change, code_before=code_before, even_paused=even_paused)
         )
 
     async def end(self, id: str, why: str) -> WorkflowRun | None:
@@ -169,19 +169,19 @@ class WorkflowEngine:
         None when it has ended before, or when another process executes it, which then receives the command.
         """
         try:
-            lease = await self._claim(id, await find_run(self._journal, id))
+            lease = await self._claim(id, await find_run(self.journal, id))
         except Held:
             return None
         try:
-            run = await find_run(self._journal, id)
+            run = await find_run(self.journal, id)
             if not run.is_open:
                 return None
-            version, at_us = await self._journal.version(inbox(id)), self._clock.now_us()
+            version, at_us = await self.journal.version(inbox(id)), self.clock.now_us()
             await self._recorder(run, lease).append(
                 WorkflowEnded(status=WorkflowStatus.CANCELLED, why=why, inbox_version=version, at_us=at_us)
             )
         finally:
-            await self._journal.release(lease)
+            await self.journal.release(lease)
         return run
 
     async def close(self) -> None:
@@ -191,21 +191,8 @@ class WorkflowEngine:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _execute(
-        self,
-        recorder: Recorder[WorkflowRun],
-        workflow: Workflow[..., Any],
-        *,
-        on_change: str = REFUSE,
-        code_before: str = "",
-        even_paused: bool = True,
-    ) -> Handle[Any]:
+    async def _execute(self, execution: Execution) -> Handle[Any]:
         """Execute a run that this process has claimed, in a task of its own."""
-        start = partial(self.start, on_change=on_change, even_paused=even_paused)
-        execution = Execution(
-            recorder, workflow, self._journal, self._clock, attempts=self._attempts, threads=self._threads,
-            start=start, stop=self._stop, code_before=code_before, even_paused=even_paused,
-        )  # fmt: skip
         run = execution.run
         inbox = await self._mailbox.open(run.id, after=run.inbox_cursor, rest_s=INBOX_REST_S)
         try:
@@ -235,35 +222,35 @@ class WorkflowEngine:
             raise
         finally:
             self._executions.pop(id, None)
-            await self._journal.release(execution.recorder.lease)
+            await self.journal.release(execution.recorder.lease)
 
     def _recorder(self, run: WorkflowRun, lease: Lease) -> Recorder[WorkflowRun]:
-        return Recorder(self._journal, WORKFLOW_RUN, run, lease, lease_s=self._lease_s)
+        return Recorder(self.journal, WORKFLOW_RUN, run, lease, lease_s=self._lease_s)
 
     @asynccontextmanager
     async def _released_on_error(self, lease: Lease) -> AsyncIterator[None]:
         try:
             yield
         except BaseException:
-            await self._journal.release(lease)
+            await self.journal.release(lease)
             raise
 
     async def _claim(self, id: str, known: WorkflowRun | None) -> Lease:
         hint, is_open = f"`maos workflow show {id}` shows its status", known is None or known.is_open
-        look = partial(WORKFLOW_RUN.load, self._journal, id)
-        return await claim(self._journal, self._clock, stream(id), known, is_open=is_open, hint=hint, look=look)
+        look = partial(WORKFLOW_RUN.load, self.journal, id)
+        return await claim(self.journal, self.clock, stream(id), known, is_open=is_open, hint=hint, look=look)
 
     async def _claim_new(self, id: str) -> Lease | WorkflowRun:
         """Claim the right to begin a run; or return the one that another process has begun meanwhile."""
         try:
             lease = await self._claim(id, None)
         except Held:
-            if (begun := await WORKFLOW_RUN.load(self._journal, id)) is None:
+            if (begun := await WORKFLOW_RUN.load(self.journal, id)) is None:
                 raise
             return begun
-        begun = await WORKFLOW_RUN.load(self._journal, id)
+        begun = await WORKFLOW_RUN.load(self.journal, id)
         if begun is not None:
-            await self._journal.release(lease)
+            await self.journal.release(lease)
         return begun or lease
 
 
@@ -272,28 +259,26 @@ class Execution:
 
     def __init__(
         self,
+        engine: WorkflowEngine,
         recorder: Recorder[WorkflowRun],
         definition: Workflow[..., Any],
-        journal: Journal,
-        clock: Clock,
         *,
-        attempts: Callable[[], Attempts],
-        threads: Threads,
-        start: Start,
-        stop: Stop,
-        code_before: str,
-        even_paused: bool,
+        on_change: str = REFUSE,
+        code_before: str = "",
+        even_paused: bool = True,
     ) -> None:
         self.recorder = recorder
         self.definition = definition
-        self.record = RunRecord(recorder, journal, clock, code_before)
+        self.record = RunRecord(recorder, engine.journal, engine.clock, code_before)
         self.control = Control(self.record)
         self.inbox = WorkflowInbox(self.record, self.control)
-        self.steps = Steps(self.control, self.record, self.inbox, threads)
+        self.steps = Steps(self.control, self.record, self.inbox, engine.threads)
         self.waits = Waits(self.control, self.record, self.inbox)
+        start = partial(engine.start, on_change=on_change, even_paused=even_paused)
         self.children = Children(
-            self.control, self.record, journal, attempts, start=start, stop=stop, even_paused=even_paused
-        )
+            self.control, self.record, engine.journal, engine.attempts,
+            start=start, stop=engine.stop, even_paused=even_paused,
+        )  # fmt: skip
         self.task: asyncio.Task[WorkflowRun] | None = None
         """The task of this process that executes it."""
         self._strays: set[asyncio.Task[Any]] = set()

@@ -13,7 +13,7 @@ from maos.cli.database import DatabaseTarget
 
 if TYPE_CHECKING:
     from maos.runs.notify import Address
-    from maos.settings.current import Current
+    from maos.settings.loader import Current
 
 
 PERMISSIONS = ("ask", "edits", "deny")
