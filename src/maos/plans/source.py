@@ -188,9 +188,6 @@ def _yaml(source: Source) -> Located:
     return Located(data, source.name, lambda: positions)
 
 
-# --- JSON and TOML -----------------------------------------------------------------------------------------------
-
-
 def _json(source: Source) -> Located:
     repeats = False
 

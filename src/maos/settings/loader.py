@@ -287,7 +287,6 @@ def _leaves(table: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterable[tu
 
 
 def _path(text: str, folder: Path) -> str:
-    """Return a path relative to the folder of the file that has it."""
     if "://" in text or text == ":memory:":
         return text
     return str(folder / Path(text).expanduser())
@@ -322,7 +321,6 @@ def _variables(environment: Mapping[str, str]) -> _Layer:
 
 
 def _flags(flags: Mapping[str, tuple[str, Any]]) -> _Layer:
-    """Return the flags as a layer; the command line has checked them."""
     origins = {name: SettingOrigin(FLAG, flag) for name, (flag, _value) in flags.items()}
     return _Layer({name: value for name, (_flag, value) in flags.items()}, origins)
 

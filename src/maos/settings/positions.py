@@ -193,7 +193,6 @@ class _Scan:
 
 
 def _unquoted(key: str) -> str:
-    """A key in quotes as the parser has it."""
     if "\\" not in key or key.startswith("'"):
         return key[1:-1]
     try:

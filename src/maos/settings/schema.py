@@ -26,7 +26,6 @@ Frequency = Literal["every_step", "every_n_steps", "on_gates", "time_based", "ma
 
 
 def _variable(name: str) -> Meta:
-    """Give a setting a variable with a name of its own."""
     return Meta(extra={"variable": name})
 
 
@@ -323,7 +322,6 @@ def _field(section: str, each: msgspec.structs.FieldInfo) -> Field:
 
 
 def _allowed(info: msgspec.inspect.Type) -> str:
-    """Describe the values that a type allows."""
     match info:
         case msgspec.inspect.BoolType():
             return "true or false"

@@ -148,8 +148,6 @@ class Children:
             await self._record.write_outcome(step_id)
         return result
 
-    # --- children --------------------------------------------------------------------------------------------
-
     async def _run_child(self, request: StartRequest) -> Any:
         """Start or resume a child, and wait for it; it is paused and cancelled with its parent."""
         id = request.id
@@ -190,8 +188,6 @@ class Children:
         self._control.stop(model.PAUSED, why)
         await asyncio.get_running_loop().create_future()
         raise AssertionError("that future has no result")
-
-    # --- agents ----------------------------------------------------------------------------------------------
 
     async def run_agent(self, name: str, task: str, given: dict[str, Any]) -> str:
         """Start, adopt or resume an agent, and wait for it; it is stopped when its parent is cancelled.
@@ -248,8 +244,6 @@ class Children:
                 begun.cancel()
                 await asyncio.gather(begun, return_exceptions=True)
             raise
-
-    # --- those that are abandoned ----------------------------------------------------------------------------
 
     def _end(self, ending: Coroutine[Any, Any, Any]) -> None:
         """Have a child or an agent end; only the end of this run waits for it."""

@@ -73,8 +73,6 @@ class Control:
         """Whether a child or an agent whose step is cancelled now is of no use to this or a later execution."""
         return self.stop_as == CANCELLED or not (self.is_stopping or self.stop_as)
 
-    # --- steps that run --------------------------------------------------------------------------------------
-
     @contextmanager
     def at_work(self) -> Iterator[None]:
         """Around a step that runs, or whose beginning is being written: the run is not stopped before it has ended."""
@@ -93,8 +91,6 @@ class Control:
         """Return when no step runs."""
         while self._busy:
             await self._idle.wait()
-
-    # --- recorded steps --------------------------------------------------------------------------------------
 
     async def recorded(self, step_id: str, kind: str, name: str, digest: str = "") -> Step | None:
         """Return the step that is recorded under an id; raise WorkflowChanged when it was another one.
@@ -147,8 +143,8 @@ class WorkflowInbox:
         self._signals = {name: deque(map(tuple, found)) for name, found in record.run.signals.items()}
         self._listeners: dict[str, deque[asyncio.Future[None]]] = {}
         self._waiting: dict[str, asyncio.Future[None]] = {}
-        self._resolved: set[str] = set()
-        """Ids of steps that have an outcome, by a command or otherwise."""
+        self.resolved: set[str] = set()
+        """Ids of steps that have an outcome, by a command or otherwise: further commands about them are ignored."""
         self._again: set[str] = set()
         """Ids of steps that a command said to execute again."""
 
@@ -173,8 +169,6 @@ class WorkflowInbox:
             case PauseRequested(why=why) if version > self._run.overruled:
                 self._control.stop(PAUSED, why, version)
 
-    # --- signals ---------------------------------------------------------------------------------------------
-
     async def signal(self, name: str, wait: Wait) -> tuple[int, Any]:
         """Return the next signal of a name, with its version in the inbox; `wait` may stop waiting for the future."""
         while not self._signals.get(name):
@@ -197,8 +191,6 @@ class WorkflowInbox:
             if listener is not None:
                 listener.set_result(None)
 
-    # --- outcomes --------------------------------------------------------------------------------------------
-
     async def wait_for(self, step_id: str, wait: Wait) -> None:
         """Return when a command has given the outcome of a step, or said to execute it again."""
         if not self.has_heard_of(step_id):
@@ -208,28 +200,20 @@ class WorkflowInbox:
             finally:
                 del self._waiting[step_id]
 
-    def is_resolved(self, step_id: str) -> bool:
-        """Whether a step has an outcome."""
-        return step_id in self._resolved
-
     def has_heard_of(self, step_id: str) -> bool:
         """Whether a command gave the outcome of a step, or said to execute it again."""
-        return step_id in self._resolved or step_id in self._again
-
-    def close(self, step_id: str) -> None:
-        """Ignore commands about a step from now on: its outcome came otherwise."""
-        self._resolved.add(step_id)
+        return step_id in self.resolved or step_id in self._again
 
     def reopen(self, step_id: str) -> None:
         """Accept commands about a step again, whatever was said of an earlier try."""
-        self._resolved.discard(step_id)
+        self.resolved.discard(step_id)
         self._again.discard(step_id)
 
     def _receive_answer(self, step_id: str, answer: str, version: int) -> None:
         step = self._run.steps.get(step_id)
-        if step is not None and (step.kind, step.status) == (GATE, STARTED) and step_id not in self._resolved:
+        if step is not None and (step.kind, step.status) == (GATE, STARTED) and step_id not in self.resolved:
             self._record.add_completed(step_id, answer, inbox_version=version)
-            self._resolved.add(step_id)
+            self.resolved.add(step_id)
             self._wake(step_id)
 
     def _receive_outcome(self, command: ResolveRequested, version: int) -> None:
@@ -246,11 +230,11 @@ class WorkflowInbox:
             self._again.add(step_id)
         elif command.outcome == "done":
             self._record.add_completed(step_id, command.value, inbox_version=version)
-            self._resolved.add(step_id)
+            self.resolved.add(step_id)
         else:
             error = {"type": "", "message": command.why or "a person said that it failed"}
             self._record.add_failed(step_id, error, inbox_version=version)
-            self._resolved.add(step_id)
+            self.resolved.add(step_id)
         self._wake(step_id)
 
     def _wake(self, step_id: str) -> None:

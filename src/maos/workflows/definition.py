@@ -307,9 +307,6 @@ async def call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict
     return await result if inspect.isawaitable(result) else result
 
 
-# --- whether the code of a workflow has changed --------------------------------------------------------------------
-
-
 def source_digest(function: Callable[..., Any]) -> str:
     """Digest what a function takes and does. Comments, file names, its docstring and the version of Python do not
     count. Nor do the types of its arguments: recorded arguments are checked against them when a run is resumed.

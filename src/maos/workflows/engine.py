@@ -117,7 +117,6 @@ class WorkflowEngine:
             return await self.resume(known, workflow, on_change, even_paused=even_paused)
 
     async def _begin(self, id: str, lease: Lease, request: StartRequest, arguments: dict[str, Any]) -> Handle[Any]:
-        """Record that a run begins, and execute it."""
         workflow = request.workflow
         async with self._released_on_error(lease):
             recorder = self._recorder(WorkflowRun(id=id), lease)

@@ -167,7 +167,6 @@ def compare(run: Run, made_from: Origin, read: ParsedPlan) -> Changes:
 
 
 def _settings(read: ParsedPlan) -> dict[str, Any]:
-    """What a file says of the whole run."""
     return {"conflicts": read.plan.conflicts, **read.options}
 
 
@@ -255,7 +254,6 @@ async def adopt(journal: Journal, clock: Clock, run: Run, read: ParsedPlan, *, a
 
 
 def _state(run: Run, plan: Plan, read: ParsedPlan, agents: Mapping[str, Any]) -> dict[str, Any]:
-    """The content of a run with a new plan."""
     found, made_from = content(run), origin_of(read)
     found.set_tasks({task.name: _task(run, task) for task in plan.tasks})
     found.options = {**run.options, **made_from.option(), **_settings(read)}

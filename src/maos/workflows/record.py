@@ -89,11 +89,6 @@ class CheckpointPolicy(msgspec.Struct, forbid_unknown_fields=True):
         """Whether an outcome is on disk before anything else begins."""
         return self.frequency == "every_step"
 
-    @property
-    def on_gates(self) -> bool:
-        """Whether a checkpoint is made when a person is asked something."""
-        return self.frequency == "on_gates"
-
     def due(self, steps: int, passed_us: int) -> str:
         """Why a checkpoint is due after so many steps, and so long after the last one; empty when none is."""
         if self.frequency == "every_n_steps" and steps % self.every == 0:
@@ -351,7 +346,7 @@ class RunRecord(EventBuffer):
 
     async def write_question(self, step_id: str) -> None:
         """Have a question on disk, with a checkpoint if the policy makes one there."""
-        if self.policy.on_gates:
+        if self.policy.frequency == "on_gates":
             self._last_step = step_id
             await self.checkpoint("gate")
         else:

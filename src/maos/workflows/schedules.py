@@ -213,8 +213,6 @@ class ScheduleServer:
         self._tell = tell
         self._load = load or (lambda schedule: find(schedule.workflow, schedule.definition))
         self._told: set[str] = set()
-        self._handled: set[str] = set()
-        """Ids of runs that were started, or never can be."""
 
     async def serve(self) -> None:
         """Serve until cancelled: what is wrong with one schedule is reported once, and the others are served."""
@@ -248,28 +246,15 @@ class ScheduleServer:
         if time is None:
             return
         id = f"{schedule.name}-{to_datetime(to_us(time)):%Y%m%dT%H%MZ}"
-        if id in self._handled:
-            return
         try:
-            is_started = await WORKFLOW_RUN.load(self._journal, id) is not None
-        except Corrupt as error:
-            self._tell_once(f"{id} cannot be read: {error}")
-            is_started = True
-        if is_started or await self._start_run(schedule, id):
-            self._handled.add(id)
-
-    async def _start_run(self, schedule: Schedule, id: str) -> bool:
-        """Start the workflow of a schedule; whether it was started, or never can be."""
-        try:
-            arguments = schedule.arguments
-            await self._start(self._load(schedule), arguments["args"], arguments["kwargs"], id=id)
+            if await WORKFLOW_RUN.load(self._journal, id) is None:
+                arguments = schedule.arguments
+                await self._start(self._load(schedule), arguments["args"], arguments["kwargs"], id=id)
+                self._tell(f"started {id}")
         except Conflict:
-            return False  # another process was faster, which is seen the next time
-        except MaosError as error:
+            pass  # another process was faster, which is seen the next time
+        except MaosError as error:  # which may be otherwise the next time
             self._tell_once(f"{id} could not be started: {error}")
-            return isinstance(error, InvalidInput)  # anything else may work the next time
-        self._tell(f"started {id}")
-        return True
 
     def _tell_once(self, text: str) -> None:
         if text not in self._told:

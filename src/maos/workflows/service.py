@@ -459,7 +459,6 @@ class Workflows:
         await self._send(id, PauseRequested(why=why, at_us=self._clock.now_us()))
 
     async def _stop(self, id: str, status: str, why: str) -> None:
-        """Have a child paused or cancelled, whichever process executes it."""
         if (handle := self._engine.handle(id)) is not None:
             handle.stop(status, why)
             await handle.wait()

@@ -196,12 +196,10 @@ class Steps:
     async def _try(self, it: Invocation) -> Any:
         try:
             with it.context(), self._control.at_work():
-                if not it.step.timeout_s:
-                    return await self._call_function(it)
-                async with asyncio.timeout(it.step.timeout_s) as limit:
+                async with asyncio.timeout(it.step.timeout_s or None) as limit:
                     return await self._call_function(it)
         except TimeoutError as error:
-            if it.step.timeout_s and limit.expired():
+            if limit.expired():
                 raise Overdue(f"it took longer than {it.step.timeout_s:g} s") from error
             raise
 
@@ -224,8 +222,6 @@ class Steps:
     def _thread(self, key: str) -> asyncio.Task[Any] | None:
         """The thread that was started for a step, by this execution or an earlier one in this process."""
         return self._threads.get(key) or self._shared_threads.get(key)
-
-    # --- steps that were interrupted -------------------------------------------------------------------------
 
     async def _find_out(self, it: Invocation, error: Exception | None = None) -> Step | str:
         """Find out whether a step that was begun took effect: its outcome, NOT_DONE, or AGAIN.
@@ -253,7 +249,7 @@ class Steps:
             except Exception as raised:  # noqa: BLE001 - shown to the person who is asked in its place
                 said, error = None, raised
             if (isinstance(said, Found) or said == NOT_DONE) and not inbox.has_heard_of(it.step_id):
-                inbox.close(it.step_id)
+                inbox.resolved.add(it.step_id)
                 if said == NOT_DONE:
                     return NOT_DONE
                 self._record.add_completed(it.step_id, said.result)
@@ -276,11 +272,11 @@ class Steps:
         await self._inbox.wait_for(it.step_id, wait)
         if not self._inbox.has_heard_of(it.step_id) and thread is not None:
             self._threads[it.key] = thread
-            self._inbox.close(it.step_id)
+            self._inbox.resolved.add(it.step_id)
             return AGAIN
         with self._control.at_work():
             await self._record.flush()
-        return self._record.run.steps[it.step_id] if self._inbox.is_resolved(it.step_id) else AGAIN
+        return self._record.run.steps[it.step_id] if it.step_id in self._inbox.resolved else AGAIN
 
 
 def _retrieve(thread: asyncio.Task[Any]) -> None:
@@ -369,7 +365,7 @@ class Waits:
         try:
             await self._inbox.wait_for(step_id, lambda answered: self._wait(answered, until_us))
         except Expired:
-            if not self._inbox.is_resolved(step_id):
+            if step_id not in self._inbox.resolved:
                 if default is None:
                     self._record.add_failed(step_id, {"type": "Expired", "message": "no answer came in time"})
                 else:
