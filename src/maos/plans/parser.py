@@ -7,7 +7,7 @@ import json
 import math
 import re
 import shlex
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -90,16 +90,19 @@ def _parse(located: Located, source: Source, agents: Collection[str] | None, is_
 
 def to_source(plan: Plan, name: str) -> Source:
     """A plan as a text that can be edited; `parse` makes the same plan of it."""
-    data = _escaped(msgspec.to_builtins(plan))
+    data = _each_text(msgspec.to_builtins(plan), lambda text, _: _USE.sub(lambda use: "{{ '{{' }}" + use[0][2:], text))
     return Source(json.dumps(data, indent=2, ensure_ascii=False) + "\n", JSON, name)
 
 
-def _escaped(value: Any) -> Any:
+def _each_text(value: Any, change: Callable[[str, Path], str], path: Path = ()) -> Any:
+    """Data with each text in it changed; `change` is given a text and its path."""
     if isinstance(value, str):
-        return _USE.sub(lambda found: "{{ '{{' }}" + found[0][2:], value)
+        return change(value, path)
     if isinstance(value, list):
-        return [_escaped(each) for each in value]
-    return {name: _escaped(each) for name, each in value.items()} if isinstance(value, dict) else value
+        return [_each_text(each, change, (*path, index)) for index, each in enumerate(value)]
+    if isinstance(value, dict):
+        return {name: _each_text(each, change, (*path, name)) for name, each in value.items()}
+    return value
 
 
 # --- types -------------------------------------------------------------------------------------------------------
@@ -290,14 +293,15 @@ class _Builder:
         text = self._filled(task.task, given, (*path, "task"))
         if task.python:
             kind, command = "python", [self._filled(task.python, given, (*path, "python"))]
-            text = json.dumps(self._data(task.arguments, given, (*path, "with")))
+            filled = _each_text(task.arguments, lambda each, at: self._filled(each, given, at), (*path, "with"))
+            text = json.dumps(filled)
         elif task.arguments:
             self._add((*path, "with"), "only a python task is given arguments")
-        filled = {
+        changed = {
             "name": _named(task.name, combination), "task": text, "kind": kind, "command": command,
             "needs": list(self._needs(path, task, is_whole)), "gates": list(self._gates(path, task, given)),
         }  # fmt: skip
-        return Task(**{each: filled.get(each, getattr(task, each)) for each in Task.__struct_fields__})
+        return Task(**{each: changed.get(each, getattr(task, each)) for each in Task.__struct_fields__})
 
     def _gates(self, path: Path, task: FileTask, given: Mapping[str, str]) -> Iterator[Gate]:
         for index, gate in enumerate(task.gates):
@@ -335,15 +339,6 @@ class _Builder:
             return []
         whole = [_KEPT.sub(lambda found: uses[int(found[1])], word) for word in words]
         return [self._filled(word, given, path) for word in whole]
-
-    def _data(self, value: Any, given: Mapping[str, str], path: Path) -> Any:
-        if isinstance(value, str):
-            return self._filled(value, given, path)
-        if isinstance(value, list):
-            return [self._data(each, given, (*path, index)) for index, each in enumerate(value)]
-        if isinstance(value, dict):
-            return {name: self._data(each, given, (*path, name)) for name, each in value.items()}
-        return value
 
     def _filled(self, text: str, given: Mapping[str, str], path: Path) -> str:
         """A text with the values of its variables; `{{ '{{' }}` stands for the braces themselves."""

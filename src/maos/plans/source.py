@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import functools
 import json
 import os
@@ -10,6 +9,8 @@ import re
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, BinaryIO, NamedTuple
+
+import msgspec
 
 from maos.errors import InvalidInput
 from maos.model.plan import BadPlan, Problem, shown
@@ -221,16 +222,8 @@ def _toml(source: Source) -> Located:
         data = parse_toml(source.text)
     except NotToml as error:
         raise _bad(source, str(error), error.position) from error
-    return Located(_without_times(data), source.name, lambda: find_positions(source.text))
-
-
-def _without_times(value: Any) -> Any:
-    """Dates and times as text: a plan has no use for them as such."""
-    if isinstance(value, dict):
-        return {key: _without_times(each) for key, each in value.items()}
-    if isinstance(value, list):
-        return [_without_times(each) for each in value]
-    return value.isoformat() if isinstance(value, (datetime.date, datetime.time)) else value
+    data = msgspec.to_builtins(data)  # dates and times are text: a plan has no use for them as such
+    return Located(data, source.name, lambda: find_positions(source.text))
 
 
 def _bad(source: Source, what: str, at: Position = START, hint: str = "") -> BadPlan:

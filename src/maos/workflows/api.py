@@ -12,6 +12,7 @@ from typing import Any, TypeVar, overload
 
 from maos.clock import SystemClock, to_datetime
 from maos.errors import InvalidInput
+from maos.model.workflow import VALUE
 from maos.workflows.definition import Workflow, WorkflowChanged, executor
 from maos.workflows.engine import Scope, current_scope, need_scope
 
@@ -260,4 +261,7 @@ async def checkpoint(name: str) -> None:
     """
     scope = current_scope()
     if scope is not None:
-        await scope.execution.checkpoint(scope.next_id(), name)
+        step_id, record = scope.next_id(), scope.execution.record
+        if await scope.execution.control.recorded(step_id, VALUE, "checkpoint") is None:
+            record.add_completed(step_id, kind=VALUE, name="checkpoint")
+            await record.checkpoint("manual", name)

@@ -80,7 +80,7 @@ class StepDefinition(Generic[P, R]):
     @functools.cached_property
     def returns(self) -> Any:
         """The type that the function is annotated to return."""
-        return values.return_type(self.function)
+        return values.annotation(self.function, "return")
 
     def pause_s(self, failures: int) -> float:
         """How long to wait after that many tries that failed."""
@@ -120,7 +120,7 @@ class Workflow(Generic[P, R]):
     @functools.cached_property
     def returns(self) -> Any:
         """The type that the function is annotated to return."""
-        return values.return_type(self.function)
+        return values.annotation(self.function, "return")
 
     @functools.cached_property
     def code(self) -> str:

@@ -38,7 +38,7 @@ from maos.model.events.workflow import (
 )
 from maos.model.message import inbox
 from maos.model.status import WorkflowStatus
-from maos.model.workflow import CANCELLED, CHANGED, PAUSED, VALUE, WorkflowRun, stream
+from maos.model.workflow import CANCELLED, CHANGED, PAUSED, WorkflowRun, stream
 from maos.store.contract import Lease
 from maos.workflows import values
 from maos.workflows.children import Children, Stop
@@ -280,7 +280,7 @@ class Execution:
         )  # fmt: skip
         self.task: asyncio.Task[WorkflowRun] | None = None
         """The task of this process that executes it."""
-        self._strays: set[asyncio.Task[Any]] = set()
+        self.strays: set[asyncio.Task[Any]] = set()
         """Tasks that the function started by itself and that have executed a step."""
 
     @property
@@ -315,7 +315,7 @@ class Execution:
             return self.run
         finally:
             self.control.is_closing = True
-            tasks = (main, keeper, listener, *self._strays)
+            tasks = (main, keeper, listener, *self.strays)
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -355,17 +355,6 @@ class Execution:
                 error = unfit
         return _failed(values.error_data(error), at_us)
 
-    async def checkpoint(self, step_id: str, name: str) -> None:
-        """Have everything so far on disk, under a name."""
-        if await self.control.recorded(step_id, VALUE, "checkpoint") is None:
-            self.record.add_completed(step_id, kind=VALUE, name="checkpoint")
-            await self.record.checkpoint("manual", name)
-
-    def add_stray(self, task: asyncio.Task[Any]) -> None:
-        """Cancel a task that the function started by itself when the execution ends."""
-        self._strays.add(task)
-        task.add_done_callback(self._strays.discard)
-
 
 def _failed(error: dict[str, Any], at_us: int) -> WorkflowEnded:
     return WorkflowEnded(status=WorkflowStatus.FAILED, error=error, at_us=at_us)
@@ -395,7 +384,8 @@ class Scope:
             return self
         number = self._strays[self.count] = self._strays.get(self.count, 0) + 1  # in the order of their first steps
         if task is not None:
-            self.execution.add_stray(task)
+            self.execution.strays.add(task)
+            task.add_done_callback(self.execution.strays.discard)
         stray = Scope(self.execution, f"{self.prefix}{self.count}~{number}.", task)
         executor.set(stray)
         return stray
