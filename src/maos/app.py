@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from maos.ops.notices import NoticeInfo
     from maos.runs.agent_tools import AgentTools
     from maos.runs.service import Runs
-    from maos.settings.current import Current
+    from maos.settings.loader import Current
     from maos.transfer.service import Transfer
     from maos.travel.service import TimeTravel
     from maos.views.agents import Agents
@@ -74,7 +74,7 @@ class Maos:
     @cached_property
     def settings(self) -> Current:
         """What agents and runs go by: as given when it was opened, else the variables MAOS_… and the defaults."""
-        from maos.settings.current import Current
+        from maos.settings.loader import Current
 
         return self._read_settings() if self._read_settings is not None else Current()
 

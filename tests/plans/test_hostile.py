@@ -70,14 +70,14 @@ def test_the_command_ends_with_2_and_no_traceback(
 
 
 def test_many_unknown_names_take_no_longer_than_a_few() -> None:
-    tasks = [{"name": f"t{n}", "command": "x", "needs": [f"u{n}"] if n < 2_000 else []} for n in range(100_000)]
+    tasks = [{"name": f"t{n}", "command": "x", "needs": [f"u{n}"] if n < 2_000 else []} for n in range(20_000)]
     began = time.process_time()
     with pytest.raises(BadPlan) as raised:
         parser.parse(Source(json.dumps({"tasks": tasks}), JSON, "f"))
     assert len(raised.value.problems) == 2_000
     found = check(Plan(tasks=[Task(name=each["name"], task="x", needs=each["needs"]) for each in tasks]))  # type: ignore[arg-type]
     assert len(found) == 2_000
-    assert time.process_time() - began < 60
+    assert time.process_time() - began < 30, "comparing each with all names would take minutes"
 
 
 def test_a_circle_of_many_tasks_is_found_and_told_shortly() -> None:

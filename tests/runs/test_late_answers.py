@@ -17,7 +17,7 @@ from maos.runs import upkeep
 from maos.runs.commands import CommandHandler, gate_question
 from maos.runs.upkeep import Upkeep
 from maos.settings import find_files
-from maos.settings.current import Current
+from maos.settings.loader import Current
 from maos.workflows import file_changes as changing
 from tests.events import event
 

@@ -29,7 +29,7 @@ from maos.runs.plan_input import addition
 from maos.runs.service import Observer, Runs
 from maos.runs.status import is_executing
 from maos.settings import SettingsSource
-from maos.settings.current import Current
+from maos.settings.loader import Current
 from maos.travel.relocation import Moved
 
 HELLO = {"tasks": [{"name": "hello", "command": ["echo", "hello"]}]}

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pytest
 
 import maos
-from maos.settings.current import Current, here
+from maos.settings.loader import Current, here
 
 
 class Files(NamedTuple):

@@ -119,6 +119,7 @@ def test_a_path_counts_from_the_folder_of_the_file_that_says_it(files: Files) ->
         ("[checkpoint\ninterval_s = 3", "1:12: not TOML: expected ']' at the end of a table declaration"),
         ("a = 1\na = 2", "2:6: not TOML: cannot overwrite a value"),
         ("a = [", "1:6: not TOML: invalid value"),
+        (f"\na = {5_000 * '1'}", "2:1: a number has more than 4300 digits"),
     ],
 )  # fmt: skip
 def test_a_mistake_is_named_with_its_place(refused: Refused, text: str, said: str) -> None:

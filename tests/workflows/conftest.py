@@ -9,7 +9,7 @@ import pytest
 
 import maos
 from maos.app import Maos
-from maos.workflows import waits
+from maos.workflows import record
 from maos_testing.manual_clock import ManualClock
 from tests.engine.conftest import home  # noqa: F401
 
@@ -32,7 +32,7 @@ async def m(home: Path) -> AsyncIterator[Maos]:  # noqa: F811
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> ManualClock:
     """A clock that only the test moves; sleepers look at it often."""
-    monkeypatch.setattr(waits, "NAP_S_MAX", 0.001)
+    monkeypatch.setattr(record, "NAP_S_MAX", 0.001)
     return ManualClock()
 
 

@@ -15,7 +15,7 @@ from maos.model.run import Run
 from maos.plans.parser import ParsedPlan, parse
 from maos.plans.source import YAML, Source
 from maos.workflows import file_changes as changing
-from maos.workflows.errors import WorkflowChanged
+from maos.workflows.definition import WorkflowChanged
 
 FILE = """\
 name: release

@@ -235,9 +235,9 @@ async def test_what_chance_said_is_on_disk_before_a_step_is_told_of_it(m: Maos) 
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        ({"frequency": "sometimes"}, "there is no checkpoint frequency 'sometimes'"),
-        ({"frequency": "every_n_steps", "every": 0}, "a positive number of steps"),
-        ({"frequency": "time_based", "interval_s": 0}, "a positive interval"),
+        ({"frequency": "sometimes"}, "Invalid enum value 'sometimes' - at `\\$.frequency`"),
+        ({"frequency": "every_n_steps", "every": 0}, "Expected `int` >= 1 - at `\\$.every`"),
+        ({"frequency": "time_based", "interval_s": 0}, "Expected `float` > 0.0 - at `\\$.interval_s`"),
     ],
 )
 async def test_a_policy_that_makes_no_sense_is_refused_before_it_begins(
@@ -250,7 +250,7 @@ async def test_a_policy_that_makes_no_sense_is_refused_before_it_begins(
 
 def test_checkpoints_can_be_switched_off() -> None:
     policy = CheckpointPolicy("every_n_steps", every=1, enabled=False)
-    assert policy.after_step(0) == ""
+    assert policy.due(steps=1, passed_us=0) == ""
     assert not policy.every_step
 
 

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,10 +15,8 @@ from maos.engine.streams import WORKFLOW_RUN
 from maos.errors import NotFound, StoreUnavailable
 from maos.model.attempt import Attempt
 from maos.runs.outcomes import LIMIT_UNKNOWN_S
-from maos.workflows import agent, child, children, record, signal
-from maos.workflows import waits as waits_module
-from maos.workflows.errors import StepFailed
-from maos.workflows.handle import Handle
+from maos.workflows import Handle, agent, child, children, record, signal
+from maos.workflows.definition import StartRequest, StepFailed
 from maos_testing.manual_clock import ManualClock
 from tests.engine.conftest import processes_below
 from tests.workflows.conftest import Engine
@@ -213,13 +212,15 @@ async def test_a_store_that_is_away_says_nothing_about_a_child(engine: Engine, m
 
     async with engine() as m:
         with monkeypatch.context() as patched:
-            start_child = m.workflows.start_child
+            start_now = m.workflows._engine.start
 
-            async def start(*args: Any, **how: Any) -> Handle[Any]:
-                await start_child(*args, **how)
-                raise StoreUnavailable("the disk is gone", written=False)
+            async def start(request: StartRequest, **how: Any) -> Handle[Any]:
+                handle = await start_now(request, **how)
+                if request.parent:
+                    raise StoreUnavailable("the disk is gone", written=False)
+                return handle
 
-            patched.setattr(m.workflows, "start_child", start)
+            patched.setattr(m.workflows._engine, "start", start)
             with pytest.raises(StoreUnavailable, match="the disk is gone"):
                 await m.workflows.run(parent, id="p")
         assert (await m.workflows.get("p")).status == "running"
@@ -368,11 +369,12 @@ class Limited:
 async def test_a_rate_limit_without_a_known_end_is_waited_for(clock: ManualClock) -> None:
     """By the one table of failures: limits do not count as tries, and are not met in a loop."""
     attempts = Limited(clock, ["rate_limited"] * 5 + ["crashed"] * 3)
-    agents = children.Children(None, None, clock, None, lambda: attempts, on_change="", even_paused=True)  # type: ignore[arg-type]
+    timed = SimpleNamespace(clock=clock, now_us=clock.now_us)
+    agents = children.Children(None, timed, None, lambda: attempts, start=None, stop=None, even_paused=True)  # type: ignore[arg-type]
     working = asyncio.create_task(agents.run_agent("a", "build", {}))
     for met in range(1, 6):
         await eventually(lambda met=met: len(attempts.begun_us) == met)
-        await asyncio.sleep(20 * waits_module.NAP_S_MAX)
+        await asyncio.sleep(20 * record.NAP_S_MAX)
         assert len(attempts.begun_us) == met
         clock.advance(LIMIT_UNKNOWN_S)
     assert await working == "built"

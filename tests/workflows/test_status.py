@@ -9,8 +9,7 @@ import pytest
 import maos
 from maos.app import Maos
 from maos.model.workflow import CHANGED, DONE, FAILED, STARTED, UNKNOWN, Step, WorkflowRun
-from maos.workflows import gate
-from maos.workflows.handle import Handle
+from maos.workflows import Handle, gate
 from maos.workflows.status import Status
 from maos.workflows.steps import BEGIN, REPEAT, RESOLVE, RETRY, RETURN, decide
 from tests.workflows.define import Outside, eventually, workflow

@@ -12,9 +12,8 @@ import maos
 from maos.app import Maos
 from maos.engine.recorder import Recorder
 from maos.model.workflow import WorkflowRun
-from maos.workflows import NOT_DONE, Found, StepFailed, signal
+from maos.workflows import NOT_DONE, Found, Handle, StepFailed, signal
 from maos.workflows.definition import StepDefinition
-from maos.workflows.handle import Handle
 from tests.workflows.conftest import Engine
 from tests.workflows.define import Outside, eventually, workflow
 

@@ -19,8 +19,7 @@ from maos.cli.failures import FAILED, USAGE, note, report
 from maos.cli.render import Column, Listing, clean
 from maos.errors import InvalidInput, MaosError, NotFound
 from maos.settings import SettingsFiles, SettingsSource, loader, schema
-from maos.settings.current import render_value
-from maos.settings.loader import Loaded, SettingProblem
+from maos.settings.loader import Loaded, SettingProblem, render_value
 
 HIDDEN = "(hidden)"
 """In the place of addresses, which may have a key in them."""

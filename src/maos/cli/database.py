@@ -22,7 +22,7 @@ from maos.errors import Corrupt, InvalidInput, UnknownFormat
 
 if TYPE_CHECKING:
     from maos.app import Maos
-    from maos.settings.current import Current
+    from maos.settings.loader import Current
 
 T = TypeVar("T")
 
@@ -46,7 +46,7 @@ class DatabaseTarget:
     @cached_property
     def settings(self) -> Current:
         """Everything that can be set."""
-        from maos.settings.current import here
+        from maos.settings.loader import here
 
         return here({"database.path": ("--db", self.given)} if self.given else None)
 

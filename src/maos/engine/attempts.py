@@ -38,7 +38,7 @@ from maos.model.message import inbox, render
 from maos.model.status import AttemptStatus
 from maos.model.tool_calls import NAME as TOOL_SERVER
 from maos.redact import REDACTED
-from maos.settings.current import Current
+from maos.settings.loader import Current
 from maos.store.contract import Lease
 from maos.workspaces import Workspace
 

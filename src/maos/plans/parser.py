@@ -7,14 +7,13 @@ import json
 import math
 import re
 import shlex
-import typing
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
 
 from maos.model.plan import BadPlan, Gate, Guesses, Plan, Problem, Task, check, shown, unknown_need
-from maos.plans.format import VERSION, Command, FilePlan, FileTask, Scalar
+from maos.plans.format import VERSION, Command, FileGate, FilePlan, FileTask, Scalar
 from maos.plans.source import JSON, Located, Source, of_data, read
 from maos.settings.positions import Path
 
@@ -28,6 +27,8 @@ _WORDS = {
     "array": "a list", "object": "a mapping", "str": "text", "int": "a whole number", "float": "a number",
     "bool": "true or false", "null": "nothing",
 }  # fmt: skip
+_ITEMS: dict[str | int, type[Any]] = {"tasks": FileTask, "gates": FileGate}
+"""The structures that the items of a list have, by the name of its field."""
 _OLD_NAMES = {"steps": "tasks", "description": "summary"}
 
 
@@ -89,16 +90,19 @@ def _parse(located: Located, source: Source, agents: Collection[str] | None, is_
 
 def to_source(plan: Plan, name: str) -> Source:
     """A plan as a text that can be edited; `parse` makes the same plan of it."""
-    data = _escaped(msgspec.to_builtins(plan))
+    data = _each_text(msgspec.to_builtins(plan), lambda text, _: _USE.sub(lambda use: "{{ '{{' }}" + use[0][2:], text))
     return Source(json.dumps(data, indent=2, ensure_ascii=False) + "\n", JSON, name)
 
 
-def _escaped(value: Any) -> Any:
+def _each_text(value: Any, change: Callable[[str, Path], str], path: Path = ()) -> Any:
+    """Data with each text in it changed; `change` is given a text and its path."""
     if isinstance(value, str):
-        return _USE.sub(lambda found: "{{ '{{' }}" + found[0][2:], value)
+        return change(value, path)
     if isinstance(value, list):
-        return [_escaped(each) for each in value]
-    return {name: _escaped(each) for name, each in value.items()} if isinstance(value, dict) else value
+        return [_each_text(each, change, (*path, index)) for index, each in enumerate(value)]
+    if isinstance(value, dict):
+        return {name: _each_text(each, change, (*path, name)) for name, each in value.items()}
+    return value
 
 
 # --- types -------------------------------------------------------------------------------------------------------
@@ -142,10 +146,9 @@ class _Typed:
         return struct(**found) if all(each.name in found for each in fields.values() if each.required) else None
 
     def _value(self, value: Any, type_: Any, path: Path) -> Any:
-        struct = _struct_of_items(type_)
+        struct = _ITEMS.get(path[-1])
         if struct is not None and isinstance(value, list) and value:
-            made = [self._found(each, struct, (*path, number)) for number, each in enumerate(value)]
-            return [self._stand_in(value[number], struct) if each is None else each for number, each in enumerate(made)]
+            return [self._item(each, struct, (*path, number)) for number, each in enumerate(value)]
         try:
             return msgspec.convert(value, type_)
         except msgspec.ValidationError as error:
@@ -161,11 +164,13 @@ class _Typed:
             self.wrong.add(path)
             return msgspec.UNSET
 
-    @staticmethod
-    def _stand_in(data: Any, struct: type[Any]) -> Any:
-        """What is known of an item that is wrong: others may need it."""
+    def _item(self, data: Any, struct: type[Any], path: Path) -> Any:
+        """An item of a list; or what is known of one that is wrong, as others may need it."""
+        found = self._found(data, struct, path)
+        if found is not None or struct is not FileTask:
+            return found or struct()
         name = data.get("name") if isinstance(data, dict) else None
-        return struct(name=name if isinstance(name, str) else "") if struct is FileTask else struct()
+        return FileTask(name=name if isinstance(name, str) else "")
 
     def _unknown(self, name: str, path: Path, known: list[str]) -> str:
         """Add a problem with a key; the hint that it gives."""
@@ -179,27 +184,19 @@ class _Typed:
         self.wrong |= {path, path[:2]}
 
 
-def _struct_of_items(type_: Any) -> type[Any] | None:
-    """The structure that the items of a list have; None for every other type."""
-    if typing.get_origin(type_) is typing.Annotated:
-        type_ = typing.get_args(type_)[0]
-    inner = typing.get_args(type_)[0] if typing.get_origin(type_) is list else None
-    return inner if isinstance(inner, type) and issubclass(inner, msgspec.Struct) else None
-
-
 def _kind(value: Any) -> str:
     return {dict: "a mapping", list: "a list", str: "text", type(None): "nothing"}.get(type(value), "a number")
 
 
 def _plain(message: str) -> str:
     """What the type check says, in the words of people who write files."""
-    message = re.sub(r"`([a-z]+(?: \| [a-z]+)*)`", lambda found: _in_words(found[1].split(" | ")), message)
+
+    def in_words(found: re.Match[str]) -> str:
+        return " or ".join(_WORDS.get(each, each) for each in found[1].split(" | "))
+
+    message = re.sub(r"`([a-z]+(?: \| [a-z]+)*)`", in_words, message)
     message = re.sub(r"text matching regex .*", "letters, digits, - and _", message)
     return message[:1].lower() + message[1:].replace("nvalid enum value", "t cannot be")
-
-
-def _in_words(types: list[str]) -> str:
-    return " or ".join(_WORDS.get(each, each) for each in types)
 
 
 def _path(reported: str, data: Any) -> Path:
@@ -237,7 +234,11 @@ class _Builder:
 
     def parsed(self, agents: Collection[str] | None, is_whole: bool) -> ParsedPlan:
         """All tasks; BadPlan with what is wrong with the types and the meaning."""
-        self._check_given()
+        for name in self._source.variables:
+            if name not in self._file.variables:
+                there = f"there are: {', '.join(self._file.variables) or 'none'}"
+                hint = self._guesses.hint(name, self._file.variables, there)
+                self._add(("variables",), f"it has no variable {shown(name)}", hint)
         rows = [self._combinations(number, task) for number, task in enumerate(self._file.tasks)]
         for task, combinations in zip(self._file.tasks, rows, strict=True):
             self._spread.setdefault(task.name, [_named(task.name, each) for each in combinations])
@@ -246,8 +247,11 @@ class _Builder:
             for each in combinations:
                 origins.append(number)
                 tasks.append(self._task(number, task, each, is_whole))
-        parsed = ParsedPlan(self._plan(tasks), self._file, self._source, self._located, tuple(origins))
-        for problem in check(parsed.plan, agents=agents) if is_whole and tasks else ():
+        file = self._file
+        request = file.request or self._source.title(file.name)
+        plan = Plan(tasks=tasks, request=request, summary=file.summary, conflicts=file.conflicts)
+        parsed = ParsedPlan(plan, file, self._source, self._located, tuple(origins))
+        for problem in check(plan, agents=agents) if is_whole and tasks else ():
             if not self._is_known(problem, origins):
                 self._problems.setdefault(parsed.locate(problem))
         if self._problems:
@@ -262,22 +266,6 @@ class _Builder:
             case ("tasks", int(number), *field):
                 return ("tasks", origins[number]) in self._wrong and field != ["agent"]
         return False
-
-    def _plan(self, tasks: list[Task]) -> Plan:
-        file = self._file
-        return Plan(
-            tasks=tasks,
-            request=file.request or self._source.title(file.name),
-            summary=file.summary,
-            conflicts=file.conflicts,
-        )
-
-    def _check_given(self) -> None:
-        for name in self._source.variables:
-            if name not in self._file.variables:
-                there = f"there are: {', '.join(self._file.variables) or 'none'}"
-                hint = self._guesses.hint(name, self._file.variables, there)
-                self._add(("variables",), f"it has no variable {shown(name)}", hint)
 
     def _combinations(self, number: int, task: FileTask) -> list[dict[str, str]]:
         path: Path = ("tasks", number, "matrix")
@@ -305,25 +293,15 @@ class _Builder:
         text = self._filled(task.task, given, (*path, "task"))
         if task.python:
             kind, command = "python", [self._filled(task.python, given, (*path, "python"))]
-            text = json.dumps(self._data(task.arguments, given, (*path, "with")))
+            filled = _each_text(task.arguments, lambda each, at: self._filled(each, given, at), (*path, "with"))
+            text = json.dumps(filled)
         elif task.arguments:
             self._add((*path, "with"), "only a python task is given arguments")
-        return Task(
-            name=_named(task.name, combination),
-            task=text,
-            agent=task.agent,
-            kind=kind,
-            command=command,
-            mcp=task.mcp,
-            needs=list(self._needs(path, task, is_whole)),
-            priority=task.priority,
-            time_limit_s=task.time_limit_s,
-            budget_usd=task.budget_usd,
-            tokens_max=task.tokens_max,
-            gates=list(self._gates(path, task, given)),
-            model=task.model,
-            tools=task.tools,
-        )
+        changed = {
+            "name": _named(task.name, combination), "task": text, "kind": kind, "command": command,
+            "needs": list(self._needs(path, task, is_whole)), "gates": list(self._gates(path, task, given)),
+        }  # fmt: skip
+        return Task(**{each: changed.get(each, getattr(task, each)) for each in Task.__struct_fields__})
 
     def _gates(self, path: Path, task: FileTask, given: Mapping[str, str]) -> Iterator[Gate]:
         for index, gate in enumerate(task.gates):
@@ -361,15 +339,6 @@ class _Builder:
             return []
         whole = [_KEPT.sub(lambda found: uses[int(found[1])], word) for word in words]
         return [self._filled(word, given, path) for word in whole]
-
-    def _data(self, value: Any, given: Mapping[str, str], path: Path) -> Any:
-        if isinstance(value, str):
-            return self._filled(value, given, path)
-        if isinstance(value, list):
-            return [self._data(each, given, (*path, index)) for index, each in enumerate(value)]
-        if isinstance(value, dict):
-            return {name: self._data(each, given, (*path, name)) for name, each in value.items()}
-        return value
 
     def _filled(self, text: str, given: Mapping[str, str], path: Path) -> str:
         """A text with the values of its variables; `{{ '{{' }}` stands for the braces themselves."""

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import datetime
 import functools
 import json
 import os
 import re
 import stat
-import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, BinaryIO, NamedTuple
+
+import msgspec
 
 from maos.errors import InvalidInput
 from maos.model.plan import BadPlan, Problem, shown
 from maos.plans.format import Scalar
-from maos.settings.positions import START, Path, Position, Positions, find_positions
+from maos.settings.positions import DIGITS_MAX, START, NotToml, Path, Position, Positions, find_positions, parse_toml
 
 YAML, TOML, JSON = "YAML", "TOML", "JSON"
 FORMATS = {".yaml": YAML, ".yml": YAML, ".toml": TOML, ".json": JSON}
@@ -25,13 +25,10 @@ YAML_BYTES_MAX = 1 << 20
 """YAML takes a hundred times as long to read."""
 DEPTH_MAX = 64
 KEY_PARTS_MAX = 32
-DIGITS_MAX = 4_300
 
 _BITS_MAX = DIGITS_MAX * 10 // 3
 _NOT_TEXT = re.compile("[\x00\ud800-\udfff]")
 _TOML_LINE = re.compile(r"""(?:[ \t]*(?:#[^\n]*)?\n)*[ \t]*(?:\[|(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*[.=])""")
-_TOML_ERROR = re.compile(r"(.*) \(at (?:line (\d+), column (\d+)|end of document)\)", re.S)
-_LONG_NUMBER = re.compile(rf"[0-9_]{{{DIGITS_MAX}}}")
 _LONG_KEY = re.compile(
     rf"""(?:^|[\[{{,])[ \t]*+(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){{{KEY_PARTS_MAX}}}""", re.M
 )
@@ -107,7 +104,7 @@ def recognise(text: str) -> str:
 class Located:
     """Data, and where each part of it is."""
 
-    def __init__(self, data: Any, find: Positions | functools.partial[Positions] | None, name: str) -> None:
+    def __init__(self, data: Any, name: str, find: Callable[[], Positions | None]) -> None:
         self.data = data
         self.name = name
         self._find = find
@@ -115,7 +112,7 @@ class Located:
     @functools.cached_property
     def positions(self) -> Positions | None:
         """Where everything is; None for data that is not from a text."""
-        return self._find() if isinstance(self._find, functools.partial) else self._find
+        return self._find()
 
     def problem(self, path: Path, what: str, hint: str = "", *, is_key: bool = False) -> Problem:
         """Something wrong with a part of the data, or with its key."""
@@ -143,7 +140,7 @@ def read(source: Source) -> Located:
 
 def of_data(data: Any) -> Located:
     """Data that a program has made; BadPlan when it holds what no plan does."""
-    return _safe(Located(data, None, "plan"))
+    return _safe(Located(data, "plan", lambda: None))
 
 
 def _safe(located: Located) -> Located:
@@ -188,10 +185,8 @@ def _spoken(path: Path, data: Any) -> str:
 def _yaml(source: Source) -> Located:
     from maos.plans import yaml_nodes  # takes long to load
 
-    return Located(*yaml_nodes.read(source.text, source.name), source.name)
-
-
-# --- JSON and TOML -----------------------------------------------------------------------------------------------
+    data, positions = yaml_nodes.read(source.text, source.name)
+    return Located(data, source.name, lambda: positions)
 
 
 def _json(source: Source) -> Located:
@@ -206,8 +201,9 @@ def _json(source: Source) -> Located:
     try:
         data = json.loads(source.text, object_pairs_hook=made, parse_int=_integer)
     except json.JSONDecodeError as error:
-        raise _bad(source, f"not JSON: {_begun(error.msg)}", Position(error.lineno, error.colno)) from error
-    located = Located(data, functools.partial(find_positions, source.text, is_json=True), source.name)
+        what = f"not JSON: {error.msg[:1].lower()}{error.msg[1:]}"
+        raise _bad(source, what, Position(error.lineno, error.colno)) from error
+    located = Located(data, source.name, lambda: find_positions(source.text, is_json=True))
     if repeats and located.positions is not None:
         twice = located.positions.repeated
         raise BadPlan([Problem(source.name, f"{shown(name)} is there twice", position=at) for name, at in twice])
@@ -223,31 +219,12 @@ def _toml(source: Source) -> Located:
         line = source.text.count("\n", 0, found.start()) + 1
         raise _bad(source, f"a key has more than {KEY_PARTS_MAX} parts", Position(line, 1))
     try:
-        data = tomllib.loads(source.text)
-    except tomllib.TOMLDecodeError as error:
-        found = _TOML_ERROR.fullmatch(str(error))
-        end = Position(source.text.count("\n") + 1, len(source.text) - source.text.rfind("\n"))
-        at = Position(int(found[2]), int(found[3])) if found and found[2] else end
-        raise _bad(source, f"not TOML: {_begun(found[1] if found else str(error))}", at) from error
-    except ValueError as error:  # of int
-        number = _LONG_NUMBER.search(source.text)
-        line = source.text.count("\n", 0, number.start()) + 1 if number else 1
-        raise _bad(source, f"a number has more than {DIGITS_MAX} digits", Position(line, 1)) from error
-    return Located(_without_times(data), functools.partial(find_positions, source.text), source.name)
-
-
-def _without_times(value: Any) -> Any:
-    """Dates and times as text: a plan has no use for them as such."""
-    if isinstance(value, dict):
-        return {key: _without_times(each) for key, each in value.items()}
-    if isinstance(value, list):
-        return [_without_times(each) for each in value]
-    return value.isoformat() if isinstance(value, (datetime.date, datetime.time)) else value
+        data = parse_toml(source.text)
+    except NotToml as error:
+        raise _bad(source, str(error), error.position) from error
+    data = msgspec.to_builtins(data)  # dates and times are text: a plan has no use for them as such
+    return Located(data, source.name, lambda: find_positions(source.text))
 
 
 def _bad(source: Source, what: str, at: Position = START, hint: str = "") -> BadPlan:
     return BadPlan([Problem(source.name, what, hint, position=at)])
-
-
-def _begun(message: str) -> str:
-    return message[:1].lower() + message[1:]

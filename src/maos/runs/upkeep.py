@@ -13,7 +13,7 @@ from maos.errors import MaosError
 from maos.journal.journal import Journal
 from maos.runs import cleanup, notify
 from maos.runs.notify import Notifier
-from maos.settings.current import Current, News
+from maos.settings.loader import Current, News
 
 if TYPE_CHECKING:
     from maos.engine.attempts import Attempts

@@ -1,5 +1,5 @@
 """Loads the settings from the user's file, the project's, variables and flags, which take precedence in this order;
-and writes settings files.
+reloads them when the files change while a process runs; and writes settings files.
 
 All mistakes are reported together, each with its position. Settings with a mistake are never partly used.
 """
@@ -9,27 +9,25 @@ from __future__ import annotations
 import json
 import os
 import re
-import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 
-from maos.errors import InvalidInput, UnknownFormat
+from maos.errors import InvalidInput, MaosError, UnknownFormat
 from maos.faults import crash_point
 from maos.files import sync_folder
 from maos.redact import REDACTED, Redactor
-from maos.settings import SettingsSource, schema
-from maos.settings.positions import Position, find_positions
+from maos.settings import SettingsSource, config_folder, find_files, schema
+from maos.settings.positions import NotToml, Position, find_positions, parse_toml
 from maos.settings.schema import Field, Settings
 
 FILE_BYTES_MAX = 64 << 10
 SHOWN_CHARS_MAX = 60
 DEFAULT, VARIABLE, FLAG = "default", "variable", "flag"
 _SECRET = re.compile(r"(?i)(^|[_.-])(api_?)?(key|token|secret|password|passwd|passphrase|credentials?)s?$")
-_SYNTAX = re.compile(r"(.*) \(at (?:line (\d+), column (\d+)|end of document)\)", re.S)
 _NOT_SETTINGS = (
     "MAOS_HOME", "MAOS_DB_SCHEMA", "MAOS_RUN", "MAOS_AGENT", "MAOS_ATTEMPT", "MAOS_ATTEMPT_FOLDER",
     "MAOS_CLAUDE_SETTING_SOURCES", "MAOS_CODEX_TRUST_WORKSPACE",
@@ -158,13 +156,9 @@ def check(text: str, source: SettingsSource) -> _Layer:
     name = str(source.path)
     text = text.replace("\r\n", "\n")
     try:
-        return _File(source, tomllib.loads(text), text).check()
-    except tomllib.TOMLDecodeError as error:
-        found = _SYNTAX.fullmatch(str(error))
-        end = (text.count("\n") + 1, len(text) - text.rfind("\n"))
-        what = found[1] if found else str(error)
-        line, column = (found[2], found[3]) if found and found[2] else end
-        problem = SettingProblem(f"{name}:{line}:{column}", f"not TOML: {what[:1].lower()}{what[1:]}")
+        return _File(source, parse_toml(text), text).check()
+    except NotToml as error:
+        problem = SettingProblem(f"{name}:{error.position.line}:{error.position.column}", str(error))
     except RecursionError:
         problem = SettingProblem(name, "is nested too deeply for settings")
     return _Layer(problems=[problem])
@@ -226,7 +220,7 @@ class _File:
     def _accept(self, field: Field, path: tuple[str, ...], value: Any) -> None:
         try:
             converted = field.convert(value)
-        except ValueError:
+        except msgspec.ValidationError:
             self._wrong(path, f"{field.name} is {_quote(value)}", f"it can be {field.allowed}")
             return
         if field.name == "database.path":
@@ -262,7 +256,8 @@ class _File:
         else:
             inside = [each.rpartition(".")[2] for each in known if each.rpartition(".")[0] == section]
             guess = [f"{section}.{each}".lstrip(".") for each in get_close_matches(path[-1], inside, n=1)]
-        guess = guess or get_close_matches(name, known, n=1) or _by_key(path[-1], known)
+        of_key = [each for each in known if each.rpartition(".")[2] == path[-1]]  # for a file that lacks the table
+        guess = guess or get_close_matches(name, known, n=1) or (of_key if len(of_key) == 1 else [])
         if guess:
             hint = f"did you mean {guess[0]}?"
         elif section in schema.sections():
@@ -291,14 +286,7 @@ def _leaves(table: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterable[tu
             yield here, value
 
 
-def _by_key(key: str, known: Iterable[str]) -> list[str]:
-    """Return the only setting with this key, for a file that lacks the table."""
-    found = [each for each in known if each.rpartition(".")[2] == key]
-    return found if len(found) == 1 else []
-
-
 def _path(text: str, folder: Path) -> str:
-    """Return a path relative to the folder of the file that has it."""
     if "://" in text or text == ":memory:":
         return text
     return str(folder / Path(text).expanduser())
@@ -320,7 +308,7 @@ def _variables(environment: Mapping[str, str]) -> _Layer:
             continue
         try:
             layer.values[field.name] = field.convert(given, text=True)
-        except ValueError:
+        except msgspec.ValidationError:
             shown = "what it is" if field.personal else _quote(given)
             layer.problems.append(SettingProblem(field.variable, f"cannot be {shown}", f"it can be {field.allowed}"))
         layer.origins[field.name] = SettingOrigin(VARIABLE, field.variable)
@@ -333,9 +321,113 @@ def _variables(environment: Mapping[str, str]) -> _Layer:
 
 
 def _flags(flags: Mapping[str, tuple[str, Any]]) -> _Layer:
-    """Return the flags as a layer; the command line has checked them."""
     origins = {name: SettingOrigin(FLAG, flag) for name, (flag, _value) in flags.items()}
     return _Layer({name: value for name, (_flag, value) in flags.items()}, origins)
+
+
+# --- the current settings ----------------------------------------------------------------------------------------
+
+
+class ChangedSetting(NamedTuple):
+    """A setting that has changed."""
+
+    name: str
+    before: Any
+    after: Any
+    live: bool
+    """Whether it takes effect without a restart."""
+
+    def __str__(self) -> str:
+        when = "" if self.live else ", from the next start on"
+        if schema.fields()[self.name].personal:  # addresses can have secrets in them
+            return f"{self.name} has changed{when}"
+        return f"{self.name}: {render_value(self.before)} → {render_value(self.after)}{when}"
+
+
+class News(NamedTuple):
+    """What has changed in the settings since they were last reloaded."""
+
+    changed: Sequence[ChangedSetting] = ()
+    problem: MaosError | None = None
+    """Why the files cannot be used; the settings stay as they were."""
+
+
+class Current:
+    """Settings that can be reloaded."""
+
+    def __init__(
+        self,
+        find: Callable[[], Sequence[SettingsSource]] = lambda: (),
+        environment: Mapping[str, str] | None = None,
+        flags: Mapping[str, tuple[str, Any]] | None = None,
+    ) -> None:
+        self._find = find
+        self._environment = os.environ if environment is None else environment
+        self._flags = dict(flags or {})
+        self._seen: list[tuple[Path, tuple[int, ...]]] | None = self._stamps()
+        """The files as they were when last read; None when they could not be found out."""
+        self.loaded: Loaded = self._load()
+        """The values in the files, variables and flags."""
+        self.values: Settings = self.loaded.values
+        """The values in effect: settings that need a restart stay as they were at the start."""
+
+    def look(self) -> News | None:
+        """Reload the files if they have changed, and apply what needs no restart; None when they have not."""
+        try:
+            stamps = self._stamps()
+            if stamps == self._seen:
+                return None
+            loaded = self._load()
+        except OSError as error:
+            reported, self._seen = self._seen is None, None
+            hint = "restore the folder that maos was started in; the settings are then reloaded"
+            problem = InvalidInput(f"cannot look for settings files: {error}", hint=hint)
+            return None if reported else News(problem=problem)
+        except MaosError as error:
+            self._seen = stamps
+            return News(problem=error)
+        self._seen = stamps
+        before, self.loaded = self.loaded, loaded
+        found = []
+        for field in schema.fields().values():
+            old, new = (schema.value_of(each.values, field.name) for each in (before, loaded))
+            if old != new:
+                found.append(ChangedSetting(field.name, old, new, field.live))
+        self.values = schema.apply_live(self.values, loaded.values)
+        return News(found)
+
+    def _load(self) -> Loaded:
+        return load(self._find(), self._environment, self._flags)
+
+    def _stamps(self) -> list[tuple[Path, tuple[int, ...]]]:
+        return [(each.path, _stamp(each.path)) for each in self._find()]
+
+
+def here(flags: Mapping[str, tuple[str, Any]] | None = None, environment: Mapping[str, str] | None = None) -> Current:
+    """Return the settings for the current folder; raise BadSettings with the position of every mistake."""
+    folder, config = Path.cwd(), config_folder(environment)
+    return Current(lambda: find_files(folder, config).sources, environment, flags)
+
+
+def render_value(value: Any) -> str:
+    """Return a value as text for people."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, list | tuple):
+        return " ".join(map(str, value)) or "none"
+    if isinstance(value, dict):
+        return ", ".join(value) or "none"
+    return str(value) or "none"
+
+
+def _stamp(path: Path) -> tuple[int, ...]:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return ()
+    return (found.st_ino, found.st_size, found.st_mtime_ns)
 
 
 # --- writing a file ----------------------------------------------------------------------------------------------

@@ -9,20 +9,26 @@ import bisect
 import json
 import re
 import tomllib
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+DIGITS_MAX = 4_300
+"""Python converts no longer text to a number."""
+
+_LONG_NUMBER = re.compile(rf"[0-9_]{{{DIGITS_MAX}}}")
+_SYNTAX = re.compile(r"(.*) \(at (?:line (\d+), column (\d+)|end of document)\)", re.S)
 _BLANK = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
 _SPACES = re.compile(r"[ \t]*")
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _EQUALS = re.compile(r"[ \t\r\n]*[=:][ \t\r\n]*")
-_COMMA = re.compile(",?")
+_COMMA = re.compile(rf"{_BLANK.pattern},?{_BLANK.pattern}")
 _HEADER = re.compile(r"\[{1,2}")
 _HEADER_END = re.compile(r"[ \t]*\]{1,2}")
-_STRINGS = (
-    re.compile(r'"""(?:[^\\]|\\.)*?"{3,5}', re.S),
-    re.compile(r"'''.*?'{3,5}", re.S),
-    re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"'),
-    re.compile(r"'[^']*'"),
+_STRING = re.compile(
+    r'"""(?:[^\\]|\\.)*?"{3,5}'
+    r"|'''.*?'{3,5}"
+    r'|"[^"\\]*(?:\\.[^"\\]*)*"'
+    r"|'[^']*'",
+    re.S,
 )
 _PLAIN = re.compile(r"[^,\]}#\n]*")
 
@@ -51,6 +57,30 @@ class Positions(NamedTuple):
     """Keys that an object of JSON has twice."""
 
 
+class NotToml(ValueError):
+    """A text that cannot be read as TOML: what is wrong with it, and where."""
+
+    def __init__(self, what: str, position: Position) -> None:
+        super().__init__(what)
+        self.position = position
+
+
+def parse_toml(text: str) -> dict[str, Any]:
+    """Return the data of a TOML text; raise NotToml."""
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        found = _SYNTAX.fullmatch(str(error))
+        end = Position(text.count("\n") + 1, len(text) - text.rfind("\n"))
+        at = Position(int(found[2]), int(found[3])) if found and found[2] else end
+        what = found[1] if found else str(error)
+        raise NotToml(f"not TOML: {what[:1].lower()}{what[1:]}", at) from error
+    except ValueError as error:  # of int
+        number = _LONG_NUMBER.search(text)
+        line = text.count("\n", 0, number.start()) + 1 if number else 1
+        raise NotToml(f"a number has more than {DIGITS_MAX} digits", Position(line, 1)) from error
+
+
 def find_positions(text: str, *, is_json: bool = False) -> Positions:
     """Return the positions of all keys and values of a valid text."""
     scan = _Scan(text)
@@ -58,31 +88,22 @@ def find_positions(text: str, *, is_json: bool = False) -> Positions:
         scan.whole_value()
     else:
         scan.document()
-    return Positions(
-        {way: scan.place(at) for way, at in scan.keys.items()},
-        {way: scan.place(at) for way, at in scan.values.items()},
-        scan.texts,
-        [(name, scan.place(at)) for name, at in scan.repeated],
-    )
+    return scan.found
 
 
 class _Scan:
     """Reads a valid text from its beginning to its end."""
 
     def __init__(self, text: str) -> None:
-        self.text = text
-        self.at = 0
-        self.keys: dict[Path, int] = {}
-        self.values: dict[Path, int] = {}
-        self.texts: dict[Path, str] = {}
-        self.repeated: list[tuple[str, int]] = []
+        self.found = Positions({}, {}, {}, [])
+        self._text = text
+        self._at = 0
         self._counts: dict[Path, int] = {}
         self._lines = [0, *(found.end() for found in re.finditer("\n", text))]
 
-    def place(self, at: int) -> Position:
-        """Line and column of a character."""
-        line = bisect.bisect_right(self._lines, at)
-        return Position(line, at - self._lines[line - 1] + 1)
+    def _position(self) -> Position:
+        line = bisect.bisect_right(self._lines, self._at)
+        return Position(line, self._at - self._lines[line - 1] + 1)
 
     def whole_value(self) -> None:
         """The one value that a JSON text is."""
@@ -93,8 +114,8 @@ class _Scan:
         """Tables and their keys, to the end."""
         table: Path = ()
         self._skip(_BLANK)
-        while self.at < len(self.text):
-            if self.text[self.at] == "[":
+        while self._at < len(self._text):
+            if self._text[self._at] == "[":
                 table = self._header()
             else:
                 self._pair(table)
@@ -102,24 +123,23 @@ class _Scan:
 
     def _header(self) -> Path:
         """The table that `[a.b]` begins, or the next one of the array `[[a.b]]`."""
-        began = self.at
-        is_array = self.text.startswith("[[", began)
-        self._skip(_HEADER)
+        began = self._position()
+        is_array = self._skip(_HEADER) == "[["
         way = self._key((), is_header=True)
         self._skip(_HEADER_END)
         if not is_array:
             return way
         number = self._counts.get(way, 0)
         self._counts[way] = number + 1
-        self.values.setdefault(way, began)
-        self.values[(*way, number)] = began
+        self.found.values.setdefault(way, began)
+        self.found.values[(*way, number)] = began
         return (*way, number)
 
     def _pair(self, table: Path) -> None:
-        began = self.at
+        began = self._position()
         way = self._key(table)
-        if way in self.values:
-            self.repeated.append((str(way[-1]), began))
+        if way in self.found.values:
+            self.found.repeated.append((str(way[-1]), began))
         self._skip(_EQUALS)
         self._value(way)
 
@@ -128,70 +148,51 @@ class _Scan:
         way = table
         while True:
             self._skip(_SPACES)
-            began = self.at
-            if self.text[self.at] in "\"'":
-                self._skip_string()
-                name = _unquoted(self.text[began : self.at])
-            else:
-                self._skip(_BARE_KEY)
-                name = self.text[began : self.at]
-            way = (*way, name)
-            self.keys.setdefault(way, began)
+            began = self._position()
+            is_quoted = self._text[self._at] in "\"'"
+            key = self._skip(_STRING if is_quoted else _BARE_KEY)
+            way = (*way, _unquoted(key) if is_quoted else key)
+            self.found.keys.setdefault(way, began)
             self._skip(_SPACES)
-            if self.text[self.at : self.at + 1] != ".":
+            if self._text[self._at : self._at + 1] != ".":
                 return way
             if is_header and way in self._counts:
                 way = (*way, self._counts[way] - 1)
-            self.at += 1
+            self._at += 1
 
     def _value(self, way: Path) -> None:
-        self.values.setdefault(way, self.at)
-        match self.text[self.at]:
+        self.found.values.setdefault(way, self._position())
+        match self._text[self._at]:
             case "[":
-                self._items(way)
-            case "{":
-                self.at += 1
+                self._at += 1
+                number = 0
                 self._skip(_BLANK)
-                while self.text[self.at] != "}":
+                while self._text[self._at] != "]":
+                    self._value((*way, number))
+                    number += 1
+                    self._skip(_COMMA)
+                self._at += 1
+            case "{":
+                self._at += 1
+                self._skip(_BLANK)
+                while self._text[self._at] != "}":
                     self._pair(way)
-                    self._skip_comma()
-                self.at += 1
+                    self._skip(_COMMA)
+                self._at += 1
             case '"' | "'":
-                self._skip_string()
+                self._skip(_STRING)
             case _:
-                began = self.at
-                self._skip(_PLAIN)
-                self.texts[way] = self.text[began : self.at].strip()
+                self.found.texts[way] = self._skip(_PLAIN).strip()
 
-    def _items(self, way: Path) -> None:
-        self.at += 1
-        number = 0
-        self._skip(_BLANK)
-        while self.text[self.at] != "]":
-            self._value((*way, number))
-            number += 1
-            self._skip_comma()
-        self.at += 1
-
-    def _skip_comma(self) -> None:
-        self._skip(_BLANK)
-        self._skip(_COMMA)
-        self._skip(_BLANK)
-
-    def _skip_string(self) -> None:
-        for pattern in _STRINGS:
-            if (found := pattern.match(self.text, self.at)) is not None:
-                self.at = found.end()
-                return
-
-    def _skip(self, pattern: re.Pattern[str]) -> None:
-        found = pattern.match(self.text, self.at)
-        assert found is not None, f"not what a right text has at {self.place(self.at)}"
-        self.at = found.end()
+    def _skip(self, pattern: re.Pattern[str]) -> str:
+        """Move behind what a pattern matches, and return it."""
+        found = pattern.match(self._text, self._at)
+        assert found is not None, f"not what a right text has at {self._position()}"
+        self._at = found.end()
+        return found[0]
 
 
 def _unquoted(key: str) -> str:
-    """A key in quotes as the parser has it."""
     if "\\" not in key or key.startswith("'"):
         return key[1:-1]
     try:

@@ -14,22 +14,30 @@ from maos.settings import DATABASE_DEFAULT, LEASE_S
 VERSION = 1
 """The version of the file format."""
 
-LIVE = {"live": True}
+LIVE = Meta(extra={"live": True})
 """Marks a setting that a running engine applies at once; the others take effect at the next start."""
+PERSONAL = Meta(extra={"personal": True})
+"""Marks a setting that is refused in a project's file, because a project may come from someone else."""
+
+Text = Annotated[str, Meta(min_length=1)]
+UpToAYear = Annotated[float, Meta(ge=0, le=31_536_000)]
+Days = Annotated[float, Meta(ge=0, le=36_500)]
+Frequency = Literal["every_step", "every_n_steps", "on_gates", "time_based", "manual"]
+
+
+def _variable(name: str) -> Meta:
+    return Meta(extra={"variable": name})
 
 
 class DatabaseSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Where the journal is stored."""
 
     path: Annotated[
-        str,
-        Meta(
-            min_length=1,
-            description="The database: a path, relative to the folder of the settings file, or a `postgresql://` URL "
-            "(not in a project's file). Flag `--db`.",
-            extra={"variable": "MAOS_DB"},
-        ),
-    ] = DATABASE_DEFAULT
+        Text,
+        _variable("MAOS_DB"),
+        Meta(description="The database: a path, relative to the folder of the settings file, or a `postgresql://` URL "
+             "(not in a project's file). Flag `--db`."),
+    ] = DATABASE_DEFAULT  # fmt: skip
 
 
 class OrchestrateSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,21 +45,14 @@ class OrchestrateSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     concurrency: Annotated[
         int,
-        Meta(
-            ge=1,
-            le=1000,
-            description="How many agents run at once. The flag `--concurrency` takes precedence.",
-            extra=LIVE,
-        ),
+        LIVE,
+        Meta(ge=1, le=1000, description="How many agents run at once. The flag `--concurrency` takes precedence."),
     ] = 4
     kind: Annotated[
-        str,
-        Meta(
-            min_length=1,
-            description="The kind of the agents; `maos agent kinds` lists them. A project's file "
-            "cannot name a kind with a program of its own (`acp:…`). Flag `--kind`.",
-        ),
-    ] = "claude"
+        Text,
+        Meta(description="The kind of the agents; `maos agent kinds` lists them. A project's file cannot name a kind "
+             "with a program of its own (`acp:…`). Flag `--kind`."),
+    ] = "claude"  # fmt: skip
     model: Annotated[
         str, Meta(description="The model of the agents; empty: the default of their program. Flag `--model`.")
     ] = ""
@@ -60,7 +61,7 @@ class OrchestrateSettings(msgspec.Struct, frozen=True, kw_only=True):
         Meta(description="What agents may do without asking: nothing, or edit files. Flag `--permission`."),
     ] = "edits"
     time_limit_s: Annotated[
-        float, Meta(ge=0, le=31_536_000, description="The time limit of each agent; 0: none. Flag `--time-limit`.")
+        UpToAYear, Meta(description="The time limit of each agent; 0: none. Flag `--time-limit`.")
     ] = 600.0
 
 
@@ -71,8 +72,7 @@ class BudgetSettings(msgspec.Struct, frozen=True, kw_only=True):
     cost_usd: Annotated[float, Meta(ge=0, le=10**9, description="Money; 0: no limit. Flag `--budget`.")] = 0.0
     tokens: Annotated[int, Meta(ge=0, le=10**15, description="Tokens; 0: no limit. Flag `--tokens`.")] = 0
     time_s: Annotated[
-        float,
-        Meta(ge=0, le=31_536_000, description="Time since its start or last resume; 0: no limit. Flag `--run-time`."),
+        UpToAYear, Meta(description="Time since its start or last resume; 0: no limit. Flag `--run-time`.")
     ] = 0.0
 
 
@@ -80,12 +80,7 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Running agents, alone or in a run."""
 
     time_limit_s: Annotated[
-        float,
-        Meta(
-            ge=0,
-            le=31_536_000,
-            description="The time limit of `maos agent run`; 0: none. Flag `--time-limit`.",
-        ),
+        UpToAYear, Meta(description="The time limit of `maos agent run`; 0: none. Flag `--time-limit`.")
     ] = 600.0
     silence_s: Annotated[
         float, Meta(ge=0, le=86_400, description="End an agent that has printed nothing for this long; 0: never.")
@@ -100,42 +95,31 @@ class CheckpointSettings(msgspec.Struct, frozen=True, kw_only=True):
     """When the files and conversations of agents are saved. Their output is always saved at once."""
 
     enabled: Annotated[
-        bool,
-        Meta(description="Whether checkpoints are made while an agent runs, apart from those on request.", extra=LIVE),
+        bool, LIVE, Meta(description="Whether checkpoints are made while an agent runs, apart from those on request.")
     ] = True
     frequency: Annotated[
-        Literal["every_step", "every_n_steps", "on_gates", "time_based", "manual"],
-        Meta(
-            description="`every_step`: after each turn of an agent, and every `interval_s` within one; "
-            "`every_n_steps`: after every `steps` turns; `on_gates`: when the agent has ended, before its gates; "
-            "`time_based`: every `interval_s`; `manual`: on request. Always when an agent has ended.",
-            extra=LIVE,
-        ),
-    ] = "every_step"
+        Frequency,
+        LIVE,
+        Meta(description="`every_step`: after each turn of an agent, and every `interval_s` within one; "
+             "`every_n_steps`: after every `steps` turns; `on_gates`: when the agent has ended, before its gates; "
+             "`time_based`: every `interval_s`; `manual`: on request. Always when an agent has ended."),
+    ] = "every_step"  # fmt: skip
     interval_s: Annotated[
         float,
-        Meta(
-            ge=1,
-            le=86_400,
-            description="The interval. `maos admin save-interval` takes precedence.",
-            extra={**LIVE, "variable": "MAOS_CHECKPOINT_INTERVAL"},
-        ),
+        LIVE,
+        _variable("MAOS_CHECKPOINT_INTERVAL"),
+        Meta(ge=1, le=86_400, description="The interval. `maos admin save-interval` takes precedence."),
     ] = 120.0
-    steps: Annotated[
-        int, Meta(ge=1, le=10_000, description="The number of turns, with `every_n_steps`.", extra=LIVE)
-    ] = 1
+    steps: Annotated[int, LIVE, Meta(ge=1, le=10_000, description="The number of turns, with `every_n_steps`.")] = 1
 
 
 class DiscoverySettings(msgspec.Struct, frozen=True, kw_only=True):
     """Which lines of output are discoveries."""
 
     keywords: Annotated[
-        tuple[Annotated[str, Meta(min_length=1, max_length=100)], ...],
-        Meta(
-            max_length=100,
-            description="A line with one of these words, in upper or lower case, is a discovery.",
-            extra=LIVE,
-        ),
+        tuple[Annotated[Text, Meta(max_length=100)], ...],
+        LIVE,
+        Meta(max_length=100, description="A line with one of these words, in upper or lower case, is a discovery."),
     ] = ("discovery:", "found:", "result:", "error:")
 
 
@@ -143,12 +127,8 @@ class RecoverySettings(msgspec.Struct, frozen=True, kw_only=True):
     """Which interrupted runs are reported."""
 
     lookback_days: Annotated[
-        float,
-        Meta(
-            ge=0,
-            le=36_500,
-            description="Report only runs with an event in this many days; 0: all. Any run can be resumed by its id.",
-        ),
+        Days,
+        Meta(description="Report only runs with an event in this many days; 0: all. Any run can be resumed by its id."),
     ] = 0.0
 
 
@@ -158,14 +138,11 @@ class MessagesSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     restore_s: Annotated[
         float,
-        Meta(
-            ge=0,
-            le=3_153_600_000,
-            description="When an agent is resumed, unacknowledged messages older than this, in seconds, become dead "
-            "letters; 0: all are delivered.",
-            extra={"variable": "MAOS_RESTORE_MESSAGES"},
-        ),
-    ] = 0.0
+        _variable("MAOS_RESTORE_MESSAGES"),
+        Meta(ge=0, le=3_153_600_000,
+             description="When an agent is resumed, unacknowledged messages older than this, in seconds, become dead "
+             "letters; 0: all are delivered."),
+    ] = 0.0  # fmt: skip
 
 
 class LogSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -174,26 +151,24 @@ class LogSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     file: Annotated[
         str,
-        Meta(
-            description="The log file: one line for each event, from when it is first set; a path relative to the "
-            "folder of the settings file. Empty: none.",
-            extra={"personal": True},
-        ),
-    ] = ""
+        PERSONAL,
+        Meta(description="The log file: one line for each event, from when it is first set; a path relative to the "
+             "folder of the settings file. Empty: none."),
+    ] = ""  # fmt: skip
 
 
 class NotifySettings(msgspec.Struct, frozen=True, kw_only=True):
     """Where to send notifications when a run needs a person, ends, fails or is paused by a limit."""
 
     urls: Annotated[
-        tuple[Annotated[str, Meta(min_length=1)], ...],
-        Meta(
-            max_length=100,
-            description="Apprise URLs. One with a password or key belongs in the variable. The flag `--notify` adds to "
-            "them.",
-            extra={**LIVE, "variable": "MAOS_NOTIFY", "personal": True},
-        ),
-    ] = ()
+        tuple[Text, ...],
+        LIVE,
+        PERSONAL,
+        Meta(max_length=100,
+             description="Apprise URLs. One with a password or key belongs in the variable. The flag `--notify` adds "
+             "to them."),
+        _variable("MAOS_NOTIFY"),
+    ] = ()  # fmt: skip
 
 
 class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -201,64 +176,47 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     lease_s: Annotated[
         float,
-        Meta(
-            ge=3,
-            le=3600,
-            description="How long an engine on another machine is considered alive after its last heartbeat; it sends "
-            "three in that time.",
-        ),
-    ] = LEASE_S
+        Meta(ge=3, le=3600,
+             description="How long an engine on another machine is considered alive after its last heartbeat; it sends "
+             "three in that time."),
+    ] = LEASE_S  # fmt: skip
 
 
 class PolicySettings(msgspec.Struct, frozen=True, kw_only=True):
     """Which worktrees of the runs of one kind are removed."""
 
     older_than_days: Annotated[
-        float,
-        Meta(
-            ge=0,
-            le=36_500,
-            description="Remove worktrees of runs that were completed longer ago than this; 0: none by age.",
-            extra=LIVE,
-        ),
+        Days,
+        LIVE,
+        Meta(description="Remove worktrees of runs that were completed longer ago than this; 0: none by age."),
     ] = 30.0
     keep_runs: Annotated[
         int,
-        Meta(
-            ge=0,
-            le=1_000_000,
-            description="Remove worktrees of all but this many of the newest completed runs of a kind; "
-            "0: none by number.",
-            extra=LIVE,
-        ),
-    ] = 0
+        LIVE,
+        Meta(ge=0, le=1_000_000, description="Remove worktrees of all but this many of the newest completed runs of a "
+             "kind; 0: none by number."),
+    ] = 0  # fmt: skip
     size_mb: Annotated[
         int,
-        Meta(
-            ge=0,
-            le=10**9,
-            description="Remove worktrees of the oldest completed runs, until those of the kind use at most this; "
-            "0: none by size.",
-            extra=LIVE,
-        ),
-    ] = 0
+        LIVE,
+        Meta(ge=0, le=10**9, description="Remove worktrees of the oldest completed runs, until those of the kind use "
+             "at most this; 0: none by size."),
+    ] = 0  # fmt: skip
 
 
 class CleanupSettings(PolicySettings, frozen=True, kw_only=True):
     """What is removed to free space: never anything that is saved nowhere else, is running, or can be resumed."""
 
-    enabled: Annotated[bool, Meta(description="Whether engines clean up automatically.", extra=LIVE)] = True
+    enabled: Annotated[bool, LIVE, Meta(description="Whether engines clean up automatically.")] = True
     every_hours: Annotated[
-        float, Meta(ge=0.01, le=8_760, description="The shortest interval between two cleanups.", extra=LIVE)
+        float, LIVE, Meta(ge=0.01, le=8_760, description="The shortest interval between two cleanups.")
     ] = 24.0
     of: Annotated[
         dict[str, PolicySettings],
-        Meta(
-            description="A policy for the runs of one kind: `[cleanup.of.NAME]`, with NAME `orchestration` or the name "
-            "of a workflow.",
-            extra=LIVE,
-        ),
-    ] = msgspec.field(default_factory=dict)
+        LIVE,
+        Meta(description="A policy for the runs of one kind: `[cleanup.of.NAME]`, with NAME `orchestration` or the "
+             "name of a workflow."),
+    ] = {}  # fmt: skip
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -301,16 +259,12 @@ class Field(NamedTuple):
     variable: str
     live: bool
     personal: bool
-    """Whether it is refused in a project's file, because a project may come from someone else."""
     allowed: str
     """The allowed values, in words."""
 
     def convert(self, value: Any, *, text: bool = False) -> Any:
-        """Convert and check a value; raise ValueError with the reason. `text`: it comes from a variable."""
-        try:
-            return msgspec.convert(_parse(self.type, value) if text else value, self.type, strict=not text)
-        except msgspec.ValidationError as error:
-            raise ValueError(str(error)) from error
+        """Convert and check a value; raise msgspec.ValidationError. `text`: it comes from a variable."""
+        return msgspec.convert(_parse(self.default, value) if text else value, self.type, strict=not text)
 
 
 @cache
@@ -351,59 +305,49 @@ def apply_live(settings: Settings, newer: Settings) -> Settings:
 
 
 def _field(section: str, each: msgspec.structs.FieldInfo) -> Field:
-    meta = next(part for part in each.type.__metadata__ if isinstance(part, Meta))
-    extra: dict[str, Any] = meta.extra or {}
+    info = msgspec.inspect.type_info(each.type)
+    assert isinstance(info, msgspec.inspect.Metadata)
+    schema, extra = info.extra_json_schema or {}, info.extra or {}
     name = f"{section}.{each.name}"
-    default = each.default if each.default is not msgspec.NODEFAULT else {}
     return Field(
         name,
         each.type,
-        msgspec.to_builtins(default),
-        meta.description or "",
+        msgspec.to_builtins(each.default if each.default is not msgspec.NODEFAULT else {}),
+        schema["description"],
         extra.get("variable") or ("" if each.name == "of" else f"MAOS_{name.replace('.', '_').upper()}"),
         bool(extra.get("live")),
         bool(extra.get("personal")),
-        _allowed(each.type),
+        _allowed(info.type),
     )
 
 
-def _info(type_: Any) -> msgspec.inspect.Type:
-    info = msgspec.inspect.type_info(type_)
-    return info.type if isinstance(info, msgspec.inspect.Metadata) else info
-
-
-def _allowed(type_: Any) -> str:
-    """Describe the values that a type allows."""
-    match info := _info(type_):
+def _allowed(info: msgspec.inspect.Type) -> str:
+    match info:
         case msgspec.inspect.BoolType():
             return "true or false"
         case msgspec.inspect.LiteralType():
             return "one of " + ", ".join(sorted(map(str, info.values)))
-        case msgspec.inspect.IntType() | msgspec.inspect.FloatType():
-            what = "a whole number" if isinstance(info, msgspec.inspect.IntType) else "a number"
-            if info.ge is not None and info.le is not None:
-                return f"{what} from {_plain(info.ge)} to {_plain(info.le)}"
-            return f"{what}, {_plain(info.ge)} or more" if info.ge is not None else what
+        case msgspec.inspect.IntType(ge=least, le=most):
+            return f"a whole number from {_plain(least)} to {_plain(most)}"
+        case msgspec.inspect.FloatType(ge=least, le=most):
+            return f"a number from {_plain(least)} to {_plain(most)}"
         case msgspec.inspect.VarTupleType():
             return f"a list of texts, at most {info.max_length}"
         case msgspec.inspect.DictType():
             return "a table of policies"
         case _:
-            return "a text" if not getattr(info, "min_length", None) else "a text that is not empty"
+            return "a text that is not empty" if getattr(info, "min_length", None) else "a text"
 
 
-def _plain(number: float) -> str:
+def _plain(number: Any) -> str:
     return f"{number:,}".replace(",", "_") if isinstance(number, int) and number >= 10_000 else f"{number:g}"
 
 
 _TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 
 
-def _parse(type_: Any, text: str) -> Any:
+def _parse(default: Any, text: str) -> Any:
     """Parse the text of a variable into lists and booleans; msgspec converts the other types."""
-    info = _info(type_)
-    if isinstance(info, msgspec.inspect.VarTupleType):
-        return text.split()
-    if isinstance(info, msgspec.inspect.BoolType):
+    if isinstance(default, bool):
         return True if text.lower() in _TRUE else False if text.lower() in _FALSE else text
-    return text
+    return text.split() if isinstance(default, tuple | list) else text

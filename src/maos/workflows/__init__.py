@@ -17,9 +17,20 @@ from maos.workflows.api import (
     sleep,
     unique,
 )
-from maos.workflows.definition import NOT_DONE, Found, StepDefinition, Workflow, find, step, workflow
-from maos.workflows.errors import NotWaiting, StepFailed, WorkflowChanged, WorkflowFailed
-from maos.workflows.handle import Handle
+from maos.workflows.definition import (
+    NOT_DONE,
+    Found,
+    Handle,
+    NotWaiting,
+    StepDefinition,
+    StepFailed,
+    Workflow,
+    WorkflowChanged,
+    WorkflowFailed,
+    find,
+    step,
+    workflow,
+)
 from maos.workflows.steps import key
 
 logging.getLogger("maos.workflows").addHandler(logging.NullHandler())  # without it, Python would print warnings

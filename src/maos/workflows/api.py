@@ -7,15 +7,14 @@ import random as chance
 import uuid
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from datetime import datetime
-from functools import partial
 from types import UnionType
 from typing import Any, TypeVar, overload
 
 from maos.clock import SystemClock, to_datetime
 from maos.errors import InvalidInput
-from maos.workflows.definition import Workflow, executor
-from maos.workflows.errors import WorkflowChanged
-from maos.workflows.execution import Scope, current_scope, need_scope
+from maos.model.workflow import VALUE
+from maos.workflows.definition import Workflow, WorkflowChanged, executor
+from maos.workflows.engine import Scope, current_scope, need_scope
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -84,8 +83,7 @@ async def gather(*branches: Coroutine[Any, Any, Any]) -> list[Any]:
     scope = current_scope()
     if scope is None:
         return await asyncio.gather(*branches)
-    step_id = scope.next_id()
-    return await _all(scope, step_id, [partial(_given, each) for each in branches], len(branches) or 1)
+    return await _all(scope, _given, branches, len(branches) or 1)
 
 
 def _given(branch: Awaitable[Any]) -> Awaitable[Any]:
@@ -101,63 +99,63 @@ async def parallel(function: Callable[[T], Awaitable[R]], items: Iterable[T], *,
     """
     if limit < 1:
         raise InvalidInput("at least one must be allowed at once")
-    scope = current_scope()
-    step_id = scope.next_id() if scope is not None else ""
-    return await _all(scope, step_id, [partial(function, item) for item in items], limit)
+    return await _all(current_scope(), function, list(items), limit)
 
 
 async def _all(
-    scope: Scope | None, step_id: str, begin: Sequence[Callable[[], Awaitable[Any]]], limit: int
+    scope: Scope | None, function: Callable[[Any], Awaitable[Any]], items: Sequence[Any], limit: int
 ) -> list[Any]:
-    results: list[Any] = [None] * len(begin)
+    step_id = scope.next_id() if scope is not None else ""
+    results: list[Any] = [None] * len(items)
     failures: dict[int, Exception] = {}
     skipped: list[int] = []
-    left = iter(range(len(begin)))
+    left = iter(range(len(items)))
+
+    def close(number: int) -> None:
+        """Close a coroutine that will not be awaited, or Python would warn of it."""
+        if function is _given and asyncio.iscoroutine(items[number]):
+            items[number].close()
+
     try:
         recorded = scope.execution.record.skipped_branches(step_id) if scope is not None else None
     except WorkflowChanged:
-        for each in begin:
-            _close(each)
+        for number in left:
+            close(number)
         raise
 
     def is_skipped(number: int) -> bool:
         if recorded is not None:
             return number in recorded
-        return bool(failures) and (scope is None or not scope.execution.record.has_begun(f"{step_id}:{number + 1}."))
+        begun = () if scope is None else scope.execution.run.steps
+        return bool(failures) and not any(each.startswith(f"{step_id}:{number + 1}.") for each in begun)
 
     async def work() -> None:
         for number in left:
             if is_skipped(number):
                 skipped.append(number)
-                _close(begin[number])
+                close(number)
                 continue
             if scope is not None:
                 executor.set(Scope(scope.execution, f"{step_id}:{number + 1}.", asyncio.current_task()))
             try:
-                results[number] = await begin[number]()
+                results[number] = await function(items[number])
             except Exception as error:  # noqa: BLE001 - raised below, when the others have ended
                 failures[number] = error
 
-    workers = [asyncio.create_task(work()) for _ in range(min(limit, len(begin)))]
+    workers = [asyncio.create_task(work()) for _ in range(min(limit, len(items)))]
     try:
         await asyncio.gather(*workers)
     finally:
         for worker in workers:
             worker.cancel()
         for number in left:  # of workers that were cancelled before they began
-            _close(begin[number])
+            close(number)
         await asyncio.gather(*workers, return_exceptions=True)
     if skipped and recorded is None and scope is not None:
         scope.execution.record.add_value(step_id, "branches", skipped)
     if failures:
         raise failures[min(failures)]
     return results
-
-
-def _close(begin: Callable[[], Awaitable[Any]]) -> None:
-    """Close a coroutine that will not be awaited, or Python would warn of it."""
-    if isinstance(begin, partial) and begin.func is _given and asyncio.iscoroutine(begin.args[0]):
-        begin.args[0].close()
 
 
 async def child(workflow: Workflow[..., R], *args: Any, id: str = "", **kwargs: Any) -> R:
@@ -198,7 +196,7 @@ def now() -> datetime:
     scope = current_scope()
     if scope is None:
         return to_datetime(SystemClock().now_us())
-    return to_datetime(scope.execution.record.value(scope.next_id(), "now", scope.execution.clock.now_us))
+    return to_datetime(scope.execution.record.value(scope.next_id(), "now", scope.execution.record.now_us))
 
 
 def unique() -> str:
@@ -263,4 +261,7 @@ async def checkpoint(name: str) -> None:
     """
     scope = current_scope()
     if scope is not None:
-        await scope.execution.checkpoint(scope.next_id(), name)
+        step_id, record = scope.next_id(), scope.execution.record
+        if await scope.execution.control.recorded(step_id, VALUE, "checkpoint") is None:
+            record.add_completed(step_id, kind=VALUE, name="checkpoint")
+            await record.checkpoint("manual", name)

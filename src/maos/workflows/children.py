@@ -4,13 +4,11 @@ crash."""
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import hashlib
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from maos.clock import Clock
 from maos.engine.consent import NotAgreed
 from maos.engine.ownership import Held
 from maos.errors import (
@@ -25,32 +23,18 @@ from maos.errors import (
 )
 from maos.faults import crash_point
 from maos.holder.client import StartFailed
+from maos.journal.journal import Journal
+from maos.model import workflow as model
 from maos.model.attempt import Attempt
 from maos.model.events.run import TaskReleased
 from maos.model.run import TaskState
 from maos.model.status import AttemptStatus, TaskStatus
-from maos.model.workflow import (
-    ABANDONED,
-    AGENT,
-    CANCELLED,
-    CHANGED,
-    CHILD,
-    COMPLETED,
-    DONE,
-    FAILED,
-    PAUSED,
-    RUNNING,
-    STARTED,
-    WorkflowRun,
-)
+from maos.model.workflow import WorkflowRun
 from maos.runs.outcomes import Outcome, what_follows
 from maos.workflows import values
 from maos.workflows.control import Control
-from maos.workflows.definition import StartRequest, Workflow
-from maos.workflows.errors import NotWaiting, StepFailed, WorkflowChanged
-from maos.workflows.handle import Handle
-from maos.workflows.record import RunRecord
-from maos.workflows.waits import until
+from maos.workflows.definition import Handle, StartRequest, StepFailed, Workflow, WorkflowChanged
+from maos.workflows.record import RunRecord, find_run, until
 
 if TYPE_CHECKING:
     from maos.engine.attempts import Attempts, Running
@@ -62,6 +46,10 @@ HELD_S = 0.25
 NAME_CHARS_MAX = 64
 
 Begin = Callable[[], Coroutine[Any, Any, "Running | None"]]
+Start = Callable[[StartRequest], Awaitable[Handle[Any]]]
+"""Starts a child, or resumes it."""
+Stop = Callable[[str, str, str], Coroutine[Any, Any, None]]
+"""Has the child of an id paused or cancelled, for a reason, whichever process executes it."""
 
 
 def name_of(parent: str, step_id: str) -> str:
@@ -83,26 +71,7 @@ def names(parent: WorkflowRun, kind: str, *statuses: str) -> list[str]:
 
 def is_abandoned(parent: WorkflowRun, id: str) -> bool:
     """Whether a workflow run does not wait for a child any more."""
-    return not parent.is_open or id in names(parent, CHILD, ABANDONED)
-
-
-class Service(Protocol):
-    """What is needed of the workflow runs of this database."""
-
-    async def start_child(self, request: StartRequest, *, on_change: str, even_paused: bool) -> Handle[Any]:
-        """Start a child, or resume it."""
-
-    async def get(self, id: str) -> WorkflowRun:
-        """A workflow run by its id."""
-
-    async def cancel(self, id: str, *, why: str = "") -> None:
-        """Cancel a workflow run, whichever process executes it."""
-
-    async def pause(self, id: str, *, why: str = "") -> None:
-        """Pause a workflow run, whichever process executes it."""
-
-    def handle(self, id: str) -> Handle[Any] | None:
-        """A workflow run that this process executes."""
+    return not parent.is_open or id in names(parent, model.CHILD, model.ABANDONED)
 
 
 class Children:
@@ -112,20 +81,19 @@ class Children:
         self,
         control: Control,
         record: RunRecord,
-        clock: Clock,
-        service: Service,
+        journal: Journal,
         attempts: Callable[[], Attempts],
         *,
-        on_change: str,
+        start: Start,
+        stop: Stop,
         even_paused: bool,
     ) -> None:
         self._control = control
         self._record = record
-        self._clock = clock
-        self._service = service
+        self._journal = journal
         self._attempts = attempts
-        self._on_change = on_change
-        """What to do about children whose code has changed."""
+        self._start = start
+        self._stop = stop
         self._even_paused = even_paused
         """Whether this run was explicitly resumed, so that children and agents that were paused or stopped are too."""
         self._ending: set[asyncio.Task[Any]] = set()
@@ -143,7 +111,7 @@ class Children:
         about = {"id": id} if id else {}
         request = StartRequest(workflow, args, kwargs, id or name_of(self._id, step_id), parent=self._id)
         work = partial(self._run_child, request)
-        result = await self._execute(step_id, CHILD, workflow.name, digest, about, work)
+        result = await self._execute(step_id, model.CHILD, workflow.name, digest, about, work)
         return values.typed(result, workflow.returns, f"what the workflow {workflow.name} returned")
 
     async def agent(self, step_id: str, task: str, given: dict[str, Any]) -> str:
@@ -151,7 +119,7 @@ class Children:
         digest = values.digest((task, given), {}, "an argument of agent()")
         about = {"task": values.beginning(task)}
         work = partial(self.run_agent, name_of(self._id, step_id), task, given)
-        answer: str = await self._execute(step_id, AGENT, given["kind"], digest, about, work)
+        answer: str = await self._execute(step_id, model.AGENT, given["kind"], digest, about, work)
         return answer
 
     async def _execute(
@@ -159,9 +127,9 @@ class Children:
     ) -> Any:
         """Execute a step that has a record of its own: it is resumed, never begun twice."""
         step = await self._control.recorded(step_id, kind, name, digest)
-        if step is not None and step.status == DONE:
+        if step is not None and step.status == model.DONE:
             return step.result
-        if step is not None and step.status == FAILED:
+        if step is not None and step.status == model.FAILED:
             raise StepFailed(name, step.error or {})
         with self._control.waiting(step_id):
             if step is None:
@@ -180,66 +148,46 @@ class Children:
             await self._record.write_outcome(step_id)
         return result
 
-    # --- children --------------------------------------------------------------------------------------------
-
     async def _run_child(self, request: StartRequest) -> Any:
         """Start or resume a child, and wait for it; it is paused and cancelled with its parent."""
         id = request.id
-        handle: Handle[Any] | None = None
         try:
             while True:
                 try:
-                    handle = await self._start(request)
-                    run = await handle.wait()
+                    run = await (await self._begin(request)).wait()
                     break
                 except (Held, LeaseLost):  # another process runs it: wait for its end, or for that of the process
-                    handle = None
                     await asyncio.sleep(HELD_S)
-                    run = await self._service.get(id)
-                    if run.status != RUNNING:
+                    run = await find_run(self._journal, id)
+                    if run.status != model.RUNNING:
                         break
         except asyncio.CancelledError:
-            self._stop_with_parent(id, handle)
+            control = self._control
+            if status := model.CANCELLED if control.abandons else control.stop_as:
+                why = f"was {status}" if control.stop_as else "does not wait for it any more"
+                self._end(self._stop(id, status, f"{self._id} {why}"))
             raise
-        if run.status == COMPLETED:
+        if run.status == model.COMPLETED:
             return run.result
-        if run.status == CHANGED:
+        if run.status == model.CHANGED:
             raise self._record.changed(f"its child {id} has changed: {run.why}")
-        if run.status == PAUSED:
+        if run.status == model.PAUSED:
             await self._pause_parent(f"its child {id} was paused: {run.why}".rstrip(": "))
         raise StepFailed(request.workflow.name, run.error or {"type": "Cancelled", "message": f"{id} was {run.status}"})
 
-    async def _start(self, request: StartRequest) -> Handle[Any]:
+    async def _begin(self, request: StartRequest) -> Handle[Any]:
         try:
-            return await self._service.start_child(request, on_change=self._on_change, even_paused=self._even_paused)
+            return await self._start(request)
         except (WorkflowChanged, NotFound) as error:
             raise self._record.changed(f"its child {request.id} cannot be resumed: {error.what}") from error
         except NotAgreed as error:
             await self._pause_parent(error.what)
 
-    def _stop_with_parent(self, id: str, handle: Handle[Any] | None) -> None:
-        status = CANCELLED if self._control.abandons else self._control.stop_as
-        if status:
-            why = f"was {status}" if self._control.stop_as else "does not wait for it any more"
-            self._end(self._stop(id, handle, status, f"{self._id} {why}"))
-
-    async def _stop(self, id: str, handle: Handle[Any] | None, status: str, why: str) -> None:
-        """Have a child paused or cancelled, whichever process executes it."""
-        if handle is not None:
-            handle.stop(status, why)
-            await handle.wait()
-            return
-        send = self._service.cancel if status == CANCELLED else self._service.pause
-        with contextlib.suppress(NotFound, NotWaiting):  # it was never begun, or has ended
-            await send(id, why=why)
-
     async def _pause_parent(self, why: str) -> NoReturn:
         """Have the parent paused, and wait to be cancelled."""
-        self._control.stop(PAUSED, why)
+        self._control.stop(model.PAUSED, why)
         await asyncio.get_running_loop().create_future()
         raise AssertionError("that future has no result")
-
-    # --- agents ----------------------------------------------------------------------------------------------
 
     async def run_agent(self, name: str, task: str, given: dict[str, Any]) -> str:
         """Start, adopt or resume an agent, and wait for it; it is stopped when its parent is cancelled.
@@ -255,18 +203,18 @@ class Children:
         else:
             is_watched = False
             for each in (await attempts.history(name))[:-1]:
-                retry = _retry(each, tries, self._clock.now_us())
+                retry = _retry(each, tries, self._record.now_us())
                 tries += retry is not None and retry.counts
         while attempt.is_open or attempt.failure:
             if attempt.status == AttemptStatus.STOPPED and (is_watched or not self._even_paused):
                 await self._pause_parent(f"its agent {name} was stopped")
             begin: Begin = partial(attempts.adopt, name)
             if not attempt.is_open:
-                retry = _retry(attempt, tries, self._clock.now_us())
+                retry = _retry(attempt, tries, self._record.now_us())
                 if retry is None:
                     raise StepFailed(name, {"type": attempt.failure, "message": attempt.message})
                 tries += retry.counts
-                await until(self._clock, retry.not_before_us)
+                await until(self._record.clock, retry.not_before_us)
                 begin = partial(attempts.resume, name, like={**given, "task": task})
             attempt, is_watched = await self._run_attempt(name, begin), True
         return attempt.result or attempt.last_text
@@ -291,13 +239,11 @@ class Children:
                     raise StepFailed(name, {**values.error_data(error), "type": "start_failed"}) from error
         except asyncio.CancelledError:
             if self._control.abandons:
-                self._end(_stop_begun(attempts, name, begun))
+                self._end(stop_agent(attempts, name, begun))
             elif begun is not None:
                 begun.cancel()
                 await asyncio.gather(begun, return_exceptions=True)
             raise
-
-    # --- those that are abandoned ----------------------------------------------------------------------------
 
     def _end(self, ending: Coroutine[Any, Any, Any]) -> None:
         """Have a child or an agent end; only the end of this run waits for it."""
@@ -314,15 +260,11 @@ class Children:
     def end_left_over(self) -> None:
         """End the children and agents that are left when the run has ended: those that its function did not wait for,
         or that it did not come to again before it was cancelled."""
-        for ending in self._left_over():
-            self._end(ending)
-
-    def _left_over(self) -> Iterator[Coroutine[Any, Any, None]]:
         run = self._record.run
-        for name in names(run, CHILD, STARTED, ABANDONED):
-            yield self._stop(name, self._service.handle(name), CANCELLED, f"{run.id} is {run.status}")
-        for name in names(run, AGENT, STARTED, ABANDONED):
-            yield stop_agent(self._attempts(), name)
+        for name in names(run, model.CHILD, model.STARTED, model.ABANDONED):
+            self._end(self._stop(name, model.CANCELLED, f"{run.id} is {run.status}"))
+        for name in names(run, model.AGENT, model.STARTED, model.ABANDONED):
+            self._end(stop_agent(self._attempts(), name))
 
     async def all_ended(self) -> None:
         """Return when the children and agents that are being ended have ended."""
@@ -342,21 +284,12 @@ def _retry(attempt: Attempt, tries: int, now_us: int) -> TaskReleased | None:
     return following if isinstance(following, TaskReleased) else None
 
 
-async def _stop_begun(attempts: Attempts, name: str, begun: asyncio.Task[Running | None] | None) -> None:
+async def stop_agent(attempts: Attempts, name: str, begun: asyncio.Task[Running | None] | None = None) -> None:
+    """Have an agent stopped, whichever process runs it, if any does; `begun` is the task that begins it here."""
     running = await begun if begun is not None else None
-    if running is None:
-        await stop_agent(attempts, name)
-    else:
-        await running.stop()
-        await running.wait()
-
-
-async def stop_agent(attempts: Attempts, name: str) -> None:
-    """Have an agent stopped, whichever process runs it, if any does."""
     try:
-        if not (await attempts.get(name)).is_open:
-            return
-        running = await attempts.adopt(name)
+        if running is None and (await attempts.get(name)).is_open:
+            running = await attempts.adopt(name)
     except NotFound:
         return  # it was never begun
     except Held:

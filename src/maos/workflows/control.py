@@ -1,15 +1,26 @@
-"""Whether a workflow run executes further steps: it may be asked to pause or to end, or be unable to continue."""
+"""Whether a workflow run executes further steps, and the commands that it receives: to pause or to end, signals,
+answers, and the outcomes of steps whose outcome was unknown.
+
+Each command is recorded with its version in the inbox when it comes; so a crash neither loses nor repeats one, however
+far the function is by then.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from maos.model.events.workflow import StepAbandoned, StepUnknown
-from maos.model.workflow import ABANDONED, CANCELLED, DONE, FAILED, PAUSED, UNKNOWN, Step
+from maos.journal.journal import Record
+from maos.model.events.commands import CancelRequested, PauseRequested, ResolveRequested, SignalSent
+from maos.model.events.run import QuestionAnswered
+from maos.model.events.workflow import StepAbandoned, StepUnknown, WorkflowSignalled
+from maos.model.workflow import ABANDONED, CANCELLED, DONE, FAILED, GATE, PAUSED, STARTED, STEP, UNKNOWN, Step
 from maos.workflows.record import RunRecord
+
+Wait = Callable[["asyncio.Future[None]"], Awaitable[None]]
 
 
 class Control:
@@ -62,8 +73,6 @@ class Control:
         """Whether a child or an agent whose step is cancelled now is of no use to this or a later execution."""
         return self.stop_as == CANCELLED or not (self.is_stopping or self.stop_as)
 
-    # --- steps that run --------------------------------------------------------------------------------------
-
     @contextmanager
     def at_work(self) -> Iterator[None]:
         """Around a step that runs, or whose beginning is being written: the run is not stopped before it has ended."""
@@ -83,8 +92,6 @@ class Control:
         while self._busy:
             await self._idle.wait()
 
-    # --- recorded steps --------------------------------------------------------------------------------------
-
     async def recorded(self, step_id: str, kind: str, name: str, digest: str = "") -> Step | None:
         """Return the step that is recorded under an id; raise WorkflowChanged when it was another one.
 
@@ -97,16 +104,12 @@ class Control:
                 await asyncio.get_running_loop().create_future()
         has_ended = step is not None and step.status in (DONE, FAILED)
         if (self.stop_as or self._record.broken or self._record.trouble) and not has_ended:
-            await self._refuse()
+            self._record.check()
+            if self._record.broken is not None:
+                raise self._record.broken
+            await self.idle()
+            raise asyncio.CancelledError
         return step
-
-    async def _refuse(self) -> None:
-        if self._record.trouble is not None:
-            raise self._record.trouble
-        if self._record.broken is not None:
-            raise self._record.broken
-        await self.idle()
-        raise asyncio.CancelledError
 
     @contextmanager
     def waiting(self, step_id: str) -> Iterator[None]:
@@ -128,3 +131,114 @@ class Control:
             self._record.add(StepUnknown(step_id=step_id, at_us=self._record.now_us()))
         self.stop(PAUSED, f"the outcome of step {step_id}, {step.name}, is unknown: resolve it, then resume")
         await asyncio.get_running_loop().create_future()
+
+
+class WorkflowInbox:
+    """The inbox of one workflow run that this process executes."""
+
+    def __init__(self, record: RunRecord, control: Control) -> None:
+        self._record = record
+        self._run = record.run
+        self._control = control
+        self._signals = {name: deque(map(tuple, found)) for name, found in record.run.signals.items()}
+        self._listeners: dict[str, deque[asyncio.Future[None]]] = {}
+        self._waiting: dict[str, asyncio.Future[None]] = {}
+        self.resolved: set[str] = set()
+        """Ids of steps that have an outcome, by a command or otherwise: further commands about them are ignored."""
+        self._again: set[str] = set()
+        """Ids of steps that a command said to execute again."""
+
+    def receive(self, record: Record) -> None:
+        """Record a command that came into the inbox, and wake what waits for it."""
+        version = record.version
+        match record.event:
+            case SignalSent(name=name, value=value):
+                signalled = WorkflowSignalled(
+                    name=name, value=value, inbox_version=version, at_us=self._record.now_us()
+                )
+                self._record.add(signalled)
+                self._record.flush_soon()
+                self._signals.setdefault(name, deque()).append((version, value))
+                self._wake_listener(name)
+            case QuestionAnswered(id=step_id, answer=answer):
+                self._receive_answer(step_id, answer, version)
+            case ResolveRequested():
+                self._receive_outcome(record.event, version)
+            case CancelRequested(why=why):
+                self._control.stop(CANCELLED, why, version)
+            case PauseRequested(why=why) if version > self._run.overruled:
+                self._control.stop(PAUSED, why, version)
+
+    async def signal(self, name: str, wait: Wait) -> tuple[int, Any]:
+        """Return the next signal of a name, with its version in the inbox; `wait` may stop waiting for the future."""
+        while not self._signals.get(name):
+            listener: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            listeners = self._listeners.setdefault(name, deque())
+            listeners.append(listener)
+            try:
+                await wait(listener)
+            except BaseException:
+                listeners.remove(listener)
+                self._wake_listener(name)  # this one may have been woken
+                raise
+            listeners.remove(listener)
+        version, value = self._signals[name].popleft()
+        return version, value
+
+    def _wake_listener(self, name: str) -> None:
+        if self._signals.get(name):
+            listener = next((each for each in self._listeners.get(name, ()) if not each.done()), None)
+            if listener is not None:
+                listener.set_result(None)
+
+    async def wait_for(self, step_id: str, wait: Wait) -> None:
+        """Return when a command has given the outcome of a step, or said to execute it again."""
+        if not self.has_heard_of(step_id):
+            self._waiting[step_id] = asyncio.get_running_loop().create_future()
+            try:
+                await wait(self._waiting[step_id])
+            finally:
+                del self._waiting[step_id]
+
+    def has_heard_of(self, step_id: str) -> bool:
+        """Whether a command gave the outcome of a step, or said to execute it again."""
+        return step_id in self.resolved or step_id in self._again
+
+    def reopen(self, step_id: str) -> None:
+        """Accept commands about a step again, whatever was said of an earlier try."""
+        self.resolved.discard(step_id)
+        self._again.discard(step_id)
+
+    def _receive_answer(self, step_id: str, answer: str, version: int) -> None:
+        step = self._run.steps.get(step_id)
+        if step is not None and (step.kind, step.status) == (GATE, STARTED) and step_id not in self.resolved:
+            self._record.add_completed(step_id, answer, inbox_version=version)
+            self.resolved.add(step_id)
+            self._wake(step_id)
+
+    def _receive_outcome(self, command: ResolveRequested, version: int) -> None:
+        step_id = command.step_id
+        step = self._run.steps.get(step_id)
+        if step is None or step.kind != STEP or self.has_heard_of(step_id):
+            return
+        if step.status != UNKNOWN and not (step.status == STARTED and step_id in self._record.unseen):
+            return  # it has an outcome, or runs right now
+        if command.tries not in (None, step.tries):
+            return  # the command is about an earlier try, or came twice
+        if command.outcome == "again":
+            self._record.add_started(step_id, STEP, step.name, inbox_version=version)
+            self._again.add(step_id)
+        elif command.outcome == "done":
+            self._record.add_completed(step_id, command.value, inbox_version=version)
+            self.resolved.add(step_id)
+        else:
+            error = {"type": "", "message": command.why or "a person said that it failed"}
+            self._record.add_failed(step_id, error, inbox_version=version)
+            self.resolved.add(step_id)
+        self._wake(step_id)
+
+    def _wake(self, step_id: str) -> None:
+        self._record.flush_soon()
+        waiting = self._waiting.get(step_id)
+        if waiting is not None and not waiting.done():
+            waiting.set_result(None)

@@ -1,4 +1,5 @@
-"""What an author writes: functions that are workflows, and functions that are their steps."""
+"""What an author writes, functions that are workflows and functions that are their steps; what a program holds of a
+workflow run that it has started; and what can go wrong with one."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, ParamSpec, Protocol, TypeVar, overload
 
-from maos.errors import InvalidInput, NotFound
+from maos.errors import InvalidInput, MaosError, NotFound
+from maos.model.workflow import CHANGED, COMPLETED, PAUSED, WorkflowRun
 from maos.workflows import values
 
 P = ParamSpec("P")
@@ -23,6 +25,29 @@ BACKOFF_S, BACKOFF_S_MAX = 1.0, 300.0
 
 _UNSPELLED = ("ctx", "kind", "type_comment")
 """Fields of syntax nodes that follow from where a node stands, or are comments."""
+
+
+class StepFailed(MaosError):
+    """A step, a child or an agent that a workflow called has failed for good; the workflow may catch it."""
+
+    def __init__(self, name: str, error: Mapping[str, Any]) -> None:
+        self.name = name
+        self.type = str(error.get("type", ""))
+        """The name of what was raised, as recorded: after a crash nothing else is left of it."""
+        self.message = str(error.get("message", ""))
+        super().__init__(f"{name} failed: {self.type}: {self.message}" if self.type else f"{name}: {self.message}")
+
+
+class WorkflowFailed(MaosError):
+    """A workflow has ended without a result."""
+
+
+class WorkflowChanged(MaosError):
+    """The definition makes other calls than it made when it was run before."""
+
+
+class NotWaiting(MaosError):
+    """Something was sent to a workflow that has ended."""
 
 
 class Found(NamedTuple):
@@ -55,7 +80,7 @@ class StepDefinition(Generic[P, R]):
     @functools.cached_property
     def returns(self) -> Any:
         """The type that the function is annotated to return."""
-        return values.return_type(self.function)
+        return values.annotation(self.function, "return")
 
     def pause_s(self, failures: int) -> float:
         """How long to wait after that many tries that failed."""
@@ -95,7 +120,7 @@ class Workflow(Generic[P, R]):
     @functools.cached_property
     def returns(self) -> Any:
         """The type that the function is annotated to return."""
-        return values.return_type(self.function)
+        return values.annotation(self.function, "return")
 
     @functools.cached_property
     def code(self) -> str:
@@ -199,7 +224,12 @@ def workflow(function: Callable[..., Awaitable[Any]] | None = None, *, name: str
 
     def made(function: Callable[..., Awaitable[Any]]) -> Workflow[..., Any]:
         defined: Workflow[..., Any] = Workflow(function, name=name or function.__name__, version=version)
-        _register(defined)
+        known = _workflows.setdefault((defined.name, version), defined)
+        if known.where != defined.where:
+            there = f"{known.where['module']}.{known.where['function']}"
+            hint = "give one of them another name or version"
+            raise InvalidInput(f"there is a workflow {defined.name!r} already, in {there}", hint=hint)
+        _workflows[defined.name, version] = defined
         return defined
 
     return made if function is None else made(function)
@@ -218,14 +248,55 @@ def find(name: str, version: str = "") -> Workflow[..., Any]:
     return found
 
 
-def _register(defined: Workflow[..., Any]) -> None:
-    known = _workflows.get((defined.name, defined.version))
-    if known is not None and known.where != defined.where:
-        there = f"{known.where['module']}.{known.where['function']}"
-        raise InvalidInput(
-            f"there is a workflow {defined.name!r} already, in {there}", hint="give one of them another name or version"
-        )
-    _workflows[defined.name, defined.version] = defined
+class Handle(Generic[R]):
+    """A workflow run that this process executes; or one that had ended, or stays paused, and has only its result."""
+
+    def __init__(
+        self,
+        run: WorkflowRun,
+        definition: Workflow[..., R],
+        task: asyncio.Task[WorkflowRun] | None = None,
+        stop: Callable[[str, str], None] = lambda status, why: None,
+    ) -> None:
+        self.run = run
+        """What is recorded of it by now."""
+        self._definition = definition
+        self._task = task
+        self._stop = stop
+
+    @property
+    def id(self) -> str:
+        """Its id."""
+        return self.run.id
+
+    async def wait(self) -> WorkflowRun:
+        """Return when it has ended or is paused."""
+        return self.run if self._task is None else await asyncio.shield(self._task)
+
+    async def result(self) -> R:
+        """Return its result; raise WorkflowFailed when it fails, is cancelled or is paused."""
+        return result_of(await self.wait(), self._definition)
+
+    async def pause(self, why: str = "") -> WorkflowRun:
+        """Let the steps that run end, and pause it; it can be resumed at any time."""
+        self.stop(PAUSED, why)
+        return await self.wait()
+
+    def stop(self, status: str, why: str) -> None:
+        """Have it paused, or ended as cancelled, once the steps that run have ended."""
+        self._stop(status, why)
+
+
+def result_of(run: WorkflowRun, definition: Workflow[..., R]) -> R:
+    """Return the result of a workflow run that has ended; raise the error that it has ended with instead."""
+    if run.status == COMPLETED:
+        result: R = values.typed(run.result, definition.returns, f"what the workflow {run.name} returned")
+        return result
+    if run.status == CHANGED:
+        raise WorkflowChanged(run.why, hint="fix the code, or resume it with the old version")
+    why = f"{run.error.get('type')}: {run.error.get('message')}" if run.error else run.why or "it was detached"
+    command = "resume" if run.status == PAUSED else "show"
+    raise WorkflowFailed(f"the workflow {run.id} is {run.status}: {why}", hint=f"`maos workflow {command} {run.id}`")
 
 
 async def call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -234,9 +305,6 @@ async def call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict
         return await function(*args, **kwargs)
     result = await asyncio.to_thread(function, *args, **kwargs)
     return await result if inspect.isawaitable(result) else result
-
-
-# --- whether the code of a workflow has changed --------------------------------------------------------------------
 
 
 def source_digest(function: Callable[..., Any]) -> str:

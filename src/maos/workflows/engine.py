@@ -1,4 +1,12 @@
-"""The engine of workflow runs: it claims them and executes each in a task of this process."""
+"""The engine of workflow runs: it claims them and executes each in a task of this process. Steps with a recorded
+outcome return it, others are executed and recorded.
+
+Before a step begins, what ended before is on disk, and so is that the step begins. The end of a step and the beginning
+of the next are one commit; if the function does something else in between, the end is committed at once.
+
+Every step that is awaited gives other tasks a turn, also when its outcome is known already: so tasks that an author
+starts begin their first steps in the same order, whether the workflow runs for the first time or again.
+"""
 
 from __future__ import annotations
 
@@ -17,21 +25,27 @@ from maos.engine import consent, ownership
 from maos.engine.ownership import Held, claim
 from maos.engine.recorder import Recorder
 from maos.engine.streams import WORKFLOW_RUN
-from maos.errors import InvalidInput, LeaseLost, NotFound
+from maos.errors import InvalidInput, LeaseLost
 from maos.journal.journal import Journal
 from maos.model.attempt import check_agent, check_run
-from maos.model.events.workflow import WorkflowClaimed, WorkflowEnded, WorkflowStarted
+from maos.model.events.workflow import (
+    WorkflowClaimed,
+    WorkflowCodeChanged,
+    WorkflowEnded,
+    WorkflowEvent,
+    WorkflowPaused,
+    WorkflowStarted,
+)
 from maos.model.message import inbox
 from maos.model.status import WorkflowStatus
-from maos.model.workflow import CHANGED, PAUSED, WorkflowRun, stream
+from maos.model.workflow import CANCELLED, CHANGED, PAUSED, WorkflowRun, stream
 from maos.store.contract import Lease
 from maos.workflows import values
-from maos.workflows.children import Service
-from maos.workflows.definition import StartRequest, Workflow, find
-from maos.workflows.errors import WorkflowChanged
-from maos.workflows.execution import Execution
-from maos.workflows.handle import Handle
-from maos.workflows.record import CheckpointPolicy
+from maos.workflows.children import Children, Stop
+from maos.workflows.control import Control, WorkflowInbox
+from maos.workflows.definition import Handle, StartRequest, StepDefinition, Workflow, WorkflowChanged, executor, find
+from maos.workflows.record import CheckpointPolicy, RunRecord, find_run
+from maos.workflows.steps import Steps, Waits
 
 if TYPE_CHECKING:
     from maos.engine.attempts import Attempts
@@ -44,14 +58,6 @@ INBOX_REST_S = 0.01
 """How long a command may lie in the inbox: looking after every commit would cost a quarter of what a step does."""
 
 
-async def find_run(journal: Journal, id: str) -> WorkflowRun:
-    """Return a workflow run by its id; raise NotFound when there is none."""
-    found = await WORKFLOW_RUN.load(journal, id)
-    if found is None:
-        raise NotFound(f"there is no workflow {id!r}", hint="`maos workflow list` lists them")
-    return found
-
-
 class WorkflowEngine:
     """Claims workflow runs and executes them in this process."""
 
@@ -61,21 +67,21 @@ class WorkflowEngine:
         clock: Clock,
         *,
         mailbox: Mailbox,
-        service: Service,
+        stop: Stop,
         attempts: Callable[[], Attempts],
         lease_s: float,
     ) -> None:
-        self._journal = journal
-        self._clock = clock
+        self.journal = journal
+        self.clock = clock
         self._mailbox = mailbox
-        self._service = service
-        self._attempts = attempts
+        self.stop = stop
+        self.attempts = attempts
         self._lease_s = lease_s
         self._executions: dict[str, Execution] = {}
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._unfit: dict[str, str] = {}
         """Runs that executed other steps than before when this process executed them last, and with which code."""
-        self._threads: WeakValueDictionary[str, asyncio.Task[Any]] = WeakValueDictionary()
+        self.threads: WeakValueDictionary[str, asyncio.Task[Any]] = WeakValueDictionary()
         """Those of plain functions that run as steps, by the keys of the steps."""
 
     def handle(self, id: str) -> Handle[Any] | None:
@@ -98,7 +104,7 @@ class WorkflowEngine:
         id = check_agent(request.id) if request.id else f"w-{secrets.token_hex(3)}"
         arguments = values.arguments(workflow.function, request.args, request.kwargs, workflow.name)
         async with self.turn(id):
-            known: WorkflowRun | Lease | None = await WORKFLOW_RUN.load(self._journal, id)
+            known: WorkflowRun | Lease | None = await WORKFLOW_RUN.load(self.journal, id)
             if known is None:
                 if not request.parent:
                     check_run(id)
@@ -111,10 +117,9 @@ class WorkflowEngine:
             return await self.resume(known, workflow, on_change, even_paused=even_paused)
 
     async def _begin(self, id: str, lease: Lease, request: StartRequest, arguments: dict[str, Any]) -> Handle[Any]:
-        """Record that a run begins, and execute it."""
         workflow = request.workflow
         async with self._released_on_error(lease):
-            recorder = Recorder(self._journal, WORKFLOW_RUN, WorkflowRun(id=id), lease, lease_s=self._lease_s)
+            recorder = self._recorder(WorkflowRun(id=id), lease)
             started = WorkflowStarted(
                 name=workflow.name,
                 definition=workflow.version,
@@ -123,10 +128,10 @@ class WorkflowEngine:
                 options={**request.options, "where": workflow.where},
                 parent=request.parent,
                 owner=ownership.identity(lease),
-                at_us=self._clock.now_us(),
+                at_us=self.clock.now_us(),
             )
             await recorder.append(started)
-        return await self._execute(recorder, workflow)
+        return await self._execute(Execution(self, recorder, workflow))
 
     async def resume(
         self, known: WorkflowRun, workflow: Workflow[..., Any], on_change: str, *, even_paused: bool = True
@@ -139,25 +144,22 @@ class WorkflowEngine:
         if not known.is_open or (known.status == PAUSED and not even_paused):
             return Handle(known, workflow)
         _check_arguments(known, workflow)
-        await consent.check(self._journal, known.id)
+        await consent.check(self.journal, known.id)
         lease = await self._claim(known.id, known)
-        overruled = await self._journal.version(inbox(known.id)) if even_paused else 0
+        overruled = await self.journal.version(inbox(known.id)) if even_paused else 0
         async with self._released_on_error(lease):
-            run = await find_run(self._journal, known.id)
+            run = await find_run(self.journal, known.id)
             if not run.is_open:  # the process that executed it ended it meanwhile
-                await self._journal.release(lease)
+                await self.journal.release(lease)
                 return Handle(run, workflow)
             code_before = run.code
-            recorder = Recorder(self._journal, WORKFLOW_RUN, run, lease, lease_s=self._lease_s)
-            claimed = WorkflowClaimed(
-                owner=ownership.identity(lease),
-                code=workflow.code,
-                overruled=overruled or None,
-                at_us=self._clock.now_us(),
+            recorder = self._recorder(run, lease)
+            owner, now_us = ownership.identity(lease), self.clock.now_us()
+            await recorder.append(
+                WorkflowClaimed(owner=owner, code=workflow.code, overruled=overruled or None, at_us=now_us)
             )
-            await recorder.append(claimed)
         return await self._execute(
-            recorder, workflow, on_change=on_change, code_before=code_before, even_paused=even_paused
+            Execution(self, recorder, workflow, on_change=on_change, code_before=code_before, even_paused=even_paused)
         )
 
     async def end(self, id: str, why: str) -> WorkflowRun | None:
@@ -166,20 +168,19 @@ class WorkflowEngine:
         None when it has ended before, or when another process executes it, which then receives the command.
         """
         try:
-            lease = await self._claim(id, await find_run(self._journal, id))
+            lease = await self._claim(id, await find_run(self.journal, id))
         except Held:
             return None
         try:
-            run = await find_run(self._journal, id)
+            run = await find_run(self.journal, id)
             if not run.is_open:
                 return None
-            recorder = Recorder(self._journal, WORKFLOW_RUN, run, lease, lease_s=self._lease_s)
-            version, at_us = await self._journal.version(inbox(id)), self._clock.now_us()
-            await recorder.append(
+            version, at_us = await self.journal.version(inbox(id)), self.clock.now_us()
+            await self._recorder(run, lease).append(
                 WorkflowEnded(status=WorkflowStatus.CANCELLED, why=why, inbox_version=version, at_us=at_us)
             )
         finally:
-            await self._journal.release(lease)
+            await self.journal.release(lease)
         return run
 
     async def close(self) -> None:
@@ -189,12 +190,8 @@ class WorkflowEngine:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _execute(self, recorder: Recorder[WorkflowRun], workflow: Workflow[..., Any], **how: Any) -> Handle[Any]:
+    async def _execute(self, execution: Execution) -> Handle[Any]:
         """Execute a run that this process has claimed, in a task of its own."""
-        execution = Execution(
-            recorder, workflow, self._journal, self._clock,
-            service=self._service, attempts=self._attempts, threads=self._threads, **how,
-        )  # fmt: skip
         run = execution.run
         inbox = await self._mailbox.open(run.id, after=run.inbox_cursor, rest_s=INBOX_REST_S)
         try:
@@ -224,33 +221,193 @@ class WorkflowEngine:
             raise
         finally:
             self._executions.pop(id, None)
-            await self._journal.release(execution.recorder.lease)
+            await self.journal.release(execution.recorder.lease)
+
+    def _recorder(self, run: WorkflowRun, lease: Lease) -> Recorder[WorkflowRun]:
+        return Recorder(self.journal, WORKFLOW_RUN, run, lease, lease_s=self._lease_s)
 
     @asynccontextmanager
     async def _released_on_error(self, lease: Lease) -> AsyncIterator[None]:
         try:
             yield
         except BaseException:
-            await self._journal.release(lease)
+            await self.journal.release(lease)
             raise
 
     async def _claim(self, id: str, known: WorkflowRun | None) -> Lease:
         hint, is_open = f"`maos workflow show {id}` shows its status", known is None or known.is_open
-        look = partial(WORKFLOW_RUN.load, self._journal, id)
-        return await claim(self._journal, self._clock, stream(id), known, is_open=is_open, hint=hint, look=look)
+        look = partial(WORKFLOW_RUN.load, self.journal, id)
+        return await claim(self.journal, self.clock, stream(id), known, is_open=is_open, hint=hint, look=look)
 
     async def _claim_new(self, id: str) -> Lease | WorkflowRun:
         """Claim the right to begin a run; or return the one that another process has begun meanwhile."""
         try:
             lease = await self._claim(id, None)
         except Held:
-            if (begun := await WORKFLOW_RUN.load(self._journal, id)) is None:
+            if (begun := await WORKFLOW_RUN.load(self.journal, id)) is None:
                 raise
             return begun
-        begun = await WORKFLOW_RUN.load(self._journal, id)
+        begun = await WORKFLOW_RUN.load(self.journal, id)
         if begun is not None:
-            await self._journal.release(lease)
+            await self.journal.release(lease)
         return begun or lease
+
+
+class Execution:
+    """Runs the function of one workflow run in this process."""
+
+    def __init__(
+        self,
+        engine: WorkflowEngine,
+        recorder: Recorder[WorkflowRun],
+        definition: Workflow[..., Any],
+        *,
+        on_change: str = REFUSE,
+        code_before: str = "",
+        even_paused: bool = True,
+    ) -> None:
+        self.recorder = recorder
+        self.definition = definition
+        self.record = RunRecord(recorder, engine.journal, engine.clock, code_before)
+        self.control = Control(self.record)
+        self.inbox = WorkflowInbox(self.record, self.control)
+        self.steps = Steps(self.control, self.record, self.inbox, engine.threads)
+        self.waits = Waits(self.control, self.record, self.inbox)
+        start = partial(engine.start, on_change=on_change, even_paused=even_paused)
+        self.children = Children(
+            self.control, self.record, engine.journal, engine.attempts,
+            start=start, stop=engine.stop, even_paused=even_paused,
+        )  # fmt: skip
+        self.task: asyncio.Task[WorkflowRun] | None = None
+        """The task of this process that executes it."""
+        self.strays: set[asyncio.Task[Any]] = set()
+        """Tasks that the function started by itself and that have executed a step."""
+
+    @property
+    def run(self) -> WorkflowRun:
+        """What is recorded of it."""
+        return self.recorder.fold
+
+    @property
+    def handle(self) -> Handle[Any]:
+        """What a program holds of it."""
+        return Handle(self.run, self.definition, self.task, self.control.stop)
+
+    async def execute(self, inbox: Inbox) -> WorkflowRun:
+        """Run the function until it has ended, is paused, or this task is cancelled, which detaches from the run."""
+        self.record.open(on_trouble=self.control.abort)
+        main = asyncio.create_task(self._call_function())
+        self.control.begin(main)
+        keeper = asyncio.create_task(self.recorder.keep_lease())
+        listener = asyncio.create_task(inbox.deliver(self.inbox.receive))
+        has_ended = False
+        try:
+            await asyncio.wait([main, keeper, listener], return_when=asyncio.FIRST_COMPLETED)
+            self.record.check()
+            if not main.done():
+                (keeper if keeper.done() else listener).result()
+            await self.control.idle()  # of tasks that the function has started and does not await
+            await self.children.all_ended()
+            self.control.is_closing = True
+            self.record.add(self._conclusion(main))
+            await self.record.flush()
+            has_ended = not self.run.is_open
+            return self.run
+        finally:
+            self.control.is_closing = True
+            tasks = (main, keeper, listener, *self.strays)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await self.record.close()
+            if has_ended:  # and that is on disk
+                self.children.end_left_over()
+            await self.children.all_ended()
+
+    async def _call_function(self) -> Any:
+        executor.set(Scope(self, "", asyncio.current_task()))
+        args, kwargs = values.bind(self.definition.function, self.run.arguments, self.run.name)
+        return await self.definition.function(*args, **kwargs)
+
+    def _conclusion(self, main: asyncio.Task[Any]) -> WorkflowEvent:
+        """How the run ends, or why it stops."""
+        record, control, at_us = self.record, self.control, self.record.now_us()
+        error = None if main.cancelled() else main.exception()
+        missing = sorted(step_id for step_id in record.unseen if "~" not in step_id)
+        if record.broken is not None:
+            error = record.broken
+        elif control.stop_as == PAUSED and (control.has_cancelled or main.cancelled()):
+            return WorkflowPaused(why=control.why, inbox_version=control.inbox_version, at_us=at_us)
+        elif control.stop_as == CANCELLED:
+            status, version = WorkflowStatus.CANCELLED, control.inbox_version
+            return WorkflowEnded(status=status, why=control.why, inbox_version=version, at_us=at_us)
+        elif main.cancelled():
+            return _failed({"type": "CancelledError", "message": "it cancelled itself"}, at_us)
+        elif error is None and missing:
+            error = record.changed(f"it ended without the steps {', '.join(missing[:5])} that are recorded")
+        if isinstance(error, WorkflowChanged):
+            return WorkflowCodeChanged(why=error.what, code=record.code_before, at_us=at_us)
+        if error is None:
+            try:
+                result = values.plain(main.result(), f"what the workflow {self.run.name} returns")
+                return WorkflowEnded(status=WorkflowStatus.COMPLETED, result=result, at_us=at_us)
+            except InvalidInput as unfit:
+                error = unfit
+        return _failed(values.error_data(error), at_us)
+
+
+def _failed(error: dict[str, Any], at_us: int) -> WorkflowEnded:
+    return WorkflowEnded(status=WorkflowStatus.FAILED, error=error, at_us=at_us)
+
+
+class Scope:
+    """One branch of an execution: it counts its own steps, in whatever order branches run."""
+
+    __slots__ = ("_strays", "_task", "count", "execution", "prefix")
+
+    def __init__(self, execution: Execution, prefix: str, task: asyncio.Task[Any] | None) -> None:
+        self.execution = execution
+        self.prefix = prefix
+        self.count = 0
+        self._task = task
+        self._strays: dict[int, int] = {}
+
+    def next_id(self) -> str:
+        """Return the id of the next step."""
+        self.count += 1
+        return f"{self.prefix}{self.count}"
+
+    def current(self) -> Scope:
+        """This branch; or a new one, if the code runs in a task that the author started in it."""
+        task = asyncio.current_task()
+        if task is self._task:
+            return self
+        number = self._strays[self.count] = self._strays.get(self.count, 0) + 1  # in the order of their first steps
+        if task is not None:
+            self.execution.strays.add(task)
+            task.add_done_callback(self.execution.strays.discard)
+        stray = Scope(self.execution, f"{self.prefix}{self.count}~{number}.", task)
+        executor.set(stray)
+        return stray
+
+    async def run_step(self, step: StepDefinition[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Return the outcome of a step: the recorded one, or that of executing it now."""
+        scope = self.current()
+        return await scope.execution.steps.run(scope.next_id(), step, args, kwargs)
+
+
+def current_scope() -> Scope | None:
+    """The branch that runs now; None outside of workflows and inside of steps."""
+    found = executor.get()
+    return found.current() if isinstance(found, Scope) else None
+
+
+def need_scope(what: str) -> Scope:
+    """The branch that runs now; InvalidInput when there is none."""
+    scope = current_scope()
+    if scope is None:
+        raise InvalidInput(f"{what} works in a workflow only", hint="start it with `m.workflows.run(…)`")
+    return scope
 
 
 def _check_same(known: WorkflowRun, request: StartRequest, arguments: dict[str, Any]) -> None:

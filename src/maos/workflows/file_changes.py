@@ -28,7 +28,7 @@ from maos.plans.parser import ParsedPlan, parse
 from maos.plans.source import load
 from maos.runs import agent_types
 from maos.runs.plan_input import known_types
-from maos.workflows.errors import WorkflowChanged
+from maos.workflows.definition import WorkflowChanged
 
 OPTION = "workflow"
 """Where a run keeps what it was made from."""
@@ -83,13 +83,12 @@ def origin_of(parsed: ParsedPlan) -> Origin:
     """What a run keeps of the file that it is made from."""
     source = parsed.source
     return Origin(
-        str(Path(source.name).absolute()), digest(source.text), source.title(parsed.file.name), dict(source.variables),
+        str(Path(source.name).absolute()), _digest(source.text), source.title(parsed.file.name), dict(source.variables),
         [task.name for task in parsed.plan.tasks],
     )  # fmt: skip
 
 
-def digest(text: str) -> str:
-    """What tells one text of a file from another."""
+def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -134,7 +133,7 @@ def look(run: Run) -> Look | None:
         source = load(made_from.file, made_from.variables)
     except InvalidInput as error:
         return Look(made_from, GONE, what=error.what)
-    if digest(source.text) == made_from.digest:
+    if _digest(source.text) == made_from.digest:
         return Look(made_from, SAME)
     try:
         changes = compare(run, made_from, parse(source))
@@ -153,27 +152,21 @@ def compare(run: Run, made_from: Origin, read: ParsedPlan) -> Changes:
     new = {task.name: task for task in read.plan.tasks}
     removed, changed, misfits = [], [], []
     for name, state in run.tasks.items():
-        if name not in made_from.steps:
-            if name in new:
-                misfits.append(Misfit(name, "the run was given another task of that name"))
+        why = _misfit(run, made_from, state, new.get(name))
+        if why:
+            misfits.append(Misfit(name, why))
+        elif name not in made_from.steps:
+            continue
         elif name not in new:
-            if state.attempts:
-                misfits.append(Misfit(name, f"{_spoken(state)}, and the file has it no more"))
-            else:
-                removed.append(name)
+            removed.append(name)
         elif _plan(state) != new[name]:
-            why = _misfit(run, state, new[name])
-            if why:
-                misfits.append(Misfit(name, why))
-            else:
-                changed.append(name)
+            changed.append(name)
     added = [name for name in new if name not in run.tasks]
     settings = [name for name, value in _settings(read).items() if run.options.get(name, ASK) != value]
     return Changes(tuple(added), tuple(changed), tuple(removed), tuple(misfits), tuple(settings))
 
 
 def _settings(read: ParsedPlan) -> dict[str, Any]:
-    """What a file says of the whole run."""
     return {"conflicts": read.plan.conflicts, **read.options}
 
 
@@ -181,19 +174,24 @@ def _plan(state: TaskState) -> Task:
     return msgspec.convert(state.plan, Task)
 
 
-def _misfit(run: Run, state: TaskState, new: Task) -> str:
-    """Why a step cannot be what the new file says it is; empty when it can."""
-    if state.status not in (TaskStatus.DONE, TaskStatus.RUNNING, TaskStatus.GATED):
-        return ""
+def _misfit(run: Run, made_from: Origin, state: TaskState, new: Task | None) -> str:
+    """Why a task cannot be what the new file says it is, or leaves out; empty when it can."""
+    if state.name not in made_from.steps:
+        return "the run was given another task of that name" if new is not None else ""
+    begun = "is done" if state.status == TaskStatus.DONE else "has begun"
+    if new is None:
+        return f"{begun}, and the file has it no more" if state.attempts else ""
     old = _plan(state)
+    if old == new or state.status not in (TaskStatus.DONE, TaskStatus.RUNNING, TaskStatus.GATED):
+        return ""
     if _work(old) != _work(new):
-        return f"{_spoken(state)} as {_said(old)!r}, and is {_said(new)!r} now"
+        return f"{begun} as {_said(old)!r}, and is {_said(new)!r} now"
     if old.gates[: state.gate] != new.gates[: state.gate] or (
         state.status == TaskStatus.DONE and len(new.gates) > len(old.gates)
     ):
-        return f"{_spoken(state)}, and has other gates now"
+        return f"{begun}, and has other gates now"
     missing = [need for need in new.needs if need not in run.tasks or not run.tasks[need].status.is_done]
-    return f"{_spoken(state)}, and needs {', '.join(missing)} now" if missing else ""
+    return f"{begun}, and needs {', '.join(missing)} now" if missing else ""
 
 
 def _work(task: Task) -> list[Any]:
@@ -204,32 +202,10 @@ def _said(task: Task) -> str:
     return shlex.join(task.command) if task.command else task.task
 
 
-def _spoken(state: TaskState) -> str:
-    return "is done" if state.status == TaskStatus.DONE else "has begun"
-
-
-def whole(run: Run, made_from: Origin, plan: Plan) -> Plan:
-    """All tasks that a run has when it is resumed with a new plan; BadPlan when they do not fit together."""
-    later = [_plan(state) for name, state in run.tasks.items() if name not in made_from.steps]
-    found = msgspec.structs.replace(plan, tasks=[*plan.tasks, *later])
-    return checked(found)
-
-
-def refuse_misfits(run: Run, made_from: Origin, changes: Changes) -> None:
-    """Changed when something that was done, or is under way, is not so in the new file."""
-    if changes.misfits:
-        what = "; ".join(f"{step} {why}" for step, why in changes.misfits)
-        raise WorkflowChanged(
-            f"{made_from.file} as it is now does not fit what {run.id} has done: {what}",
-            hint=f"`maos workflow resume {run.id}` finishes with the file as it was; "
-            f"`maos rollback {run.id}` returns to before a step; or change the file back there",
-        )
-
-
 async def apply(journal: Journal, clock: Clock, run: Run, on_change: str) -> tuple[Run, Look | None]:
     """Apply what was said about a file that has changed; the run that is resumed, and how the file differs, if it does.
 
-    Changed when the run is not to be resumed, or the new file does not fit.
+    WorkflowChanged when the run is not to be resumed, or the new file does not fit.
     """
     found = look(run)
     if found is None or found.state == SAME:
@@ -239,13 +215,12 @@ async def apply(journal: Journal, clock: Clock, run: Run, on_change: str) -> tup
     if on_change == REPLAY:
         types = known_types(run)
         read = reread(found.origin, types)
-        agents = agent_types.to_data(read.plan, types)
-        run = await adopt(journal, clock, run, read, agents=agents)
+        run = await adopt(journal, clock, run, read, agents=agent_types.to_data(read.plan, types))
     return run, found
 
 
 async def adopt(journal: Journal, clock: Clock, run: Run, read: ParsedPlan, *, agents: Mapping[str, Any]) -> Run:
-    """Make the file as it is now the plan of a run; Changed when what it has done does not fit.
+    """Make the file as it is now the plan of a run; WorkflowChanged when what it has done does not fit.
 
     No process executes it meanwhile. `agents` are the types of agents that the new plan names.
     """
@@ -254,9 +229,15 @@ async def adopt(journal: Journal, clock: Clock, run: Run, read: ParsedPlan, *, a
         made_from = origin(run)
         assert made_from is not None
         changes = compare(run, made_from, read)
-        refuse_misfits(run, made_from, changes)
-        plan = whole(run, made_from, read.plan)
-        now = origin_of(read)
+        if changes.misfits:
+            what = "; ".join(f"{step} {why}" for step, why in changes.misfits)
+            raise WorkflowChanged(
+                f"{made_from.file} as it is now does not fit what {run.id} has done: {what}",
+                hint=f"`maos workflow resume {run.id}` finishes with the file as it was; "
+                f"`maos rollback {run.id}` returns to before a step; or change the file back there",
+            )
+        later = [_plan(state) for name, state in run.tasks.items() if name not in made_from.steps]
+        plan = checked(msgspec.structs.replace(read.plan, tasks=[*read.plan.tasks, *later]))
         changed = RunFileChanged(
             to=run.version,
             position=await journal.head(),
@@ -265,16 +246,15 @@ async def adopt(journal: Journal, clock: Clock, run: Run, read: ParsedPlan, *, a
             added=list(changes.added),
             changed=list(changes.changed),
             removed=list(changes.removed),
-            state=_state(run, plan, read, now, agents),
+            state=_state(run, plan, read, agents),
             at_us=clock.now_us(),
         )
         await recorder.append(changed)
         return run
 
 
-def _state(run: Run, plan: Plan, read: ParsedPlan, made_from: Origin, agents: Mapping[str, Any]) -> dict[str, Any]:
-    """The content of a run with a new plan."""
-    found = content(run)
+def _state(run: Run, plan: Plan, read: ParsedPlan, agents: Mapping[str, Any]) -> dict[str, Any]:
+    found, made_from = content(run), origin_of(read)
     found.set_tasks({task.name: _task(run, task) for task in plan.tasks})
     found.options = {**run.options, **made_from.option(), **_settings(read)}
     found.options["agents"] = {**agents, **(run.options.get("agents") or {})}
@@ -288,11 +268,10 @@ def _task(run: Run, task: Task) -> TaskState:
     """The state of a task: as before, unless it is new, or was to be retried and has changed."""
     plan, needs = msgspec.to_builtins(task), list(task.needs)
     known = run.tasks.get(task.name)
-    if known is None:
-        return TaskState(name=task.name, plan=plan, needs=needs, agent=agent_name(run.id, task.name, run.branch + 1))
-    if known.status in (TaskStatus.WAITING, TaskStatus.FAILED) and _work(_plan(known)) != _work(task):
-        return TaskState(
-            name=task.name, plan=plan, needs=needs, agent=agent_name(run.id, task.name, run.branch + 1),
-            cost_usd=known.cost_usd, tokens=known.tokens,
-        )  # fmt: skip
+    is_retried = known is not None and known.status in (TaskStatus.WAITING, TaskStatus.FAILED)
+    if known is None or (is_retried and _work(_plan(known)) != _work(task)):
+        found = TaskState(name=task.name, plan=plan, needs=needs, agent=agent_name(run.id, task.name, run.branch + 1))
+        if known is not None:
+            found.cost_usd, found.tokens = known.cost_usd, known.tokens
+        return found
     return msgspec.structs.replace(known, plan=plan, needs=needs, agent=run.agent(task.name))

@@ -21,20 +21,15 @@ def load(target: str) -> Workflow[..., Any]:
     source, _, name = target.partition(":")
     if is_plan_file(source):
         raise InvalidInput(f"{target} is a plan file, and no function", hint="`maos workflow run` executes it")
-    if source.endswith(".py"):
-        return _pick(_import_file(Path(source)), name, source)
-    if not name:
+    if not name and not source.endswith(".py"):
         raise InvalidInput(f"{target!r} names no workflow", hint="use FILE.py:FUNCTION, MODULE:FUNCTION or FILE.yaml")
-    return _pick(_import_module(source), name, source)
+    return _pick(load_all(source), name, source)
 
 
-def load_all(target: str) -> None:
-    """Load a file or a module with all workflows that it defines."""
+def load_all(target: str) -> Any:
+    """Load a file or a module with all workflows that it defines; return the module."""
     source = target.partition(":")[0]
-    if source.endswith(".py"):
-        _import_file(Path(source))
-    else:
-        _import_module(source)
+    return _import_file(Path(source)) if source.endswith(".py") else _import_module(source)
 
 
 def load_recorded(name: str, version: str, where: Mapping[str, Any]) -> Workflow[..., Any]:

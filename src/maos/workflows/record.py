@@ -9,59 +9,72 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Annotated, Any, get_args
 
 import msgspec
+from msgspec import Meta
 
 from maos.clock import MICROSECONDS, Clock
 from maos.engine.recorder import Recorder
 from maos.engine.streams import WORKFLOW_RUN
-from maos.errors import Corrupt, InvalidInput, MaosError
+from maos.errors import Corrupt, InvalidInput, MaosError, NotFound
 from maos.journal.journal import Append, Journal
 from maos.model.events import workflow as events
 from maos.model.events.parts import Replaced
 from maos.model.events.state import Compacted
 from maos.model.workflow import PATCH, VALUE, Step, WorkflowRun, stream
-from maos.settings.schema import CheckpointSettings
+from maos.settings.schema import CheckpointSettings, Frequency
 from maos.store import chain
 from maos.store.contract import Replacement
 from maos.workflows import values
-from maos.workflows.errors import WorkflowChanged
+from maos.workflows.definition import WorkflowChanged
 
 CLOSE_S_MAX = 5.0
 """How long the last events may take while the store is unavailable: only the end of a step could be lost."""
-FREQUENCIES = ("every_step", "every_n_steps", "on_gates", "time_based", "manual")
-OPTIONS = ("frequency", "every", "interval_s", "enabled")
+NAP_S_MAX = 5.0
+"""How long a sleeper sleeps before it looks at the clock again, which may be set meanwhile."""
+FREQUENCIES: tuple[str, ...] = get_args(Frequency)
 
 
-class CheckpointPolicy:
+async def find_run(journal: Journal, id: str) -> WorkflowRun:
+    """Return a workflow run by its id; raise NotFound when there is none."""
+    found = await WORKFLOW_RUN.load(journal, id)
+    if found is None:
+        raise NotFound(f"there is no workflow {id!r}", hint="`maos workflow list` lists them")
+    return found
+
+
+async def until(clock: Clock, time_us: int) -> None:
+    """Wait until the clock shows a time."""
+    while (left_us := time_us - clock.now_us()) > 0:  # noqa: ASYNC110 - no clock calls back
+        await asyncio.sleep(min(left_us / MICROSECONDS, NAP_S_MAX))
+
+
+class CheckpointPolicy(msgspec.Struct, forbid_unknown_fields=True):
     """When outcomes are written, and when a checkpoint is made (R-1002): after every step by default.
 
     With any other policy the outcomes of idempotent steps are written in groups; after a crash those of the last group
     are executed again. A step that is not idempotent is always recorded before it begins and when it has ended.
     """
 
-    def __init__(
-        self, frequency: str = "every_step", *, every: int = 10, interval_s: float = 30.0, enabled: bool = True
-    ) -> None:
-        if frequency not in FREQUENCIES:
-            raise InvalidInput(f"there is no checkpoint frequency {frequency!r}", hint=f"use {', '.join(FREQUENCIES)}")
-        if every < 1 or interval_s <= 0:
-            raise InvalidInput("checkpoints need a positive number of steps and a positive interval")
-        self.frequency = frequency if enabled else "manual"
-        self.every = every
-        self.interval_s = interval_s
-        self._steps = 0
-        self._last_us: int | None = None
+    frequency: Frequency = "every_step"
+    every: Annotated[int, Meta(ge=1)] = 10
+    interval_s: Annotated[float, Meta(gt=0)] = 30.0
+    enabled: bool = True
+
+    def __post_init__(self) -> None:
+        if not self.enabled:
+            self.frequency = "manual"
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> CheckpointPolicy:
         """The policy that a workflow run was started with."""
         given = options.get("checkpoints", {})
         try:
-            return cls(**given)
-        except TypeError as error:
-            raise InvalidInput(f"checkpoints cannot be {given!r}", hint=f"use {', '.join(OPTIONS)}") from error
+            return msgspec.convert(given, cls)
+        except msgspec.ValidationError as error:
+            hint = f"use {', '.join(cls.__struct_fields__)}; a frequency is {', '.join(FREQUENCIES)}"
+            raise InvalidInput(f"checkpoints cannot be {given!r}: {error}", hint=hint) from error
 
     @staticmethod
     def as_set(checkpoint: CheckpointSettings) -> dict[str, Any]:
@@ -76,23 +89,11 @@ class CheckpointPolicy:
         """Whether an outcome is on disk before anything else begins."""
         return self.frequency == "every_step"
 
-    @property
-    def on_gates(self) -> bool:
-        """Whether a checkpoint is made when a person is asked something."""
-        return self.frequency == "on_gates"
-
-    def after_step(self, steady_us: int) -> str:
-        """Why a checkpoint is due now that a step has ended; empty when none is."""
-        self._steps += 1
-        if self.frequency == "every_n_steps" and self._steps % self.every == 0:
+    def due(self, steps: int, passed_us: int) -> str:
+        """Why a checkpoint is due after so many steps, and so long after the last one; empty when none is."""
+        if self.frequency == "every_n_steps" and steps % self.every == 0:
             return "steps"
-        if self.frequency == "time_based":
-            if self._last_us is None:
-                self._last_us = steady_us
-            if steady_us - self._last_us >= self.interval_s * MICROSECONDS:
-                self._last_us = steady_us
-                return "time"
-        return ""
+        return "time" if self.frequency == "time_based" and passed_us >= self.interval_s * MICROSECONDS else ""
 
 
 class EventBuffer:
@@ -100,12 +101,15 @@ class EventBuffer:
 
     def __init__(self, recorder: Recorder[WorkflowRun], clock: Clock) -> None:
         self._recorder = recorder
-        self._clock = clock
+        self.clock = clock
         self._on_trouble: Callable[[], object] = lambda: None
         self._pending: list[events.WorkflowEvent] = []
-        self._waiters: list[asyncio.Future[None]] = []
-        self._written: list[asyncio.Future[None]] | None = None
-        """The flushes that wait for what is being written; None when nothing is."""
+        self._added = 0
+        self._written = 0
+        """How many of the events that were added are on disk."""
+        self._advanced = asyncio.Event()
+        """Set when more are on disk, or no more will be; then replaced by a new one."""
+        self._is_closed = False
         self._wake = asyncio.Event()
         self._writer: asyncio.Task[None] | None = None
         self.trouble: BaseException | None = None
@@ -120,11 +124,12 @@ class EventBuffer:
 
     def now_us(self) -> int:
         """The time for an event."""
-        return self._clock.now_us()
+        return self.clock.now_us()
 
     def add(self, event: events.WorkflowEvent) -> None:
         """Have an event written with the next flush."""
         self._pending.append(event)
+        self._added += 1
 
     def flush_soon(self) -> None:
         """Have what was added written, together with everything else that is added until the writer's turn comes."""
@@ -132,17 +137,21 @@ class EventBuffer:
 
     async def flush(self) -> None:
         """Return when everything added so far is on disk; several branches share one commit."""
+        self.check()
+        needed = self._added
+        while self._written < needed:
+            if self._pending:
+                self._wake.set()
+            await self._advanced.wait()
+            if self._written < needed:
+                self.check()
+                if self._is_closed:
+                    raise asyncio.CancelledError
+
+    def check(self) -> None:
+        """Raise why nothing can be written any more, if that is so."""
         if self.trouble is not None:
             raise self.trouble
-        if not self._pending and self._written is None:
-            return
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        if self._pending or self._written is None:
-            self._waiters.append(waiter)
-            self._wake.set()
-        else:
-            self._written.append(waiter)
-        await waiter
 
     def give_up(self, error: MaosError) -> MaosError:
         """Let nothing more be written, whatever the function does about the error."""
@@ -159,36 +168,28 @@ class EventBuffer:
         if self._writer is not None:
             self._writer.cancel()
             await asyncio.gather(self._writer, return_exceptions=True)
-        for each in self._waiters:
-            each.cancel()
+        self._is_closed = True
+        self._advance()
 
     async def _write(self) -> None:
         while self.trouble is None:
             await self._wake.wait()
             self._wake.clear()
             while self._pending and self.trouble is None:
-                await self._write_pending()
+                pending, self._pending = self._pending, []
+                try:
+                    await self._recorder.append(*pending)
+                except Exception as error:  # noqa: BLE001 - raised by every flush, now or later
+                    self.trouble = error
+                    self._on_trouble()
+                else:
+                    self.version = self._recorder.fold.version
+                    self._written += len(pending)
+                self._advance()
 
-    async def _write_pending(self) -> None:
-        pending, self._pending = self._pending, []
-        self._written, self._waiters = self._waiters, []
-        try:
-            await self._recorder.append(*pending)
-        except Exception as error:  # noqa: BLE001 - raised by every flush, now or later
-            self.trouble = error
-            for each in (*self._written, *self._waiters):
-                if not each.done():
-                    each.set_exception(error)
-            self._on_trouble()
-        else:
-            self.version = self._recorder.fold.version
-            for each in self._written:
-                if not each.done():
-                    each.set_result(None)
-        finally:
-            for each in self._written:  # cancelled: it is unknown whether the events were written
-                each.cancel()
-            self._written = None
+    def _advance(self) -> None:
+        self._advanced.set()
+        self._advanced = asyncio.Event()
 
 
 class RunRecord(EventBuffer):
@@ -207,13 +208,14 @@ class RunRecord(EventBuffer):
         self._journal = journal
         self._progress = float(self.run.published.get("progress") or 0)
         self._checkpoints = len(self.run.checkpoints)
+        self._steps = 0
+        self._saved_us = clock.steady_us()
+        """When this execution began, or a checkpoint was last due."""
         self._last_step = ""
         """The id of the step that ended last."""
         self._checked = self.run.version
-        self._new = 0
-        """How many events hold something that must be on disk before a step depends on it."""
-        self._safe = 0
-        """How many of these are on disk."""
+        self._fresh = 0
+        """How many events have to be on disk before a step depends on what is in the last of them."""
 
     # --- steps of earlier executions -------------------------------------------------------------------------
 
@@ -275,18 +277,14 @@ class RunRecord(EventBuffer):
             return False
         self.unseen.discard(step_id)
         if step is None:
-            self._new += 1
             self.add_completed(step_id, kind=PATCH, name=name)
+            self.mark_new()
         return True
 
     def skipped_branches(self, step_id: str) -> set[int] | None:
         """Return which of several branches were not begun because another one had failed; None if unknown yet."""
         step = self.find(step_id, VALUE, "branches")
         return None if step is None else set(step.result)
-
-    def has_begun(self, prefix: str) -> bool:
-        """Whether steps of a branch are recorded."""
-        return any(step_id.startswith(prefix) for step_id in self.run.steps)
 
     # --- events of steps -------------------------------------------------------------------------------------
 
@@ -319,36 +317,36 @@ class RunRecord(EventBuffer):
 
     def add_value(self, step_id: str, name: str, made: Any) -> None:
         """A value was made that would differ in another execution."""
-        self._new += 1
         self.add_completed(step_id, made, kind=VALUE, name=name)
+        self.mark_new()
 
     # --- when they are written -------------------------------------------------------------------------------
 
     def mark_new(self) -> None:
-        """Note that an event was added that would differ in another execution."""
-        self._new += 1
+        """Note that the last event that was added would differ in another execution."""
+        self._fresh = self._added
 
     async def flush_new(self) -> None:
         """Have what chance, the clock and other processes said on disk, before a step depends on it."""
-        new = self._new
-        if new > self._safe:
+        if self._written < self._fresh:
             await self.flush()
-            self._safe = max(self._safe, new)  # what other branches added meanwhile may not be there yet
         else:
             await asyncio.sleep(0)
 
     async def write_outcome(self, step_id: str) -> None:
         """Have the outcome of a step written, at once or as the checkpoint policy says."""
         self._last_step = step_id
-        trigger = self.policy.after_step(self._clock.steady_us())
-        if trigger:
+        self._steps += 1
+        now_us = self.clock.steady_us()
+        if trigger := self.policy.due(self._steps, now_us - self._saved_us):
+            self._saved_us = now_us
             await self.checkpoint(trigger)
         elif self.policy.every_step:
             self.flush_soon()
 
     async def write_question(self, step_id: str) -> None:
         """Have a question on disk, with a checkpoint if the policy makes one there."""
-        if self.policy.on_gates:
+        if self.policy.frequency == "on_gates":
             self._last_step = step_id
             await self.checkpoint("gate")
         else:

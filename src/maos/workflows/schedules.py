@@ -87,19 +87,15 @@ class Cron:
 
     def after(self, time: datetime) -> datetime | None:
         """The first time after another; None when there is none for years."""
-        for day in self._days_from(time, timedelta(days=1), 366 * YEARS_MAX + 1):
-            for found in self._times(day):
-                if found.timestamp() > time.timestamp():
-                    return found
-        return None
+        days = self._days_from(time, timedelta(days=1), 366 * YEARS_MAX + 1)
+        found = (each for day in days for each in self._times(day))
+        return next((each for each in found if each.timestamp() > time.timestamp()), None)
 
     def last(self, time: datetime) -> datetime | None:
         """The last time that is not after another; None when there is none for a year."""
-        for day in self._days_from(time, timedelta(days=-1), 367):
-            for found in reversed(list(self._times(day))):
-                if found.timestamp() <= time.timestamp():
-                    return found
-        return None
+        days = self._days_from(time, timedelta(days=-1), 367)
+        found = (each for day in days for each in reversed(list(self._times(day))))
+        return next((each for each in found if each.timestamp() <= time.timestamp()), None)
 
     def _days_from(self, time: datetime, step: timedelta, count: int) -> Iterator[datetime]:
         """The days that are due among so many from that of a time on."""
@@ -216,10 +212,8 @@ class ScheduleServer:
         self._start = start
         self._resume = resume
         self._tell = tell
-        self._load = load or _defined_here
+        self._load = load or (lambda schedule: find(schedule.workflow, schedule.definition))
         self._told: set[str] = set()
-        self._handled: set[str] = set()
-        """Ids of runs that were started, or never can be."""
 
     async def serve(self) -> None:
         """Serve until cancelled: what is wrong with one schedule is reported once, and the others are served."""
@@ -253,34 +247,17 @@ class ScheduleServer:
         if time is None:
             return
         id = f"{schedule.name}-{to_datetime(to_us(time)):%Y%m%dT%H%MZ}"
-        if id in self._handled:
-            return
         try:
-            is_started = await WORKFLOW_RUN.load(self._journal, id) is not None
-        except Corrupt as error:
-            self._tell_once(f"{id} cannot be read: {error}")
-            is_started = True
-        if is_started or await self._start_run(schedule, id):
-            self._handled.add(id)
-
-    async def _start_run(self, schedule: Schedule, id: str) -> bool:
-        """Start the workflow of a schedule; whether it was started, or never can be."""
-        try:
-            arguments = schedule.arguments
-            await self._start(self._load(schedule), arguments["args"], arguments["kwargs"], id=id)
+            if await WORKFLOW_RUN.load(self._journal, id) is None:
+                arguments = schedule.arguments
+                await self._start(self._load(schedule), arguments["args"], arguments["kwargs"], id=id)
+                self._tell(f"started {id}")
         except Conflict:
-            return False  # another process was faster, which is seen the next time
-        except MaosError as error:
+            pass  # another process was faster, which is seen the next time
+        except MaosError as error:  # which may be otherwise the next time
             self._tell_once(f"{id} could not be started: {error}")
-            return isinstance(error, InvalidInput)  # anything else may work the next time
-        self._tell(f"started {id}")
-        return True
 
     def _tell_once(self, text: str) -> None:
         if text not in self._told:
             self._told.add(text)
             self._tell(text)
-
-
-def _defined_here(schedule: Schedule) -> Workflow[..., Any]:
-    return find(schedule.workflow, schedule.definition)

@@ -16,32 +16,17 @@ from maos.engine.recorder import LEASE_S
 from maos.engine.streams import WORKFLOW_RUN
 from maos.errors import Conflict, Corrupt, InvalidInput, LeaseLost, NotFound
 from maos.journal.journal import Append, Journal
+from maos.model import workflow as model
 from maos.model.events.commands import CancelRequested, Command, PauseRequested, ResolveRequested, SignalSent
 from maos.model.events.run import QuestionAnswered
 from maos.model.message import inbox
 from maos.model.run import Run
-from maos.model.workflow import (
-    ABANDONED,
-    AGENT,
-    CANCELLED,
-    GATE,
-    PAUSED,
-    RUNNING,
-    STARTED,
-    STEP,
-    UNKNOWN,
-    Schedule,
-    Step,
-    WorkflowRun,
-    stream,
-)
+from maos.model.workflow import Schedule, Step, WorkflowRun, stream
 from maos.store.contract import Key
 from maos.workflows import children, file_changes, record, schedules, values
-from maos.workflows.definition import StartRequest, Workflow, find
-from maos.workflows.engine import REFUSE, WorkflowEngine, find_run
-from maos.workflows.errors import NotWaiting, WorkflowChanged
+from maos.workflows.definition import Handle, NotWaiting, StartRequest, Workflow, WorkflowChanged, find, result_of
+from maos.workflows.engine import REFUSE, WorkflowEngine
 from maos.workflows.file_changes import Look
-from maos.workflows.handle import Handle, result_of
 from maos.workflows.schedules import Load
 from maos.workflows.status import Status, WorkflowNotice, WorkflowPreview
 
@@ -74,7 +59,9 @@ class Workflows:
         self._journal = journal
         self._clock = clock
         self._attempts = attempts
-        self._engine = WorkflowEngine(journal, clock, mailbox=mailbox, service=self, attempts=attempts, lease_s=lease_s)
+        self._engine = WorkflowEngine(
+            journal, clock, mailbox=mailbox, stop=self._stop, attempts=attempts, lease_s=lease_s
+        )
 
     # --- running ---------------------------------------------------------------------------------------------
 
@@ -92,7 +79,7 @@ class Workflows:
                 return await (await self.start(workflow, *args, id=id, **kwargs)).result()
             except Held:
                 run = await WORKFLOW_RUN.load(self._journal, id)
-                if run is not None and run.status != RUNNING:
+                if run is not None and run.status != model.RUNNING:
                     return result_of(run, workflow)
             await asyncio.sleep(FOLLOW_S)
 
@@ -208,7 +195,7 @@ class Workflows:
         parent = await WORKFLOW_RUN.load(self._journal, run.parent) if run.parent else None
         if parent is not None and children.is_abandoned(parent, run.id):
             await self._end(run.id, f"{run.parent} does not wait for it any more")
-        if run.parent or run.status == PAUSED:
+        if run.parent or run.status == model.PAUSED:
             return None
         definition = find(run.name, run.definition)
         if self._engine.is_unfit(run, definition):
@@ -224,16 +211,6 @@ class Workflows:
             await m.workflows.close()
         """
         await self._engine.close()
-
-    # --- for executions --------------------------------------------------------------------------------------
-
-    async def start_child(self, request: StartRequest, *, on_change: str, even_paused: bool) -> Handle[Any]:
-        """Start a child, or resume it."""
-        return await self._engine.start(request, on_change=on_change, even_paused=even_paused)
-
-    def handle(self, id: str) -> Handle[Any] | None:
-        """The handle of a workflow run that this process executes."""
-        return self._engine.handle(id)
 
     # --- schedules -------------------------------------------------------------------------------------------
 
@@ -311,7 +288,7 @@ class Workflows:
             run = await m.workflows.get("greeting-1")
             print(run.status, run.result)
         """
-        return await find_run(self._journal, id)
+        return await record.find_run(self._journal, id)
 
     async def status(self, id: str) -> Status:
         """The status of a workflow run: "interrupted" when it is recorded as running and its process has ended.
@@ -417,7 +394,7 @@ class Workflows:
                 await m.workflows.answer("order-7", step_id, "yes")
         """
         run = await self.get(id)
-        questions = {each: step for each, step in run.waiting.items() if step.kind == GATE}
+        questions = {each: step for each, step in run.waiting.items() if step.kind == model.GATE}
         if (step := questions.get(step_id)) is None:
             raise _not_waiting(run, f"the workflow {run.id} asks nothing at {step_id!r}", questions)
         choices = step.about.get("choices", [])
@@ -437,7 +414,7 @@ class Workflows:
             raise InvalidInput(f"an outcome cannot be {outcome!r}", hint="say done, failed or again")
         run = await self.get(id)
         step = run.steps.get(step_id)
-        if step is None or step.kind != STEP or step.status not in (UNKNOWN, STARTED):
+        if step is None or step.kind != model.STEP or step.status not in (model.UNKNOWN, model.STARTED):
             raise _not_waiting(run, f"there is nothing to resolve at {step_id!r} of the workflow {run.id}", run.unknown)
         value = values.plain(value, "the result")
         command = ResolveRequested(
@@ -467,8 +444,8 @@ class Workflows:
         if run is None:
             return
         for child in [each.id async for each in self.all() if each.parent == id and each.is_open]:
-            await self.cancel(child, why=f"{id} was {CANCELLED}")
-        for name in children.names(run, AGENT, STARTED, ABANDONED):
+            await self.cancel(child, why=f"{id} was {model.CANCELLED}")
+        for name in children.names(run, model.AGENT, model.STARTED, model.ABANDONED):
             await children.stop_agent(self._attempts(), name)
 
     async def pause(self, id: str, *, why: str = "") -> None:
@@ -479,6 +456,14 @@ class Workflows:
             await m.workflows.pause("order-7")
         """
         await self._send(id, PauseRequested(why=why, at_us=self._clock.now_us()))
+
+    async def _stop(self, id: str, status: str, why: str) -> None:
+        if (handle := self._engine.handle(id)) is not None:
+            handle.stop(status, why)
+            await handle.wait()
+            return
+        with contextlib.suppress(NotFound, NotWaiting):  # it was never begun, or has ended
+            await (self.cancel(id, why=why) if status == model.CANCELLED else self.pause(id, why=why))
 
     async def _send(self, id: str, command: Command | QuestionAnswered, key: Key | None = None) -> None:
         """Append a command to the inbox of a run; one that has ended accepts only the repetition of a key."""

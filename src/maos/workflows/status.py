@@ -6,29 +6,16 @@ from collections.abc import Collection, Iterable
 from typing import Any, NamedTuple
 
 from maos.engine import ownership
+from maos.model import workflow as model
 from maos.model.attempt import Attempt
 from maos.model.events.workflow import StepRetried, StepStarted, StepUnknown, WorkflowEvent
-from maos.model.workflow import (
-    AGENT,
-    CHANGED,
-    CHILD,
-    ENDED,
-    GATE,
-    OPEN,
-    RUNNING,
-    SIGNAL,
-    STARTED,
-    STEP,
-    UNKNOWN,
-    Step,
-    WorkflowRun,
-)
+from maos.model.workflow import Step, WorkflowRun
 from maos.workflows.definition import StepDefinition, Workflow
 from maos.workflows.steps import REPEAT, RETRY, decide
 
 INTERRUPTED = "interrupted"
 """Recorded as running, and the process that executed it has ended. `maos workflow resume`, or `maos workflow serve`."""
-STATUSES = (*OPEN, INTERRUPTED, *ENDED)
+STATUSES = (*model.OPEN, INTERRUPTED, *model.ENDED)
 
 ANSWER, RESOLVE = "answer", "resolve"
 SAME, GONE = "same", "gone"
@@ -44,27 +31,28 @@ class Status(NamedTuple):
     @classmethod
     def of(cls, run: WorkflowRun) -> Status:
         """Find out whether the process that executes a run lives, as far as this machine can tell."""
-        is_interrupted = run.status == RUNNING and ownership.liveness(run.owner).has_ended
+        is_interrupted = run.status == model.RUNNING and ownership.liveness(run.owner).has_ended
         return cls(run, INTERRUPTED if is_interrupted else run.status)
 
     @property
     def needs_resume(self) -> bool:
         """Whether it stopped without a command, and does not continue until it is resumed."""
-        return self.name in (INTERRUPTED, CHANGED)
+        return self.name in (INTERRUPTED, model.CHANGED)
 
     @property
     def needs_person(self) -> str:
         """RESOLVE when the outcome of a step is unknown, ANSWER when it asks something; else empty."""
         if self.run.unknown and self.run.is_open:
             return RESOLVE
-        is_asking = any(step.kind == GATE for step in self.run.waiting.values())
-        return ANSWER if self.run.status == RUNNING and is_asking else ""
+        is_asking = any(step.kind == model.GATE for step in self.run.waiting.values())
+        return ANSWER if self.run.status == model.RUNNING and is_asking else ""
 
     @property
     def unknown(self) -> list[str]:
         """Ids of steps that may or may not have taken effect: recorded so, or begun by a process that has ended."""
-        begun = [step_id for step_id, step in self.run.steps.items() if (step.kind, step.status) == (STEP, STARTED)]
-        return [*self.run.unknown, *(begun if self.name == INTERRUPTED else ())]
+        begun = [step_id for step_id, step in self.run.steps.items() if step.kind == model.STEP]
+        interrupted = [each for each in begun if self.run.steps[each].status == model.STARTED]
+        return [*self.run.unknown, *(interrupted if self.name == INTERRUPTED else ())]
 
 
 class WorkflowNotice(NamedTuple):
@@ -82,7 +70,7 @@ class WorkflowNotice(NamedTuple):
     def of(cls, event: WorkflowEvent) -> WorkflowNotice | None:
         """The notice about an event; None when a person need not know of it."""
         match event:
-            case StepStarted(kind=kind, name=name) if kind in (GATE, SIGNAL):
+            case StepStarted(kind=kind, name=name) if kind in (model.GATE, model.SIGNAL):
                 return cls("waits", event.step_id, kind, name)
             case StepUnknown():
                 return cls("unknown", event.step_id)
@@ -122,12 +110,12 @@ class WorkflowPreview(NamedTuple):
         cls, run: WorkflowRun, definition: Workflow[..., Any] | None, on_change: str, resolved: Collection[str]
     ) -> WorkflowPreview:
         """Preview a resume; `definition` is None if it was not found, `resolved` are the steps a person resolved."""
-        state = GONE if definition is None else SAME if definition.code == run.code else CHANGED
-        is_refused = run.is_open and (state == GONE or (state == CHANGED and on_change == "refuse"))
+        state = GONE if definition is None else SAME if definition.code == run.code else model.CHANGED
+        is_refused = run.is_open and (state == GONE or (state == model.CHANGED and on_change == "refuse"))
         pending = [
             PendingStep(step_id, step, "resolved" if step_id in resolved else _next(step, definition))
             for step_id, step in run.steps.items()
-            if step.status in (STARTED, UNKNOWN)
+            if step.status in (model.STARTED, model.UNKNOWN)
         ]
         return cls(Status.of(run), state, is_refused, pending)
 
@@ -138,9 +126,9 @@ class WorkflowPreview(NamedTuple):
 
 
 def _next(step: Step, definition: Workflow[..., Any] | None) -> str:
-    if step.kind != STEP:
-        return "resumed" if step.kind in (CHILD, AGENT) else "waits"
-    if step.status == UNKNOWN:
+    if step.kind != model.STEP:
+        return "resumed" if step.kind in (model.CHILD, model.AGENT) else "waits"
+    if step.status == model.UNKNOWN:
         return "unknown"
     found = None if definition is None else _find_step(step.name, definition)
     decision = decide(step, idempotent=found is not None and found.idempotent)

@@ -1,4 +1,5 @@
-"""Steps of a workflow run: executed once, retried, and resolved when it is unknown whether they took effect."""
+"""Steps of a workflow run: executed once, retried, and resolved when it is unknown whether they took effect; and those
+that wait for a time, a signal, or the answer of a person."""
 
 from __future__ import annotations
 
@@ -10,18 +11,15 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, NamedTuple
 
-from maos.clock import MICROSECONDS, Clock
+from maos.clock import MICROSECONDS
 from maos.errors import InvalidInput
 from maos.faults import crash_point
 from maos.model.events.workflow import StepRetried, StepUnknown
-from maos.model.workflow import DONE, FAILED, STEP, UNKNOWN, Step
+from maos.model.workflow import DONE, FAILED, GATE, SIGNAL, SLEEP, STEP, UNKNOWN, Step
 from maos.workflows import values
-from maos.workflows.control import Control
-from maos.workflows.definition import NOT_DONE, Found, StepDefinition, call, executor
-from maos.workflows.errors import StepFailed
-from maos.workflows.inbox import WorkflowInbox
-from maos.workflows.record import RunRecord
-from maos.workflows.waits import until
+from maos.workflows.control import Control, WorkflowInbox
+from maos.workflows.definition import NOT_DONE, Found, StepDefinition, StepFailed, call, executor
+from maos.workflows.record import RunRecord, until
 
 logger = logging.getLogger("maos.workflows")
 
@@ -90,13 +88,10 @@ class Invocation(NamedTuple):
 class Steps:
     """Executes the steps of one workflow run."""
 
-    def __init__(
-        self, control: Control, record: RunRecord, inbox: WorkflowInbox, clock: Clock, threads: Threads
-    ) -> None:
+    def __init__(self, control: Control, record: RunRecord, inbox: WorkflowInbox, threads: Threads) -> None:
         self._control = control
         self._record = record
         self._inbox = inbox
-        self._clock = clock
         self._shared_threads = threads
         self._threads: dict[str, asyncio.Task[Any]] = {}
         """Those of plain functions, by the keys of their steps, until their outcome is used."""
@@ -138,7 +133,7 @@ class Steps:
         crash_point(f"workflow:before {it.step.name}")
 
     async def _begin_again(self, it: Invocation, until_us: int = 0) -> None:
-        await until(self._clock, until_us)
+        await until(self._record.clock, until_us)
         self._record.add_started(it.step_id, STEP, it.step.name)
         with self._control.at_work():
             await self._record.flush()
@@ -163,7 +158,7 @@ class Steps:
             failures += 1
             if failures > it.step.retries:
                 raise await self._fail(it, failed) from failed
-            until_us = self._clock.now_us() + int(it.step.pause_s(failures) * MICROSECONDS)
+            until_us = self._record.now_us() + int(it.step.pause_s(failures) * MICROSECONDS)
             raised, at_us = values.error_data(failed), self._record.now_us()
             self._record.add(StepRetried(step_id=it.step_id, error=raised, until_us=until_us, at_us=at_us))
             await self._record.flush()
@@ -201,12 +196,10 @@ class Steps:
     async def _try(self, it: Invocation) -> Any:
         try:
             with it.context(), self._control.at_work():
-                if not it.step.timeout_s:
-                    return await self._call_function(it)
-                async with asyncio.timeout(it.step.timeout_s) as limit:
+                async with asyncio.timeout(it.step.timeout_s or None) as limit:
                     return await self._call_function(it)
         except TimeoutError as error:
-            if it.step.timeout_s and limit.expired():
+            if limit.expired():
                 raise Overdue(f"it took longer than {it.step.timeout_s:g} s") from error
             raise
 
@@ -229,8 +222,6 @@ class Steps:
     def _thread(self, key: str) -> asyncio.Task[Any] | None:
         """The thread that was started for a step, by this execution or an earlier one in this process."""
         return self._threads.get(key) or self._shared_threads.get(key)
-
-    # --- steps that were interrupted -------------------------------------------------------------------------
 
     async def _find_out(self, it: Invocation, error: Exception | None = None) -> Step | str:
         """Find out whether a step that was begun took effect: its outcome, NOT_DONE, or AGAIN.
@@ -258,7 +249,7 @@ class Steps:
             except Exception as raised:  # noqa: BLE001 - shown to the person who is asked in its place
                 said, error = None, raised
             if (isinstance(said, Found) or said == NOT_DONE) and not inbox.has_heard_of(it.step_id):
-                inbox.close(it.step_id)
+                inbox.resolved.add(it.step_id)
                 if said == NOT_DONE:
                     return NOT_DONE
                 self._record.add_completed(it.step_id, said.result)
@@ -281,14 +272,121 @@ class Steps:
         await self._inbox.wait_for(it.step_id, wait)
         if not self._inbox.has_heard_of(it.step_id) and thread is not None:
             self._threads[it.key] = thread
-            self._inbox.close(it.step_id)
+            self._inbox.resolved.add(it.step_id)
             return AGAIN
         with self._control.at_work():
             await self._record.flush()
-        return self._record.run.steps[it.step_id] if self._inbox.is_resolved(it.step_id) else AGAIN
+        return self._record.run.steps[it.step_id] if it.step_id in self._inbox.resolved else AGAIN
 
 
 def _retrieve(thread: asyncio.Task[Any]) -> None:
     """Retrieve what a thread raised, so that asyncio does not report it when the step stopped waiting for it."""
     if not thread.cancelled():
         thread.exception()
+
+
+class Expired(TimeoutError):
+    """A signal or an answer did not come in time."""
+
+
+class Waits:
+    """Waits for times, signals and answers in one workflow run."""
+
+    def __init__(self, control: Control, record: RunRecord, inbox: WorkflowInbox) -> None:
+        self._control = control
+        self._record = record
+        self._inbox = inbox
+
+    async def sleep(self, step_id: str, seconds: float) -> None:
+        """Wait until a time that is recorded, so a restart does not begin it again."""
+        step = await self._control.recorded(step_id, SLEEP, "sleep")
+        if step is not None and step.status == DONE:
+            return
+        until_us = step.until_us if step else self._record.now_us() + int(seconds * MICROSECONDS)
+        with self._control.waiting(step_id):
+            if step is None:
+                self._record.add_started(step_id, SLEEP, "sleep", until_us=until_us)
+                await self._record.flush()
+            await until(self._record.clock, until_us)
+            self._record.add_completed(step_id)
+            await self._record.write_outcome(step_id)
+
+    async def signal(self, step_id: str, name: str, timeout_s: float, type_: Any) -> Any:
+        """Return the next signal of a name, in the order in which they were sent."""
+        step = await self._control.recorded(step_id, SIGNAL, name)
+        if step is not None and step.status == FAILED:
+            raise Expired(f"no signal {name!r} came in time")
+        if step is not None and step.status == DONE:
+            value = step.result
+        else:
+            value = await self._wait_for_signal(step_id, name, step, timeout_s)
+        return values.typed(value, type_, f"the signal {name!r}")
+
+    async def _wait_for_signal(self, step_id: str, name: str, step: Step | None, timeout_s: float) -> Any:
+        """Return its value. Nothing is awaited once its event is added: else a time limit could end just then, and the
+        record would say that the function received a signal which it did not."""
+        with self._control.waiting(step_id):
+            if step is None:
+                self._record.add_started(step_id, SIGNAL, name, until_us=self._deadline(timeout_s))
+                await self._record.flush()
+            until_us = self._record.run.steps[step_id].until_us
+            try:
+                version, value = await self._inbox.signal(name, lambda listener: self._wait(listener, until_us))
+            except Expired as error:
+                self._record.add_failed(step_id, values.error_data(error))
+                raise Expired(f"no signal {name!r} came in time") from error
+            else:
+                self._record.add_completed(step_id, value, signal=name, signal_version=version)
+                return value
+            finally:
+                self._record.mark_new()
+                self._record.flush_soon()
+
+    async def gate(
+        self, step_id: str, question: str, choices: list[str], context: str, default: str | None, timeout_s: float
+    ) -> str:
+        """Return what a person answers; asked once, however often the workflow is interrupted."""
+        step = await self._control.recorded(step_id, GATE, question)
+        if step is None or step.status not in (DONE, FAILED):
+            with self._control.waiting(step_id):
+                if step is None:
+                    given = {"choices": choices or None, "context": context or None, "default": default}
+                    about = {name: value for name, value in given.items() if value is not None}
+                    until_us = self._deadline(timeout_s)
+                    self._record.add_started(step_id, GATE, question, until_us=until_us, about=about)
+                    await self._record.write_question(step_id)
+                step = await self._wait_for_answer(step_id, default)
+        if step.status == FAILED:
+            raise Expired(f"no answer to {question!r} came in time")
+        return str(step.result)
+
+    async def _wait_for_answer(self, step_id: str, default: str | None) -> Step:
+        until_us = self._record.run.steps[step_id].until_us
+        try:
+            await self._inbox.wait_for(step_id, lambda answered: self._wait(answered, until_us))
+        except Expired:
+            if step_id not in self._inbox.resolved:
+                if default is None:
+                    self._record.add_failed(step_id, {"type": "Expired", "message": "no answer came in time"})
+                else:
+                    self._record.add_completed(step_id, default)
+        await self._record.flush()
+        return self._record.run.steps[step_id]
+
+    def _deadline(self, timeout_s: float) -> int:
+        return self._record.now_us() + int(timeout_s * MICROSECONDS) if timeout_s else 0
+
+    async def _wait(self, future: asyncio.Future[None], until_us: int) -> None:
+        """Wait for a future, or raise Expired at a time."""
+
+        async def expire() -> None:
+            await until(self._record.clock, until_us)
+            if not future.done():
+                future.set_exception(Expired("it did not come in time"))
+
+        timer = asyncio.create_task(expire()) if until_us else None
+        try:
+            await future
+        finally:
+            if timer is not None:
+                timer.cancel()

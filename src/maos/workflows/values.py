@@ -63,11 +63,6 @@ def typed(value: Any, annotation: Any, what: str) -> Any:
         return value  # an annotation that is no type of data
 
 
-def return_type(function: Callable[..., Any]) -> Any:
-    """The type that a function is annotated to return."""
-    return _annotation(function, "return")
-
-
 def bind(
     function: Callable[..., Any], arguments: Mapping[str, Any], name: str
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -80,15 +75,15 @@ def bind(
             f"the workflow {name} cannot be called: {error}", hint=f"it is {name}{inspect.signature(function)}"
         ) from error
     for each, value in bound.arguments.items():
-        annotation = _annotation(function, each)
+        type_ = annotation(function, each)
         what = f"the argument {each} of the workflow {name}"
         kind = bound.signature.parameters[each].kind
         if kind is inspect.Parameter.VAR_POSITIONAL:
-            bound.arguments[each] = tuple(typed(one, annotation, what) for one in value)
+            bound.arguments[each] = tuple(typed(one, type_, what) for one in value)
         elif kind is inspect.Parameter.VAR_KEYWORD:
-            bound.arguments[each] = {key: typed(one, annotation, what) for key, one in value.items()}
+            bound.arguments[each] = {key: typed(one, type_, what) for key, one in value.items()}
         else:
-            bound.arguments[each] = typed(value, annotation, what)
+            bound.arguments[each] = typed(value, type_, what)
     return bound.args, bound.kwargs
 
 
@@ -101,8 +96,9 @@ def arguments(
     return found
 
 
-def _annotation(function: Callable[..., Any], name: str) -> Any:
-    """One annotation, also when others cannot be evaluated; names that only its surroundings know are found there."""
+def annotation(function: Callable[..., Any], name: str) -> Any:
+    """The type that a function's signature gives an argument, or its "return", also when others cannot be evaluated;
+    names that only its surroundings know are found there."""
     hint = getattr(function, "__annotations__", {}).get(name, Any)
     around = inspect.getclosurevars(function).nonlocals if inspect.isfunction(function) else {}
     try:

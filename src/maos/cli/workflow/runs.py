@@ -30,9 +30,8 @@ from maos.model.workflow import Schedule, WorkflowRun
 from maos.plans.source import is_plan_file
 from maos.views import workflows as views
 from maos.views.workflows import describe
-from maos.workflows import loader
+from maos.workflows import Handle, loader
 from maos.workflows.definition import Workflow
-from maos.workflows.handle import Handle
 from maos.workflows.record import FREQUENCIES, CheckpointPolicy
 from maos.workflows.status import Status, WorkflowPreview
 

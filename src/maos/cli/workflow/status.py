@@ -20,8 +20,8 @@ from maos.model.workflow import Step, WorkflowRun
 from maos.runs.status import RunView
 from maos.views import workflows as views
 from maos.views.workflows import WorkflowInfo, describe
+from maos.workflows import Handle
 from maos.workflows.file_changes import origin
-from maos.workflows.handle import Handle
 from maos.workflows.status import STATUSES, Status
 
 STEPS_SHOWN_MAX = 40
