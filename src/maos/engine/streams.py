@@ -7,6 +7,7 @@ import asyncio
 import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 
 from maos.clock import Clock
 from maos.engine import ownership
@@ -64,7 +65,8 @@ async def own_run(journal: Journal, clock: Clock, known: Run, *, hint: str = "")
     hint = hint or f"pause it first, with `maos pause {known.id}`"
     is_open = bool(known.version) and known.is_open and known.status != RunStatus.PAUSED
     owned = known if known.version else None
-    lease = await ownership.claim(journal, clock, run.stream(known.id), owned, is_open=is_open, hint=hint)
+    name, look = run.stream(known.id), partial(RUN.load, journal, known.id)
+    lease = await ownership.claim(journal, clock, name, owned, is_open=is_open, hint=hint, look=look)
     now = await RUN.load(journal, known.id) or known
     recorder = Recorder(journal, RUN, now, lease, lease_s=ownership.CLAIM_S)
     renewal = asyncio.create_task(recorder.keep_lease())

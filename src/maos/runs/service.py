@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -360,7 +361,8 @@ class Runs(RunOperations):
         """
         await self._check_claimable(run)
         hint = f"`maos status {run.id} --watch` watches it from here"
-        lease = await claim(self._journal, self._clock, stream(run.id), run, is_open=run.is_open, hint=hint)
+        look = partial(RUN.load, self._journal, run.id)
+        lease = await claim(self._journal, self._clock, stream(run.id), run, is_open=run.is_open, hint=hint, look=look)
         recorder = Recorder(self._journal, RUN, run, lease, lease_s=self._lease_s)
         claimed = self._claimed(recorder, source, options)
         is_again = not (run.is_going if is_going is None else is_going)
