@@ -311,12 +311,10 @@ class Maos:
                 print(finding.level, finding.about, finding.what)
         """
         import maos
-        from maos.ops.doctor import Doctor
+        from maos.ops.doctor import examine
 
-        doctor = Doctor(
-            self.journal, self.agents, self.runs, self.workflows, verify=self.verify, version=maos.__version__
-        )
-        return await doctor.examine()
+        services = self.journal, self.agents, self.runs, self.workflows
+        return await examine(*services, verify=self.verify, version=maos.__version__)
 
     @property
     def notes(self) -> list[str]:
@@ -446,7 +444,7 @@ async def _open_store(
 
         database = PostgresDatabase(name, clock=clock, create=create, schema_name=schema, mark_path=mark_path)
         store = await SqlStore.open(database, accept_loss=accept_loss)
-        await database.add_views(views.for_postgres())
+        await database.add_views(views.statements("postgres"))
         return store
     if "://" in name:
         raise InvalidInput(f"{name!r} is neither a path nor a PostgreSQL URL", hint="use a path or postgresql://…")
@@ -462,4 +460,4 @@ def _add_views(store: Store) -> None:
     if isinstance(store, SqlStore) and isinstance(store.database, SqliteDatabase):
         from maos import views
 
-        store.database.add_views(views.for_sqlite())
+        store.database.add_views(views.statements("sqlite"))

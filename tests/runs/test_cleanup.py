@@ -52,7 +52,7 @@ async def workspaces(m: Maos, run: Run) -> dict[str, Workspace]:
 
 
 async def cleaned(m: Maos, policies: CleanupSettings) -> cleanup.Cleanup | None:
-    return await cleanup.when_due(m.journal, SystemClock(), m.runs, m.agents, policies)
+    return await cleanup.Cleaner(SystemClock(), m.runs, m.agents).when_due(policies)
 
 
 async def test_an_engine_cleans_up_once_in_an_interval(m: Maos, tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ async def test_an_engine_at_work_cleans_up_by_itself_and_says_so(
         said.append(text)
         told.set()
 
-    keeping = upkeep.Upkeep(m.journal, SystemClock(), m.runs, m.agents, tell=tell)
+    keeping = upkeep.Upkeep(cleanup.Cleaner(SystemClock(), m.runs, m.agents), m.agents.settings, tell=tell)
     async with asyncio.timeout(60):
         await keeping.beside(told.wait())
     assert said[0].startswith("cleanup: 2 worktrees of completed runs removed, ")
@@ -186,7 +186,7 @@ async def test_the_policy_says_how_many_go(m: Maos, tmp_path: Path, policies: Cl
         await checkpoint(workspace, "large")
     rule_of = cleanup.by_policy(policies, SystemClock().now_us())
     for dry_run in (True, False):
-        done = await cleanup.cleanup(m.journal, SystemClock(), m.runs, m.agents, rule_of, by="person", dry_run=dry_run)
+        done = await cleanup.Cleaner(SystemClock(), m.runs, m.agents).clean_up(rule_of, by="person", dry_run=dry_run)
         assert [each.run for each in done.removed] == [run.id for run in runs[:gone]], "the oldest"
         assert done.kept == []
 

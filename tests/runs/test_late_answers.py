@@ -14,6 +14,7 @@ from maos.model.run import Run
 from maos.plans.parser import parse
 from maos.plans.source import YAML, Source
 from maos.runs import upkeep
+from maos.runs.cleanup import Cleaner
 from maos.runs.commands import CommandHandler, gate_question
 from maos.runs.upkeep import Upkeep
 from maos.settings import find_files
@@ -157,9 +158,8 @@ async def test_upkeep_that_fails_is_told_and_never_outweighs_the_work(
 
     monkeypatch.setattr(engine_m.agents.settings, "look", look)
     told: list[tuple[str, dict[str, Any]]] = []
-    keeping = Upkeep(
-        engine_m.journal, SystemClock(), engine_m.runs, engine_m.agents, tell=lambda *said: told.append(said)
-    )
+    cleaner = Cleaner(SystemClock(), engine_m.runs, engine_m.agents)
+    keeping = Upkeep(cleaner, engine_m.agents.settings, tell=lambda *said: told.append(said))
 
     async def work(result: str) -> str:
         async with asyncio.timeout(60):

@@ -25,7 +25,7 @@ from maos.model.failure import ASK, TABLE
 from maos.model.notice import RunNotices, stream
 from maos.model.run import Question, Run
 from maos.model.run_status import permissions
-from maos.runs.budgets import Budget
+from maos.runs.budgets import is_at_limit
 
 PAUSES_S = (1.0, 5.0, 15.0)
 """Between one try and the next."""
@@ -190,10 +190,7 @@ class Notifier:
                     known = TABLE[event.failure]
                     body = f"{known.meaning}. {event.why}\n{known.hint}\nmaos resume {run.id}"
                     self._plan(f"blocked/{event.task}/{event.at_us}", "blocked", f"{event.task} needs you", body)
-                case RunPaused() if run.why in (
-                    Budget.of(run.options).reached(run),
-                    Budget.of(run.options).time_is_up(),
-                ):
+                case RunPaused() if is_at_limit(run):
                     self._plan(f"budget/{event.at_us}", "budget", f"paused: {run.why}", f"maos resume {run.id}")
                 case RunEnded():
                     said = f"{event.status}, {run.done} of {len(run.tasks)} tasks done"

@@ -21,6 +21,7 @@ from maos.engine.streams import own_run
 from maos.errors import InvalidInput, NotFound
 from maos.journal.journal import Append, Journal
 from maos.model import status
+from maos.model.cleanup import PERMANENT
 from maos.model.events.commands import (
     CancelRequested,
     Command,
@@ -30,6 +31,7 @@ from maos.model.events.commands import (
     TasksRequested,
     WakeRequested,
 )
+from maos.model.events.records import PinAdded, PinRemoved
 from maos.model.events.run import (
     QuestionAsked,
     RunEnded,
@@ -42,7 +44,7 @@ from maos.model.run import Run, TaskState
 from maos.model.run_status import agents_of
 from maos.model.status import RunStatus
 from maos.runs import cleanup
-from maos.runs.cleanup import Cleanup, Removal
+from maos.runs.cleanup import Cleaner, Cleanup, Removal
 from maos.runs.commands import CommandHandler
 from maos.runs.outcomes import Outcome, outcome_of, what_follows
 from maos.runs.plan_input import with_more
@@ -63,6 +65,7 @@ class RunOperations(RunViews):
     def __init__(self, journal: Journal, clock: Clock, attempts: Attempts, bus: Bus) -> None:
         super().__init__(journal, clock, attempts)
         self._bus = bus
+        self._cleaner = Cleaner(clock, self, attempts)
 
     # --- pausing and ending ----------------------------------------------------------------------------------
 
@@ -269,20 +272,26 @@ class RunOperations(RunViews):
         if is_executing(run) or any(each.is_open for each in (await self.at_work(run)).values()):
             raise InvalidInput(f"{run.id} is being executed", hint=f"`maos cancel {run.id}` ends it")
         if dry_run:
-            return await cleanup.removal(self._attempts, run)
+            return await self._cleaner.removal(run)
         await self._check_claimable(run)
         async with own_run(self._journal, self._clock, run) as recorder:
-            removal = await cleanup.remove_run(self._journal, self._clock, self._attempts, run)
+            removal = await self._cleaner.remove_run(run)
             await recorder.append(RunRemoved(at_us=self._clock.now_us()))
         return removal
 
     async def keep(self, id: str, why: str = "") -> bool:
         """Have no cleanup ever remove anything of a run; False when that was so already."""
-        return await cleanup.set_permanent(self._journal, self._clock, await self.get(id), why)
+        if (await cleanup.permanent(self._journal)).get((await self.get(id)).id) == why:
+            return False
+        await self._journal.append(PERMANENT, PinAdded(run=id, why=why, at_us=self._clock.now_us()))
+        return True
 
     async def unkeep(self, id: str) -> bool:
         """Have cleanups treat a run like any other again; False when they did already."""
-        return await cleanup.unset_permanent(self._journal, self._clock, await self.get(id))
+        if (await self.get(id)).id not in await cleanup.permanent(self._journal):
+            return False
+        await self._journal.append(PERMANENT, PinRemoved(run=id, at_us=self._clock.now_us()))
+        return True
 
     async def clean_up(self, *, older_than_days: float | None = None, dry_run: bool = False) -> Cleanup:
         """Remove the worktrees of runs that were completed long ago: as the settings say, or than so many days."""
@@ -290,9 +299,7 @@ class RunOperations(RunViews):
         rule_of = cleanup.by_policy(self._attempts.settings.values.cleanup, now_us)
         if older_than_days is not None:
             rule_of = cleanup.older_than(older_than_days, now_us)
-        return await cleanup.cleanup(
-            self._journal, self._clock, self, self._attempts, rule_of, by="person", dry_run=dry_run
-        )
+        return await self._cleaner.clean_up(rule_of, by="person", dry_run=dry_run)
 
     async def save_interval_s(self, seconds: float | None = None) -> float:
         """How often the files of agents that run are saved; set for all engines on this journal if given."""

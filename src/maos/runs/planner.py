@@ -26,7 +26,6 @@ from maos.runs.agent_types import AgentType
 
 if TYPE_CHECKING:
     from maos.engine.attempts import Attempts, Running
-    from maos.engine.live import Listener
 
 TOOLS = ("Read", "Grep", "Glob")
 """What the planner may use: it looks, and changes nothing."""
@@ -119,7 +118,6 @@ async def ask(
     model: str = "",
     types: Mapping[str, AgentType],
     time_limit_s: float = TIME_LIMIT_S,
-    listener: Listener | None = None,
 ) -> Plan:
     """A plan for a request, made by an agent; BadPlan if it is still wrong after the agent corrected it.
 
@@ -141,34 +139,23 @@ async def ask(
             tools_allowed=TOOLS,
             permission="deny",
             time_limit_s=time_limit_s,
-            listener=listener,
         )
-        return await _settled(attempts, await _answered(running), request, types, listener)
+        return await _settled(attempts, await _answered(running), request, types)
     if known.is_open:
-        taken_up = await attempts.adopt(agent, listener=listener)
+        taken_up = await attempts.adopt(agent)
         known = await attempts.get(agent) if taken_up is None else await _answered(taken_up)
     if known.failure:
-        known = await _answered(await attempts.resume(agent, listener=listener))
-    return await _settled(attempts, known, request, types, listener)
+        known = await _answered(await attempts.resume(agent))
+    return await _settled(attempts, known, request, types)
 
 
-async def revise(
-    attempts: Attempts,
-    change: str,
-    *,
-    run: str,
-    request: str,
-    types: Mapping[str, AgentType],
-    listener: Listener | None = None,
-) -> Plan:
+async def revise(attempts: Attempts, change: str, *, run: str, request: str, types: Mapping[str, AgentType]) -> Plan:
     """Another plan by the agent that made the one of a run, as a person wants it changed; BadPlan as of `ask`."""
-    running = await attempts.resume(planner_of(run), task=REVISE.format(change=change), listener=listener)
-    return await _settled(attempts, await _answered(running), request, types, listener)
+    running = await attempts.resume(planner_of(run), task=REVISE.format(change=change))
+    return await _settled(attempts, await _answered(running), request, types)
 
 
-async def _settled(
-    attempts: Attempts, attempt: Attempt, request: str, types: Mapping[str, AgentType], listener: Listener | None
-) -> Plan:
+async def _settled(attempts: Attempts, attempt: Attempt, request: str, types: Mapping[str, AgentType]) -> Plan:
     """The plan in what an agent answered, corrected by it if need be."""
     for repairs in range(REPAIRS_MAX + 1):
         if attempt.failure:
@@ -179,7 +166,7 @@ async def _settled(
             if repairs == REPAIRS_MAX:
                 raise
             problems = "\n".join(f"- {each}" for each in error.problems)
-            running = await attempts.resume(attempt.agent, task=REPAIR.format(problems=problems), listener=listener)
+            running = await attempts.resume(attempt.agent, task=REPAIR.format(problems=problems))
             attempt = await _answered(running)
     raise AssertionError("the loop returns or raises")
 

@@ -427,10 +427,8 @@ class Runs(RunOperations):
             self._journal, id, to, tell=lambda text: told.notice(text, _warning(text)), clock=self._clock
         )
         upkeep = Upkeep(
-            self._journal,
-            self._clock,
-            self,
-            self._attempts,
+            self._cleaner,
+            self._attempts.settings,
             tell=told.notice,
             concurrency=fixed,
             set_concurrency=lambda number: self.set_concurrency(id, number),

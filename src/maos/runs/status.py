@@ -33,8 +33,7 @@ from maos.model.run_status import (
 from maos.model.status import RunStatus, SupervisorState, TaskStatus
 from maos.redact import without_secrets
 from maos.runs import cleanup, notify
-from maos.runs.budgets import Budget
-from maos.runs.feed import RunFeed
+from maos.runs.feed import RunFeed, at_work
 from maos.travel import points_in_time
 from maos.travel.points_in_time import PointInTime
 from maos.workspaces import Blocked as Blocked
@@ -58,12 +57,6 @@ def is_executing(run: Run) -> bool:
 def is_interrupted(run: Run) -> bool:
     """Whether the engine that executed a run has exited, and the run was neither paused nor has it ended."""
     return run.is_going and ownership.liveness(run.owner).has_ended
-
-
-def is_at_limit(run: Run) -> bool:
-    """Whether a run is paused because it has reached a limit of its budget."""
-    budget = Budget.of(run.options)
-    return run.status == "paused" and run.why in (budget.reached(run), budget.time_is_up())
 
 
 class RunView(NamedTuple):
@@ -253,14 +246,7 @@ class RunViews(RunReader):
 
     async def at_work(self, run: Run) -> dict[str, Attempt]:
         """The newest attempt of each agent that works on a run, or did when the run was paused."""
-        found = {}
-        for task in run.tasks.values() if run.is_open else ():
-            for agent in agents_of(run, task):
-                try:
-                    found[agent] = await self._attempts.get(agent)
-                except NotFound:
-                    pass  # recorded as begun, and not begun yet
-        return found
+        return await at_work(self._attempts, run)
 
     async def messages(self, id: str, *, newest: int = 0) -> list[SentMessage]:
         """What the agents of a run told each other: everything, or the newest so many."""
@@ -280,7 +266,7 @@ class RunViews(RunReader):
             async with m.runs.follow("r-1") as feed:
                 print(feed.run.status, len(feed.attempts))
         """
-        return RunFeed(self._journal, self, id, from_start=from_start)
+        return RunFeed(self._journal, id, from_start=from_start)
 
     # --- what comes of them ----------------------------------------------------------------------------------
 

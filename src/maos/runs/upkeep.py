@@ -5,18 +5,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
-from maos.clock import Clock
-from maos.engine.streams import RunReader
 from maos.errors import MaosError
-from maos.journal.journal import Journal
-from maos.runs import cleanup, notify
+from maos.runs import notify
+from maos.runs.cleanup import Cleaner
 from maos.runs.notify import Notifier
 from maos.settings.current import Current, News
-
-if TYPE_CHECKING:
-    from maos.engine.attempts import Attempts
 
 T = TypeVar("T")
 
@@ -35,20 +30,16 @@ class Upkeep:
 
     def __init__(
         self,
-        journal: Journal,
-        clock: Clock,
-        runs: RunReader,
-        attempts: Attempts,
+        cleaner: Cleaner,
+        settings: Current,
         *,
         tell: Tell,
         concurrency: int | None = None,
         set_concurrency: Callable[[int], None] | None = None,
         notifier: Notifier | None = None,
     ) -> None:
-        self._journal = journal
-        self._clock = clock
-        self._runs = runs
-        self._attempts = attempts
+        self._cleaner = cleaner
+        self._settings = settings
         self._set_concurrency = set_concurrency
         self._tell = tell
         self._fixed = concurrency
@@ -56,14 +47,9 @@ class Upkeep:
         self._notifier = notifier
 
     @property
-    def settings(self) -> Current:
-        """What the engine goes by."""
-        return self._attempts.settings
-
-    @property
     def concurrency(self) -> int:
         """How many agents work at once."""
-        return self.settings.values.orchestrate.concurrency if self._fixed is None else self._fixed
+        return self._settings.values.orchestrate.concurrency if self._fixed is None else self._fixed
 
     async def beside(self, work: Awaitable[T]) -> T:
         """Await work, and meanwhile apply changed settings and clean up. What fails of that is only told."""
@@ -82,7 +68,7 @@ class Upkeep:
         cleanup_at_s = time.monotonic() + CLEANUP_AFTER_S
         while True:
             await asyncio.sleep(LOOK_S)
-            news = await asyncio.to_thread(self.settings.look)
+            news = await asyncio.to_thread(self._settings.look)
             if news is not None:
                 await self._take(news)
             if time.monotonic() >= cleanup_at_s:
@@ -118,7 +104,7 @@ class Upkeep:
         if self._notifier is None:
             return ""
         given = [each.url for each in self._notifier.to if each.url not in before]
-        urls = list(dict.fromkeys([*given, *self.settings.values.notify.urls]))
+        urls = list(dict.fromkeys([*given, *self._settings.values.notify.urls]))
         try:
             await self._notifier.readdress(notify.addresses(urls))
         except MaosError as error:
@@ -126,9 +112,8 @@ class Upkeep:
         return ""
 
     async def _clean_up(self) -> None:
-        policies = self.settings.values.cleanup
         try:
-            done = await cleanup.when_due(self._journal, self._clock, self._runs, self._attempts, policies)
+            done = await self._cleaner.when_due(self._settings.values.cleanup)
         except MaosError as error:
             self._tell(f"cleanup: {error}", {"kind": "cleanup", "problem": error.what})
             return

@@ -83,7 +83,7 @@ class AgentWorker:
             why = own.exceeded(task.used_usd + outcome.cost_usd, task.used_tokens + outcome.tokens)
             if why:
                 outcome = outcome._replace(failure="budget_reached", message=why)
-            elif task.name in self._watched and not self._meter.is_used_up:
+            elif task.name in self._watched and not self._meter.spent.is_set():
                 outcome = outcome._replace(failure="halted", message="")
         if outcome.failure or plan.gates:
             return outcome
@@ -325,7 +325,7 @@ def _own_budget(run: Run, plan: Task) -> Budget:
 
 
 async def _end(running: Running, meter: Meter) -> None:
-    await meter.until_used_up()
+    await meter.spent.wait()
     await running.stop()
 
 

@@ -15,7 +15,8 @@ from maos.cli.plain import clean
 from maos.cli.runs import page
 from maos.model.failure import TABLE
 from maos.model.run import Run, TaskState
-from maos.runs.status import RunSummary, is_at_limit
+from maos.runs.budgets import is_at_limit
+from maos.runs.status import RunSummary
 
 TASKS_SHOWN_MAX = 50
 DISCOVERIES_SHOWN_MAX = 10
