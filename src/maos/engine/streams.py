@@ -148,15 +148,19 @@ class AttemptReader:
 
     async def get(self, agent: str) -> Attempt:
         """The newest attempt of an agent."""
+        found = await self.newest(agent)
+        if found is None:
+            raise NotFound(f"there is no agent {agent!r} that runs or ran", hint="`maos agent list` shows them")
+        return found
+
+    async def newest(self, agent: str) -> Attempt | None:
+        """The newest attempt of an agent; None when it was never started."""
         number = 0
         async for name in self._journal.streams(attempt.stream(agent) + "."):
             tail = name.rpartition(".")[2]
             if name == attempt.stream(attempt_id(agent, int(tail) if tail.isdigit() else 0)):
                 number = max(number, int(tail))
-        found = await ATTEMPT.load(self._journal, attempt_id(agent, number)) if number else None
-        if found is None:
-            raise NotFound(f"there is no agent {agent!r} that runs or ran", hint="`maos agent list` shows them")
-        return found
+        return await ATTEMPT.load(self._journal, attempt_id(agent, number)) if number else None
 
     async def all(self) -> AsyncIterator[Attempt]:
         """The newest attempt of every agent, by name."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -18,6 +18,7 @@ from maos.bus.acknowledgements import Waiting, acknowledge, hand_out, load
 from maos.bus.bus import Bus
 from maos.bus.outbox import OF_AGENTS, TooFast, TooMuch
 from maos.clock import MICROSECONDS, Clock
+from maos.engine.questions import pending_of
 from maos.engine.streams import RUN, AttemptReader
 from maos.errors import InvalidInput, KeyReused, NotFound
 from maos.faults import crash_point
@@ -31,7 +32,7 @@ from maos.model.events.attempt import AttemptOutput
 from maos.model.events.commands import TasksRequested
 from maos.model.events.facts import ToolUse
 from maos.model.events.messages import MessageSent
-from maos.model.events.run import QuestionAnswered, QuestionAsked
+from maos.model.events.run import QuestionAsked
 from maos.model.message import PERSON, Message, inbox, render
 from maos.model.run import Run
 from maos.model.status import TaskStatus
@@ -343,7 +344,22 @@ class AgentTools:
         effect = ToolEffect("", [Append(inbox(run.id), [asked])])
         key = Key(f"tools/{self._agent}/{id}", fingerprint(id))
         recorded = await self._once("ask_person", {"id": id, "question": question}, effect, key=key)
-        look = _AnswerReader(self._journal, run, id).look
+        given_s, loop = 0.0, asyncio.get_running_loop()
+
+        async def look() -> str | None:
+            """The answer that the engine has recorded, or one in the inbox that it would have recorded by now."""
+            nonlocal given_s
+            async for record in self._journal.read(runs.stream(run.id), after=run.version):
+                run.apply(record.event)
+            pending = await pending_of(self._journal, run)
+            known = pending.questions.get(id)
+            if known is None or known.answer is None:
+                return None
+            given_s = given_s or loop.time()
+            if id in pending.unrecorded and loop.time() - given_s < NO_ENGINE_S:
+                return None
+            return f"Answer ({known.answered_by or 'person'}): {known.answer}"
+
         answer = await self._look_until(look, f"waiting for a person to answer {id}", wait_s, NO_ENGINE_S, on_wait)
         if answer is None:
             return recorded._replace(text=LATER.format(id=id))
@@ -470,39 +486,3 @@ def question_id(question: str) -> str:
     words = "".join(each if each.isalnum() else " " for each in question.casefold()).split()
     plain = " ".join(words) or question.strip()
     return f"q-{hashlib.sha256(plain.encode()).hexdigest()[:12]}"
-
-
-class _AnswerReader:
-    """Reads on in a run and its inbox until a question is answered."""
-
-    def __init__(self, journal: Journal, run: Run, id: str) -> None:
-        self._journal = journal
-        self._run = run
-        self._id = id
-        self._cursors = {runs.stream(run.id): run.version, inbox(run.id): run.inbox_cursor}
-        self._given: str | None = None
-        self._given_s = 0.0
-
-    async def look(self) -> str | None:
-        """The answer, if it counts by now."""
-        known = self._run.questions.get(self._id)
-        if known is not None and known.answer is not None:
-            return _answer(known.answer, known.answered_by)
-        async for recorded in self._answers(runs.stream(self._run.id)):
-            return recorded
-        now_s = asyncio.get_running_loop().time()
-        async for given in self._answers(inbox(self._run.id)):
-            if self._given is None:  # the first one counts, here as for the engine
-                self._given, self._given_s = given, now_s
-        return self._given if self._given is not None and now_s - self._given_s >= NO_ENGINE_S else None
-
-    async def _answers(self, stream: str) -> AsyncIterator[str]:
-        async for record in self._journal.read(stream, after=self._cursors[stream]):
-            self._cursors[stream] = record.version
-            match record.event:
-                case QuestionAnswered(id=self._id, answer=answer, by=by):
-                    yield _answer(answer, by)
-
-
-def _answer(answer: str, by: str) -> str:
-    return f"Answer ({by or 'person'}): {answer}"

@@ -95,11 +95,7 @@ def parse(text: str, *, name: str, source: str) -> AgentType:
 
 def kinds(plan: Plan, options: Mapping[str, Any]) -> dict[str, str]:
     """What kind of agent does each task."""
-    found = {}
-    for task in plan.tasks:
-        role = of_task(options, task.agent)
-        found[task.name] = task.kind or ("shell" if task.command else role.kind or str(options.get("kind", "")))
-    return found
+    return {task.name: kind_of(options, msgspec.to_builtins(task)) for task in plan.tasks}
 
 
 def to_data(plan: Plan, types: Mapping[str, AgentType]) -> dict[str, Any]:

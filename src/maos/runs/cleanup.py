@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from maos.clock import MICROSECONDS, Clock
 from maos.engine import log
 from maos.engine.streams import RunReader
-from maos.errors import InvalidInput, MaosError, NotFound
+from maos.errors import InvalidInput, MaosError
 from maos.faults import crash_point
 from maos.ids import incarnation
 from maos.journal.journal import Journal
@@ -188,12 +188,11 @@ class Cleaner:
     async def _trees(self, run: Run, *, measured: bool) -> AsyncIterator[_Tree]:
         """What the agents of a run have on disk, with what a removal that was killed has left."""
         for agent in (agent for task in run.tasks for agent in run.agents(task)):
-            try:
-                attempt = await self._attempts.get(agent)
-            except NotFound:
+            attempt = await self._attempts.newest(agent)
+            if attempt is None or not attempt.workspace:
                 continue
-            workspace = Workspace.from_data(attempt.workspace) if attempt.workspace else None
-            if workspace is None or workspace.in_place or not await asyncio.to_thread(is_left, workspace):
+            workspace = Workspace.from_data(attempt.workspace)
+            if workspace.in_place or not await asyncio.to_thread(is_left, workspace):
                 continue
             size = await asyncio.to_thread(_bytes_below, workspace.tree) if measured else 0
             yield _Tree(agent, workspace, attempt.is_open, size)

@@ -12,7 +12,7 @@ import msgspec
 from maos import workspaces
 from maos.clock import Clock
 from maos.engine import consent
-from maos.errors import InvalidInput, NotFound
+from maos.errors import InvalidInput
 from maos.journal.journal import Journal
 from maos.model.attempt import Attempt
 from maos.model.events.commands import TasksRequested
@@ -102,12 +102,8 @@ async def agree(journal: Journal, clock: Clock, attempts: Attempts, run: Run) ->
         made = await merged_work(Path(run.folder), Workspace.from_data(kept), run.commit)
         options["workspace"] = made.to_data()
     for task in run.tasks.values():
-        if not task.status.is_done:
-            try:
-                history = await attempts.history(run.agent(task.name))
-            except NotFound:
-                continue  # it has not begun
-            await _of_agent(Path(run.folder), history, task.commit)
+        if not task.status.is_done and await attempts.newest(run.agent(task.name)):  # else it has not begun
+            await _of_agent(Path(run.folder), await attempts.history(run.agent(task.name)), task.commit)
     await consent.agree(journal, clock, run.id)
     return options
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from maos.bus.history import Bodies
 from maos.engine import questions
 from maos.engine.streams import ATTEMPT, AttemptReader, RunReader
-from maos.errors import NotFound, StoreUnavailable
+from maos.errors import StoreUnavailable
 from maos.journal.journal import Journal, Record
 from maos.model import attempt as attempts
 from maos.model import message
@@ -65,10 +65,8 @@ async def at_work(attempts: AttemptReader, run: Run) -> dict[str, Attempt]:
     found = {}
     for task in run.tasks.values() if run.is_open else ():
         for agent in agents_of(run, task):
-            try:
-                found[agent] = await attempts.get(agent)
-            except NotFound:
-                pass  # recorded as begun, and not begun yet
+            if attempt := await attempts.newest(agent):  # else it is recorded as begun, and not begun yet
+                found[agent] = attempt
     return found
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
-from maos.clock import Clock, SystemClock
+from maos.clock import Clock
 from maos.errors import Conflict, InvalidInput, NotFound, StoreUnavailable
 from maos.faults import crash_point
 from maos.journal.journal import Journal
@@ -96,22 +96,12 @@ async def load(journal: Journal, run: str) -> RunNotices:
 class Notifier:
     """Tells about one run, for the engine that executes it."""
 
-    def __init__(
-        self,
-        journal: Journal,
-        run: str,
-        to: Sequence[Address],
-        *,
-        tell: Tell,
-        clock: Clock | None = None,
-        pauses_s: Sequence[float] = PAUSES_S,
-    ) -> None:
+    def __init__(self, journal: Journal, clock: Clock, run: str, to: Sequence[Address], *, tell: Tell) -> None:
         self._journal = journal
+        self._clock = clock
         self._run = run
         self.to = list(to)
         self._tell = tell
-        self._clock = clock or SystemClock()
-        self._pauses_s = pauses_s
         self._known = RunNotices()
         self._todo: dict[str, asyncio.Queue[NoticePlanned]] = {}
         self._senders: list[asyncio.Task[None]] = []
@@ -249,7 +239,7 @@ class Notifier:
 
     async def _send(self, notice: NoticePlanned, address: Address) -> None:
         why = ""
-        for pause_s in (*self._pauses_s, None):
+        for pause_s in (*PAUSES_S, None):
             crash_point("notify:before send")
             why = await asyncio.to_thread(send, address, notice.title, notice.body)
             crash_point("notify:after send")

@@ -32,12 +32,7 @@ from maos.model.events.commands import (
     WakeRequested,
 )
 from maos.model.events.records import PinAdded, PinRemoved
-from maos.model.events.run import (
-    QuestionAsked,
-    RunEnded,
-    RunPlanned,
-    RunRemoved,
-)
+from maos.model.events.run import QuestionAsked, RunEnded, RunPlanned, RunRemoved
 from maos.model.message import PERSON, inbox
 from maos.model.plan import Plan
 from maos.model.run import Run, TaskState
@@ -225,9 +220,8 @@ class RunOperations(RunViews):
 
     async def _ended(self, agent: str) -> Outcome | None:
         """Stop an agent that no engine attends to; what its newest attempt came to."""
-        try:
-            attempt = await self._attempts.get(agent)
-        except NotFound:
+        attempt = await self._attempts.newest(agent)
+        if attempt is None:
             return None  # it was not started yet
         await self._attempts.end(attempt, GRACE_S)
         return outcome_of(await self._attempts.get(agent))

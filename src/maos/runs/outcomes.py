@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple, TypedDict
+from typing import Any, NamedTuple
 
 from maos.clock import MICROSECONDS
 from maos.model.attempt import Attempt
@@ -111,7 +111,7 @@ def what_follows(
     A task that was being stopped is then cancelled or skipped, unless it was finished all the same.
     """
     gates = len(task.plan.get("gates", ()))
-    common: _Common = {
+    common: dict[str, Any] = {
         "task": task.name,
         "cost_usd": outcome.cost_usd,
         "tokens": outcome.tokens,
@@ -156,17 +156,6 @@ def what_follows(
             **common,
         )
     return TaskReleased(failure=name, why=why, not_before_us=until_us, counts=counts, **common)
-
-
-class _Common(TypedDict):
-    """What all events say that record an outcome."""
-
-    task: str
-    cost_usd: float
-    tokens: int
-    commit: str
-    merged: str
-    at_us: int
 
 
 # --- merge conflicts -----------------------------------------------------------------------------------------------

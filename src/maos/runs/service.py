@@ -25,16 +25,10 @@ from maos.engine.ownership import claim
 from maos.engine.recorder import Recorder
 from maos.engine.streams import RUN
 from maos.engine.streams import new_id as new_id
-from maos.errors import InvalidInput, NotFound
+from maos.errors import InvalidInput
 from maos.journal.journal import Journal
 from maos.model.attempt import check_run
-from maos.model.events.run import (
-    RunClaimed,
-    RunCreated,
-    RunEvent,
-    RunPlanned,
-    RunResumed,
-)
+from maos.model.events.run import RunClaimed, RunCreated, RunEvent, RunPlanned, RunResumed
 from maos.model.failure import REPEATABLE
 from maos.model.message import inbox
 from maos.model.plan import ASK, Plan
@@ -162,8 +156,8 @@ class Runs(RunOperations):
             plan = {"tasks": [{"name": "hello", "command": ["echo", "hello"]}]}
             run = await m.runs.create(plan, folder="/tmp", options={"in_place": True})
         """
-        given = plan  # a large one is checked in a thread, so that the event loop stays responsive
-        valid, parsed = await asyncio.to_thread(plan_input.read_plan, given)
+        # A large one is checked in a thread, so that the event loop stays responsive.
+        valid, parsed = await asyncio.to_thread(plan_input.read_plan, plan)
         kept = {**(parsed.options if parsed else {}), **(options or {})}
         recorder = await self._record(valid, request, folder, kept, id, is_claimed=False)
         await self._journal.release(recorder.lease)
@@ -200,17 +194,12 @@ class Runs(RunOperations):
             self._attempts.program(kind)
         id = id or new_id()
         if not kept.get("in_place"):
-            kept |= await self._workspace(where, id)
+            into = await workspaces.prepare(where, id, root=self._attempts.folder / "workspaces")
+            kept |= {"in_place": True} if into.in_place else {"workspace": into.to_data()}
+            kept["notes"] = list(into.notes)
         recorder = await self._record(plan.plan, "", where, kept, id, is_claimed=True)
         self._hold(recorder)
         return recorder.fold
-
-    async def _workspace(self, folder: Path, id: str) -> dict[str, Any]:
-        """Options of a run with a workspace for its merged work; in place where the folder is in no repository."""
-        root = self._attempts.folder / "workspaces"
-        into = await workspaces.prepare(folder, id, root=root)
-        kept = {"in_place": True} if into.in_place else {"workspace": into.to_data()}
-        return {**kept, "notes": list(into.notes)}
 
     async def _record(
         self,
@@ -316,10 +305,8 @@ class Runs(RunOperations):
         commands = [each.event async for each in waiting]
         newest = {}
         for name in (*run.tasks, *(task.name for task in consent.asked(run, commands))):
-            try:
-                newest[run.agent(name)] = await self._attempts.get(run.agent(name))
-            except NotFound:
-                continue  # it has not begun
+            if attempt := await self._attempts.newest(run.agent(name)):  # else it has not begun
+                newest[attempt.agent] = attempt
         return consent.of_run(run, newest, commands)
 
     async def agree(self, id: str) -> dict[str, Any]:
@@ -423,9 +410,8 @@ class Runs(RunOperations):
         held = self._claims.pop(id)
         run = held.recorder.fold
         fixed = run.options.get("concurrency") if concurrency is None else concurrency
-        notifier = Notifier(
-            self._journal, id, to, tell=lambda text: told.notice(text, _warning(text)), clock=self._clock
-        )
+        warn = lambda text: told.notice(text, {"kind": "warning", "text": text})  # noqa: E731
+        notifier = Notifier(self._journal, self._clock, id, to, tell=warn)
         upkeep = Upkeep(
             self._cleaner,
             self._attempts.settings,
@@ -489,12 +475,5 @@ class Runs(RunOperations):
 def check_resumable(run: Run) -> None:
     """InvalidInput when there is nothing left to do; NotFound when what it works on is not where it was."""
     if run.status == RunStatus.COMPLETED:
-        raise InvalidInput(
-            f"{run.id} is completed",
-            hint=f'`maos resume {run.id} --task "…"` gives it more to do',
-        )
+        raise InvalidInput(f"{run.id} is completed", hint=f'`maos resume {run.id} --task "…"` gives it more to do')
     check_places(run)
-
-
-def _warning(text: str) -> dict[str, Any]:
-    return {"kind": "warning", "text": text}

@@ -23,13 +23,7 @@ from maos.model.message import history, inbox
 from maos.model.notice import RunNotice
 from maos.model.question import Open
 from maos.model.run import Run, TaskState, chat_stream, stream
-from maos.model.run_status import (
-    PendingCommands,
-    SupervisorStatus,
-    agents_of,
-    pending_commands,
-    status_of,
-)
+from maos.model.run_status import PendingCommands, SupervisorStatus, agents_of, pending_commands, status_of
 from maos.model.status import RunStatus, SupervisorState, TaskStatus
 from maos.redact import without_secrets
 from maos.runs import cleanup, notify
@@ -278,11 +272,8 @@ class RunViews(RunReader):
         """All attempts of the agents of a run, by task, the oldest first."""
         found: list[Attempt] = []
         for task in run.tasks.values():
-            if task.attempts:
-                try:
-                    found += await self._attempts.history(run.agent(task.name))
-                except NotFound:
-                    pass  # recorded as begun, and not begun yet
+            if task.attempts and await self._attempts.newest(run.agent(task.name)):
+                found += await self._attempts.history(run.agent(task.name))
         return found
 
     async def summary(self, run: Run) -> RunSummary:
@@ -346,9 +337,8 @@ async def _next(attempts: Attempts, run: Run, task: TaskState) -> Next:
         return Next(task.name, "kept", agent)
     if task.status == TaskStatus.GATED:
         return Next(task.name, "checked", agent)
-    try:
-        attempt: Attempt = await attempts.get(agent)
-    except NotFound:
+    attempt = await attempts.newest(agent)
+    if attempt is None:
         return Next(task.name, "begun", agent, str(task.plan.get("task", "")))
     unknown = [_command(attempt)] if attempt.kind in REPEATABLE else list(attempt.tools_open.values())
     if task.status == TaskStatus.RUNNING and attempt.number == task.attempts:

@@ -131,7 +131,7 @@ class AgentWorker:
     async def _attempt(self, run: Run, task: TaskState, plan: Task, own: Budget) -> Attempt | None:
         """The attempt that the task is at, when it has ended; None when nothing is left to begin it with."""
         agent = run.agent(task.name)
-        known = await self._known(agent)
+        known = await self._attempts.newest(agent)
         if known is not None and known.number >= task.attempts:
             return await self._adopted(task, agent, own)
         if task.stopping:
@@ -229,7 +229,7 @@ class AgentWorker:
 
     async def _beside(self, run: Run, task: TaskState, name: str, more: Mapping[str, Any]) -> Attempt:
         """Another agent in the files of a task: started, adopted, or resumed if its outcome is recorded."""
-        known = await self._known(name)
+        known = await self._attempts.newest(name)
         if known is None:
             worked = await self._attempts.get(run.agent(task.name))
             cwd = Path(worked.order["cwd"])
@@ -239,12 +239,6 @@ class AgentWorker:
         else:
             running = await self._attempts.resume(name, like=more, listener=self._heard)
         return await self._until_ended(task, running)
-
-    async def _known(self, agent: str) -> Attempt | None:
-        try:
-            return await self._attempts.get(agent)
-        except NotFound:
-            return None
 
     async def _last_lines(self, agent: str) -> str:
         lines: list[str] = []
@@ -288,7 +282,7 @@ class AgentWorker:
         """Have an agent bring both sides together, in the task's files with both sides in them; then merge them."""
         name = f"{run.agent(task.name)}-merge{task.conflicts}"
         workspace = await self._workspace(run, task)
-        if await self._known(name) is None:
+        if await self._attempts.newest(name) is None:
             tried = await self._try(run, task, outcome.commit)
             if not isinstance(tried, workspaces.Conflicted):
                 return await self._merge(run, task, outcome)
