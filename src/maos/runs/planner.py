@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 TOOLS = ("Read", "Grep", "Glob")
 """What the planner may use: it looks, and changes nothing."""
 TASKS_MAX = 50
-REPAIRS_MAX = 1
 GRACE_S = 2.0
 
 PROMPT = """\
@@ -156,19 +155,19 @@ async def revise(attempts: Attempts, change: str, *, run: str, request: str, typ
 
 
 async def _settled(attempts: Attempts, attempt: Attempt, request: str, types: Mapping[str, AgentType]) -> Plan:
-    """The plan in what an agent answered, corrected by it if need be."""
-    for repairs in range(REPAIRS_MAX + 1):
-        if attempt.failure:
-            raise PlanningFailed(attempt)
-        try:
-            return understand(attempt.result or attempt.last_text, request, types)
-        except BadPlan as error:
-            if repairs == REPAIRS_MAX:
-                raise
-            problems = "\n".join(f"- {each}" for each in error.problems)
-            running = await attempts.resume(attempt.agent, task=REPAIR.format(problems=problems))
-            attempt = await _answered(running)
-    raise AssertionError("the loop returns or raises")
+    """The plan in what an agent answered; what is wrong with it, the agent may correct once."""
+    try:
+        return understand(_answer_of(attempt), request, types)
+    except BadPlan as error:
+        problems = "\n".join(f"- {each}" for each in error.problems)
+        running = await attempts.resume(attempt.agent, task=REPAIR.format(problems=problems))
+        return understand(_answer_of(await _answered(running)), request, types)
+
+
+def _answer_of(attempt: Attempt) -> str:
+    if attempt.failure:
+        raise PlanningFailed(attempt)
+    return attempt.result or attempt.last_text
 
 
 async def _answered(running: Running) -> Attempt:

@@ -36,13 +36,13 @@ from maos.model.run import Run, stream
 from maos.model.status import RunStatus
 from maos.runs import agent_types, consent, plan_input, planner
 from maos.runs.agent_types import AgentType
+from maos.runs.cleanup import Upkeep
 from maos.runs.consent import Act
 from maos.runs.notify import Notifier, addresses
 from maos.runs.operations import RunOperations
 from maos.runs.plan_input import Addition, PlanInput, ValidPlan, types_in
 from maos.runs.scheduler import Listener, Scheduler, Worker
 from maos.runs.status import is_executing
-from maos.runs.upkeep import Upkeep
 from maos.runs.worker import AgentWorker
 from maos.travel import relocation
 from maos.travel.relocation import Moved
