@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from maos.engine.attempt_spec import ToolServers
     from maos.ids import Target
     from maos.ops.doctor import Finding
-    from maos.ops.notices import NoticeInfo
     from maos.runs.agent_tools import AgentTools
     from maos.runs.service import Runs
+    from maos.runs.status import NoticeInfo
     from maos.settings.current import Current
     from maos.transfer.service import Transfer
     from maos.travel.service import TimeTravel
@@ -194,9 +194,11 @@ class Maos:
 
             print([(each.title, each.addresses) for each in await m.notices()])
         """
-        from maos.ops.notices import notices
+        from maos.runs.status import NoticeInfo
 
-        return sorted([each async for each in notices(self.runs)], key=lambda each: each.time_us)
+        runs = [run async for run in self.runs.all()]
+        found = [NoticeInfo.of(run, each) for run in runs for each in await self.runs.notices(run.id)]
+        return sorted(found, key=lambda each: each.time_us)
 
     async def effects(self, id: str = "", *, unknown: bool = False) -> list[ExternalEffect]:
         """Side effects of a run, a workflow run or an agent, or all: tools, commands and steps, with their outcomes.

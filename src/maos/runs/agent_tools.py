@@ -168,18 +168,10 @@ class AgentTools:
             if not self._run or await self._is_abandoned():
                 return ToolEffect("recorded")
             try:
-                outgoing = await self._bus.compose(
-                    self._agent,
-                    text,
-                    run=self._run,
-                    type="discovery",
-                    metadata={"keyword": keyword},
-                    received=await self._reacts_to(),
-                )
-                appends = await outgoing.appends()
+                message, appends = await self._compose(text, type="discovery", metadata={"keyword": keyword})
             except (TooMuch, TooFast) as error:
                 return ToolEffect(f"recorded, but not sent to the other agents: {error.what}")
-            count = len(outgoing.message.to)
+            count = len(message.to)
             others = f"{count} other agent{'s' if count > 1 else ''}"
             return ToolEffect(f"recorded, and sent to {others}" if count else "recorded", appends)
 
@@ -205,16 +197,18 @@ class AgentTools:
             await self._own_run()
 
         async def effect() -> ToolEffect:
-            received = await self._reacts_to()
-            outgoing = await self._bus.compose(
-                self._agent, text, to=name, topic=topic, run=self._run, type=type, received=received
-            )
-            appends = await outgoing.appends()
-            to = ", ".join(outgoing.message.to) or "no agent: there is no other one"
-            return ToolEffect(f"sent as {outgoing.message.id} to {to}", appends, stored=["text"])
+            message, appends = await self._compose(text, to=name, topic=topic, type=type)
+            to = ", ".join(message.to) or "no agent: there is no other one"
+            return ToolEffect(f"sent as {message.id} to {to}", appends, stored=["text"])
 
         call = {"to": name, "broadcast": broadcast, "topic": topic, "text": text, "type": type}
         return await self._once("send_message", call, effect)
+
+    async def _compose(self, text: str, **more: Any) -> tuple[Message, list[Append]]:
+        received = await self._reacts_to()
+        outgoing = await self._bus.compose(self._agent, text, run=self._run, received=received, **more)
+        appends = await outgoing.appends()  # which finds the recipients of its message
+        return outgoing.message, appends
 
     async def _recipient(self, to: str) -> str:
         """The agent that `to` names: in a run, by its own name or that of its task; else any that ever ran."""

@@ -76,6 +76,20 @@ def send(address: Address, title: str, body: str) -> str:
     return without_address(re.sub(r"^[\d:,.\- ]*\w* - ", "", text), address.url) or "it was not taken"
 
 
+class Tested(NamedTuple):
+    """Whether an address takes notices."""
+
+    address: str
+    sent: bool
+    why: str | None
+
+
+def test(address: Address) -> Tested:
+    """Send a test to an address. Waits for the network."""
+    why = send(address, "maos: a test", "If you can read this, maos can tell you when a run needs you.")
+    return Tested(address.name, not why, why or None)
+
+
 def without_address(text: str, url: str) -> str:
     """A text with nothing of an address in it that could be a secret."""
     parts = {part for each in (url, unquote(url)) for part in re.split(r"[/:@?&=#,\s]+", each)}

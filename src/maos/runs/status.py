@@ -24,7 +24,7 @@ from maos.model.notice import RunNotice
 from maos.model.question import Open
 from maos.model.run import Run, TaskState, chat_stream, stream
 from maos.model.run_status import PendingCommands, SupervisorStatus, agents_of, pending_commands, status_of
-from maos.model.status import RunStatus, SupervisorState, TaskStatus
+from maos.model.status import NoticeStatus, RunStatus, SupervisorState, TaskStatus
 from maos.redact import without_secrets
 from maos.runs import cleanup, notify
 from maos.runs.feed import RunFeed, at_work
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 RESUMABLE = ("interrupted", "idle", "failed", "blocked", "cancelled")
 """States of runs that `maos resume` resumes."""
 DAY_US = 86_400 * MICROSECONDS
+BEING_SENT = "being sent"
 
 
 def is_executing(run: Run) -> bool:
@@ -109,6 +110,26 @@ class Next(NamedTuple):
     unknown: Sequence[OpenTool] = ()
     """Tools of which it is unknown whether they took effect (I31)."""
     why: str = ""
+
+
+class NoticeInfo(NamedTuple):
+    """Something that people were told about a run."""
+
+    run: str
+    id: str
+    what: str
+    title: str
+    addresses: dict[str, str]
+    """What came of it, by address."""
+    why: dict[str, str]
+    time_us: int
+
+    @classmethod
+    def of(cls, run: Run, notice: RunNotice) -> NoticeInfo:
+        """A notice about a run; one without an outcome is being sent, or its engine has exited."""
+        pending = BEING_SENT if is_executing(run) else NoticeStatus.UNKNOWN
+        statuses = {each: str(notice.statuses.get(each, pending)) for each in notice.addresses}
+        return cls(run.id, notice.id, notice.what, notice.title, statuses, notice.why, notice.at_us)
 
 
 class Unplanned(NamedTuple):
