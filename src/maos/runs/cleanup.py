@@ -12,10 +12,11 @@ import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from maos.clock import MICROSECONDS, Clock
 from maos.engine import log
+from maos.engine.attempts import Attempts
 from maos.engine.streams import RunReader
 from maos.errors import InvalidInput, MaosError
 from maos.faults import crash_point
@@ -31,9 +32,6 @@ from maos.settings.current import Current, News
 from maos.settings.schema import CleanupSettings as Policies
 from maos.settings.schema import PolicySettings
 from maos.workspaces import Workspace, checkpoint, is_left, is_merged, remove
-
-if TYPE_CHECKING:
-    from maos.engine.attempts import Attempts
 
 DAY_US = 86_400 * MICROSECONDS
 LEASE_S = 60.0

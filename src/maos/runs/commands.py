@@ -7,10 +7,11 @@ else that is said, and one is not there without the other.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
+from maos.bus.bus import Bus
 from maos.engine import checkpoints
 from maos.errors import InvalidInput
 from maos.journal.journal import Append
@@ -43,9 +44,6 @@ from maos.model.status import TaskStatus
 from maos.runs import outcomes
 from maos.runs.budgets import SENDER
 from maos.runs.outcomes import Outcome, what_follows
-
-if TYPE_CHECKING:
-    from maos.bus.bus import Bus
 
 TASKS_REQUESTED_MAX = 100
 """How many tasks agents may add to a run while one engine executes it."""

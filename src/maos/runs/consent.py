@@ -5,13 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from maos import workspaces
 from maos.clock import Clock
 from maos.engine import consent
+from maos.engine.attempts import Attempts
 from maos.errors import InvalidInput
 from maos.journal.journal import Journal
 from maos.model.attempt import Attempt
@@ -22,9 +23,6 @@ from maos.model.run import Run, TaskState
 from maos.runs import agent_types
 from maos.travel.relocation import merged_work
 from maos.workspaces import Workspace
-
-if TYPE_CHECKING:
-    from maos.engine.attempts import Attempts
 
 REVIEWS = "ask"
 """What an agent that reviews may do unasked: nothing."""

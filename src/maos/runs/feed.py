@@ -139,7 +139,10 @@ class RunFeed:
     async def _update(self, record: Record) -> Update | None:
         agents = agent_name(self._id, "")
         if record.stream == stream(self._id):
-            return self._of_run(record)
+            if record.version != self.run.version + 1:
+                return None
+            self.run.apply(record.event)
+            return RunUpdate(self.run, [record.event])
         if record.stream.startswith(attempts.stream(agents)):
             return await self._of_agent(record)
         if record.stream == message.history(self._id):
@@ -148,12 +151,6 @@ class RunFeed:
         if record.stream == inbox(self._id) or record.stream.startswith((inbox(agents), tools_stream(agents))):
             return CommandArrived(record.stream, record.type)
         return None
-
-    def _of_run(self, record: Record) -> Update | None:
-        if record.version != self.run.version + 1:
-            return None
-        self.run.apply(record.event)
-        return RunUpdate(self.run, [record.event])
 
     async def _of_agent(self, record: Record) -> Update:
         id = record.stream.removeprefix(attempts.stream(""))

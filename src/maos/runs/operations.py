@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
+from maos.bus.bus import Bus
 from maos.clock import Clock
 from maos.engine import checkpoints, ownership, questions
 from maos.engine import consent as consents
+from maos.engine.attempts import Attempts
 from maos.engine.ownership import Held
 from maos.engine.streams import new_id as new_id
 from maos.engine.streams import own_run
@@ -45,10 +47,6 @@ from maos.runs.outcomes import Outcome, outcome_of, what_follows
 from maos.runs.plan_input import with_more
 from maos.runs.status import RunViews, is_executing
 from maos.store.contract import Key
-
-if TYPE_CHECKING:
-    from maos.bus.bus import Bus
-    from maos.engine.attempts import Attempts
 
 GRACE_S = 10.0
 """How long agents have to end by themselves when their run is paused or cancelled."""

@@ -11,11 +11,12 @@ import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from maos.engine.attempt_spec import TIME_LIMIT_S
+from maos.engine.attempts import Attempts, Running
 from maos.errors import InvalidInput, MaosError, NotFound
 from maos.model.attempt import Attempt
 from maos.model.failure import TABLE
@@ -23,9 +24,6 @@ from maos.model.plan import BadPlan, Plan, Problem, Task, checked
 from maos.plans import source
 from maos.plans.format import Priority
 from maos.runs.agent_types import AgentType
-
-if TYPE_CHECKING:
-    from maos.engine.attempts import Attempts, Running
 
 TOOLS = ("Read", "Grep", "Glob")
 """What the planner may use: it looks, and changes nothing."""

@@ -11,8 +11,9 @@ from __future__ import annotations
 import asyncio
 import heapq
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
+from maos.bus.bus import Bus
 from maos.clock import MICROSECONDS, Clock
 from maos.engine.recorder import Recorder
 from maos.journal.codec import Event
@@ -42,9 +43,6 @@ from maos.runs import agent_types, commands, outcomes
 from maos.runs.budgets import Budget
 from maos.runs.outcomes import Outcome as Outcome
 from maos.runs.outcomes import what_follows
-
-if TYPE_CHECKING:
-    from maos.bus.bus import Bus
 
 STAGGER_S = 2.0
 """Between the agents that wake up after a rate limit, so that they do not run into the next one together."""

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -21,6 +21,7 @@ from maos.clock import Clock
 from maos.engine import checkpoints, ownership
 from maos.engine import consent as consents
 from maos.engine.attempt_spec import check_places
+from maos.engine.attempts import Attempts
 from maos.engine.ownership import claim
 from maos.engine.recorder import Recorder
 from maos.engine.streams import RUN
@@ -46,9 +47,6 @@ from maos.runs.status import is_executing
 from maos.runs.worker import AgentWorker
 from maos.travel import relocation
 from maos.travel.relocation import Moved
-
-if TYPE_CHECKING:
-    from maos.engine.attempts import Attempts
 
 KEEP = "keep"
 """When the plan file of a run has changed: finish with the file as it was."""
@@ -157,9 +155,10 @@ class Runs(RunOperations):
             run = await m.runs.create(plan, folder="/tmp", options={"in_place": True})
         """
         # A large one is checked in a thread, so that the event loop stays responsive.
-        valid, parsed = await asyncio.to_thread(plan_input.read_plan, plan)
-        kept = {**(parsed.options if parsed else {}), **(options or {})}
-        recorder = await self._record(valid, request, folder, kept, id, is_claimed=False)
+        valid = await asyncio.to_thread(plan_input.validate, plan)
+        recorder = await self._record(
+            valid.plan, request, folder, {**valid.options, **(options or {})}, id, is_claimed=False
+        )
         await self._journal.release(recorder.lease)
         return recorder.fold
 
@@ -187,8 +186,7 @@ class Runs(RunOperations):
         where = Path(folder)
         if not isinstance(plan, ValidPlan):
             plan = await asyncio.to_thread(plan_input.validate, plan, types_in(where))
-        said = plan.parsed.options if plan.parsed else {}
-        given = plan_input.with_defaults(self._attempts.settings.values, {**said, **(options or {})})
+        given = plan_input.with_defaults(self._attempts.settings.values, {**plan.options, **(options or {})})
         kept = {**given, "agents": agent_types.to_data(plan.plan, plan.types)}
         for kind in sorted(set(agent_types.kinds(plan.plan, kept).values()) - set(REPEATABLE)):
             self._attempts.program(kind)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from maos import workspaces as workspaces
 from maos.bus import history as message_history
 from maos.bus.history import Filter, SentMessage
 from maos.clock import MICROSECONDS, Clock
 from maos.engine import ownership, questions
+from maos.engine.attempts import Attempts
 from maos.engine.streams import RunReader
 from maos.errors import InvalidInput, MaosError, NotFound
 from maos.journal.journal import Journal, Record
@@ -34,9 +35,6 @@ from maos.workspaces import Blocked as Blocked
 from maos.workspaces import Conflicted as Conflicted
 from maos.workspaces import FileChange, Workspace
 from maos.workspaces import Merged as Merged
-
-if TYPE_CHECKING:
-    from maos.engine.attempts import Attempts
 
 RESUMABLE = ("interrupted", "idle", "failed", "blocked", "cancelled")
 """States of runs that `maos resume` resumes."""

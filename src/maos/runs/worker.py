@@ -6,27 +6,25 @@ import asyncio
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from maos import workspaces as workspaces
 from maos.engine.attempt_spec import TIME_LIMIT_S
+from maos.engine.attempts import Attempts, Running
+from maos.engine.live import Listener
 from maos.errors import InvalidInput, NotFound
 from maos.holder.client import StartFailed
 from maos.model.attempt import Attempt
 from maos.model.events.attempt import AttemptOutput
 from maos.model.events.facts import Fact, Line
 from maos.model.failure import ASK, GIVE_UP, TABLE
-from maos.model.plan import Gate, Task
+from maos.model.plan import Task
 from maos.model.run import Run, TaskState
 from maos.runs import agent_types, outcomes
 from maos.runs.budgets import SENDER, Budget, Meter
 from maos.runs.outcomes import Outcome, tokens_of
-
-if TYPE_CHECKING:
-    from maos.engine.attempts import Attempts, Running
-    from maos.engine.live import Listener
 
 DISCOVERIES_TOLD, DISCOVERY_CHARS_MAX = 20, 400
 RESULT_CHARS_MAX = 8000
@@ -95,8 +93,11 @@ class AgentWorker:
         plan = msgspec.convert(task.plan, Task)
         gate = plan.gates[task.gate]
         name = f"{run.agent(task.name)}-gate{task.gate + 1}-{task.attempts}"
+        more: dict[str, Any] = {"kind": "shell", "argv": gate.command}
+        if gate.review:
+            more = {"kind": run.options["kind"], "task": REVIEW.format(review=gate.review)}
         try:
-            attempt = await self._gate(run, task, gate, name)
+            attempt = await self._beside(run, task, name, more)
         except (StartFailed, NotFound, InvalidInput) as error:
             return Outcome(failure="start_failed", message=f"gate {task.gate + 1}: {error}")
         outcome = outcomes.outcome_of(attempt)
@@ -134,9 +135,7 @@ class AgentWorker:
         known = await self._attempts.newest(agent)
         if known is not None and known.number >= task.attempts:
             return await self._adopted(task, agent, own)
-        if task.stopping:
-            return None
-        if own.exceeded(task.used_usd, task.used_tokens):
+        if task.stopping or own.exceeded(task.used_usd, task.used_tokens):
             return None
         if known is None:
             running = await self._start(run, task, plan, agent)
@@ -220,12 +219,6 @@ class AgentWorker:
         """What an agent may cost: what its task has left, or the run if that is less; 0 for no limit."""
         left = (_own_budget(run, plan).left_usd(task.used_usd), self._meter.budget.left_usd(run.cost_usd))
         return min(filter(None, left), default=0.0)
-
-    async def _gate(self, run: Run, task: TaskState, gate: Gate, name: str) -> Attempt:
-        more: dict[str, Any] = {"kind": "shell", "argv": gate.command}
-        if gate.review:
-            more = {"kind": run.options["kind"], "task": REVIEW.format(review=gate.review)}
-        return await self._beside(run, task, name, more)
 
     async def _beside(self, run: Run, task: TaskState, name: str, more: Mapping[str, Any]) -> Attempt:
         """Another agent in the files of a task: started, adopted, or resumed if its outcome is recorded."""
