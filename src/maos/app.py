@@ -116,7 +116,8 @@ class Maos:
         """
         from maos.runs.service import Runs
 
-        return Runs(self.journal, self._clock, self.agents, bus=self.bus, definitions=lambda: self.workflows)
+        apply_file = lambda *change: self.workflows.apply_file(*change)  # noqa: E731, PLW0108 - made when it is needed
+        return Runs(self.journal, self._clock, self.agents, bus=self.bus, apply_file=apply_file)
 
     @cached_property
     def workflows(self) -> Workflows:

@@ -261,7 +261,6 @@ class AgentTools:
         return found or ToolReply("no messages")
 
     async def _unread(self) -> list[Waiting]:
-        """The messages that the agent has not acknowledged, as many as are returned at once."""
         found: list[Waiting] = []
         chars = 0
         now_us = self._clock.now_us()

@@ -330,7 +330,6 @@ class Upkeep:
                 await self._clean_up()
 
     async def _take(self, news: News) -> None:
-        """Say what has changed, and go by it."""
         if news.problem is not None:
             said = {"what": news.problem.what, "hint": news.problem.hint or None}
             hint = f" ({news.problem.hint})" if news.problem.hint else ""

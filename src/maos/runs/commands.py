@@ -145,7 +145,6 @@ def _after_gate(task: TaskState, answered: QuestionAnswered) -> RunEvent:
 
 
 def _retry(run: Run, command: RetryRequested, version: int, now_us: int) -> Decision:
-    """Let failed tasks start again: those that are named, else all."""
     failed = [name for name, task in run.tasks.items() if task.status == TaskStatus.FAILED]
     if command.tasks:
         failed = [name for name in failed if name in command.tasks]

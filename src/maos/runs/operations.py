@@ -123,7 +123,6 @@ class RunOperations(RunViews):
         return run
 
     async def _cancel_unattended(self, run: Run, why: str) -> None:
-        """End a run that no engine executes, and its agents."""
         async with own_run(self._journal, self._clock, run) as recorder:
             await self._attempts.end_all(run.id, GRACE_S)
             at_us = self._clock.now_us()
@@ -244,7 +243,6 @@ class RunOperations(RunViews):
         await questions.answer(self._journal, self._clock, await self.get(id), question, answer, by=by)
 
     async def _request(self, id: str, command: Command) -> int:
-        """Put a command into the inbox of a run; its version there."""
         return (await self._journal.append(inbox(id), command)).version
 
     # --- housekeeping ----------------------------------------------------------------------------------------

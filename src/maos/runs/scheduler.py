@@ -209,7 +209,6 @@ class Scheduler:
             self._record(self._ending(now_us))
 
     def _begin(self, now_us: int) -> int:
-        """Begin as many tasks as may be at work, the most important first."""
         while self._later and self._later[0][0] <= now_us:
             name = heapq.heappop(self._later)[2]
             if self.run.tasks[name].status == TaskStatus.GATED and name not in self._tasks:
@@ -233,7 +232,6 @@ class Scheduler:
         self._events.append(event)
 
     def _handle(self, command: Any, version: int, now_us: int) -> None:
-        """Apply a command of a person or an agent."""
         if isinstance(command, PauseRequested) or (isinstance(command, CancelRequested) and not command.task):
             self._pausing = command.why or "asked"
             self._is_cancelled = self._is_cancelled or isinstance(command, CancelRequested)
@@ -280,7 +278,6 @@ class Scheduler:
                 self._enqueue(task)
 
     def _watch_expiry(self, id: str) -> None:
-        """Remember when a question answers itself."""
         question = self.run.questions[id]
         if question.default is not None and question.expires_us and question.answer is None:
             heapq.heappush(self._expiring, (question.expires_us, id))
@@ -413,7 +410,6 @@ class Scheduler:
 
 
 def _joined(appends: Sequence[Append]) -> list[Append]:
-    """One append for each stream."""
     events: dict[str, list[Event | EventBase]] = {}
     for each in appends:
         events.setdefault(each.stream, []).extend(each.events)

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -63,18 +63,15 @@ class Observer:
         """The run works in another folder from now on."""
 
     def definition_changed(self, run: Run, change: object) -> None:
-        """The plan file of the run has changed since; what `Definitions.apply_file` found and did."""
+        """The plan file of the run has changed since; what `Workflows.apply_file` found and did."""
 
     def notice(self, text: str, document: dict[str, Any]) -> None:
         """The settings have changed, worktrees were removed, or a notification could not be sent."""
 
 
-class Definitions(Protocol):
-    """Workflow files that runs were made from."""
-
-    async def apply_file(self, run: Run, on_change: str) -> tuple[Run, object | None]:
-        """Do what `on_change` says if the file has changed; the run as it is then, and the change."""
-        ...
+ApplyFile = Callable[[Run, str], Awaitable[tuple[Run, object | None]]]
+"""Does what is asked for (keep, replay or refuse) if the plan file of a run has changed; the run as it is then, and the
+change."""
 
 
 class Claim(NamedTuple):
@@ -96,12 +93,12 @@ class Runs(RunOperations):
         bus: Bus | None = None,
         worker: Callable[[], Worker] | None = None,
         lease_s: float | None = None,
-        definitions: Callable[[], Definitions] | None = None,
+        apply_file: ApplyFile | None = None,
     ) -> None:
         super().__init__(journal, clock, attempts, bus or Bus(journal, clock))
         self._lease_s = attempts.settings.values.engine.lease_s if lease_s is None else lease_s
         self._worker = worker
-        self._definitions = definitions
+        self._apply_file = apply_file
         self._claims: dict[str, Claim] = {}
         self._schedulers: dict[str, Scheduler] = {}
         self._to_pause: dict[str, str] = {}
@@ -260,8 +257,8 @@ class Runs(RunOperations):
             told.moved(await self.move(run.id, folder))
             run = await self.get(run.id)
         agreed = await self._agreed(run, told)
-        if self._definitions is not None:
-            run, change = await self._definitions().apply_file(run, on_change)
+        if self._apply_file is not None:
+            run, change = await self._apply_file(run, on_change)
             if change is not None:
                 told.definition_changed(run, change)
         was_going = run.is_going
@@ -360,7 +357,6 @@ class Runs(RunOperations):
         return self._hold(recorder)
 
     def _hold(self, recorder: Recorder[Run]) -> Claim:
-        """Renew the lease of a claimed run until it is executed or released."""
         self._claims[recorder.fold.id] = held = Claim(recorder, asyncio.create_task(recorder.keep_lease()))
         return held
 

@@ -337,7 +337,6 @@ class RunViews(RunReader):
 
 
 async def _files(run: Run) -> list[FileChange] | None:
-    """What the finished tasks of a run changed."""
     place = run.options.get("workspace")
     if not place:
         return None
@@ -359,7 +358,9 @@ async def _next(attempts: Attempts, run: Run, task: TaskState) -> Next:
     attempt = await attempts.newest(agent)
     if attempt is None:
         return Next(task.name, "begun", agent, str(task.plan.get("task", "")))
-    unknown = [_command(attempt)] if attempt.kind in REPEATABLE else list(attempt.tools_open.values())
+    unknown = list(attempt.tools_open.values())
+    if attempt.kind in REPEATABLE:  # the command is as if it were the one tool of its agent
+        unknown = [OpenTool(attempt.kind, {"command": shlex.join(map(str, attempt.order.get("argv") or ()))})]
     if task.status == TaskStatus.RUNNING and attempt.number == task.attempts:
         if attempt.is_open and ownership.is_held(attempt):
             return Next(task.name, "taken_up", agent, why=attempt.activity)
@@ -370,8 +371,3 @@ async def _next(attempts: Attempts, run: Run, task: TaskState) -> Next:
     words = await attempts.words_on_resume(agent)
     why = task.why or attempt.message or ("its agent has exited" if attempt.is_open else "")
     return Next(task.name, "resumed", agent, words, unknown, why)
-
-
-def _command(attempt: Attempt) -> OpenTool:
-    """A command as if it were the one tool of its agent."""
-    return OpenTool(attempt.kind, {"command": shlex.join(map(str, attempt.order.get("argv") or ()))})

@@ -151,7 +151,6 @@ class AgentWorker:
         return await self._until_ended(task, running, own)
 
     async def _adopted(self, task: TaskState, agent: str, own: Budget | None = None) -> Attempt:
-        """An attempt that another engine began."""
         running = await self._attempts.adopt(agent, listener=self._heard)
         return await self._attempts.get(agent) if running is None else await self._until_ended(task, running, own)
 
@@ -305,7 +304,6 @@ def _approves(review: str) -> bool:
 
 
 def _own_budget(run: Run, plan: Task) -> Budget:
-    """What a task itself may take."""
     role = agent_types.of_task(run.options, plan.agent)
     tokens_max = plan.tokens_max or role.tokens_max
     return Budget(plan.budget_usd or role.budget_usd, tokens_max, _time_limit_s(run, plan))
@@ -317,7 +315,6 @@ async def _end(running: Running, meter: Meter) -> None:
 
 
 def _terms(run: Run, plan: Task) -> dict[str, Any]:
-    """What an agent is that does a task, and what it may do."""
     options, role = run.options, agent_types.of_task(run.options, plan.agent)
     kind = agent_types.kind_of(options, msgspec.to_builtins(plan))
     return {

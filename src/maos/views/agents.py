@@ -438,7 +438,6 @@ def _attempt(attempt: Attempt) -> dict[str, Any]:
 
 
 def _command(agent: str, state: AgentState) -> str | None:
-    """The command that attaches to an agent or resumes it."""
     if state is AgentState.DETACHED:
         return f"maos agent attach {agent}"
     if state in (AgentState.INTERRUPTED, AgentState.STOPPED, AgentState.FAILED):
