@@ -336,7 +336,6 @@ class Upkeep:
             text = f"the settings were changed and cannot be used, those before stay: {news.problem.what}{hint}"
             self._tell(text, {"kind": "settings", "changed": [], "problem": said})
             return
-        changed = []
         for each in news.changed:
             text, live = f"settings: {each}", each.live
             if each.name == "orchestrate.concurrency" and self._fixed is not None:
@@ -348,9 +347,8 @@ class Upkeep:
                 text, live = (f"{text}: {problem}", False) if problem else (text, live)
             hidden = each.name == "notify.urls"
             values = {} if hidden else {"before": each.before, "after": each.after}
-            changed.append(({"name": each.name, **values, "live": live}, text))
-        for document, text in changed:
-            self._tell(text, {"kind": "settings", "changed": [document], "problem": None})
+            changed = {"name": each.name, **values, "live": live}
+            self._tell(text, {"kind": "settings", "changed": [changed], "problem": None})
 
     async def _readdress(self, before: list[str]) -> str:
         """Tell those that are addressed now; what is wrong with them."""

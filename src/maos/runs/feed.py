@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import AsyncIterator, Sequence
+from typing import NamedTuple
 
 from maos.bus.history import Bodies
 from maos.engine import questions
@@ -46,8 +46,6 @@ class MessageUpdate(NamedTuple):
     """An agent or a person told others something."""
 
     message: Message
-    data: Mapping[str, Any]
-    """As it is recorded."""
 
 
 class CommandArrived(NamedTuple):
@@ -146,8 +144,7 @@ class RunFeed:
         if record.stream.startswith(attempts.stream(agents)):
             return await self._of_agent(record)
         if record.stream == message.history(self._id):
-            said = await self._bodies.message(record)
-            return MessageUpdate(said, said.data)
+            return MessageUpdate(await self._bodies.message(record))
         if record.stream == inbox(self._id) or record.stream.startswith((inbox(agents), tools_stream(agents))):
             return CommandArrived(record.stream, record.type)
         return None

@@ -161,11 +161,6 @@ def what_follows(
 # --- merge conflicts -----------------------------------------------------------------------------------------------
 
 
-def is_conflict_open(task: TaskState) -> bool:
-    """Whether a task waits for a person to decide how it is merged."""
-    return task.status == TaskStatus.GATED and task.failure == "merge_conflict" and not task.resolve
-
-
 def first_resolution(run: Run, task: TaskState, outcome: Outcome) -> str:
     """What the plan wants done about a conflict before a person is asked; empty when a person is asked at once."""
     is_wanted = run.options.get("conflicts") == BY_AGENT and _has_agent(task)

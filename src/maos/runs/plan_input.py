@@ -80,13 +80,6 @@ def with_defaults(values: Settings, given: Mapping[str, Any]) -> dict[str, Any]:
     return {**defaults, **given, "budget": {**budget, **given.get("budget", {})}}
 
 
-def with_budget_of(run: Run, options: Mapping[str, Any]) -> dict[str, Any]:
-    """New options, with limits of the run that they do not name as they were."""
-    if "budget" not in options:
-        return dict(options)
-    return {**options, "budget": {**(run.options.get("budget") or {}), **options["budget"]}}
-
-
 # --- more tasks ----------------------------------------------------------------------------------------------------
 
 

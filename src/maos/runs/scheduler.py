@@ -368,7 +368,7 @@ class Scheduler:
         gates = task.plan.get("gates", ())
         if task.status == TaskStatus.RUNNING:
             work = self._worker.work(self.run, task)
-        elif outcomes.is_conflict_open(task):
+        elif task.failure == "merge_conflict" and not task.resolve:  # a person decides how it is merged
             self._ask(outcomes.conflict_question(task, now_us))
             return
         elif task.gate < len(gates) and gates[task.gate].get("person"):

@@ -267,7 +267,10 @@ class Runs(RunOperations):
         check_resumable(run)
         if now and await self.wake(run.id) and is_executing(run):
             return None
-        await self._claim(run, {**plan_input.with_budget_of(run, options or {}), **agreed}, is_going=was_going)
+        given = {**(options or {}), **agreed}
+        if "budget" in given:  # limits that it does not name stay as they were
+            given["budget"] = {**(run.options.get("budget") or {}), **given["budget"]}
+        await self._claim(run, given, is_going=was_going)
         return self._claims[run.id].recorder.fold
 
     async def _agreed(self, run: Run, observer: Observer) -> dict[str, Any]:

@@ -95,8 +95,8 @@ class LiveView(Observer):
                 found = [fact.data for fact in facts]
                 self._emit_all(narration.documents_of_facts(self.run.id, attempt, found))
                 self._report_all(narration.of_facts(self.run.id, attempt, found))
-            case MessageUpdate(message, data) if message.sender != PERSON and message.type != "discovery":
-                self.emit({"kind": "message", **data, **documents.time(message.at_us)})
+            case MessageUpdate(message) if message.sender != PERSON and message.type != "discovery":
+                self.emit({"kind": "message", **message.data, **documents.time(message.at_us)})
                 to = ", ".join(narration.task_of(self.run.id, each) for each in message.to)
                 text = f"→ {'all' if message.topic else to}: {words.one_line(message.text, MESSAGE_WIDTH)}"
                 self._report_all([(narration.task_of(self.run.id, message.sender), text, "")])
