@@ -43,10 +43,6 @@ class Budget(NamedTuple):
             tokens / self.tokens if self.tokens else 0.0,
         )
 
-    def reached(self, run: Run) -> str:
-        """Which limit of a run was reached by what is recorded; nothing when none was."""
-        return self.exceeded(run.cost_usd, run.tokens)
-
     def exceeded(self, cost_usd: float, tokens: int) -> str:
         """Which limit was reached; nothing when none was."""
         if self.cost_usd and cost_usd >= self.cost_usd:
@@ -74,7 +70,7 @@ class Budget(NamedTuple):
 def is_at_limit(run: Run) -> bool:
     """Whether a run is paused because it has reached a limit of its budget."""
     budget = Budget.of(run.options)
-    return run.status == "paused" and run.why in (budget.reached(run), budget.time_is_up())
+    return run.status == "paused" and run.why in (budget.exceeded(run.cost_usd, run.tokens), budget.time_is_up())
 
 
 class Meter:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from maos.bus.bus import Bus
 from maos.clock import MICROSECONDS, Clock
@@ -43,34 +43,12 @@ from maos.runs import agent_types, commands, outcomes
 from maos.runs.budgets import Budget
 from maos.runs.outcomes import Outcome as Outcome
 from maos.runs.outcomes import what_follows
+from maos.runs.worker import AgentWorker
 
 STAGGER_S = 2.0
 """Between the agents that wake up after a rate limit, so that they do not run into the next one together."""
 
 Listener = Callable[[Run, Sequence[RunEvent]], None]
-
-
-class Worker(Protocol):
-    """Does the tasks of a run."""
-
-    async def work(self, run: Run, task: TaskState) -> Outcome:
-        """Begin a task that is recorded as started, or resume it; returns when this attempt has ended.
-
-        A task without gates is then completed; for one with gates, `complete` is called when it has passed them.
-        """
-        ...
-
-    async def check(self, run: Run, task: TaskState) -> Outcome:
-        """Let the task's next gate, a command or a reviewer, look at its work."""
-        ...
-
-    async def complete(self, run: Run, task: TaskState) -> Outcome:
-        """Bring the work of a task that has passed all its gates together with that of the others."""
-        ...
-
-    async def stop(self, run: Run, task: TaskState) -> None:
-        """Have a task stopped; its `work` then returns."""
-        ...
 
 
 class Scheduler:
@@ -79,7 +57,7 @@ class Scheduler:
     def __init__(
         self,
         recorder: Recorder[Run],
-        worker: Worker,
+        worker: AgentWorker,
         clock: Clock,
         *,
         bus: Bus,
@@ -199,7 +177,8 @@ class Scheduler:
             return
         if not self._pausing and self.run.done < len(self.run.tasks):
             is_late = self._until_us and now_us >= self._until_us
-            self._pausing = self._budget.time_is_up() if is_late else self._budget.reached(self.run)
+            spent = self._budget.exceeded(self.run.cost_usd, self.run.tokens)
+            self._pausing = self._budget.time_is_up() if is_late else spent
         if self._pausing:
             if not self._tasks:
                 self._record(self._stop(now_us))

@@ -42,7 +42,7 @@ from maos.runs.consent import Act
 from maos.runs.notify import Notifier, addresses
 from maos.runs.operations import RunOperations
 from maos.runs.plan_input import Addition, PlanInput, ValidPlan, types_in
-from maos.runs.scheduler import Listener, Scheduler, Worker
+from maos.runs.scheduler import Listener, Scheduler
 from maos.runs.status import is_executing
 from maos.runs.worker import AgentWorker
 from maos.travel import relocation
@@ -91,7 +91,7 @@ class Runs(RunOperations):
         attempts: Attempts,
         *,
         bus: Bus | None = None,
-        worker: Callable[[], Worker] | None = None,
+        worker: Callable[[], AgentWorker] | None = None,
         lease_s: float | None = None,
         apply_file: ApplyFile | None = None,
     ) -> None:
@@ -379,7 +379,7 @@ class Runs(RunOperations):
         id: str,
         observer: Observer | None = None,
         *,
-        worker: Worker | None = None,
+        worker: AgentWorker | None = None,
         concurrency: int | None = None,
         notify: Sequence[str] = (),
         source: str = "manual",

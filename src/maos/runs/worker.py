@@ -55,7 +55,11 @@ class AgentWorker:
         """What each agent at work takes of its task's own."""
 
     async def work(self, run: Run, task: TaskState) -> Outcome:
-        """Start the task's agent, adopt it, resume it, or only read its outcome: whatever is left to do."""
+        """Begin a task that is recorded as started, or resume it; returns when this attempt has ended.
+
+        Its agent is started, adopted or resumed, or only its outcome is read: whatever is left to do. The work of a
+        task without gates is then merged; for one with gates, `complete` is called when it has passed them.
+        """
         self._watch_budget(run)
         try:
             return await self._work(run, task, msgspec.convert(task.plan, Task))
