@@ -15,8 +15,7 @@ import msgspec
 from maos import settings
 from maos import workspaces as workspaces
 from maos.agents import kinds
-from maos.engine import attempt_spec, ownership
-from maos.engine.ownership import Liveness
+from maos.engine import attempt_spec
 from maos.engine.recorder import Kind
 from maos.engine.streams import ATTEMPT, RUN, WORKFLOW_RUN
 from maos.errors import InvalidInput, MaosError
@@ -32,6 +31,7 @@ from maos.runs.service import Runs
 from maos.store.contract import Document
 from maos.views.agents import Agents, state_of, status_of
 from maos.workflows.service import Workflows
+from maos.workflows.status import Status
 from maos.workspaces import Workspace, git
 
 LOW_BYTES, GONE_BYTES = 2 << 30, 200 << 20
@@ -109,8 +109,7 @@ async def _journal(
     for finding in folds:
         yield finding
     for flow in flows:
-        is_lost = flow.status == "running" and ownership.liveness(flow.owner) is Liveness.GONE
-        if flow.unknown or flow.status == "changed" or is_lost:
+        if flow.unknown or Status.of(flow).needs_resume:
             yield _flow(flow)
 
 

@@ -13,16 +13,16 @@ from typing import Any, NamedTuple
 
 from maos import ids
 from maos.engine import ownership
-from maos.engine.ownership import Liveness
 from maos.engine.streams import WORKFLOW_RUN, AttemptReader
 from maos.journal.journal import Journal
 from maos.model.attempt import Attempt, stream
 from maos.model.events.attempt import AttemptOutput
 from maos.model.events.facts import ToolResult, ToolUse
 from maos.model.failure import ENDED_BY_ITSELF, REPEATABLE
-from maos.model.workflow import AGENT, STEP, WorkflowRun
+from maos.model.workflow import AGENT, RUNNING, STEP, WorkflowRun
 from maos.model.workflow import stream as flow_stream
 from maos.views.ids import Ids
+from maos.workflows.status import Status
 
 GIVEN_CHARS_MAX = 400
 
@@ -66,8 +66,7 @@ async def find(attempts: AttemptReader, id: str = "", *, unknown: bool = False) 
     for each in flows:
         flow = await WORKFLOW_RUN.load(attempts.journal, each)
         if flow is not None:
-            is_running = flow.status == "running" and ownership.liveness(flow.owner) is not Liveness.GONE
-            found += of_workflow(flow, is_running=is_running)
+            found += of_workflow(flow)
     chosen = (each for each in found if not unknown or each.outcome is EffectOutcome.UNKNOWN)
     return sorted(chosen, key=lambda each: each.begun_us)
 
@@ -124,9 +123,9 @@ def _of_command(attempt: Attempt) -> ExternalEffect:
     )
 
 
-def of_workflow(flow: WorkflowRun, *, is_running: bool) -> list[ExternalEffect]:
+def of_workflow(flow: WorkflowRun) -> list[ExternalEffect]:
     """The steps of a workflow, in the order of their calls."""
-    found = []
+    found, is_running = [], Status.of(flow).name == RUNNING
     for step_id, call in flow.steps.items():
         if call.kind in (STEP, AGENT):
             outcome = EffectOutcome.RUNNING if is_running else EffectOutcome.UNKNOWN

@@ -6,8 +6,7 @@ from typing import NamedTuple
 
 from maos.bus.history import SentMessage
 from maos.clock import MICROSECONDS
-from maos.engine import ownership, questions
-from maos.engine.ownership import Liveness
+from maos.engine import questions
 from maos.journal.journal import Journal
 from maos.model.question import Open
 from maos.model.status import RunStatus
@@ -57,8 +56,7 @@ async def overview(journal: Journal, runs: Runs, agents: Agents, workflows: Work
     unknown: list[ExternalEffect] = []
     for flow in flows:
         asked += await questions.of_workflow(journal, flow)
-        lives = flow.status == "running" and ownership.liveness(flow.owner) is not Liveness.GONE
-        unknown += effects.of_workflow(flow, is_running=lives)
+        unknown += effects.of_workflow(flow)
     for each in known:
         for lost in each.lost if each.run.is_open else ():
             unknown += [effect async for effect in effects.of_agent(agents, lost.agent)]
