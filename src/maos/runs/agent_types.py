@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from maos import settings
 from maos.errors import InvalidInput
 from maos.model.plan import Plan
 
@@ -53,10 +54,10 @@ class BadAgentType(InvalidInput):
         super().__init__(f"{path}, line {line}: {what}", hint=hint or "fix the file, or move it away")
 
 
-def known(project: Path, config: Path) -> dict[str, AgentType]:
+def known(project: Path, config: Path | None = None) -> dict[str, AgentType]:
     """All types that can be used in a project: its own, the user's (in `agents` below `config`), and ours."""
     found: dict[str, AgentType] = {}
-    for folder in (SHIPPED, config / "agents", project / FOLDER):
+    for folder in (SHIPPED, (config or settings.config_folder()) / "agents", project / FOLDER):
         for path in sorted(folder.glob("*.md")):
             each = read(path)
             found[each.name] = each
@@ -77,15 +78,15 @@ def read(path: Path) -> AgentType:
 def parse(text: str, *, name: str, source: str) -> AgentType:
     """The type that a text describes; `name` is what it is called unless it says so itself."""
     lines = text.splitlines()
-    settings: dict[str, Any] = {}
+    said: dict[str, Any] = {}
     body = text
     if lines and lines[0].rstrip() == "---":
         end = next((number for number, line in enumerate(lines[1:], 1) if line.rstrip() == "---"), 0)
         if not end:
             raise BadAgentType(source, 1, "the settings have no end", "end them with a line of ---")
-        settings = _settings(lines[1:end], source)
+        said = _settings(lines[1:end], source)
         body = "\n".join(lines[end + 1 :])
-    made = AgentType(**{"name": name, **settings, "instructions": body.strip(), "source": source})
+    made = AgentType(**{"name": name, **said, "instructions": body.strip(), "source": source})
     if not _NAME.fullmatch(made.name):
         raise BadAgentType(source, 1, f"{made.name!r} cannot name a type of agent", "up to 40 letters, digits, - and _")
     return made
@@ -115,9 +116,6 @@ def kind_of(options: Mapping[str, Any], task: Mapping[str, Any]) -> str:
     if task.get("command"):
         return "shell"
     return of_task(options, task.get("agent", "")).kind or str(options.get("kind", ""))
-
-
-# --- settings ----------------------------------------------------------------------------------------------------
 
 
 def _settings(lines: Sequence[str], source: str) -> dict[str, Any]:

@@ -87,9 +87,6 @@ def _of_task(run: Run, task: TaskState, newest: Mapping[str, Attempt]) -> Iterat
             yield Act(task.name, "review", str(run.options.get("kind", "")), (), gate.review, REVIEWS, ())
 
 
-# --- agreeing ---------------------------------------------------------------------------------------------------
-
-
 async def agree(journal: Journal, clock: Clock, attempts: Attempts, run: Run) -> dict[str, Any]:
     """Make the worktrees of a run that a person agrees to, and record it; the options that the run is resumed with.
 

@@ -158,9 +158,6 @@ def what_follows(
     return TaskReleased(failure=name, why=why, not_before_us=until_us, counts=counts, **common)
 
 
-# --- merge conflicts -----------------------------------------------------------------------------------------------
-
-
 def first_resolution(run: Run, task: TaskState, outcome: Outcome) -> str:
     """What the plan wants done about a conflict before a person is asked; empty when a person is asked at once."""
     is_wanted = run.options.get("conflicts") == BY_AGENT and _has_agent(task)

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from maos import settings
 from maos.model.plan import BadPlan, Plan, Problem, Task, checked, from_data
 from maos.model.run import Run
 from maos.plans import parser, source
@@ -57,11 +56,6 @@ def validate(given: PlanInput, types: Mapping[str, AgentType] | None = None) -> 
     return ValidPlan(parsed.plan, known, parsed)
 
 
-def types_in(folder: Path) -> dict[str, AgentType]:
-    """The types of agents that tasks in a folder can name."""
-    return agent_types.known(folder, settings.config_folder())
-
-
 def with_defaults(values: Settings, given: Mapping[str, Any]) -> dict[str, Any]:
     """Options of a new run: as given, else as the settings say.
 
@@ -80,9 +74,6 @@ def with_defaults(values: Settings, given: Mapping[str, Any]) -> dict[str, Any]:
     return {**defaults, **given, "budget": {**budget, **given.get("budget", {})}}
 
 
-# --- more tasks ----------------------------------------------------------------------------------------------------
-
-
 class Addition(NamedTuple):
     """Tasks that fit a run, and the options that the run needs for them."""
 
@@ -92,9 +83,8 @@ class Addition(NamedTuple):
 
 def known_types(run: Run) -> dict[str, AgentType]:
     """The types of agents that new tasks can name: those the run has recorded, and those there are now."""
-    recorded = run.options.get("agents") or {}
-    known = types_in(Path(run.folder))
-    return {**known, **{name: agent_types.of_task(run.options, name) for name in recorded}}
+    recorded = {name: agent_types.of_task(run.options, name) for name in run.options.get("agents") or {}}
+    return agent_types.known(Path(run.folder)) | recorded
 
 
 def addition(run: Run, texts: Sequence[str] = (), files: Sequence[ParsedPlan] = ()) -> Addition:

@@ -41,7 +41,7 @@ from maos.runs.cleanup import Upkeep
 from maos.runs.consent import Act
 from maos.runs.notify import Notifier, addresses
 from maos.runs.operations import RunOperations
-from maos.runs.plan_input import Addition, PlanInput, ValidPlan, types_in
+from maos.runs.plan_input import Addition, PlanInput, ValidPlan
 from maos.runs.scheduler import Listener, Scheduler
 from maos.runs.status import is_executing
 from maos.runs.worker import AgentWorker
@@ -127,7 +127,7 @@ class Runs(RunOperations):
             folder=Path(folder),
             kind=options["kind"],
             model=options["model"],
-            types=types_in(Path(folder)) if types is None else types,
+            types=agent_types.known(Path(folder)) if types is None else types,
             time_limit_s=options["time_limit_s"],
         )
 
@@ -182,7 +182,7 @@ class Runs(RunOperations):
         """
         where = Path(folder)
         if not isinstance(plan, ValidPlan):
-            plan = await asyncio.to_thread(plan_input.validate, plan, types_in(where))
+            plan = await asyncio.to_thread(plan_input.validate, plan, agent_types.known(where))
         given = plan_input.with_defaults(self._attempts.settings.values, {**plan.options, **(options or {})})
         kept = {**given, "agents": agent_types.to_data(plan.plan, plan.types)}
         for kind in sorted(set(agent_types.kinds(plan.plan, kept).values()) - set(REPEATABLE)):
